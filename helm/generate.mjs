@@ -27,11 +27,13 @@ const ownedByTheChart = [
   'registry.listen',
   'registry.database',
   'registry.tokenFile',
+  'registry.witness.keyFile',
   'services.listen',
   'services.database.url',
   'services.operators',
   'identity.signingKeyFile',
   'accessLog.secretFile',
+  'accessLog.checkpoints.keyFile',
   'traces.tokenFile',
   'limits.drainDelaySeconds',
 ];

@@ -143,7 +143,7 @@ const forms = [
   [/^config$/, { $ref: '#/definitions/config' }],
   [/^gateway\.config$/, gatewayConfig],
   [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gatewayOverrides' }],
-  [/^secrets\.recordSecret$/, ownSecret],
+  [/^secrets\.(recordSecret|instanceKey|witnessKey)$/, ownSecret],
   [/^secrets\.\w+$/, secret],
   [/^torExits\.key$/, key],
   [/\.schedule$/, schedule],

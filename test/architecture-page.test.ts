@@ -8,7 +8,7 @@ import { filesOf, filesOfRevocation, traceWays, ways } from './trace/trace.js';
 
 const page = readFileSync('docs/architecture.md', 'utf8');
 
-/** The files of the source with what they import, as paths below src. */
+/** The source files and their imports, as paths below src. */
 const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.ts'))
   .map((name) => ({
@@ -19,7 +19,7 @@ const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
       .map(({ fileName }) => path.join(path.dirname(name), fileName)),
   }));
 
-/** Which rooms import which: `edge` and the rooms of `edge` are looked at by themselves. */
+/** Which folders import which; `edge` and the folders of `edge` are examined separately. */
 function importsOf(roomOf: (file: string) => string | null): Record<string, string[]> {
   const found: Record<string, Set<string>> = {};
   for (const { name, imports } of sources) {
@@ -35,7 +35,7 @@ const roomOfSource = (file: string): string => file.split('/')[0] ?? '';
 const roomOfEdge = (file: string): string | null =>
   file.startsWith('edge/') && file.split('/').length > 2 ? (file.split('/')[1] ?? null) : null;
 
-/** The rows of the table behind a heading or sentence: rooms, and what they import. */
+/** The rows of the table after a heading or sentence: folders and their imports. */
 function tableBehind(begin: string): (readonly [rooms: string[], imports: string[]])[] {
   const table = /\n(\|[^\n]*\n)+/.exec(page.slice(page.indexOf(begin)))?.[0] ?? '';
   return [...table.matchAll(/^\| (`[^|]*) \| [^|]* \| ([^|]*) \|$/gm)].map(([, rooms = '', imports = '']) => [
@@ -44,7 +44,7 @@ function tableBehind(begin: string): (readonly [rooms: string[], imports: string
   ]);
 }
 
-t.test('the tables of rooms say what each imports', (t) => {
+t.test('the tables list what each folder imports', (t) => {
   for (const [begin, roomOf] of [
     ['## Rooms', roomOfSource],
     ['The rooms of `edge`', roomOfEdge],
@@ -55,29 +55,29 @@ t.test('the tables of rooms say what each imports', (t) => {
   t.end();
 });
 
-t.test('in the picture each room stands above what it imports', (t) => {
+t.test('in the diagram each folder is above the folders that it imports', (t) => {
   const picture = /^```\n( cli [\s\S]*?)^```/m.exec(page)?.[1] ?? '';
   const rows = picture.split('\n').map((row) => row.split(/\s{2,}/).map((word) => word.trim()));
   const rowOf = (room: string): number => rows.findIndex((words) => words.includes(room));
   for (const [room, others] of Object.entries(importsOf(roomOfSource))) {
-    t.not(rowOf(room), -1, `${room} is in the picture`);
-    for (const other of others) t.ok(rowOf(other) > rowOf(room), `${room} stands above ${other}`);
+    t.not(rowOf(room), -1, `${room} is in the diagram`);
+    for (const other of others) t.ok(rowOf(other) > rowOf(room), `${room} is above ${other}`);
   }
   t.end();
 });
 
-/** The files that a part of the page names, in its order. */
+/** The files that a section of the page names, in order. */
 function filesIn(heading: string): string[] {
   const [part = ''] = page.slice(page.indexOf(`## ${heading}`) + 3).split('\n## ');
   const [numbered = ''] = part.split('\nA denied request ends');
   return [...numbered.matchAll(/`([a-z0-9/-]+\.ts)`/g)].map(([, file = '']) => file);
 }
 
-t.test('the two ways are those that a trace shows', { skip: withoutRedis, timeout: 240_000 }, async (t) => {
+t.test('the two documented paths match a trace', { skip: withoutRedis, timeout: 240_000 }, async (t) => {
   const own = new Teardowns();
   t.teardown(() => own.close());
   const { get } = ways;
-  if (get === undefined) throw new Error('there is a way of a GET');
+  if (get === undefined) throw new Error('no traced path of a GET');
   const [trace] = await traceWays(own, [get]);
   const ran = trace === undefined ? [] : filesOf(trace);
   const told = filesIn('The way of a GET');
@@ -88,13 +88,13 @@ t.test('the two ways are those that a trace shows', { skip: withoutRedis, timeou
     [],
     'each file runs in a GET',
   );
-  // Before, Node calls back for each part of reading, and not every version lets their order be followed.
+  // Earlier, Node calls back for each part of reading, and not every version has a traceable order.
   const ordered = unique.slice(unique.indexOf('edge/auth/steps.ts'));
-  t.ok(ordered.length > 15, 'the steps are in it');
+  t.ok(ordered.length > 15, 'the steps are among them');
   t.same(
     ordered,
     ordered.toSorted((a, b) => ran.indexOf(a) - ran.indexOf(b)),
-    'and from the steps on in this order',
+    'in this order from the steps on',
   );
 
   const revocation = await filesOfRevocation(own);

@@ -12,13 +12,13 @@ function filesBelow(folder: string): string[] {
   return readdirSync(path.join(root, folder), { withFileTypes: true, recursive: true })
     .filter((entry) => entry.isFile())
     .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
-    .filter((name) => !name.split(path.sep).includes('node_modules')) // the bench installs what it is compared with
+    .filter((name) => !name.split(path.sep).includes('node_modules')) // installed by the bench
     .toSorted();
 }
 
-/** One module, its text, and whatever it imports, exports from, or loads while it runs. */
+/** One module, its text, and everything that it imports, re-exports or loads at run time. */
 interface SourceFile {
-  /** Below the repository, such as `src/policy/facts.ts`. */
+  /** Relative to the repository root, such as `src/policy/facts.ts`. */
   readonly name: string;
   readonly text: string;
   readonly specifiers: readonly string[];
@@ -36,13 +36,13 @@ const tests = filesBelow('test')
   .filter((name) => name.endsWith('.ts'))
   .map(readSource);
 
-/** Where a relative specifier leads, such as `src/policy/facts.ts`; null for a package or a part of Node. */
+/** The target of a relative specifier, such as `src/policy/facts.ts`; null for a package or a Node module. */
 function targetOf(from: SourceFile, specifier: string): string | null {
   if (!specifier.startsWith('.')) return null;
   return path.join(path.dirname(from.name), specifier).replace(/\.js$/, '.ts');
 }
 
-/** `typebox` of `typebox/compile`, `@fastify/http-proxy` of itself; null for a file or a part of Node. */
+/** The package of a specifier, e.g. `typebox` for `typebox/compile`; null for a file or a Node module. */
 function packageOf(specifier: string): string | null {
   if (specifier.startsWith('.') || isBuiltin(specifier)) return null;
   return specifier
@@ -57,7 +57,7 @@ function folderOf(name: string): string {
 
 const everywhere = ['config', 'policy', 'telemetry', 'typebox', 'node'];
 
-/** Which folders, or single files of them, a folder may import besides itself. */
+/** The folders or files that each folder may import besides itself. */
 const allowedImports: Readonly<Record<string, readonly string[]>> = {
   typebox: [],
   node: [],
@@ -82,10 +82,12 @@ const allowedImports: Readonly<Record<string, readonly string[]>> = {
   ],
   services: ['rest', 'database', 'config', 'typebox'],
   registry: [
+    'evidence',
     'json',
     'rest',
     'database',
     'gateway/records.ts',
+    'gateway/channel-ports.ts',
     'gateway/store-ports.ts',
     'gateway/api-key.ts',
     ...everywhere,
@@ -128,7 +130,7 @@ t.test('imports go in one direction: from the edges to the policy, and never bac
   t.end();
 });
 
-/** Groups of files that import each other, directly or by way of others, types included. */
+/** Groups of files that import each other, directly or indirectly, types included. */
 function cyclesOf(files: readonly SourceFile[]): string[][] {
   const imports = new Map(files.map((file) => [file.name, file.specifiers.map((one) => targetOf(file, one))]));
   const reached = (name: string, found = new Set<string>()): Set<string> => {
@@ -144,7 +146,7 @@ function cyclesOf(files: readonly SourceFile[]): string[][] {
     .map(({ name }) => [name, ...[...reached(name)].filter((other) => other !== name && reached(other).has(name))]);
 }
 
-t.test('no file imports itself by way of others, not even for a type', (t) => {
+t.test('no file imports itself indirectly, not even for a type', (t) => {
   t.same(cyclesOf(sources), []);
   const [a, b] = [
     { name: 'src/a.ts', text: '', specifiers: ['./b.js'] },
@@ -161,12 +163,12 @@ t.test('no file imports itself by way of others, not even for a type', (t) => {
 });
 
 /**
- * SQL, what makes certificates and signatures, typebox as it is published, which is 20 MB for its many modules where the build
- * makes one, and all exports of node:http.
+ * Too heavy for the start: SQL, certificate and signature libraries, node:http with all exports, and typebox as
+ * published: 20 MB for its many modules, of which the build makes one.
  */
 const heavy: readonly string[] = ['jose', 'kysely', 'libsql', 'node:http', 'pg', 'selfsigned', 'typebox'];
 
-/** What a module loads with itself: modules as they are built, and packages. */
+/** Everything that a built module loads statically: built modules and packages. */
 function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
   if (found.has(name)) return found;
   found.add(name);
@@ -178,9 +180,9 @@ function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
   return found;
 }
 
-t.test('a gateway loads nothing heavy that it does not need: parts that do load it when they are asked for', (t) => {
+t.test('a gateway loads no heavy module at its start: the parts that need one load it on demand', (t) => {
   const loaded = [...loadedAtStart('dist/cli/run.js'), ...loadedAtStart('dist/cli/gateway.js')];
-  t.ok(loaded.includes('dist/edge/start-gateway.js'), 'what a gateway is made of is seen');
+  t.ok(loaded.includes('dist/edge/start-gateway.js'), "the gateway's own modules are found");
   t.same(
     loaded.filter((name) => name.startsWith('dist/database/') || heavy.includes(name)),
     [],
@@ -188,9 +190,9 @@ t.test('a gateway loads nothing heavy that it does not need: parts that do load 
   t.end();
 });
 
-t.test('a registry, which is started again after a crash, loads nothing of a gateway', (t) => {
+t.test('a registry, which restarts after a crash, loads no module of a gateway', (t) => {
   const loaded = [...loadedAtStart('dist/cli/run.js'), ...loadedAtStart('dist/cli/registry.js')];
-  t.ok(loaded.includes('dist/adapters/redis/registry/open-records-store.js'), 'what a registry is made of is seen');
+  t.ok(loaded.includes('dist/adapters/redis/registry/open-records-store.js'), "the registry's own modules are found");
   const foreign =
     /^(?:dist\/(?:edge|audit|services|adapters\/(?!redis\/))|dist\/cli\/admin\/keys|maxmind$|@fastify\/http-proxy$)/;
   t.same(
@@ -198,11 +200,11 @@ t.test('a registry, which is started again after a crash, loads nothing of a gat
     [],
   );
   const kysely = loadedAtStart('dist/database/kysely.js');
-  t.same([...kysely], ['dist/database/kysely.js'], 'and the build has made one file of Kysely');
+  t.same([...kysely], ['dist/database/kysely.js'], 'the build has bundled Kysely into one file');
   t.end();
 });
 
-t.test('every relative import names a file that is there', (t) => {
+t.test('every relative import names an existing file', (t) => {
   const names = new Set([...sources, ...tests].map(({ name }) => name));
   const broken = [...sources, ...tests].flatMap((source) =>
     source.specifiers.filter((specifier) => {
@@ -214,25 +216,28 @@ t.test('every relative import names a file that is there', (t) => {
   t.end();
 });
 
-/** Packages that only some places may know. A place ends with a slash or is a file. */
+/** Packages that only some places may import. A place is a folder (with a trailing slash) or a file. */
 const packagePlaces: readonly { readonly name: RegExp; readonly places: readonly string[] }[] = [
   { name: /^(?:@fastify\/.*|fastify.*)$/, places: ['src/edge/', 'src/rest/', 'src/services/', 'src/registry/'] },
   { name: /^(?:ioredis|redis|@redis\/.*)$/, places: ['src/adapters/redis/'] },
   { name: /^maxmind$/, places: ['src/adapters/geoip/'] },
-  { name: /^undici$/, places: ['src/edge/', 'src/adapters/otlp/', 'src/adapters/tor/', 'src/cli/compose/'] },
+  {
+    name: /^undici$/,
+    places: ['src/edge/', 'src/adapters/checkpoints/', 'src/adapters/otlp/', 'src/adapters/tor/', 'src/cli/compose/'],
+  },
   { name: /^kysely$/, places: ['src/database/kysely.ts'] },
   { name: /^(?:libsql|pg)$/, places: ['src/database/'] },
   { name: /^commander$/, places: ['src/cli/'] },
   { name: /^typebox$/, places: ['src/typebox/'] },
 ];
 
-/** The only packages that the inner folders may know. */
+/** The only packages that the inner folders may import. */
 const packagesOf: Readonly<Record<string, readonly string[]>> = {
   policy: ['ipaddr.js'],
   gateway: [],
 };
 
-t.test('only the folders that own an outside thing know its package', (t) => {
+t.test('only the folders that wrap an external system import its package', (t) => {
   const forbidden = sources.flatMap((source) =>
     source.specifiers
       .map(packageOf)
@@ -249,7 +254,7 @@ t.test('only the folders that own an outside thing know its package', (t) => {
   t.end();
 });
 
-/** Names by which code waits, or reaches the clock, chance or the outside. */
+/** Names that wait, or that access the clock, random numbers or the outside. */
 const impureNames: ReadonlySet<string> = new Set([
   ...['Promise', 'Date', 'random', 'process', 'performance', 'crypto', 'fetch', 'console', 'globalThis', 'require'],
   ...[
@@ -282,25 +287,22 @@ function impuritiesOf({ name, text }: SourceFile): string[] {
   return found;
 }
 
-t.test(
-  'the policy is data in and data out: it neither waits nor looks at a clock, at chance or at the machine',
-  (t) => {
-    const policy = sources.filter(({ name }) => name.startsWith('src/policy/'));
-    t.ok(policy.length > 5, 'the policy is looked at');
-    t.same(policy.flatMap(impuritiesOf), []);
-    t.same(
-      policy.flatMap(({ name, specifiers }) =>
-        specifiers.filter((one) => isBuiltin(one)).map((one) => `${name}: ${one}`),
-      ),
-      [],
-    );
-    const impure = 'export const a = async () => { await b; return Date.now() + Math.random() + process.pid; };';
-    t.equal(impuritiesOf({ name: 'x.ts', text: impure, specifiers: [] }).length, 5, 'and what is impure is seen');
-    t.end();
-  },
-);
+t.test('the policy is pure: it neither waits nor reads a clock, random numbers or any state of the machine', (t) => {
+  const policy = sources.filter(({ name }) => name.startsWith('src/policy/'));
+  t.ok(policy.length > 5, 'the policy has files');
+  t.same(policy.flatMap(impuritiesOf), []);
+  t.same(
+    policy.flatMap(({ name, specifiers }) =>
+      specifiers.filter((one) => isBuiltin(one)).map((one) => `${name}: ${one}`),
+    ),
+    [],
+  );
+  const impure = 'export const a = async () => { await b; return Date.now() + Math.random() + process.pid; };';
+  t.equal(impuritiesOf({ name: 'x.ts', text: impure, specifiers: [] }).length, 5, 'impure code is found');
+  t.end();
+});
 
-t.test('a file is named after the one thing that it exports, and is short enough to be one thing', (t) => {
+t.test('a file is named after its one export, and is short enough for one purpose', (t) => {
   const problems = sources.flatMap(({ name, text }) => {
     const segments = name.replace(/\.ts$/, '').split('/').slice(1);
     const file = segments.at(-1) ?? '';
@@ -308,7 +310,7 @@ t.test('a file is named after the one thing that it exports, and is short enough
     return [
       ...(segments.every((segment) => /^[a-z0-9]+(?:-[a-z0-9]+)*$/.test(segment)) ? [] : ['is not in kebab-case']),
       ...(segments.some((segment) => /(?:^|-)(?:utils?|helpers?|common|managers?)(?:-|$)/.test(segment))
-        ? ['is named after nothing']
+        ? ['has a name without meaning']
         : []),
       ...(file === 'index' ? ['is a barrel'] : []),
       ...(lines > 300 ? [`has ${lines} lines`] : []),
@@ -318,7 +320,7 @@ t.test('a file is named after the one thing that it exports, and is short enough
   t.same(
     filesBelow('src').filter((name) => /\.[cm]?jsx?$|\.[cm]ts$|\.tsx$/.test(name)),
     [],
-    'and is TypeScript',
+    'all source is TypeScript',
   );
   t.end();
 });
@@ -339,21 +341,21 @@ function missingFrom(some: ReadonlySet<string>, names: ReadonlySet<string>): str
   return [...names].filter((name) => !some.has(name));
 }
 
-t.test('what the source imports is declared, and what is declared is imported', (t) => {
+t.test('every imported package is a dependency, and every dependency is imported', (t) => {
   const imported = packagesIn(sources);
   const declared = new Set(Object.keys(manifest.dependencies));
-  t.same(missingFrom(declared, imported), [], 'imported and not a dependency');
-  t.same(missingFrom(imported, declared), [], 'a dependency and not imported');
+  t.same(missingFrom(declared, imported), [], 'imported, but not a dependency');
+  t.same(missingFrom(imported, declared), [], 'a dependency, but not imported');
   t.end();
 });
 
-/** Declared for the compiler alone: the types of Node and pg, and those that tap's own types refer to. */
+/** Only for the compiler: the types of Node and pg, and types that tap's own types use. */
 const typesOnly = ['@types/node', '@types/pg', '@types/ws'];
 
-/** Imported by a program that a test writes and compiles. */
+/** Imported by a program that a test generates and compiles. */
 const ofWrittenPrograms = ['openapi-fetch'];
 
-/** The commands that a package brings, as package scripts call them. */
+/** The commands of a package, as package scripts call them. */
 function commandsOf(name: string): string[] {
   const { bin = {} } = JSON.parse(readFileSync(path.join(root, 'node_modules', name, 'package.json'), 'utf8')) as {
     bin?: string | Record<string, string>;
@@ -376,11 +378,11 @@ t.test('every development dependency is used by a test, a configuration file or 
   );
   t.same(unused, []);
   const declared = new Set([...Object.keys(manifest.devDependencies), ...Object.keys(manifest.dependencies)]);
-  t.same(missingFrom(declared, imported), [], 'what they import is declared');
+  t.same(missingFrom(declared, imported), [], 'every package that they import is declared');
   t.same(
     Object.keys(manifest.devDependencies).filter((name) => name in manifest.dependencies),
     [],
-    'and declared once',
+    'each is declared once',
   );
   t.end();
 });
@@ -393,18 +395,18 @@ t.test('only the envelope’s own files write the body of a failure', (t) => {
     writers.filter((name) => !owners.includes(name)),
     [],
   );
-  t.ok(writers.includes('src/edge/response/replies.ts'), 'the pattern finds what it looks for');
+  t.ok(writers.includes('src/edge/response/replies.ts'), 'the pattern matches');
   t.end();
 });
 
-t.test('at most three places use private interfaces of Node or of a package, and each has its reason', async (t) => {
+t.test('at most three places use private interfaces of Node or of a package, each with its reason', async (t) => {
   const config = (await import(pathToFileURL(path.join(root, 'eslint.config.js')).href)) as {
     exceptions: readonly { readonly files: readonly string[]; readonly names: readonly string[] }[];
   };
   t.ok(config.exceptions.length <= 3);
   for (const { files, names } of config.exceptions) {
     const used = sources.filter(({ name }) => name.startsWith((files[0] ?? '').replace('/**/*.ts', '')));
-    t.ok(used.length > 0, `${files.join()} is there`);
+    t.ok(used.length > 0, `${files.join()} exists`);
     for (const name of names)
       t.ok(
         used.some(({ text }) => text.includes(`.${name}`)),
@@ -423,7 +425,7 @@ t.test('at most three places use private interfaces of Node or of a package, and
   );
 });
 
-t.test('the HTTP/1.1 client knows nothing of the gateway', (t) => {
+t.test('the HTTP/1.1 client does not depend on the gateway', (t) => {
   const client = sources.filter(({ name }) => name.startsWith('src/edge/http1/'));
   const outside = client
     .flatMap((source) => source.specifiers.map((specifier) => targetOf(source, specifier)))

@@ -9,12 +9,14 @@ const documents = [
   'README.md',
   'helm/README.md',
   'tor-exit-list/README.md',
-  ...readdirSync('docs')
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => `docs/${name}`),
+  ...['docs', 'docs/benchmarks'].flatMap((folder) =>
+    readdirSync(folder)
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => `${folder}/${name}`),
+  ),
 ];
 
-/** The command lines of a document: what stands after a spelling of the executable, up to the shell's next command. */
+/** The command lines of a document: the text after the executable's name, up to the next shell command. */
 function commandsIn(text: string): string[] {
   const spelling =
     /(?:^|[\s`(])(?:node \S*dist\/cli\/main\.js|(?:npx )?merchant-gateway(?= [a-z-])|npm start --)((?: [^\s`|;&>#]+)+)/g;
@@ -28,7 +30,7 @@ function commandsIn(text: string): string[] {
     .map(([whole, rest = '']) => (whole.includes('npm start') ? `dev${rest}` : rest.trim()));
 }
 
-/** A document whose shell functions for the executable are written out where their code block calls them. */
+/** A document with its shell functions for the executable expanded in their code block. */
 function withoutFunctions(text: string): string {
   const definition = /\b(\w+)\(\) \{ [^}]*main\.js "\$@"[^}]*\}/g;
   return text.replaceAll(/```sh\n[^]*?```/g, (block) => {
@@ -46,7 +48,7 @@ async function helpOf(words: readonly string[]): Promise<string | null> {
   return status === 0 && help.startsWith(`Usage: ${['merchant-gateway', ...words].join(' ')}`) ? help : null;
 }
 
-/** Why a command line is none of the command table; null if it is one. */
+/** Why a command line is not in the command table; null if it is. */
 async function problemOf(line: string): Promise<string | null> {
   const words = line.split(' ');
   const [first = '', second = ''] = words;
@@ -59,7 +61,7 @@ async function problemOf(line: string): Promise<string | null> {
   return unknown === undefined ? null : `no option ${unknown}`;
 }
 
-t.test('every command of the documents is in the command table, with its options', async (t) => {
+t.test('every command in the documents is in the command table, with its options', async (t) => {
   let found = 0;
   for (const document of documents) {
     for (const line of commandsIn(readFileSync(document, 'utf8'))) {
@@ -67,12 +69,12 @@ t.test('every command of the documents is in the command table, with its options
       t.equal(await problemOf(line), null, `${document}: ${line}`);
     }
   }
-  t.ok(found > 30, `${found} commands are looked at`);
-  t.equal(await problemOf('merchants destroy m_1'), 'no command destroy', 'a command that is none is seen');
+  t.ok(found > 30, `${found} commands were checked`);
+  t.equal(await problemOf('merchants destroy m_1'), 'no command destroy', 'an unknown command is detected');
   t.equal(await problemOf('merchants create --nam x'), 'no option --nam');
 });
 
-t.test('the documents name package scripts that there are', (t) => {
+t.test('the documents name existing package scripts', (t) => {
   const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
   for (const document of documents) {
     for (const [, name = ''] of readFileSync(document, 'utf8').matchAll(/npm run (?:--silent )?([a-z:]+)/g)) {
@@ -82,10 +84,10 @@ t.test('the documents name package scripts that there are', (t) => {
   t.end();
 });
 
-t.test('no chart is installed with a value that the next upgrade would not be given', (t) => {
+t.test('charts are installed only with values that the next upgrade uses too', (t) => {
   const commands = documents.flatMap((document) => readFileSync(document, 'utf8').match(/^helm .*$/gm) ?? []);
   const given = commands.filter((line) => / (?:install|upgrade) /.test(line));
-  t.ok(given.length > 2, `${given.length} commands are looked at`);
+  t.ok(given.length > 2, `${given.length} commands were checked`);
   for (const line of given) {
     t.match(line, ' --values my-values.yaml');
     t.notMatch(line, / --set/, line);
@@ -93,11 +95,11 @@ t.test('no chart is installed with a value that the next upgrade would not be gi
   t.end();
 });
 
-t.test('what the documents write to is there: somebody pastes them from the top into a clean folder', (t) => {
-  for (const document of ['README.md', 'docs/operations.md', 'helm/README.md']) {
+t.test('folders that the documents write to exist when the blocks are pasted in order into a clean folder', (t) => {
+  for (const document of ['README.md', 'docs/walk-through.md', 'docs/operations.md', 'helm/README.md']) {
     const made = new Set(['.']);
     const missing: string[] = [];
-    // The build of the README, with which the others begin, has made the first one.
+    // Every other page starts after the build of the README, which creates `var`.
     if (document !== 'README.md') made.add('var');
     for (const [, block = ''] of readFileSync(document, 'utf8').matchAll(/```sh\n([^]*?)```/g)) {
       for (const line of block.replaceAll('\\\n', ' ').split('\n')) {
@@ -114,7 +116,7 @@ t.test('what the documents write to is there: somebody pastes them from the top 
   t.end();
 });
 
-t.test('each alert has its section in the operations document, to which it leads, and no other has', (t) => {
+t.test('each alert links to its section in the operations document, and every section has an alert', (t) => {
   const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
     groups: { rules: { alert: string; annotations: { runbook_url: string } }[] }[];
   };
@@ -132,27 +134,24 @@ t.test('each alert has its section in the operations document, to which it leads
   t.end();
 });
 
-t.test(
-  'alerts count what came before a series was first read, and hold what waits against what was there before',
-  (t) => {
-    const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
-      groups: { rules: { alert: string; expr: string; annotations: { summary: string } }[] }[];
-    };
-    const rules = groups.flatMap((group) => group.rules);
-    const rare = rules.filter(({ expr }) => /increase\(\w+_requests_total/.test(expr));
-    const waiting = rules.filter(({ annotations }) => annotations.summary.includes('for five minutes'));
-    t.ok(rare.length > 1 && waiting.length > 1);
-    for (const { alert, expr } of rare) {
-      for (const [, series = ''] of expr.matchAll(/increase\((\w+_requests_total\{[^}]*\})/g)) {
-        t.ok(expr.replaceAll(/\s+/g, ' ').includes(`${series} unless ${series} offset 10m`), alert);
-      }
+t.test('alerts count events before the first scrape of a series, and compare a backlog with its earlier value', (t) => {
+  const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
+    groups: { rules: { alert: string; expr: string; annotations: { summary: string } }[] }[];
+  };
+  const rules = groups.flatMap((group) => group.rules);
+  const rare = rules.filter(({ expr }) => /increase\(\w+_requests_total/.test(expr));
+  const waiting = rules.filter(({ annotations }) => annotations.summary.includes('for five minutes'));
+  t.ok(rare.length > 1 && waiting.length > 1);
+  for (const { alert, expr } of rare) {
+    for (const [, series = ''] of expr.matchAll(/increase\((\w+_requests_total\{[^}]*\})/g)) {
+      t.ok(expr.replaceAll(/\s+/g, ' ').includes(`${series} unless ${series} offset 10m`), alert);
     }
-    for (const { alert, expr } of waiting) t.match(expr, / < max by \(namespace, job\) \(\w+\{\} offset 5m\)$/, alert);
-    t.end();
-  },
-);
+  }
+  for (const { alert, expr } of waiting) t.match(expr, / < max by \(namespace, job\) \(\w+\{\} offset 5m\)$/, alert);
+  t.end();
+});
 
-t.test('each figure that is 1 or 0 for a failure has an alert', (t) => {
+t.test('each failure metric with the values 0 and 1 has an alert', (t) => {
   const figures = [...readFileSync('docs/monitoring.md', 'utf8').matchAll(/^\| `(\w+)` \|[^|]*\| 1 while /gm)];
   t.ok(figures.length > 8);
   const alerts = readFileSync('helm/files/alerts.yaml', 'utf8');
@@ -160,7 +159,7 @@ t.test('each figure that is 1 or 0 for a failure has an alert', (t) => {
   t.end();
 });
 
-t.test('alerts and dashboard ask for codes that there are', async (t) => {
+t.test('alerts and dashboard query existing codes', async (t) => {
   const { gatewayErrors } = await import('../src/edge/request/errors.js');
   const { denials } = await import('../src/policy/decision-table.js');
   const asked = readFileSync('helm/files/alerts.yaml', 'utf8') + readFileSync('helm/files/dashboard.json', 'utf8');
@@ -173,7 +172,7 @@ t.test('alerts and dashboard ask for codes that there are', async (t) => {
   );
 });
 
-t.test('the compose file mounts what its configuration names', (t) => {
+t.test('the compose file mounts the files that its configuration names', (t) => {
   const folder = 'docs/compose';
   const compose = parse(readFileSync(path.join(folder, 'compose.yaml'), 'utf8'), { merge: true }) as {
     services: Record<
@@ -192,7 +191,11 @@ t.test('the compose file mounts what its configuration names', (t) => {
   };
   const config = readFileSync(path.join(folder, 'gateway.yaml'), 'utf8');
   const named = [...config.matchAll(/\/run\/secrets\/(\w+)/g)].map(([, name = '']) => name);
-  t.same(new Set(named), new Set(Object.keys(compose.secrets)), 'each secret is named, and each name is one');
+  t.same(
+    new Set(named),
+    new Set(Object.keys(compose.secrets)),
+    'the configuration names exactly the secrets of the compose file',
+  );
   const { registry, services } = loadConfig({ text: config });
   const healthOf: Record<string, string | undefined> = {
     registry: `http://127.0.0.1:${registry.listen.port}/livez`,
@@ -207,7 +210,7 @@ t.test('the compose file mounts what its configuration names', (t) => {
     t.equal(part.command?.[0], name);
     t.equal(part.read_only, true);
     t.not(part.healthcheck?.disable, true, `\`docker compose up --wait\` fails for ${name}`);
-    t.equal(part.environment?.HEALTH_URL, healthOf[name], 'it asks itself, not the gateway');
+    t.equal(part.environment?.HEALTH_URL, healthOf[name], 'the health check queries its own part, not the gateway');
     for (const volume of part.volumes ?? []) {
       const [source = ''] = volume.split(':');
       if (source.startsWith('.')) t.doesNotThrow(() => readFileSync(path.join(folder, source)), source);
@@ -220,5 +223,5 @@ t.test('the configuration of the compose file is valid', async (t) => {
   let err = '';
   const io = { out: () => undefined, err: (text: string) => (err += text) };
   t.equal(await run(['config', 'check', '--config', 'docs/compose/gateway.yaml'], io), 0, err);
-  t.match(err, /^Note:\n {2}keyStore\.cache\.maxEntries: .*\n$/, 'and the gateway starts with it');
+  t.match(err, /^Note:\n {2}keyStore\.cache\.maxEntries: .*\n$/, 'the gateway starts with it');
 });

@@ -10,6 +10,7 @@ import { registryFixture } from './registry/registry-fixture.js';
 import { servicesFixture } from './services/services-fixture.js';
 import { everyKindOfLine } from './edge/every-kind-of-line.js';
 import { startTestGateway } from './edge/harness.js';
+import { medianWords, sentencesOf } from './prose.js';
 
 const readme = readFileSync('README.md', 'utf8');
 
@@ -27,7 +28,7 @@ function tableOf(text: string, ...columns: string[]): string[][] {
   return table;
 }
 
-t.test("the README's error tables are the code's, row for row and in its order", (t) => {
+t.test("the README's error tables match the code, row for row and in order", (t) => {
   const told = tableOf(readme, 'code', 'status', 'message', 'what to fix');
   t.same(
     told.map(([code, status, message]) => ({ code, status, message })),
@@ -40,12 +41,12 @@ t.test("the README's error tables are the code's, row for row and in its order",
   );
   t.ok(
     [...told, ...errors].every((row) => (row[3] ?? '').length > 5),
-    'and each says what to do or when',
+    'each row says what to do or when',
   );
   t.end();
 });
 
-t.test("the codes of the services' failures are those of the code, row for row and in its order", (t) => {
+t.test('the documented error codes of the services match the code, row for row and in order', (t) => {
   const told = tableOf(readFileSync('docs/services.md', 'utf8'), 'code', 'status', 'when');
   t.same(
     told,
@@ -54,16 +55,18 @@ t.test("the codes of the services' failures are those of the code, row for row a
   t.end();
 });
 
-t.test('the list of headers that no service gets is the code’s', (t) => {
+t.test('the documented list of headers that no upstream receives matches the code', (t) => {
   const rows = tableOf(readFileSync('docs/edge.md', 'utf8'), 'removed', 'because');
   const named = rows.flatMap(([removed = '']) => Array.from(removed.matchAll(/`([^`]+)`/g), ([, name]) => name));
   t.same(new Set(named), new Set(reservedNames));
   t.end();
 });
 
-t.test('the README names every command and no other', async (t) => {
+t.test('the command document has exactly the existing commands', async (t) => {
   let help = '';
-  const told = tableOf(readme, 'command', 'what it does').map(([command = '']) => command.replaceAll('`', ''));
+  const told = tableOf(readFileSync('docs/commands.md', 'utf8'), 'command', 'what it does').map(([command = '']) =>
+    command.replaceAll('`', ''),
+  );
   for (const command of told) {
     const args = command.split(' ').slice(1);
     help = '';
@@ -77,7 +80,7 @@ t.test('the README names every command and no other', async (t) => {
   t.same(known, new Set(told.map((command) => command.split(' ')[1])));
 });
 
-t.test('nothing announces a console while no command opens one', async (t) => {
+t.test('no document mentions a console while no command opens one', async (t) => {
   let help = '';
   await run(['--help'], { out: (text) => (help += text), err: () => undefined });
   t.notMatch(help, /^ {2}console /m);
@@ -92,7 +95,7 @@ t.test('nothing announces a console while no command opens one', async (t) => {
   }
 });
 
-t.test('the links of the documents lead somewhere', (t) => {
+t.test('the links of the documents resolve', (t) => {
   for (const file of [
     'README.md',
     'SECURITY.md',
@@ -106,6 +109,14 @@ t.test('the links of the documents lead somewhere', (t) => {
     'docs/registry.md',
     'docs/failure-modes.md',
     'docs/benchmarks.md',
+    'docs/benchmarks/tables.md',
+    'docs/benchmarks/findings.md',
+    'docs/benchmarks/runs.md',
+    'docs/benchmarks/method.md',
+    'docs/commands.md',
+    'docs/walk-through.md',
+    'docs/contributing.md',
+    'docs/architecture.md',
     'docs/operations.md',
     'docs/security.md',
     'helm/README.md',
@@ -124,7 +135,34 @@ t.test('the links of the documents lead somewhere', (t) => {
   t.end();
 });
 
-t.test('the failure modes name codes, answers, metrics and lines that there are', (t) => {
+t.test('README and benchmarks are short', (t) => {
+  const linesOf = (file: string): string[] => readFileSync(file, 'utf8').trimEnd().split('\n');
+  t.ok(linesOf('README.md').length <= 200, `README.md has ${linesOf('README.md').length} lines`);
+  const benchmarks = linesOf('docs/benchmarks.md');
+  t.ok(benchmarks.length <= 125, `docs/benchmarks.md has ${benchmarks.length} lines`);
+  t.same(
+    benchmarks.filter((line) => line.length > 120),
+    [],
+    'no line is longer than 120 characters',
+  );
+  t.end();
+});
+
+t.test('sentences of the documents have at most 40 words, half of them at most 16', (t) => {
+  const pages = readdirSync('docs').filter((name) => name.endsWith('.md'));
+  const documents = ['README.md', 'SECURITY.md', 'helm/README.md', ...pages.map((name) => `docs/${name}`)];
+  for (const file of documents) {
+    const sentences = sentencesOf(readFileSync(file, 'utf8'));
+    const tooLong = sentences.filter(({ words }) => words > 40).map(({ words, text }) => `${words} words: ${text}`);
+    const median = medianWords(sentences);
+    t.ok(sentences.length > 10, `${file} has sentences`);
+    t.same(tooLong, [], file);
+    t.ok(median <= 16, `${file}: the median is ${median} words`);
+  }
+  t.end();
+});
+
+t.test('the failure modes name existing codes, responses, metrics and log lines', (t) => {
   const page = readFileSync('docs/failure-modes.md', 'utf8');
   const source = readdirSync('src', { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -150,9 +188,9 @@ t.test('the failure modes name codes, answers, metrics and lines that there are'
       );
     }
     for (const [, answer = ''] of line.matchAll(/\b([45]\d\d [A-Z][A-Za-z ]+?)(?= *[,;|.)])/g)) {
-      t.ok([...answers.values()].includes(answer), `"${answer}" is an answer of the gateway`);
+      t.ok([...answers.values()].includes(answer), `"${answer}" is a response of the gateway`);
     }
-    // What a page quotes is in the source: log lines, sentences and /readyz texts, around what differs each time.
+    // The page quotes log lines, sentences and /readyz texts from the source; … marks the variable parts.
     const quoted = row
       .join('|')
       .split('`')
@@ -164,20 +202,20 @@ t.test('the failure modes name codes, answers, metrics and lines that there are'
       t.ok(source.includes(words), `"${words}" is in the source`);
     }
   }
-  t.ok(codes > 10 && told > 20, 'they are found on the page');
+  t.ok(codes > 10 && told > 20, 'the page has codes and quotations');
   for (const [name] of page.matchAll(/\bgateway_[a-z_]+/g)) t.ok(source.includes(`'${name}'`), name);
   for (const [, key = ''] of page.matchAll(/`(key store|access log): /g)) t.match(source, `\`${key}: \${`, key);
   t.end();
 });
 
-/** The dotted names of everything in a line. */
+/** The dotted names of all fields in a line. */
 function fieldsOf(value: unknown, name = ''): string[] {
   if (value === undefined) return [];
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return [name];
   return Object.entries(value).flatMap(([key, part]) => fieldsOf(part, name === '' ? key : `${name}.${key}`));
 }
 
-t.test('the audit log document names the fields of the lines, all of them and no other', async (t) => {
+t.test('the audit log document names exactly the fields of the lines', async (t) => {
   const lines = await everyKindOfLine(t);
   const written = new Set(
     lines.flatMap((line) => fieldsOf(line)).map((name) => name.replace(/(?<=predecessor|codes)\..*/, '')),
@@ -187,7 +225,7 @@ t.test('the audit log document names the fields of the lines, all of them and no
   t.same([...documented].toSorted(), [...written].toSorted());
 });
 
-t.test('the monitoring document, the dashboard and the alert rules name metrics that are there', async (t) => {
+t.test('the monitoring document, the dashboard and the alert rules name existing metrics', async (t) => {
   const gateway = await startTestGateway(t);
   const registry = await registryFixture(t, 'sqlite::memory:');
   const services = await servicesFixture(t);
@@ -205,7 +243,7 @@ t.test('the monitoring document, the dashboard and the alert rules name metrics 
   const own = [/^gateway_/, /^(?:registry|services)_/].map((part) =>
     metrics.filter((name) => part.test(name)).toSorted(),
   );
-  t.same(told, own, 'each has its row');
+  t.same(told, own, 'each metric has its row');
   for (const file of ['helm/files/dashboard.json', 'helm/files/alerts.yaml']) {
     const used = readFileSync(file, 'utf8').match(/\b(?:gateway|nodejs|registry|services)_\w+/g) ?? [];
     const unknown = used.filter((name) => !metrics.includes(name.replace(/_(?:bucket|count|sum)$/, '')));

@@ -2,15 +2,15 @@ import { readFileSync } from 'node:fs';
 
 /** A block of commands in a document. */
 export interface PrintedBlock {
-  /** The heading that it stands under. */
+  /** The heading above the block. */
   readonly heading: string;
-  /** The last line of text before it, below the same heading; empty where there is none. */
+  /** The last line of text between heading and block; empty without such a line. */
   readonly introduction: string;
-  /** As it is printed, to be pasted into a shell. */
+  /** The text as printed, for pasting into a shell. */
   readonly commands: string;
 }
 
-/** The blocks of shell commands that a document prints, in their order. */
+/** The blocks of shell commands in a document, in order. */
 export function printedBlocks(document: string): PrintedBlock[] {
   const blocks: PrintedBlock[] = [];
   let [heading, introduction] = ['', ''];

@@ -1,10 +1,10 @@
 import path from 'node:path';
 
 /**
- * What runs the built product with these arguments, as an operator's shell does: for `spawn`. The test runner has each child process
- * load its instrumentation through NODE_OPTIONS, which on Node 20 is most of the time that a process takes to start; `env` takes it
- * out and becomes the process, so that the pid is the product's own.
- * @param root where it was built
+ * The command for `spawn` that runs the built product as an operator's shell does. The test runner's NODE_OPTIONS would
+ * load its instrumentation, which on Node 20 takes most of the start time. `env` removes that variable and then
+ * executes the product, so the pid is the product's.
+ * @param root the directory of the build
  */
 export function productCommand(
   args: readonly string[],
@@ -15,13 +15,13 @@ export function productCommand(
   return ['env', ['-u', 'NODE_OPTIONS', process.execPath, ...nodeArgs, main, ...args]];
 }
 
-/** The same for a process whose files may become so large and no larger, as on a full disk. */
+/** The same with a limit on the file size, to simulate a full disk. */
 export function limitedCommand(mostFileKibibytes: number, args: readonly string[]): [string, string[]] {
   const [command, own] = productCommand(args);
   return ['bash', ['--norc', '-c', `ulimit -f ${mostFileKibibytes}; exec "$0" "$@"`, command, ...own]];
 }
 
-/** The options with which a part begins in a new installation: those with a database make it. */
+/** The options for the first start of a part: a part with a database creates the database. */
 export function newInstallation(command: string): string[] {
   return command === 'registry' || command === 'services' ? ['--create'] : [];
 }

@@ -6,7 +6,7 @@ import { parse } from 'yaml';
 
 const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
 
-/** The names of the repository's files, those of a working tree that are not committed yet included. */
+/** The names of the repository's files, including uncommitted ones. */
 function repositoryFiles(): string[] {
   const { stdout } = spawnSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     encoding: 'utf8',
@@ -21,7 +21,7 @@ const env = {
   ...{ GIT_CONFIG_GLOBAL: '/dev/null', npm_config_update_notifier: 'false' },
 };
 
-/** A repository of its own with what a release is made of. */
+/** A separate repository with the files of a release. */
 function repository(t: Test) {
   const folder = t.testdir();
   const run = (command: string, ...args: string[]) => {
@@ -44,7 +44,7 @@ function sectionsOf(changelog: string): string[] {
   return Array.from(changelog.matchAll(/^## (.*)$/gm), ([, title = '']) => title);
 }
 
-t.test('npm version moves what is unreleased to the new version, and names that everywhere in one commit', (t) => {
+t.test('npm version moves unreleased entries to the new version, and updates every reference in one commit', (t) => {
   const { read, run } = repository(t);
   const before = read('CHANGELOG.md');
   const { status, stdout, stderr } = run('npm', 'version', 'minor');
@@ -67,8 +67,8 @@ t.test('npm version moves what is unreleased to the new version, and names that 
   const after = read('CHANGELOG.md');
   const today = new Date().toISOString().slice(0, 10);
   t.same(sectionsOf(after), ['[Unreleased]', `[${next}] - ${today}`, ...sectionsOf(before).slice(1)]);
-  t.match(after, `## [Unreleased]\n\n## [${next}] - ${today}\n\n### `, 'nothing is unreleased any more');
-  t.equal(after.replace(`\n\n## [${next}] - ${today}`, ''), before, 'and nothing else has changed');
+  t.match(after, `## [Unreleased]\n\n## [${next}] - ${today}\n\n### `, 'the unreleased section is empty');
+  t.equal(after.replace(`\n\n## [${next}] - ${today}`, ''), before, 'nothing else has changed');
 
   const { stdout: files } = run('git', 'show', '--name-only', '--format=%s', `v${next}^{commit}`);
   const manifests = ['package.json', 'package-lock.json', 'CHANGELOG.md', 'Dockerfile', 'helm/Chart.yaml'];
@@ -76,13 +76,13 @@ t.test('npm version moves what is unreleased to the new version, and names that 
   t.equal(run('git', 'status', '--porcelain').stdout, '', 'everything is committed');
 
   const again = run('npm', 'version', 'patch');
-  t.not(again.status, 0, 'a release that changes nothing is refused');
+  t.not(again.status, 0, 'a release without changes is refused');
   t.match(again.stderr, 'CHANGELOG.md has nothing under "## [Unreleased]": say what the release changes first.');
-  t.equal(run('git', 'status', '--porcelain').stdout, '', 'before anything is changed');
+  t.equal(run('git', 'status', '--porcelain').stdout, '', 'before any change');
   t.end();
 });
 
-t.test('a place that no longer names the version is told before anything is changed', (t) => {
+t.test('a file that no longer names the version is reported before any change', (t) => {
   const { folder, read, run } = repository(t);
   writeFileSync(path.join(folder, 'Dockerfile'), read('Dockerfile').replace(`version="${version}"`, 'version="7"'));
   run('git', 'commit', '--quiet', '--all', '--message=other');
@@ -93,7 +93,7 @@ t.test('a place that no longer names the version is told before anything is chan
   t.end();
 });
 
-t.test('whatever names an image of this product names this version', (t) => {
+t.test('every reference to an image of this product names this version', (t) => {
   let found = 0;
   for (const name of repositoryFiles().filter((one) => !/^(?:test|CHANGELOG)/.test(one))) {
     for (const [image, tag] of readFileSync(name, 'utf8').matchAll(/merchant-gateway:(\d+\.\d+\.\d+[-.\w]*)/g)) {
@@ -101,11 +101,11 @@ t.test('whatever names an image of this product names this version', (t) => {
       t.equal(tag, version, `${name}: ${image}`);
     }
   }
-  t.ok(found >= 4, `${found} are looked at`);
+  t.ok(found >= 4, `${found} references were checked`);
   t.end();
 });
 
-t.test('the changelog has the form of Keep a Changelog', (t) => {
+t.test('the changelog follows Keep a Changelog', (t) => {
   const changelog = readFileSync('CHANGELOG.md', 'utf8');
   const [unreleased, ...released] = sectionsOf(changelog);
   t.equal(unreleased, '[Unreleased]');

@@ -73,6 +73,31 @@
 {{- uniq $resources | sortAlpha | toJson -}}
 {{- end -}}
 
+{{/* Says whether the registry keeps the checkpoints of a gateway: as the values say, or else if both have what they need. Takes root and checkpoints. */}}
+{{- define "merchant-gateway.isWitnessed" -}}
+{{- $registry := include "merchant-gateway.secretsOfPart" (dict "root" .root "part" "registry") | fromJson -}}
+{{- if hasKey .checkpoints "witness" -}}
+{{- if .checkpoints.witness -}}true{{- end -}}
+{{- else if and .root.Values.registry.enabled (hasKey $registry "witnessKey") (hasKey $registry "recordSecret") -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* How a gateway signs checkpoints of its access log: under a name of its own, and with the registry as the witness, if both have the secret of records. */}}
+{{- define "merchant-gateway.checkpoints" -}}
+{{- $checkpoints := dict -}}
+{{- $given := default dict (dig "accessLog" "checkpoints" dict (include "merchant-gateway.gatewayConfig" . | fromJson)) -}}
+{{- $secrets := include "merchant-gateway.secretsOfPart" . | fromJson -}}
+{{- if hasKey $secrets "instanceKey" -}}
+  {{- $name := printf "%s/%s/%s" .root.Release.Namespace (include "merchant-gateway.fullname" .root) .environment -}}
+  {{- $_ := set $checkpoints "name" (dig "name" $name $given) -}}
+  {{- if and (not $given.witness) (include "merchant-gateway.isWitnessed" (dict "root" .root "checkpoints" $given)) -}}
+    {{- $_ := set $checkpoints "witness" dict -}}
+  {{- end -}}
+{{- end -}}
+{{- ternary (dict "accessLog" (dict "checkpoints" $checkpoints)) dict (not (empty $checkpoints)) | toJson -}}
+{{- end -}}
+
 {{/* What the chart itself sets. Takes root, part and, for gateways, environment and settings. */}}
 {{- define "merchant-gateway.ownedConfig" -}}
 {{- $owned := dict -}}
@@ -139,6 +164,15 @@
   {{- $snapshot := dig "torExits" "snapshotFile" "var/tor-exits.json" $config -}}
   {{- if not (hasPrefix "/" $snapshot) -}}
     {{- $owned = mergeOverwrite $owned (dict "torExits" (dict "snapshotFile" (printf "/var/lib/merchant-gateway/%s" $snapshot))) -}}
+  {{- end -}}
+{{- end -}}
+{{- if eq .part "gateway" -}}
+  {{- $owned = merge $owned (include "merchant-gateway.checkpoints" . | fromJson) -}}
+{{- else if eq .part "registry" -}}
+  {{- $witness := default dict (dig "registry" "witness" dict .root.Values.config) -}}
+  {{- if hasKey (include "merchant-gateway.secretsOfPart" . | fromJson) "witnessKey" -}}
+    {{- $name := printf "%s/%s/registry" .root.Release.Namespace (include "merchant-gateway.fullname" .root) -}}
+    {{- $owned = merge $owned (dict "registry" (dict "witness" (dict "name" (dig "name" $name $witness)))) -}}
   {{- end -}}
 {{- end -}}
 {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson -}}

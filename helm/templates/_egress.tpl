@@ -18,7 +18,7 @@
 {{/* The ports of URLs and of host:port, as a list in JSON. One that only the environment of a pod tells is not known here. */}}
 {{- define "merchant-gateway.portsOf" -}}
 {{- $ports := list -}}
-{{- $ofSchemes := dict "http" 80 "https" 443 "redis" 6379 "rediss" 6379 -}}
+{{- $ofSchemes := dict "http" 80 "https" 443 "redis" 6379 "rediss" 6379 "tls" 6514 "tcp" 601 -}}
 {{- range . -}}
 {{- $authority := regexReplaceAll "^[a-z]+://" . "" | regexFind "^[^/?#]*" -}}
 {{- $port := regexFind ":[0-9]+$" $authority | trimPrefix ":" | default (get $ofSchemes (regexFind "^[a-z]+" .)) -}}
@@ -44,6 +44,18 @@
 {{- $servers := concat (default list $redis.cluster) (default list (default dict $redis.sentinel).servers) -}}
 {{- $urls := append $servers (default "" $redis.url) -}}
 {{- include "merchant-gateway.destination" (dict "destination" .root.Values.networkPolicy.egress.redis "urls" $urls) -}}
+{{- end -}}
+
+{{/* The URLs of the places that keep a gateway's checkpoints, as a list in JSON. Takes config. */}}
+{{- define "merchant-gateway.checkpointUrls" -}}
+{{- $urls := list -}}
+{{- $checkpoints := default dict (dig "accessLog" "checkpoints" dict .config) -}}
+{{- range $place := list "https" "syslog" -}}
+{{- with get $checkpoints $place -}}
+{{- $urls = append $urls .url -}}
+{{- end -}}
+{{- end -}}
+{{- $urls | toJson -}}
 {{- end -}}
 
 {{/* The upstreams of one environment, in the same way. Takes root and config, which is the one that is rendered. */}}

@@ -84,6 +84,14 @@
 {{- $problems = append $problems (printf "config.accessLog.destination is one file for all pods, %s, and each chain of lines would break the others': put ${HOSTNAME}, the pod's name, into it" $log) -}}
 {{- end -}}
 {{- end -}}
+{{- $checkpoints := default dict (dig "accessLog" "checkpoints" dict $config) -}}
+{{- $file := default "" (dig "file" "" $checkpoints) -}}
+{{- if and $file (not (include "merchant-gateway.outlivesPods" (dict "path" $file "settings" $settings))) -}}
+{{- $problems = append $problems (printf "config.accessLog.checkpoints.file is %s, which goes with the pod, or cannot be written: name a file below one of gateway.extraVolumeMounts, on a volume that stays, or leave it out, and the registry keeps them" $file) -}}
+{{- end -}}
+{{- if and (hasKey (include "merchant-gateway.secretsOfPart" (dict "root" .root "part" "gateway") | fromJson) "instanceKey") (not $file) (not $checkpoints.https) (not $checkpoints.syslog) (not (include "merchant-gateway.isWitnessed" (dict "root" .root "checkpoints" $checkpoints))) -}}
+{{- $problems = append $problems "secrets.instanceKey signs checkpoints that are kept nowhere: the registry keeps them with secrets.recordSecret and secrets.witnessKey; or name config.accessLog.checkpoints.file, https or syslog" -}}
+{{- end -}}
 {{- $problems = concat $problems (include "merchant-gateway.additionProblems" (dict "settings" $settings "name" "gateway") | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.hatchProblems" (dict "settings" $settings "name" "gateway" "graceSeconds" (include "merchant-gateway.gatewayGraceSeconds" .)) | fromJsonArray) -}}
 {{- $problems = concat $problems (include "merchant-gateway.serviceProblems" (dict "settings" $settings) | fromJsonArray) -}}

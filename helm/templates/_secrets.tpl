@@ -9,35 +9,50 @@ adminToken: { option: [registry, tokenFile], parts: [registry] }
 operatorsToken: { option: [services, operators, tokenFile], parts: [services] }
 identitySigningKey: { option: [identity, signingKeyFile], parts: [gateway] }
 accessLog: { option: [accessLog, secretFile], parts: [gateway] }
+instanceKey: { option: [accessLog, checkpoints, keyFile], parts: [gateway] }
+witnessKey: { option: [registry, witness, keyFile], parts: [registry] }
 tlsTicketKeys: { option: [listen, https, ticketKeysFile], parts: [gateway] }
 tlsClientCa: { option: [listen, https, clientCaFile], parts: [gateway] }
 traces: { option: [traces, tokenFile], parts: [gateway] }
 {{- end -}}
 
-{{/* The name of the Secret that the chart makes. */}}
-{{- define "merchant-gateway.recordSecretName" -}}
-{{- include "merchant-gateway.fullname" . }}-record-secret
+{{/* The secrets that the chart can make. */}}
+{{- define "merchant-gateway.ownSecrets" -}}
+{{- list "recordSecret" "instanceKey" "witnessKey" | toJson -}}
+{{- end -}}
+
+{{/* The name of a Secret that the chart makes. Takes root and secret. */}}
+{{- define "merchant-gateway.madeSecretName" -}}
+{{- include "merchant-gateway.fullname" .root }}-{{ kebabcase .secret }}
 {{- end -}}
 
 {{/*
-Says whether the chart makes the Secret that seals records. Where the values leave it open:
+Says whether the chart makes a Secret: that which seals records, or a key that signs the access log or receipts for it. Where the values leave it open:
 - A release that has one keeps it.
-- A new installation gets one if it has gateways and their registry. A gateway with the secret believes nothing before the registry has sealed
-  every record, so an upgrade must not add it; and a registry elsewhere would not know it.
+- A new installation gets one if it has gateways and their registry. A gateway with the secret of records believes nothing before the registry has
+  sealed every record, so an upgrade must not add it; and a registry elsewhere would not know it. The keys change the form of
+  the access log, and are of no use without the secret of records.
 - A tool that renders without the cluster, as for GitOps, gets none: it would make another one each time. Nothing can be looked up then,
   not even the administrators' token, which is there before the registry is installed.
+Takes root and secret.
 */}}
-{{- define "merchant-gateway.makesRecordSecret" -}}
-{{- $secret := .Values.secrets.recordSecret -}}
+{{- define "merchant-gateway.makesSecret" -}}
+{{- $root := .root -}}
+{{- $secret := index $root.Values.secrets .secret -}}
 {{- $create := dig "create" nil $secret -}}
 {{- if $secret.existingSecret -}}
 {{- else if kindIs "bool" $create -}}
 {{- if $create -}}true{{- end -}}
-{{- else if lookup "v1" "Secret" .Release.Namespace (include "merchant-gateway.recordSecretName" .) -}}
+{{- else if lookup "v1" "Secret" $root.Release.Namespace (include "merchant-gateway.madeSecretName" .) -}}
 true
-{{- else if and .Release.IsInstall .Values.registry.enabled (include "merchant-gateway.environments" . | fromJsonArray) -}}
-{{- with .Values.secrets.adminToken.existingSecret -}}
-{{- if lookup "v1" "Secret" $.Release.Namespace . -}}true{{- end -}}
+{{- else if and $root.Release.IsInstall $root.Values.registry.enabled (include "merchant-gateway.environments" $root | fromJsonArray) -}}
+{{- $records := dict "root" $root "secret" "recordSecret" -}}
+{{- $token := $root.Values.secrets.adminToken.existingSecret -}}
+{{- if not (and $token (lookup "v1" "Secret" $root.Release.Namespace $token)) -}}
+{{- else if or (eq .secret "recordSecret") $root.Values.secrets.recordSecret.existingSecret -}}
+true
+{{- else -}}
+{{- include "merchant-gateway.makesSecret" $records -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -48,10 +63,14 @@ Takes root, part and, if need be, isMigration.
 */}}
 {{- define "merchant-gateway.secretsOfPart" -}}
 {{- $found := dict -}}
-{{- $made := and (include "merchant-gateway.makesRecordSecret" .root) (include "merchant-gateway.recordSecretName" .root) -}}
+{{- $own := include "merchant-gateway.ownSecrets" . | fromJsonArray -}}
 {{- range $name, $file := include "merchant-gateway.secretFiles" . | fromYaml -}}
 {{- $secret := index $.root.Values.secrets $name -}}
-{{- $existing := default (ternary $made "" (eq $name "recordSecret")) $secret.existingSecret -}}
+{{- $existing := $secret.existingSecret -}}
+{{- $asked := dict "root" $.root "secret" $name -}}
+{{- if and (not $existing) (has $name $own) (include "merchant-gateway.makesSecret" $asked) -}}
+{{- $existing = include "merchant-gateway.madeSecretName" $asked -}}
+{{- end -}}
 {{- if and $existing (has $.part $file.parts) (not $.isMigration) -}}
 {{- $_ := set $found $name (dict "secret" $existing "key" $secret.key "option" $file.option) -}}
 {{- end -}}

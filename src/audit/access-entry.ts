@@ -3,7 +3,7 @@ import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const text = Type.Optional(Type.String());
 
-/** What search, summary and explain read of the line of a request; all else is left as it stands. */
+/** The members of a request's line that search, summary and explain read. Other members are ignored. */
 const entrySchema = Type.Object({
   '@timestamp': Type.String(),
   event: Type.Object({
@@ -36,10 +36,17 @@ const entrySchema = Type.Object({
 
 const entries = Compile(entrySchema);
 
-/** The line of a request, or of several that share it. */
+/** The line of one request, or a line shared by several requests. */
 export type AccessEntry = Static<typeof entrySchema>;
 
-/** Reads a line; null where it is not the line of a request: a checkpoint, say, or damaged. */
+/** The members of an AccessEntry that a summary counts and a search compares. */
+export interface CountedEntry extends Pick<AccessEntry, '@timestamp' | 'url' | 'client' | 'source' | 'organization'> {
+  readonly event: Pick<AccessEntry['event'], 'code'>;
+  readonly http: { readonly request: Pick<AccessEntry['http']['request'], 'id'> };
+  readonly gateway: Pick<AccessEntry['gateway'], 'key' | 'aggregate'>;
+}
+
+/** Parses a line; null if it is not the line of a request, e.g. a checkpoint or a damaged line. */
 export function parseAccessEntry(line: string): AccessEntry | null {
   let value: unknown;
   try {
@@ -50,16 +57,16 @@ export function parseAccessEntry(line: string): AccessEntry | null {
   return entries.Check(value) ? value : null;
 }
 
-/** The line of a request as it stands in a log. */
+/** The line of a request in a log. */
 export interface FoundEntry {
   readonly entry: AccessEntry;
-  /** As it stands. */
+  /** The unparsed line. */
   readonly line: string;
-  /** Whether it has a chain's place and hash, as every line of a gateway: what has not was put there by somebody else. */
+  /** Whether it has a chain id, a number and a hash. Every line of a gateway has; other lines were inserted. */
   readonly isSealed: boolean;
 }
 
-/** Reads a line of a log; null where it is not the line of a request. */
+/** Reads a line of a log; null if it is not the line of a request. */
 export function findEntry(bytes: Buffer | null): FoundEntry | null {
   if (bytes === null) return null;
   const line = bytes.toString('utf8');
@@ -67,23 +74,23 @@ export function findEntry(bytes: Buffer | null): FoundEntry | null {
   return entry === null ? null : { entry, line, isSealed: parseSealedLine(bytes) !== null };
 }
 
-/** How many requests a line stands for, by their codes. @param code counts those with this one alone */
+/** The number of requests in a line by code. @param code counts only requests with this code */
 export function requestsIn(
-  { event, gateway: { aggregate } }: AccessEntry,
+  { event, gateway: { aggregate } }: CountedEntry,
   code?: string,
 ): [code: string, count: number][] {
   const all = aggregate === undefined ? [[event.code, 1] as [string, number]] : Object.entries(aggregate.codes);
   return code === undefined ? all : all.filter(([one]) => one === code);
 }
 
-/** Says that lines were left out; empty where none were. */
-export function leftOutText(count: number): string {
+/** Warns that lines were ignored; empty if the count is 0. */
+export function ignoredLinesWarning(count: number): string {
   if (count === 0) return '';
   const [lines, are] = count === 1 ? ['line that looks', 'is'] : ['lines that look', 'are'];
-  return `${count} ${lines} like a request's ${are} left out: no line of a chain, put there or damaged. See audit verify.\n`;
+  return `${count} ${lines} like a request's ${are} ignored: not part of a chain, so inserted or damaged. See audit verify.\n`;
 }
 
-/** The address from which a request came: the client's, or its peer's where nobody could tell the client. */
-export function addressOf({ client, source }: AccessEntry): string | null {
+/** The client address of a request, or the peer's address if the client is unknown. */
+export function addressOf({ client, source }: CountedEntry): string | null {
   return client?.ip ?? source?.ip ?? null;
 }

@@ -1,5 +1,5 @@
-import { chainHash, type LogSecret, treeAlgorithm } from '../telemetry/chain.js';
-import { type Finding, type Place, rangeText } from './finding.js';
+import { LineHash, type LogSecret, treeAlgorithm } from '../telemetry/chain.js';
+import { counted, type Finding, type Position, rangeText } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
 
 interface Range {
@@ -7,65 +7,83 @@ interface Range {
   readonly to: number;
 }
 
-/** Remembered at most, so that a log of nothing but gaps needs no more memory, and no more time for each line. */
+/** The hash functions that the lines of a log may use. */
+export interface LineHashes {
+  /** One per secret of the log; plain SHA-256 without a secret. */
+  readonly given: readonly LineHash[];
+  readonly plain: LineHash;
+  readonly tree: LineHash;
+}
+
+/** The hash functions for the given secrets. @param secrets newest first; may be empty */
+export function lineHashesOf(secrets: readonly LogSecret[]): LineHashes {
+  const plain = new LineHash(null);
+  const given = secrets.length === 0 ? [plain] : secrets.map((secret) => new LineHash(secret));
+  return { given, plain, tree: new LineHash(treeAlgorithm) };
+}
+
+/** Limit of the gap list: it bounds memory and the time per line, even for a log full of gaps. */
 const mostGaps = 1_000;
 
-/** One chain of a log, checked line by line in the order of the files. */
+/** Checks one chain of a log, line by line, in the order of the files. */
 export class ChainCheck {
   readonly id: string;
-  /** The number and the hash of the newest line, as it tells them, and where it stands. */
-  newest: { readonly sequence: number; readonly hash: string; readonly place: Place } | null = null;
-  /** Whether its newest line is known to be its last: it says so, or the process behind it does. */
+  /** The newest line: the number and the hash that it states, and its position. */
+  newest: { readonly sequence: number; readonly hash: string; readonly place: Position } | null = null;
+  /** Whether the newest line is known to be the last: it states so itself, or the next process does. */
   closed = false;
-  /** Whether its last line says that it goes on in another file. */
+  /** Whether its last line states that the chain continues in another file. */
   goesOn = false;
-  /** The chain in the next file, where its last line names one. */
+  /** The id of the chain in the next file, if the last line names one; otherwise null. */
   next: string | null = null;
   lines = 0;
-  /** Lines that stand only for the beginning of what follows, because the hash before them is not known. */
+  /** Lines whose previous hash is unknown. Their own hash only serves as the start for the next line. */
   unchecked = 0;
-  /** Lines that are what was written, and that are not: as far as their hash tells. */
+  /** Lines whose hash matches; `edited` counts lines whose hash does not. */
   proved = 0;
   edited = 0;
   lost = 0;
   lastCheckpointAt: string | null = null;
-  /** Those under one of which the lines are hashed; one when it is known which. */
-  #secrets: readonly (LogSecret | typeof treeAlgorithm)[];
-  /** What the hash before the next line may be: empty where it is not known, two where the newest line is edited. */
+  /** The number of findings in this chain. */
+  reported = 0;
+  /** Candidate hash functions; only one after the first matching line. */
+  #hashes: readonly LineHash[];
+  /** Candidate hashes of the newest line: empty if unknown, several if that line was edited. */
   #previous: readonly string[] = [];
   #expected: number;
   #gaps: Range[] = [];
-  /** There was one more gap than is remembered: no late line is known to be there twice any more. */
+  /** The gap list overflowed: late lines can no longer be told from repeated ones. */
   #forgotGap = false;
-  /** The last jump, and the number with which the chain goes on if that was no jump but a changed number. */
+  /** The last gap. If a changed number caused it, the next line has the number `resume`. */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
-  readonly #report: (finding: Finding) => void;
+  readonly #onFinding: (finding: Finding) => void;
 
-  constructor(first: SealedLine, secrets: readonly LogSecret[], report: (finding: Finding) => void) {
+  constructor(first: SealedLine, { given, plain, tree }: LineHashes, report: (finding: Finding) => void) {
     this.id = first.id;
     this.#expected = first.sequence;
     const algorithm = first.checkpoint?.algorithm;
-    if (algorithm === 'sha256') this.#secrets = [null];
-    else if (algorithm === treeAlgorithm) this.#secrets = [treeAlgorithm];
-    else this.#secrets = algorithm === undefined ? [...secrets, treeAlgorithm] : secrets;
-    this.#report = report;
+    if (algorithm === 'sha256') this.#hashes = [plain];
+    else if (algorithm === treeAlgorithm) this.#hashes = [tree];
+    else this.#hashes = algorithm === undefined ? [...given, tree] : given;
+    this.#onFinding = report;
   }
 
-  /** Whether its lines are hashed under a secret that was given, so that whoever lacks it cannot have made them. */
+  /** Whether its lines are hashed with a given secret: nobody without that secret can have made them. */
   get isUnderSecret(): boolean {
-    return this.proved > 0 && typeof this.#secrets[0] === 'object' && this.#secrets[0] !== null;
+    const secret = this.#hashes[0]?.secret ?? null;
+    return this.proved > 0 && secret !== null && secret !== treeAlgorithm;
   }
 
-  /** Whether its lines are the leaves of a tree, so that they may be signed. */
+  /** Whether its lines are the leaves of a Merkle tree, so that they can have signed checkpoints. */
   get isTree(): boolean {
-    return this.#secrets[0] === treeAlgorithm;
+    return this.#hashes[0]?.secret === treeAlgorithm;
   }
 
   /**
    * Checks the next line of this chain.
-   * @returns whether it is proved to be what was written
+   * @returns whether its hash matches and its position is right
    */
-  check(line: SealedLine, place: Place): boolean {
+  check(line: SealedLine, place: Position): boolean {
     this.lines += 1;
     if (line.sequence < this.#expected && line.sequence !== this.#jump?.resume) {
       this.#late(line, place);
@@ -79,7 +97,7 @@ export class ChainCheck {
     this.newest = { sequence: line.sequence, hash: line.hash, place };
     this.next = line.checkpoint?.next ?? null;
     this.goesOn = line.checkpoint?.reason === 'file-end' && this.next === null;
-    // A line behind the one that closed it opens it again, whoever named that one.
+    // A further line reopens a closed chain, no matter which line closed it.
     this.closed = line.checkpoint?.reason === 'end' || this.next !== null;
     if (line.checkpoint !== null) {
       this.lost = line.checkpoint.lost;
@@ -88,8 +106,13 @@ export class ChainCheck {
     return isProved;
   }
 
-  #checkHash(line: SealedLine, place: Place): boolean {
-    // Of the first line that is there, and behind a gap, the hash before is known from a checkpoint alone.
+  #report(finding: Finding): void {
+    this.reported += 1;
+    this.#onFinding(finding);
+  }
+
+  #checkHash(line: SealedLine, place: Position): boolean {
+    // For the first given line and after a gap, only a checkpoint states the previous hash.
     const told = line.checkpoint === null ? [] : [line.checkpoint.previous];
     const previous = this.#previous.length > 0 ? this.#previous : told;
     if (previous.length === 0) {
@@ -98,11 +121,11 @@ export class ChainCheck {
       return false;
     }
     const computed: string[] = [];
-    for (const secret of this.#secrets) {
+    for (const hashes of this.#hashes) {
       for (const one of previous) {
-        const hash = chainHash(secret, one, line.text);
+        const hash = hashes.ofLine(one, line.bytes);
         if (hash === line.hash) {
-          this.#secrets = [secret];
+          this.#hashes = [hashes];
           this.#previous = [hash];
           this.proved += 1;
           return true;
@@ -111,18 +134,22 @@ export class ChainCheck {
       }
     }
     this.edited += 1;
-    this.#report({ ...place, kind: 'edited', message: `line ${line.sequence} of its chain is not what was written` });
-    // The hash may be what was changed, and then the line behind this one goes on from the right one.
+    this.#report({
+      ...place,
+      kind: 'edited',
+      message: `line ${line.sequence} of its chain was changed: its hash does not match`,
+    });
+    // Perhaps only the hash was changed; then the next line follows the computed hash.
     this.#previous = [line.hash, ...computed];
     return false;
   }
 
-  #jumpTo(line: SealedLine, place: Place): void {
+  #jumpTo(line: SealedLine, place: Position): void {
     const gap = { from: this.#expected, to: line.sequence - 1 };
     const finding: Finding = {
       ...place,
       kind: 'missing',
-      message: `${rangeText(gap)} of its chain should stand before`,
+      message: `${rangeText(gap)} of its chain should precede this line`,
     };
     this.#report(finding);
     this.#jump = { finding, resume: this.#expected + 1 };
@@ -131,20 +158,20 @@ export class ChainCheck {
     this.#previous = [];
   }
 
-  /** The line before had a changed number: the ones behind it go on as if it had not. */
+  /** The previous line has a changed number: this line has the number that follows the original one. */
   #undoJump(sequence: number): void {
     if (this.#jump !== null) {
       this.#jump.finding.kind = 'edited';
-      this.#jump.finding.message = `line ${sequence - 1} of its chain is not what was written: its number is changed`;
+      this.#jump.finding.message = `line ${sequence - 1} of its chain was changed: its number is wrong`;
     }
-    // That line is where the gap would begin; it may have had no room, or have been parted by lines that came since.
+    // Removes the gap that began at that line. It may be absent (full list), or late lines may have split it.
     this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
     this.#previous = this.newest === null ? [] : [this.newest.hash];
   }
 
-  #late({ sequence }: SealedLine, place: Place): void {
-    // Here is the line that the jump would have been with its number changed: the line that jumped is another one.
+  #late({ sequence }: SealedLine, place: Position): void {
+    // The line at which the gap began is here, so no changed number caused the gap.
     if (this.#jump !== null && sequence === this.#jump.resume - 1) this.#jump = null;
     const at = this.#gaps.findIndex(({ from, to }) => from <= sequence && sequence <= to);
     const gap = this.#gaps[at];
@@ -157,9 +184,9 @@ export class ChainCheck {
       this.#boundGaps();
     }
     if (gap === undefined && !this.#forgotGap) {
-      this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of its chain stands here once more` });
+      this.#report({ ...place, kind: 'repeated', message: `line ${sequence} of its chain is repeated` });
     } else {
-      this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of its chain stands behind later ones` });
+      this.#report({ ...place, kind: 'reordered', message: `line ${sequence} of its chain comes after later lines` });
     }
   }
 
@@ -170,52 +197,66 @@ export class ChainCheck {
   }
 }
 
-/** What findings that are many may come from, where whoever verifies may have made a mistake. */
+/** Hints for findings that a mistake in the command line may have caused: a wrong secret or a wrong file order. */
 export function hintsOf(findings: readonly Finding[], chains: readonly ChainCheck[]): string[] {
   const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
   return [
     ...secretHint(chains),
-    ...(isLate ? ['lines stand behind later ones: are the files in order, oldest first?'] : []),
+    ...(isLate ? ['some lines come after later lines: are the files in order, oldest first?'] : []),
   ];
 }
 
-/** Under another secret each line of a chain looks edited; one line that is alone may well be. */
+/**
+ * With a wrong secret every line of a chain looks edited. A single edited line is a hint only if no chain has a proved
+ * line.
+ */
 function secretHint(chains: readonly ChainCheck[]): string[] {
   const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
   const [first, ...more] = chains.filter(({ proved, edited }) => proved === 0 && edited > (isProvedAnywhere ? 1 : 0));
   if (first === undefined) return [];
-  if (!isProvedAnywhere) return ['not one line is proved: is it the right secret?'];
+  if (!isProvedAnywhere) return ['no line could be proved: is the secret correct?'];
   const which = `the chain ${first.id}${more.length === 0 ? '' : ` and of ${more.length} more`}`;
-  return [`not one line of ${which} is proved: was the secret another one then? It is named by a second --secret-file`];
+  return [`no line of ${which} could be proved: did it use an earlier secret? Pass that with a second --secret-file`];
 }
 
-/** How far a run is proved by its signatures. */
+/** How many lines of a run are proved by signatures. */
 export interface RunProof {
   readonly run: string;
-  /** The name of the instance that signed; null where nothing is signed. */
+  /** The name of the instance that signed; null if unsigned. */
   readonly name: string | null;
-  /** The lines from the first to this one are what was signed; 0 for none. */
+  /** The last line proved by a signature, which covers all lines before it; 0 for none. */
   readonly signedTo: number;
-  /** When that was signed, in milliseconds since 1970; null where nothing is. */
+  /** The time of that signature, in milliseconds since 1970; null if unsigned. */
   readonly signedAt: number | null;
-  /** How many lines stand behind them, under no signature. */
+  /** The last line covered by a receipt of the witness; 0 for none. */
+  readonly witnessedTo: number;
+  /** The time of that receipt, in milliseconds since 1970; null without a receipt. */
+  readonly witnessedAt: number | null;
+  /** The number of lines after the signed ones. */
   readonly unsigned: number;
 }
 
-/** What was found out about a log. */
+/** The result of a verification. */
 export interface Verdict {
-  /** Whether nothing is wrong. */
+  /** Whether there are no findings. */
   readonly intact: boolean;
   readonly lines: number;
-  /** Requests that the lines of chains stand for: several may share a line. */
+  /** The number of requests in the lines of chains; several requests may share a line. */
   readonly requests: number;
   readonly chains: readonly ChainCheck[];
-  /** How far each chain is proved by signatures; null where no checkpoints were given. */
+  /** How many lines of each chain are proved by signatures; null if no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
-  /** The first of each kind, in the order of the lines. */
+  /** The first 1,000 findings of each kind, in the order of their detection. */
   readonly findings: readonly Finding[];
-  /** How many there are in all. */
+  /** The number of all findings. */
   readonly findingCount: number;
-  /** What cannot be proved, and is no sign of a change. */
+  /** Facts that cannot be proved but do not indicate a change. */
   readonly notes: readonly string[];
+}
+
+/** The verdict in one sentence. */
+export function verdictText({ intact, lines, findingCount, proofs }: Verdict): string {
+  const proof =
+    proofs === null ? 'no signed checkpoints were given' : `${counted(proofs.length, 'run')} with checkpoints`;
+  return `${intact ? 'Intact' : 'NOT INTACT'}: ${counted(findingCount, 'finding')} in ${counted(lines, 'line')}, ${proof}.`;
 }

@@ -1,47 +1,54 @@
-/** Where something stands: a file as it was named, and a line counted from 1. */
-export interface Place {
+/** A position in a log: the file as given on the command line, and the line number from 1. */
+export interface Position {
   readonly file: string;
   readonly line: number;
 }
 
 /** `file:line`. */
-export function placeText({ file, line }: Place): string {
+export function positionText({ file, line }: Position): string {
   return `${file}:${line}`;
 }
 
-/** What can be wrong with a log. */
+/** `1 line`, `2 lines`. */
+export function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
+/** Kinds of findings. */
 type FindingKind =
-  /** A line's bytes are not those that were hashed. */
+  /** The bytes of a line do not match its hash. */
   | 'edited'
-  /** Lines are gone in front of this one. */
+  /** Lines before this one are missing. */
   | 'missing'
-  /** A line stands behind one that it came before. */
+  /** A line comes after a line that was written later. */
   | 'reordered'
-  /** A line stands here once more. */
+  /** A line occurs again here. */
   | 'repeated'
-  /** What stands here was never written by a gateway. */
+  /** No gateway wrote this line. */
   | 'foreign'
-  /** A chain begins here without its beginning. */
+  /** The first lines of the chain that begins here are missing. */
   | 'headless'
-  /** A chain ends here without its end. */
+  /** A chain ends here without its end checkpoint. */
   | 'truncated'
-  /** A chain was made without the secret. */
+  /** A chain was hashed without the secret. */
   | 'unkeyed'
-  /** Nothing was signed of a run, or what should be a signed checkpoint is none. */
+  /** A run has no signed checkpoint, or a signed checkpoint is invalid. */
   | 'unsigned'
-  /** Two things were signed of which one alone can be true. */
+  /** The witness removed or changed a checkpoint that it signed. */
+  | 'rewritten'
+  /** Two signed statements contradict each other. */
   | 'forked';
 
-/** Something that is wrong with a log, and where it shows. */
-export interface Finding extends Place {
+/** A defect of a log and its position. */
+export interface Finding extends Position {
   kind: FindingKind;
   message: string;
 }
 
-/** Of each kind, so that many of one hide none of another. */
+/** Limit per kind, so that many findings of one kind do not hide those of another kind. */
 const mostOfKind = 1_000;
 
-/** The findings of a log: all are counted, the first of each kind are kept. */
+/** The findings of a log. Counts all of them and keeps the first 1,000 of each kind. */
 export class Findings {
   readonly kept: Finding[] = [];
   readonly #ofKind = new Map<FindingKind, number>();
@@ -59,4 +66,11 @@ export class Findings {
 /** `line 5`, `the 3 lines 5 to 7`. */
 export function rangeText({ from, to }: { readonly from: number; readonly to: number }): string {
   return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;
+}
+
+/** `the 4 lines 1 to 4 of the chain …`: what precedes a line of a chain. */
+export function linesBefore({ sequence, id }: { readonly sequence: number; readonly id: string }): string {
+  return sequence === 1
+    ? `the beginning of the chain ${id}`
+    : `${rangeText({ from: 1, to: sequence - 1 })} of the chain ${id}`;
 }

@@ -1,24 +1,24 @@
 import type { ChainCheck } from './chain-check.js';
-import type { Finding, Place } from './finding.js';
+import type { Finding, Position } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
 
-/** A line of a file that is none of a chain. */
+/** A line that is not a line of a chain. */
 interface Fragment {
-  readonly place: Place;
+  readonly place: Position;
   readonly bytes: number;
-  /** Whether it may be the beginning of a line that was not written to its end. */
+  /** Whether it may be the first part of an incomplete line. */
   readonly mayBegin: boolean;
-  /** Whether a line end stands behind it. */
+  /** Whether it ends with a line end. */
   readonly ended: boolean;
 }
 
-/** One of the logs whose files are given, of which each file goes on from the one before. */
+/** One of the given logs. Each of its files continues the file before it. */
 export interface GivenLog {
-  /** The newest line of the chain that its newest line is of; null while it has none. */
+  /** Its newest chain line; null before the first one. */
   newest: ChainCheck['newest'];
-  /** What its newest files end with: findings, unless nothing follows and the gateway still writes. */
+  /** Incomplete ends of its newest files: notes if the gateway still writes and nothing follows, otherwise findings. */
   unfinished: { readonly finding: Finding; readonly note: string }[];
-  /** Its newest line, where that is none of a chain: a process that was killed may have left it. */
+  /** Its newest line if that is not a line of a chain: a killed process may have left an incomplete line. */
   fragment: Fragment | null;
 }
 
@@ -29,7 +29,7 @@ function newLog(): GivenLog {
 const rotation = /(?:\.\d+|-\d{8,})?(?:\.gz)?$/;
 const workerLog = /\.\d+\.[^./\d][^./]*$/;
 
-/** Tells the logs of several workers apart, whose files are given together. */
+/** Separates the logs of several workers whose files are given together. */
 export class GivenLogs {
   readonly #ofWorkers = new Map<string, GivenLog>();
   #present = newLog();
@@ -38,7 +38,7 @@ export class GivenLogs {
   #newest: SealedLine | null = null;
   readonly all: GivenLog[] = [this.#present];
 
-  /** The log of a file's next line. Null is no line of a chain, or none at all: then the file's name alone tells. */
+  /** The log of a file's next line. @param line null for an empty file or a line of no chain: the file name decides */
   of(file: string, line: SealedLine | null): GivenLog {
     if (line === null) return this.#ofWorkers.get(workerOf(file) ?? '') ?? this.#present;
     if (file !== this.#file) this.#begin(file, line);
@@ -59,21 +59,24 @@ export class GivenLogs {
     if (worker !== null) this.#ofWorkers.set(worker, this.#present);
   }
 
-  /** A name alone proves nothing, as rotation can give such names to one log; its files are not written at the same time. */
+  /**
+   * Whether a file was written at the same time as the newest line. Its name is not enough: rotation can give one log
+   * names like those of workers, but the files of one log are never written at the same time.
+   */
   #wasWrittenMeanwhile({ checkpoint }: SealedLine): boolean {
     return checkpoint !== null && this.#newest !== null && checkpoint.at < timeOf(this.#newest);
   }
 }
 
-/** By its name, which worker's log a file is of (`access.2.log.1.gz` of `access.2.log`); null where it names none. */
+/** The worker log of a file by its name: `access.2.log` for `access.2.log.1.gz`; null if the name has no worker. */
 function workerOf(file: string): string | null {
   const name = file.replace(rotation, '');
   return workerLog.test(name) ? name : null;
 }
 
-/** The time of a line stands within so many bytes, behind the names of the service and of the machine. */
+/** The timestamp of a line is within this many bytes, after the names of the service and of the machine. */
 const headBytes = 1_024;
 
-function timeOf({ text }: SealedLine): string {
-  return /^\{"service":\{.*?\},"@timestamp":"([^"]{1,40})"/.exec(text.toString('latin1', 0, headBytes))?.[1] ?? '';
+function timeOf({ bytes }: SealedLine): string {
+  return /^\{"service":\{.*?\},"@timestamp":"([^"]{1,40})"/.exec(bytes.toString('latin1', 0, headBytes))?.[1] ?? '';
 }

@@ -3,10 +3,12 @@ import type { LineProof } from '../evidence/line-proof.js';
 import { InclusionPath, leafHash, rootOfPath } from '../evidence/merkle-tree.js';
 import { InvalidNote } from '../evidence/signed-note.js';
 import type { RawLine } from './log-lines.js';
+import { sealLength } from '../telemetry/chain.js';
 import { parseSealedLine } from './sealed-line.js';
-import { type GivenCheckpoint, type PinnedKey, readPinned } from './signed-runs.js';
+import type { GivenCheckpoint } from './signed-run.js';
+import { type PinnedKey, readPinned } from './signed-runs.js';
 
-/** A line that is to be proved, and where it stands. */
+/** A line to prove and its position. */
 export interface FoundLine {
   readonly run: string;
   readonly sequence: number;
@@ -15,18 +17,18 @@ export interface FoundLine {
 }
 
 /**
- * Where a line stands; null where this is not it.
- * @param id its `event.id`, or `http.request.id`
+ * The position of a line if it has the given id; otherwise null.
+ * @param id `event.id` or `http.request.id`
  */
 export function findLine({ bytes, file, number }: RawLine, id: string): FoundLine | null {
-  // To read each line as JSON would take ten times as long.
+  // Parsing each line as JSON would take ten times as long.
   if (bytes?.includes(id) !== true) return null;
   const line = parseSealedLine(bytes);
   if (line === null) return null;
   return idsOf(bytes).includes(id) ? { run: line.id, sequence: line.sequence, file, number } : null;
 }
 
-/** The ids of a line; none of one that is damaged. */
+/** The ids in a line; empty if the line is damaged. */
 function idsOf(bytes: Buffer): unknown[] {
   try {
     const { event, http } = JSON.parse(bytes.toString('utf8')) as {
@@ -39,7 +41,7 @@ function idsOf(bytes: Buffer): unknown[] {
   }
 }
 
-/** Makes the proof of one line while the lines of its run pass by, in their order. */
+/** Builds the proof of one line in one pass over the lines of its run, in order. */
 export class LineProver {
   readonly #line: FoundLine;
   readonly #checkpoint: GivenCheckpoint;
@@ -48,13 +50,13 @@ export class LineProver {
   #count = 0;
   #found: Pick<LineProof, 'previous' | 'line'> | null = null;
 
-  /** @param checkpoint one of the line's run that covers it */
+  /** @param checkpoint a checkpoint of the line's run that covers the line */
   constructor(line: FoundLine, checkpoint: GivenCheckpoint) {
     [this.#line, this.#checkpoint] = [line, checkpoint];
     this.#path = new InclusionPath(line.sequence - 1, checkpoint.size);
   }
 
-  /** Takes the next line of the log, of whichever run it is. */
+  /** Takes the next line of the log; ignores lines of other runs. */
   take({ bytes }: RawLine): void {
     const line = bytes === null ? null : parseSealedLine(bytes);
     if (bytes === null || line?.id !== this.#line.run || this.#count >= this.#checkpoint.size) return;
@@ -65,7 +67,7 @@ export class LineProver {
     this.#previous = line.hash;
   }
 
-  /** The proof, which is to be checked; null where not all lines up to the checkpoint were there. */
+  /** The proof, still unchecked; null if a line up to the checkpoint was missing. */
   proof(): LineProof | null {
     if (this.#found === null || this.#count < this.#checkpoint.size) return null;
     const { note } = this.#checkpoint;
@@ -74,9 +76,9 @@ export class LineProver {
 }
 
 /**
- * Checks a proof with public keys alone.
+ * Checks a proof. Needs only public keys.
  * @returns the checkpoint that covers the line
- * @throws InvalidNote that says what does not hold
+ * @throws InvalidNote if the proof does not hold; the message names the reason
  */
 export function checkProof(
   { previous, line, index, path, note }: LineProof,
@@ -84,12 +86,12 @@ export function checkProof(
 ): ReadCheckpoint {
   const checkpoint = readPinned(note, keys);
   const sealed = parseSealedLine(line);
-  if (sealed === null) throw new InvalidNote('its line is not the line of a log');
-  if (sealed.id !== checkpoint.run) throw new InvalidNote('its line is of another run than the checkpoint');
-  if (sealed.sequence !== index + 1) throw new InvalidNote('its line has another number than the proof says');
-  const leaf = leafHash(previous, sealed.text);
+  if (sealed === null) throw new InvalidNote('it contains no line of a log');
+  if (sealed.id !== checkpoint.run) throw new InvalidNote('its line and its checkpoint belong to different runs');
+  if (sealed.sequence !== index + 1) throw new InvalidNote('the number of its line does not match its index');
+  const leaf = leafHash(previous, line.subarray(0, -sealLength));
   if (leaf !== sealed.hash) throw new InvalidNote('its line was changed');
   const root = rootOfPath(index, checkpoint.size, leaf, path);
-  if (root?.equals(checkpoint.root) !== true) throw new InvalidNote('its line is not in what was signed');
+  if (root?.equals(checkpoint.root) !== true) throw new InvalidNote('the signed checkpoint does not contain its line');
   return checkpoint;
 }

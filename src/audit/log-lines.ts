@@ -5,35 +5,35 @@ import { createGunzip } from 'node:zlib';
 import { OperatorError } from '../config/operator-error.js';
 import { fileProblemOf } from '../config/operator-file.js';
 
-/** A line of a log as it stands in its file, and where. */
+/** A line of a log file and its position. */
 export interface RawLine {
-  /** As it was named; `-` is standard input. */
+  /** The file as given; `-` is standard input. */
   readonly file: string;
-  /** Counted from 1. */
+  /** The line number, from 1. */
   readonly number: number;
-  /** Without its line end; null where it is longer than any line of a log. */
+  /** The line without its line end; null if it is longer than 1 MiB, as no line of a log is. */
   readonly bytes: Buffer | null;
-  /** Whether a line end stands behind it. */
+  /** Whether it has a line end. */
   readonly ended: boolean;
 }
 
-/** A file of a log cannot be read, or not to its end: the lines before that were given out. */
+/** A log file cannot be read to its end. The readable lines were already delivered. */
 export class UnreadableLog extends OperatorError {}
 
 const lineEnd = 0x0a;
-/** No line is so long: each of its few values is cut. */
+/** Longer than any line of a gateway, which truncates each of its few values. */
 const maxLineBytes = 1024 * 1024;
 const chunkBytes = 256 * 1024;
-/** What unpacking fails of, by code: its own words speak of its parts. */
+/** Reasons by zlib error code; zlib's own messages describe its internals. */
 const unpackProblems: Readonly<Record<string, string>> = {
-  Z_DATA_ERROR: 'it is damaged, or not packed by gzip at all',
-  Z_BUF_ERROR: 'it ends too early: cut off, or not yet written to its end',
-  REST_LEFT: 'a part of it is damaged, and what stands behind that was not unpacked',
+  Z_DATA_ERROR: 'it is damaged, or not a gzip file',
+  Z_BUF_ERROR: 'its end is missing: it was cut off, or is still being written',
+  REST_LEFT: 'it is damaged in the middle; the rest was not decompressed',
 };
 
 /**
- * Reads files, one after the other, piece by piece: as many lines at a time as one piece has.
- * @param files paths, of which those that end in `.gz` are unpacked, or `-` for standard input
+ * Reads files one after the other in chunks. Yields the lines that each chunk completes.
+ * @param files paths, or `-` for standard input; files that end in `.gz` are decompressed
  * @throws UnreadableLog
  */
 export async function* readLogLines(
@@ -62,9 +62,9 @@ async function* unpack(file: string): AsyncGenerator {
   const unpacked = createGunzip();
   stream.once('error', (error) => unpacked.destroy(error));
   yield* stream.pipe(unpacked);
-  // zlib takes a zero byte behind a member for padding, and stops without an error.
+  // zlib treats a zero byte after a gzip member as padding and stops without an error.
   if (unpacked.bytesWritten < (await stat(file)).size)
-    throw Object.assign(new Error('a rest was left'), { code: 'REST_LEFT' });
+    throw Object.assign(new Error('gzip data remains'), { code: 'REST_LEFT' });
 }
 
 function reasonOf(error: unknown): string {
@@ -88,7 +88,7 @@ class LineSplitter {
     for (let at = chunk.indexOf(lineEnd); at !== -1; at = chunk.indexOf(lineEnd, from)) {
       const piece = chunk.subarray(from, at);
       if (this.#restBytes > 0) this.#hold(piece);
-      // Most lines stand in one piece.
+      // Most lines are within one chunk and need no copy.
       lines.push(
         this.#restBytes > 0 ? this.#rejoined(true) : this.#line(piece.length > maxLineBytes ? null : piece, true),
       );
@@ -98,7 +98,7 @@ class LineSplitter {
     return lines;
   }
 
-  /** What stands behind the last line end. */
+  /** The bytes after the last line end, as an incomplete line. */
   end(): RawLine[] {
     return this.#restBytes === 0 ? [] : [this.#rejoined(false)];
   }

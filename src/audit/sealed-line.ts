@@ -12,6 +12,8 @@ const checkpointSchema = Type.Object({
       previous: hash,
       lost: count,
       next: Type.Optional(Type.String({ maxLength: 26 })),
+      note: Type.Optional(Type.String({ maxLength: 16_384 })),
+      head: Type.Optional(Type.String({ maxLength: 16_384 })),
       predecessor: Type.Optional(
         Type.Union([
           Type.Null(),
@@ -30,23 +32,23 @@ const checkpointSchema = Type.Object({
 
 const checkpoints = Compile(checkpointSchema);
 
-/** What a checkpoint says of its chain. */
+/** A checkpoint line's statements about its chain. */
 export type Checkpoint = Static<typeof checkpointSchema>['gateway']['chain'] & {
   readonly reason: Static<typeof checkpointSchema>['event']['reason'];
   readonly at: string;
 };
 
-/** A line of a chain, taken apart. */
+/** A parsed line of a chain. */
 export interface SealedLine {
   /** The chain's id. */
   readonly id: string;
   readonly sequence: number;
   readonly hash: string;
-  /** What was hashed. */
-  readonly text: Buffer;
+  /** The line in its file without its line end. All but the last 76 bytes are hashed. */
+  readonly bytes: Buffer;
   /** Null for the line of a request. */
   readonly checkpoint: Checkpoint | null;
-  /** How many requests it stands for; 0 for a checkpoint. */
+  /** The number of requests in it; 0 for a checkpoint. */
   readonly requests: number;
 }
 
@@ -57,34 +59,46 @@ const maxSequenceDigits = 15;
 const sealHead = ',"hash":"';
 const sealEnd = '"}}';
 const sequenceMark = ',"sequence":';
-const sequenceForm = /^[1-9]\d{0,14}$/;
-/** Within a value it would stand with its quotes escaped. */
+const [zero, nine] = [0x30, 0x39];
+/** Cannot occur within a value, where its quotes would be escaped. */
 const checkpointMark = '"action":"checkpoint"';
-/** The end of a line, in which that stands: behind it come the reason, the number and the hash. */
+/** The end of a line contains this mark; only the reason, the number and the hash follow it. */
 const tailBytes = 160;
 const aggregateMark = Buffer.from('"aggregate":{"count":');
 const longestCount = 15;
 
-/** Takes a line apart by its places; null where it is no line of a chain. */
+/** Reads a line by the positions of its members, without parsing its JSON. @returns null if it is not a chain line */
 export function parseSealedLine(line: Buffer): SealedLine | null {
   const end = line.length - sealLength;
   if (end < headLength + maxSequenceDigits) return null;
   const tail = line.toString('latin1', Math.max(headLength, line.length - tailBytes));
-  const seal = tail.slice(-sealLength);
-  const at = tail.lastIndexOf(sequenceMark, tail.length - sealLength);
-  const digits = tail.slice(at + sequenceMark.length, -sealLength);
   const start = line.toString('latin1', 0, headLength);
-  // The digits of the hash are checked when it is compared.
-  const isSealed = seal.startsWith(sealHead) && seal.endsWith(sealEnd);
-  if (!isSealed || at === -1 || !sequenceForm.test(digits) || !start.startsWith(head)) return null;
-  // The event of a checkpoint ends with its reason, that of a shared line with a time, and that of an accepted request with a number.
+  const sealAt = tail.length - sealLength;
+  if (!tail.startsWith(sealHead, sealAt) || !tail.endsWith(sealEnd) || !start.startsWith(head)) return null;
+  const sequenceAt = beforeDigits(tail, sealAt);
+  const at = sequenceAt - sequenceMark.length;
+  if (!tail.startsWith(sequenceMark, at) || !isSequence(tail, sequenceAt, sealAt)) return null;
+  // The member before the sequence is a string in checkpoints (reason) and shared lines (time), otherwise a number.
   const isPlain = tail[at - 1] !== '"';
   const checkpoint = !isPlain && tail.includes(checkpointMark) ? parseCheckpoint(line) : null;
   if (checkpoint === undefined) return null;
-  const id = start.slice(head.length);
   const requests = checkpoint !== null ? 0 : isPlain ? 1 : requestsIn(line);
-  const hash = seal.slice(sealHead.length, -sealEnd.length);
-  return { id, sequence: Number(digits), hash, text: line.subarray(0, end), checkpoint, requests };
+  const [id, sequence] = [start.slice(head.length), Number(tail.slice(sequenceAt, sealAt))];
+  // The later comparison checks the digits of the hash.
+  const hash = tail.slice(sealAt + sealHead.length, -sealEnd.length);
+  return { id, sequence, hash, bytes: line, checkpoint, requests };
+}
+
+/** The start of the digits before `end`. A backward search for the text before them would dominate the parse time. */
+function beforeDigits(text: string, end: number): number {
+  let at = end;
+  while (at > 0 && text.charCodeAt(at - 1) >= zero && text.charCodeAt(at - 1) <= nine) at -= 1;
+  return at;
+}
+
+/** Whether the digits are a number from 1 without leading zeros. */
+function isSequence(text: string, from: number, to: number): boolean {
+  return to > from && to - from <= maxSequenceDigits && text.charCodeAt(from) !== zero;
 }
 
 function requestsIn(line: Buffer): number {
@@ -94,7 +108,7 @@ function requestsIn(line: Buffer): number {
   return Number(/^\d+/.exec(line.toString('latin1', from, from + longestCount))?.[0] ?? 1);
 }
 
-/** Whether this may be the beginning of a line that is still being written: no piece of one is a whole JSON object. */
+/** Whether this may be the first part of an incomplete line. Such a part is never complete JSON. */
 export function mayBeginLine(bytes: Buffer): boolean {
   const text = bytes.toString('utf8');
   if (!text.startsWith(head) && !head.startsWith(text)) return false;
@@ -106,7 +120,7 @@ export function mayBeginLine(bytes: Buffer): boolean {
   }
 }
 
-/** Undefined where a line that claims to be a checkpoint is none. */
+/** Parses a checkpoint line; undefined if it is invalid. */
 function parseCheckpoint(line: Buffer): Checkpoint | undefined {
   let value: unknown;
   try {

@@ -1,31 +1,31 @@
 import { parseIpAddress } from '../policy/ip-address.js';
 import type { IpRanges } from '../policy/ip-ranges.js';
 import { addressOf, requestsIn } from './access-entry.js';
-import type { AccessEntry } from './access-entry.js';
+import type { CountedEntry } from './access-entry.js';
 
-/** What is looked for; every part that is given must match. */
+/** A search filter. A line matches if it matches every given member. */
 export interface Search {
   readonly merchant?: string | undefined;
   readonly keyId?: string | undefined;
   readonly fingerprint?: string | undefined;
   readonly code?: string | undefined;
-  /** Of the client, or of the peer. */
+  /** Address range of the client or of the peer. */
   readonly address?: IpRanges | undefined;
-  /** A path, and everything below it. */
+  /** Matches this path and every path below it. */
   readonly path?: string | undefined;
-  /** Milliseconds since 1970: from this moment on. */
+  /** Milliseconds since 1970, inclusive. */
   readonly since?: number | undefined;
-  /** Up to but without this one. */
+  /** Milliseconds since 1970, exclusive. */
   readonly until?: number | undefined;
   readonly requestId?: string | undefined;
 }
 
-/** What stands in a line as it is. */
+/** Values that a line contains without JSON escapes. */
 const unescaped = /^[\w.:-]+$/;
 
 /**
- * A test of the bytes of a line: where it fails, the line is not what is looked for. To read each line as JSON takes ten times as long, and
- * few lines have an id.
+ * A quick test of the bytes of a line. If it fails, the line does not match the search. Parsing each line as JSON takes
+ * ten times as long, and few lines contain a given id.
  */
 export function mayMatch({ merchant, keyId, fingerprint, code, requestId }: Search): (line: Buffer) => boolean {
   const texts = [requestId, keyId, fingerprint, merchant, code].filter((text) => text !== undefined);
@@ -33,8 +33,8 @@ export function mayMatch({ merchant, keyId, fingerprint, code, requestId }: Sear
   return (line) => needles.every((needle) => line.includes(needle));
 }
 
-/** Says whether the line of a request is what is looked for. */
-export function matches(entry: AccessEntry, search: Search): boolean {
+/** Whether the line of a request matches the search. */
+export function matches(entry: CountedEntry, search: Search): boolean {
   const { merchant, keyId, fingerprint, code, address, path, since, until, requestId } = search;
   const time = Date.parse(entry['@timestamp']);
   return (
@@ -54,7 +54,7 @@ function isBelow(path: string, prefix: string): boolean {
   return path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`);
 }
 
-function comesFrom(entry: AccessEntry, ranges: IpRanges): boolean {
+function comesFrom(entry: CountedEntry, ranges: IpRanges): boolean {
   return [addressOf(entry), entry.source?.ip].some((text) => {
     const address = parseIpAddress(text ?? '');
     return address !== null && ranges.contains(address);

@@ -1,40 +1,48 @@
-import { type Checkpoint, type ReadCheckpoint, readCheckpoint } from '../evidence/checkpoint.js';
-import { MerkleTree } from '../evidence/merkle-tree.js';
-import { InvalidNote, type NoteKey } from '../evidence/signed-note.js';
+import { type ReadCheckpoint, readCheckpoint } from '../evidence/checkpoint.js';
+import { InvalidNote, isSignedBy, type NoteKey, parseNote, receiptTimeOf } from '../evidence/signed-note.js';
 import type { ChainCheck, RunProof } from './chain-check.js';
-import { type Finding, type Place, rangeText } from './finding.js';
+import { type Finding, type Position, rangeText } from './finding.js';
+import type { Checkpoint as LineCheckpoint } from './sealed-line.js';
 import type { RawLine } from './log-lines.js';
+import { type GivenCheckpoint, SignedRun, timeOf, type Mismatch } from './signed-run.js';
+import type { WitnessedList } from './witnessed-list.js';
 
-/** A public key of an instance, and the time for which it counts, in milliseconds since 1970. */
+/** A public key of an instance and the time in which it is valid, in milliseconds since 1970. */
 export interface PinnedKey {
   readonly key: NoteKey;
   readonly from: number;
   readonly to: number;
 }
 
-/** A checkpoint that was given, and where. */
-export interface GivenCheckpoint extends ReadCheckpoint {
-  readonly place: Place;
-  /** The signed note as it was read. */
-  readonly note: string;
-}
-
 const noteHead = '{"note":"';
+/** The value of `--checkpoints` that queries the registry; also the file name of its checkpoints. */
+export const registryWord = 'registry';
 
-/** Reads a checkpoint that a public key has signed while it counted. @throws InvalidNote */
+/**
+ * Reads a checkpoint and requires the signature of a public key that was valid at the checkpoint's time.
+ * @throws InvalidNote
+ */
 export function readPinned(note: string, keys: readonly PinnedKey[]): ReadCheckpoint {
   const checkpoint = readCheckpoint(
     note,
     keys.map(({ key }) => key),
   );
-  const { name, at } = checkpoint;
-  if (keys.some(({ key, from, to }) => key.name === name && from <= at && at <= to)) return checkpoint;
-  throw new InvalidNote('the public key that signed it does not count for its time');
+  const ofName = keys.filter(({ key }) => key.name === checkpoint.name);
+  const counting = ofName.filter(({ from, to }) => from <= checkpoint.at && checkpoint.at <= to);
+  // An ended key may be stolen: a newer valid key of the same name must not make it valid again.
+  if (counting.length < ofName.length) requireSigned(note, counting);
+  return checkpoint;
+}
+
+function requireSigned(note: string, keys: readonly PinnedKey[]): void {
+  const signed = parseNote(note);
+  if (!keys.some(({ key }) => isSignedBy(signed, key)))
+    throw new InvalidNote('the public key that signed it was not valid at its time');
 }
 
 /**
  * Reads a line of a file of checkpoints.
- * @returns null for an empty line, and for the beginning of one that a killed process left
+ * @returns null for an empty line, and for an incomplete line of a process that was killed
  * @throws InvalidNote
  */
 export function readGivenCheckpoint({ bytes, ...place }: RawLine, keys: readonly PinnedKey[]): GivenCheckpoint | null {
@@ -50,102 +58,48 @@ export function readGivenCheckpoint({ bytes, ...place }: RawLine, keys: readonly
   return { ...readPinned(note, keys), place: { file: place.file, line: place.number }, note };
 }
 
-/** How a line differs from what was signed. */
-type Unlike = Pick<Finding, 'kind' | 'message'>;
-
-/** What is kept of a checkpoint: there are 8,640 a day of each process. */
-interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> {
-  /** In hex: a small buffer would keep a part of Node's pool, which is a hundred times as large. */
-  readonly root: string;
-}
-
-/** What was signed of one run, compared with its lines. */
-class SignedRun {
-  /** By the number of the last line that they cover. */
-  readonly checkpoints = new Map<number, KeptCheckpoint>();
-  newest: GivenCheckpoint;
-  /** What the process behind it found as its last line, as that has signed. */
-  found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
-  /** The newest one that the lines agree with. */
-  proved: KeptCheckpoint | null = null;
-  #tree: MerkleTree | null = new MerkleTree();
-
-  constructor(first: GivenCheckpoint) {
-    this.newest = first;
-  }
-
-  /** How many lines the run has at least, and who has signed that. */
-  get required(): { readonly size: number; readonly by: GivenCheckpoint } {
-    const { size } = this.newest;
-    return this.found !== null && this.found.size > size ? this.found : { size, by: this.newest };
-  }
-
-  /** The last line that the run can have: it has ended, or the next process found this line as the last. And the checkpoint that says so. */
-  get last(): { readonly size: number; readonly by: GivenCheckpoint } | null {
-    if (this.newest.occasion === 'end') return { size: this.newest.size, by: this.newest };
-    return this.found;
-  }
-
-  /** Compares the next line. @returns what is wrong; null for nothing */
-  compare(sequence: number, hash: string): Unlike | null {
-    const { last } = this;
-    if (last !== null && sequence > last.size)
-      return {
-        kind: 'foreign',
-        message: `line ${sequence} of its run was added: the run ended with line ${last.size}, as was signed at ${timeOf(last.by)}`,
-      };
-    const tree = this.#tree;
-    if (tree === null) return null;
-    this.#tree = null; // behind a line that is missing, changed or too many, nothing can be compared
-    if (sequence !== tree.size + 1) return null;
-    if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
-      return {
-        kind: 'edited',
-        message: `line ${sequence} of its run is not the one that the next process found, as that has signed at ${timeOf(this.found.by)}`,
-      };
-    tree.append(hash);
-    const checkpoint = this.checkpoints.get(sequence);
-    if (checkpoint !== undefined && checkpoint.root !== tree.root().toString('hex')) {
-      const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });
-      return { kind: 'edited', message: `${range} of its run: not what was signed at ${timeOf(checkpoint)}` };
-    }
-    this.proved = checkpoint ?? this.proved;
-    this.#tree = tree;
-    return null;
-  }
-}
-
-/** The signed checkpoints of a log, and what they say of its lines. */
+/** Compares the lines of a log with its signed checkpoints. */
 export class SignedRuns {
   readonly #findings: Finding[] = [];
   readonly notes: string[] = [];
   readonly #runs = new Map<string, SignedRun>();
   readonly #keys: readonly PinnedKey[];
   readonly #since: number;
-  /** The end of a run that a start names, before a checkpoint of that run was read. */
+  readonly #witnessed: WitnessedList | null;
+  /** How many lines of a run the registry knows. */
+  readonly #knownToRegistry = new Map<string, number>();
+  /** Start checkpoints. Each names the end of the previous run, whose checkpoints may follow later in the input. */
   readonly #starts: GivenCheckpoint[] = [];
 
-  /** @param since runs without a later checkpoint, in milliseconds since 1970, need not be there */
-  constructor(keys: readonly PinnedKey[], since: number) {
-    this.#keys = keys;
-    this.#since = since;
+  /**
+   * @param since in milliseconds since 1970: a run whose newest checkpoint is older may be missing
+   * @param witnessed the list of the witness whose receipts are checked; null: receipts are ignored
+   */
+  constructor(keys: readonly PinnedKey[], since: number, witnessed: WitnessedList | null = null) {
+    [this.#keys, this.#since, this.#witnessed] = [keys, since, witnessed];
   }
 
-  /** Takes a line of a file of checkpoints. */
+  /** Adds notes and findings about the source of the checkpoints. */
+  add({ notes, findings }: { readonly notes: readonly string[]; readonly findings: readonly Finding[] }): void {
+    this.notes.push(...notes);
+    this.#findings.push(...findings);
+  }
+
+  /** Reads one line of a checkpoint file. */
   take(line: RawLine): void {
     const place = { file: line.file, line: line.number };
     try {
       const checkpoint = readGivenCheckpoint(line, this.#keys);
       if (checkpoint !== null) this.#add(checkpoint);
       else if (line.bytes?.length !== 0)
-        this.notes.push(`${line.file}:${line.number}: an incomplete checkpoint, from a process that was killed`);
+        this.notes.push(`${line.file}:${line.number}: incomplete checkpoint of a process that was killed`);
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
       this.#findings.push({ ...place, kind: 'unsigned', message: `not a valid checkpoint: ${error.message}` });
     }
   }
 
-  /** To be called when all checkpoints were taken, before the first line of the log. */
+  /** Links each run to its previous run. Call it after all checkpoints and before the first line of the log. */
   link(): void {
     const followers = new Map<string, GivenCheckpoint>();
     for (const start of this.#starts) {
@@ -153,36 +107,97 @@ export class SignedRuns {
       if (previous === undefined || previous === null) continue;
       const other = followers.get(previous.run);
       if (other !== undefined && other.run !== run)
-        this.#fork(place, `two runs go on from the run ${previous.run}: ${other.run} and ${run}`);
+        this.#fork(place, `two runs continue the run ${previous.run}: ${other.run} and ${run}`);
       followers.set(previous.run, start);
       const found = this.#runs.get(previous.run);
-      if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
+      // Another instance's key may be stolen: it must not decide where the log of this instance ended.
+      if (found !== undefined && found.newest.name !== start.name)
+        this.#fork(place, `the run ${run} of ${start.name} continues the run ${previous.run} of ${found.newest.name}`);
+      else if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
     }
   }
 
-  /** Compares the next line of a run with what was signed. @returns what is wrong; null for nothing */
-  compare(run: string, sequence: number, hash: string): Unlike | null {
+  /** Compares the next line of a run with its signed checkpoints. @returns the difference; null if it matches */
+  compare(run: string, sequence: number, hash: string): Mismatch | null {
     return this.#runs.get(run)?.compare(sequence, hash) ?? null;
   }
 
-  /** How far the lines of a run that are there are proved. */
+  /**
+   * Compares the receipt and the list head in a checkpoint line with the list of the witness.
+   * @returns the difference; null if they match
+   */
+  compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>): Mismatch | null {
+    if (this.#witnessed === null) return null;
+    const unlike = head === undefined ? null : this.#witnessed.unlike(head);
+    if (unlike !== null) return { kind: 'rewritten', message: unlike };
+    if (note === undefined) return null;
+    try {
+      const { run, size } = readPinned(note, this.#keys);
+      return receiptTimeOf(parseNote(note), this.#witnessed.key) === null
+        ? null
+        : this.#lostBy(this.#witnessed, run, size);
+    } catch (error) {
+      if (!(error instanceof InvalidNote)) throw error;
+      return { kind: 'unsigned', message: `the checkpoint in this line is invalid: ${error.message}` };
+    }
+  }
+
+  /** How many of the given lines of a run are proved by signatures. */
   proofOf(run: string, lines: number): RunProof {
-    const { proved = null, newest = null } = this.#runs.get(run) ?? {};
+    const { proved = null, witnessed = null, newest = null } = this.#runs.get(run) ?? {};
     const signedTo = proved?.size ?? 0;
-    return { run, name: newest?.name ?? null, signedTo, signedAt: proved?.at ?? null, unsigned: lines - signedTo };
+    return {
+      ...{ run, name: newest?.name ?? null, signedTo, signedAt: proved?.at ?? null, unsigned: lines - signedTo },
+      ...{ witnessedTo: witnessed?.size ?? 0, witnessedAt: witnessed?.receivedAt ?? null },
+    };
   }
 
   /**
-   * Reports invalid checkpoints, chains that nobody has signed, and signed lines that are missing.
-   * @param areRequired whether all runs have to be there
+   * Reports invalid checkpoints, unsigned chains, and signed lines that are missing.
+   * @param areRequired whether missing lines and runs are findings
    */
-  judge(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isUnderSecret'>[], areRequired: boolean): Finding[] {
+  judge(
+    chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isUnderSecret' | 'reported'>[],
+    areRequired: boolean,
+  ): Finding[] {
     const unsigned = chains.flatMap(({ id, newest, isUnderSecret }): Finding[] => {
       if (isUnderSecret || newest === null || this.#runs.has(id)) return [];
-      const message = `the chain ${id} has no signed checkpoint and no secret: anybody could have made it`;
+      const message = `the chain ${id} has no signed checkpoint and no secret: anyone could have made it`;
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
-    return [...this.#findings, ...unsigned, ...(areRequired ? this.#missing(chains) : [])];
+    const unlike = this.#unproved(chains);
+    if (!areRequired) this.notes.push(...unlike.map(({ message }) => message));
+    return [
+      ...this.#findings,
+      ...unsigned,
+      ...(areRequired ? [...unlike, ...this.#missing(chains), ...this.#nextMissing(chains)] : []),
+    ];
+  }
+
+  /** Reports a next run that a signed end names, if neither a line nor a checkpoint of it was given. */
+  #nextMissing(chains: readonly Pick<ChainCheck, 'id'>[]): Finding[] {
+    const given = new Set(chains.map(({ id }) => id));
+    return [...this.#runs.values()].flatMap(({ newest }): Finding[] => {
+      const { run, next, at, place } = newest;
+      if (next === undefined || at < this.#since || this.#runs.has(next) || given.has(next)) return [];
+      const message = `the run ${next} is missing, which continues the run ${run} as signed at ${timeOf(newest)}`;
+      return [{ ...place, kind: 'missing', message }];
+    });
+  }
+
+  /**
+   * Reports runs whose lines do not begin with line 1: they cannot be compared with the checkpoints. Skips runs
+   * that already have a finding.
+   */
+  #unproved(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'reported'>[]): Finding[] {
+    return chains.flatMap(({ id, newest, reported }): Finding[] => {
+      const signed = this.#runs.get(id);
+      if (signed === undefined || newest === null || reported > 0 || signed.isUnlike) return [];
+      const size = signed.signedUpTo(newest.sequence);
+      if ((signed.proved?.size ?? 0) >= size) return [];
+      const message = `the lines of the run ${id} begin with line ${signed.first}: the signature of ${rangeText({ from: 1, to: size })} cannot prove them`;
+      return [{ ...newest.place, kind: 'unsigned', message }];
+    });
   }
 
   #missing(chains: readonly Pick<ChainCheck, 'id' | 'newest'>[]): Finding[] {
@@ -207,24 +222,36 @@ export class SignedRuns {
     const signed = this.#runs.get(run) ?? new SignedRun(checkpoint);
     this.#runs.set(run, signed);
     if (!signed.newest.runKey.bytes.equals(checkpoint.runKey.bytes)) {
-      this.#fork(place, `the run ${run} is signed with two keys of a run: two processes have written it`);
+      this.#fork(place, `the run ${run} is signed with two run keys: two processes wrote it`);
       return;
     }
-    const kept = { size, root: root.toString('hex'), at, place };
+    const receivedAt = this.#witnessed && receiptTimeOf(parseNote(checkpoint.note), this.#witnessed.key);
+    const kept = { size, root: root.toString('hex'), at, place, receivedAt };
+    if (place.file === registryWord)
+      this.#knownToRegistry.set(run, Math.max(size, this.#knownToRegistry.get(run) ?? 0));
+    else if (receivedAt !== null && this.#witnessed?.isGiven === true) {
+      const lost = this.#lostBy(this.#witnessed, run, size);
+      if (lost !== null) this.#findings.push({ ...place, ...lost });
+    }
     const same = signed.checkpoints.get(size);
     if (same !== undefined && same.root !== kept.root)
-      this.#fork(place, `${rangeText({ from: 1, to: size })} of the run ${run}: two different forms are signed`);
+      this.#fork(place, `${rangeText({ from: 1, to: size })} of the run ${run}: two different versions are signed`);
     if (same === undefined) signed.checkpoints.set(size, kept);
+    else same.receivedAt ??= receivedAt;
     const isNewer = size > signed.newest.size || (size === signed.newest.size && occasion !== 'periodic');
     if (isNewer) signed.newest = checkpoint;
     if (occasion === 'start') this.#starts.push(checkpoint);
   }
 
-  #fork(place: Place, message: string): void {
+  /** Compares a receipt with what its witness stores. A checkpoint from a file does not show that the witness has it. */
+  #lostBy(witnessed: WitnessedList, run: string, size: number): Mismatch | null {
+    const known = (witnessed.isGiven ? this.#knownToRegistry.get(run) : this.#runs.get(run)?.newest.size) ?? 0;
+    if (known >= size) return null;
+    const message = `the witness signed a receipt for ${size} lines of the run ${run}, but its newest checkpoint covers ${known}`;
+    return { kind: 'rewritten', message };
+  }
+
+  #fork(place: Position, message: string): void {
     this.#findings.push({ ...place, kind: 'forked', message });
   }
-}
-
-function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
-  return new Date(at).toISOString();
 }

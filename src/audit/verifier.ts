@@ -1,31 +1,33 @@
 import { OperatorError } from '../config/operator-error.js';
 import type { LogSecret } from '../telemetry/chain.js';
-import { ChainCheck, hintsOf, type Verdict } from './chain-check.js';
-import { type Finding, Findings, type Place, placeText, rangeText } from './finding.js';
+import { ChainCheck, hintsOf, type LineHashes, lineHashesOf, type Verdict } from './chain-check.js';
+import { type Finding, Findings, linesBefore, type Position, positionText, rangeText } from './finding.js';
 import { type GivenLog, GivenLogs } from './given-logs.js';
 import type { RawLine } from './log-lines.js';
 import { type Checkpoint, mayBeginLine, parseSealedLine, type SealedLine } from './sealed-line.js';
 import type { SignedRuns } from './signed-runs.js';
 
-/** What is known beforehand of the log that is verified. */
+/** Options of a verification. */
 export interface VerifierOptions {
-  /** The log's secrets, newest first; empty: the chain is looked at without one. */
+  /** Secrets of the log, newest first; empty: lines are hashed without a secret. */
   readonly secrets: readonly LogSecret[];
-  /** The last process may still be running, so that its chain has no end yet. */
+  /** Whether the last process may still be running: then its chain needs no end. */
   readonly running: boolean;
-  /** The lines are a part of a log, which may begin anywhere. */
+  /** Whether the lines are a part of a log, which may begin at any line. */
   readonly partial: boolean;
-  /** The signed checkpoints, all of which were taken; null or left out: none were given. */
+  /** The signed checkpoints, already read and linked; null or omitted: none were given. */
   readonly signed?: SignedRuns | null;
 }
 
 const mostChains = 100_000;
-/** A chain whose newest checkpoint is so much older than that of another one runs no more. */
+/** A chain is not running if its newest checkpoint is this much older than that of another chain. */
 const silentMilliseconds = 180_000;
 
 /** Verifies a log, line by line, in bounded memory. */
 export class Verifier {
   readonly #options: VerifierOptions;
+  readonly #hashes: LineHashes;
+  readonly #hasSecret: boolean;
   readonly #chains = new Map<string, ChainCheck>();
   readonly #findings = new Findings();
   readonly #notes: string[] = [];
@@ -33,22 +35,26 @@ export class Verifier {
   #lines = 0;
   #requests = 0;
   #file: string | null = null;
-  /** When the newest checkpoint of all chains was written, in milliseconds since 1970. */
+  /** Time of the newest checkpoint of all chains, in milliseconds since 1970. */
   #newestAt = 0;
-  /** Whether the first chain was written to a file; null while none began. */
+  /** Whether the first chain was written to a file; null before the first chain. */
   #inFile: boolean | null = null;
-  /** The chains in the order in which they began, without those that were proved when that was looked at. */
+  /** The chains in order of their start. `#forgetOne` removes chains that have a proved line. */
   readonly #unproved: ChainCheck[] = [];
-  /** The beginnings of files that go on from another one, which may be given behind them. */
-  readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Place }[] = [];
-  /** The chain of the very first line: of it a part of a log may have that line alone, where another begins behind it. */
+  /** The first checkpoints of files that continue another file; that file may be given later. */
+  readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
+  /**
+   * The chain of the first line. A partial log may contain only that line of it, if another chain begins on line 2.
+   */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
-    this.#options = { ...options, secrets: options.secrets.length === 0 ? [null] : options.secrets };
+    this.#options = options;
+    this.#hashes = lineHashesOf(options.secrets);
+    this.#hasSecret = options.secrets.some((secret) => secret !== null);
   }
 
-  /** @throws OperatorError where the log is under a secret and none is given */
+  /** Takes the next line. @throws OperatorError if the log is hashed with a secret and none was given */
   take({ file, number, bytes, ended }: RawLine): void {
     this.#lines += 1;
     const place = { file, line: number };
@@ -61,15 +67,18 @@ export class Verifier {
     this.#judgeUnfinished(log, false);
     this.#judgeFragment(log, torn, place);
     if (!ended) {
-      const finding: Finding = { ...place, kind: 'truncated', message: 'the file ends within this line' };
-      log.unfinished.push({ finding, note: 'a line that has no end yet: the gateway may be writing it' });
+      const finding: Finding = { ...place, kind: 'truncated', message: 'the file ends in the middle of this line' };
+      log.unfinished.push({ finding, note: 'incomplete line: the gateway may still be writing it' });
     }
-    if (line?.checkpoint?.algorithm === 'hmac-sha256' && this.#options.secrets[0] === null) {
-      throw new OperatorError('The log is under a secret: name its file with --secret-file, or --config.');
-    }
+    if (line?.checkpoint?.algorithm === 'hmac-sha256' && !this.#hasSecret)
+      throw new OperatorError('The log is hashed with a secret: name the secret file with --secret-file or --config.');
     if (line === null) {
-      const mayBegin = bytes !== null && mayBeginLine(bytes);
-      log.fragment = { place, bytes: bytes?.length ?? Infinity, mayBegin, ended };
+      log.fragment = {
+        place,
+        bytes: bytes?.length ?? Infinity,
+        mayBegin: bytes !== null && mayBeginLine(bytes),
+        ended,
+      };
       return;
     }
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
@@ -79,25 +88,31 @@ export class Verifier {
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
-    // What a line says is only believed when it is proved: a changed one would accuse others.
-    if (isProved && line.checkpoint !== null)
+    // Trust the statements of proved lines only: a changed line could accuse other chains.
+    if (isProved && line.checkpoint !== null) {
       this.#newestAt = Math.max(this.#newestAt, Date.parse(line.checkpoint.at) || 0);
+      const rewritten = this.#options.signed?.compareWitnessed(line.checkpoint) ?? null;
+      if (rewritten !== null) this.#findings.report({ ...place, ...rewritten });
+    }
     if (isProved && line.sequence === 1 && line.checkpoint !== null) {
       if (line.checkpoint.reason === 'file-start') this.#continuations.push({ checkpoint: line.checkpoint, place });
       else this.#judgePredecessor(line.checkpoint, place, isFirstOfFile);
     }
   }
 
-  /** Tells that the next file has no line at all. */
+  /** Takes a file without lines. */
   empty(file: string): void {
-    const message = 'the file is empty, and a log begins with a checkpoint';
+    const message = 'the file is empty, but each file of a log begins with a checkpoint';
     const finding: Finding = { file, line: 1, kind: 'truncated', message };
     this.#logs
       .of(file, null)
-      .unfinished.push({ finding, note: 'the file is empty: the gateway may not yet have gone on in it' });
+      .unfinished.push({ finding, note: 'the file is empty: the gateway may not have written to it yet' });
   }
 
-  /** Says what was found, when every line was taken; or not all, where a chain may go on in what cannot be read. */
+  /**
+   * The verdict. Call it after the last line.
+   * @param areAll false if a file could not be read to its end: chains may continue there
+   */
   end(areAll = true): Verdict {
     for (const log of this.#logs.all) {
       this.#judgeUnfinished(log, this.#options.running && this.#lines > 0);
@@ -120,23 +135,22 @@ export class Verifier {
     };
   }
 
-  #begin(line: SealedLine, place: Place, isFirst: boolean): ChainCheck {
+  #begin(line: SealedLine, place: Position, isFirst: boolean): ChainCheck {
     if (this.#chains.size >= mostChains) this.#forgetOne();
-    const { secrets } = this.#options;
-    if (line.checkpoint?.algorithm === 'sha256' && secrets[0] !== null) {
-      const message = 'a chain begins that was made without the secret, as anybody could make it';
+    if (line.checkpoint?.algorithm === 'sha256' && this.#hasSecret) {
+      const message = 'the chain that begins here is hashed without the secret: anyone could have made it';
       this.#findings.report({ ...place, kind: 'unkeyed', message });
     }
     const reason = line.checkpoint?.reason;
     const begins = line.sequence === 1 && (reason === 'start' || reason === 'file-start');
     if (!begins && line.checkpoint?.reason === 'file-start' && isFirst) {
-      this.#notes.push(`${placeText(place)}: goes on from an earlier file, which is not given: ${before(line)}`);
+      this.#notes.push(`${positionText(place)}: continues an earlier file, which was not given: ${linesBefore(line)}`);
     } else if (!begins && this.#options.partial) {
-      this.#notes.push(`${placeText(place)}: a part of a log begins here: ${before(line)}`);
+      this.#notes.push(`${positionText(place)}: partial log: ${linesBefore(line)} was not given`);
     } else if (!begins) {
-      this.#findings.report({ ...place, kind: 'headless', message: `${before(line)} should stand before` });
+      this.#findings.report({ ...place, kind: 'headless', message: `${linesBefore(line)} should precede this line` });
     }
-    const chain = new ChainCheck(line, secrets, (finding) => {
+    const chain = new ChainCheck(line, this.#hashes, (finding) => {
       this.#findings.report(finding);
     });
     this.#chains.set(line.id, chain);
@@ -145,8 +159,8 @@ export class Verifier {
   }
 
   /**
-   * Makes room for another chain. An attacker can fill the memory with made-up chains, so chains that nothing proves are reported and
-   * dropped first.
+   * Evicts one chain. An attacker can fill the memory with invented chains, so chains without a proved line are
+   * reported and evicted first.
    */
   #forgetOne(): void {
     const claimed = this.#unproved.splice(0, 1 + this.#unproved.findIndex(({ proved }) => proved === 0)).at(-1);
@@ -161,11 +175,11 @@ export class Verifier {
     return sequence === 1 && (named === null || named === this.#leading?.id);
   }
 
-  /** The line of another process must stand before a start that names it, and nothing before one that found no line. */
-  #judgePredecessor({ predecessor, reason }: Checkpoint, place: Place, isFirstOfFile: boolean): void {
+  /** A start that names another process's line must follow it. A start that found an empty file must be first. */
+  #judgePredecessor({ predecessor, reason }: Checkpoint, place: Position, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
     if (this.#inFile !== null && this.#inFile !== inFile) {
-      const message = `a chain begins here that was written to ${inFile ? 'a file' : 'standard output'}, unlike the ones before`;
+      const message = `the chain that begins here was written to ${inFile ? 'a file' : 'standard output'}, unlike the chains before it`;
       this.#findings.report({ ...place, kind: 'foreign', message });
     }
     this.#inFile ??= inFile;
@@ -180,61 +194,61 @@ export class Verifier {
     if (chain === undefined || newest === undefined || newest === null) {
       if (this.#options.partial) return;
       if (reason === 'file-start') {
-        this.#notes.push(`${placeText(place)}: goes on from the chain ${id} in an earlier file, which is not given`);
+        this.#notes.push(`${positionText(place)}: continues the chain ${id} of an earlier file, which was not given`);
         return;
       }
-      const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should stand before`;
+      const message = `${rangeText({ from: 1, to: sequence })} of the chain ${id} should precede this line`;
       this.#findings.report({ ...place, kind: 'missing', message });
     } else if (newest.sequence < sequence) {
-      const message = `${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id} should stand before`;
+      const message = `${rangeText({ from: newest.sequence + 1, to: sequence })} of the chain ${id} should precede this line`;
       this.#findings.report({ ...place, kind: 'missing', message });
       chain.closed = true;
     } else if (newest.sequence === sequence) {
       if (newest.hash !== hash) {
-        const message = `line ${sequence} of its chain is not what the next process found`;
+        const message = `line ${sequence} of its chain is not the line that the next process found`;
         this.#findings.report({ ...newest.place, kind: 'edited', message });
       }
       chain.closed = true;
     }
   }
 
-  /** A stream may be several files, and a part of a log may be put together of several. */
-  #judgeEmptyBefore(place: Place): void {
+  /** Standard input and a partial log may be several concatenated files, so a file may begin in the middle. */
+  #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
-      this.#notes.push(`${placeText(place)}: a new file begins here, where files were put together`);
+      this.#notes.push(`${positionText(place)}: a new file begins here: the input is several files in sequence`);
       return;
     }
-    const message = 'a process that found an empty file begins here: what stands before was put there later';
+    const message = 'the process that begins here found an empty file: the lines before it were inserted later';
     this.#findings.report({ ...place, kind: 'foreign', message });
   }
 
   #judgeUnfinished(log: GivenLog, isGoingOn: boolean): void {
     if (log.unfinished.length === 0) return;
     for (const { finding, note } of log.unfinished) {
-      if (isGoingOn) this.#notes.push(`${placeText(finding)}: ${note}`);
+      if (isGoingOn) this.#notes.push(`${positionText(finding)}: ${note}`);
       else this.#findings.report(finding);
     }
     log.unfinished = [];
   }
 
-  #judgeFragment(log: GivenLog, torn: number, next: Place | null): void {
+  #judgeFragment(log: GivenLog, torn: number, next: Position | null): void {
     const { fragment } = log;
     log.fragment = null;
-    // Its length alone proves nothing: a whole line that was put there while no process ran has it too.
+    // The length alone proves nothing: someone could insert a complete line of that length while no process runs.
     if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
       this.#notes.push(
-        `${placeText(fragment.place)}: what a process had begun to write when it was killed; its line is lost`,
+        `${positionText(fragment.place)}: incomplete line of a process that was killed; the line is lost`,
       );
     } else if (fragment?.mayBegin === true && !fragment.ended && next === null && this.#options.running) {
-      return; // what is told of it as an unfinished line is all that is known
+      return; // already noted as an incomplete line
     } else if (fragment !== null) {
-      const message = 'no line of a chain: it was put here, or damaged';
+      const message = 'not a line of a chain: inserted or damaged';
       this.#findings.report({ ...fragment.place, kind: 'foreign', message });
     } else if (torn > 0 && next !== null && !this.#options.partial) {
       this.#findings.report({
         ...next,
         kind: 'missing',
-        message: `${torn} bytes of a broken line should stand before`,
+        message: `${torn} bytes of an incomplete line should precede this line`,
       });
     }
   }
@@ -242,31 +256,31 @@ export class Verifier {
   #judgeEnd(chain: ChainCheck, areAll: boolean): void {
     const { newest } = chain;
     if (chain.lost > 0)
-      this.#notes.push(`the chain ${chain.id} tells of lines that had no room and were lost: ${chain.lost}`);
+      this.#notes.push(`the chain ${chain.id} reports lines that were lost because memory had no room: ${chain.lost}`);
     if (chain.next !== null && !this.#chains.has(chain.next) && newest !== null)
       this.#notes.push(
-        `${placeText(newest.place)}: the chain ${chain.id} goes on as ${chain.next} in another file, which is not given`,
+        `${positionText(newest.place)}: the chain ${chain.id} continues as ${chain.next} in another file, which was not given`,
       );
     if (newest === null || chain.closed) return;
-    // Without the secret anybody can make such a line: what is behind it would have to go on from its hash.
+    // Anyone can make such a line without the secret. Only a later line that follows its hash would prove it.
     if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
-      const message = `no line of the chain ${chain.id} goes on from here, and no process names it: nothing proves it`;
+      const message = `nothing proves the chain ${chain.id}: no further line follows, and no later process names it`;
       this.#findings.report({ ...newest.place, kind: 'foreign', message });
       return;
     }
-    const where = `${placeText(newest.place)}: the chain ${chain.id}`;
-    if (!areAll) this.#notes.push(`${where} may go on in what was not read`);
+    const where = `${positionText(newest.place)}: the chain ${chain.id}`;
+    if (!areAll) this.#notes.push(`${where} may continue in the part that was not read`);
     else if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
-      this.#notes.push(`${where} goes on in another file, which is not given`);
+      this.#notes.push(`${where} continues in another file, which was not given`);
     else if (this.#options.running && this.#mayRun(chain))
-      this.#notes.push(`${where} has no end yet: whether lines behind it are gone cannot be told`);
+      this.#notes.push(`${where} has not ended yet: missing lines at its end cannot be detected`);
     else {
-      const message = `its chain ends here without a checkpoint of its end: lines behind it are cut off, or its process was killed or still runs`;
+      const message = `its chain has no end checkpoint: later lines were cut off, or its process was killed or still runs`;
       this.#findings.report({ ...newest.place, kind: 'truncated', message });
     }
   }
 
-  /** A process that runs writes a checkpoint each minute. */
+  /** A running process writes a checkpoint every minute. */
   #mayRun({ lastCheckpointAt }: ChainCheck): boolean {
     return lastCheckpointAt === null || this.#newestAt - Date.parse(lastCheckpointAt) <= silentMilliseconds;
   }
@@ -277,13 +291,9 @@ export class Verifier {
       this.#notes.push(...signed.notes);
       for (const finding of signed.judge(chains, areAll && !partial)) this.#findings.report(finding);
     } else if (chains.some(({ isTree }) => isTree)) {
-      this.#notes.push('without signed checkpoints a chain shows accidents alone: give --checkpoints and --public-key');
+      this.#notes.push(
+        'without signed checkpoints a chain detects accidents, not attacks: add --checkpoints and --public-key',
+      );
     }
   }
-}
-
-function before({ sequence, id }: SealedLine): string {
-  return sequence === 1
-    ? `the beginning of the chain ${id}`
-    : `${rangeText({ from: 1, to: sequence - 1 })} of the chain ${id}`;
 }

@@ -1,9 +1,9 @@
-/** Where the commands print. */
+/** The output streams of the commands. */
 export interface CommandIo {
   readonly out: (text: string) => void;
   readonly err: (text: string) => void;
-  /** Whether `err` is a terminal, on which a line can be written over. */
+  /** Whether `err` is a terminal, where a line can be overwritten. */
   readonly isTerminal?: boolean;
-  /** Settles when `out` can take more. */
+  /** Resolves when the buffer of `out` has drained. */
   readonly drained?: () => Promise<void>;
 }

@@ -20,28 +20,31 @@ interface CheckOptions {
   readonly connect?: true;
 }
 
-/** `config check` and `config defaults`. An invalid configuration is thrown as ConfigError. */
+/** `config check` and `config defaults`. `check` throws ConfigError for an invalid configuration. */
 export function configCommand(io: CommandIo, env: Environment = process.env): Command {
-  const command = new Command('config').description('check a configuration file, or print the documented default');
+  const command = new Command('config').description('check a configuration file, or print the documented defaults');
   command
     .command('check')
     .description(
-      'validate, and print the effective configuration with secrets masked; opens no file that it names, without --connect',
+      'validate a configuration file and print the effective configuration, secrets masked; ' +
+        'only --connect opens the files that it names',
     )
-    .option('--config <file>', 'configuration file; without one, the defaults')
+    .option('--config <file>', 'configuration file (default: built-in defaults)')
     .addOption(
-      new Option('--for <command>', 'what would keep this one from starting is an error').choices(serverCommands),
+      new Option('--for <command>', 'fail on problems that would keep this command from starting').choices(
+        serverCommands,
+      ),
     )
-    .option('--connect', 'with --for: open every file, and connect to whatever that command connects to')
-    .option('--json', 'print JSON in place of YAML')
+    .option('--connect', 'with --for: open all files and test all connections of that command')
+    .option('--json', 'print JSON instead of YAML')
     .action((options: CheckOptions) => {
       const config = check(options, io, env);
       return options.connect === true ? connect(options, config, io) : undefined;
     });
   command
     .command('defaults')
-    .description('print every option with its description and its default, as a configuration file')
-    .option('--json', 'print the defaults as JSON, without the descriptions')
+    .description('print every option with its description and default, as a configuration file')
+    .option('--json', 'print the defaults as JSON, without descriptions')
     .action(({ json }: { readonly json?: true }) => {
       const document = documentConfig();
       io.out(json === true ? `${JSON.stringify(parse(document), null, 2)}\n` : document);
@@ -56,7 +59,7 @@ function check(
 ): Config {
   if (connect === true && command === undefined)
     throw new ConfigError(
-      [{ path: '--connect', message: `needs --for, and one of ${serverCommands.join(', ')}` }],
+      [{ path: '--connect', message: `requires --for with one of ${serverCommands.join(', ')}` }],
       'The command line',
     );
   const config = loadConfig({ file, env });
@@ -67,7 +70,7 @@ function check(
   if (json === true)
     out(`${JSON.stringify(memoryPlan === null ? shown : { ...(shown as object), memoryPlan }, null, 2)}\n`);
   else out(escapeVariables(stringify(shown, { lineWidth: 0 })) + (memoryPlan === null ? '' : planComment(memoryPlan)));
-  // The file may be for another command, so this is no failure.
+  // Not an error: the file may be meant for another command.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
     if (problems.length > 0) err(`Valid, but the ${other} command would not start with it:\n${listOf(problems)}`);
@@ -77,39 +80,42 @@ function check(
   return config;
 }
 
-/** Prints what is wrong outside the configuration. @throws OperatorError with what would keep the command from working */
+/**
+ * Checks files and connections and prints the warnings.
+ * @throws OperatorError with the findings that would keep the command from working
+ */
 async function connect({ for: command = 'gateway' }: CheckOptions, config: Config, { err }: CommandIo): Promise<void> {
   const { checkConnections } = await import('./check/connect.js');
   const findings = await checkConnections(command, config);
-  const told = (wanted: string): string =>
+  const listOfSeverity = (wanted: string): string =>
     listOf(
       findings.filter(({ severity }) => severity === wanted).map(({ option, message }) => ({ path: option, message })),
     );
-  const [errors, warnings] = [told('error'), told('warning')];
+  const [errors, warnings] = [listOfSeverity('error'), listOfSeverity('warning')];
   if (warnings !== '') err(`Warning:\n${warnings}`);
-  if (errors !== '') throw new OperatorError(`The ${command} would not work with what it finds:\n${errors.trimEnd()}`);
-  err(`The ${command} finds what it needs.\n`);
+  if (errors !== '') throw new OperatorError(`The ${command} would not work:\n${errors.trimEnd()}`);
+  err(`All files and connections of the ${command} are usable.\n`);
 }
 
 function listOf(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => `  ${path}: ${message}\n`).join('');
 }
 
-/** The plan as comments of YAML, so that what is printed can be loaded again. */
+/** The memory plan as YAML comments, so that the output can be loaded as a configuration. */
 function planComment(plan: MemoryPlan): string {
   const { connections, maxEntries, unknownMaxEntries, maxSources } = plan.allows;
   const inMebibytes = (bytes: number): string => `${Math.floor(bytes / mebibyte)} MiB`;
   const lines = [
-    `A gateway process may take ${inMebibytes(plan.memory)} (${plan.source}).`,
+    `A gateway process may use ${inMebibytes(plan.memory)} of memory (${plan.source}).`,
     `Planned: process ${inMebibytes(plan.process)}, caches ${inMebibytes(plan.caches)}, ` +
-      `idle connections ${inMebibytes(plan.connections)}, bodies that wait ${inMebibytes(plan.bufferedBodyBytes)}.`,
+      `idle connections ${inMebibytes(plan.connections)}, queued bodies ${inMebibytes(plan.bufferedBodyBytes)}.`,
     `It uses limits.connections ${connections}, keyStore.cache.maxEntries ${maxEntries}, ` +
       `keyStore.cache.unknownMaxEntries ${unknownMaxEntries}, throttle.maxSources ${maxSources}.`,
   ];
   return lines.map((text) => `# ${text}\n`).join('');
 }
 
-/** What is printed can be loaded again: `${` in a value is no variable. */
+/** Escapes `${` in values, so that the output can be loaded as a configuration without substitution. */
 function escapeVariables(yaml: string): string {
   return yaml.replaceAll('${', '$$${');
 }

@@ -11,14 +11,14 @@ type Part = (typeof parts)[number];
 
 /** `database migrate`. */
 export function databaseCommand(io: CommandIo): Command {
-  const command = new Command('database').description('bring a database up to date, or back it up');
+  const command = new Command('database').description('migrate or back up a database');
   command
     .command('migrate')
-    .description('bring the database of a part up to date, and end; the part does the same when it starts')
-    .addArgument(new Argument('<part>', 'whose database').choices(parts))
+    .description('migrate the database of a part to the current schema; the part also does this when it starts')
+    .addArgument(new Argument('<part>', 'the part whose database is migrated').choices(parts))
     .option('--config <file>', 'configuration file')
-    .option('--create', 'make a database that is not there, or has no tables yet')
-    .option('--json', 'print JSON, and nothing else')
+    .option('--create', 'create the database if it does not exist or has no tables')
+    .option('--json', 'print only JSON')
     .action(async (part: Part, options: MigrateOptions) => {
       await migrate(part, loadConfig({ file: options.config }), options.create === true);
       io.out(
@@ -29,11 +29,11 @@ export function databaseCommand(io: CommandIo): Command {
     });
   command
     .command('backup')
-    .description('copy the SQLite database of a part, which may be in use, into a new file')
-    .addArgument(new Argument('<part>', 'whose database').choices(parts))
-    .requiredOption('--to <file>', 'the new file, in a directory that there is')
+    .description('copy the SQLite database of a part to a new file; the database may be in use')
+    .addArgument(new Argument('<part>', 'the part whose database is copied').choices(parts))
+    .requiredOption('--to <file>', 'the new file, in an existing directory')
     .option('--config <file>', 'configuration file')
-    .option('--json', 'print JSON, and nothing else')
+    .option('--json', 'print only JSON')
     .action(async (part: Part, options: BackupOptions) => {
       await backUp(part, options.to, loadConfig({ file: options.config }));
       io.out(
@@ -57,7 +57,7 @@ interface BackupOptions {
   readonly json?: true;
 }
 
-/** Where a database is, and whose it is where it has to be there. */
+/** The URL of a database. `existingOf`: the part whose existing database is required; undefined: it may be created. */
 interface Target {
   readonly url: string;
   readonly existingOf: Part | undefined;
@@ -74,15 +74,15 @@ async function backUp(part: Part, target: string, config: Config): Promise<void>
   const [scheme, source] = [url.slice(0, url.indexOf(':')), url.slice(url.indexOf(':') + 1)];
   if (scheme !== 'sqlite')
     throw new OperatorError(
-      `The database of the ${part} is in PostgreSQL: back it up with pg_dump (docs/operations.md).`,
+      `The database of the ${part} is on PostgreSQL: back it up with pg_dump (docs/operations.md).`,
     );
   if (source === ':memory:')
-    throw new OperatorError(`The database of the ${part} is in the memory of its process, and cannot be backed up.`);
+    throw new OperatorError(`The database of the ${part} is in memory and cannot be backed up.`);
   const { backUpSqlite } = await import('../database/sqlite.js');
   backUpSqlite(source, target);
 }
 
-// No other command but those that serve needs SQL, so it is loaded when it is asked for.
+// Loaded lazily: most commands need no SQL.
 async function openRegistry(options: Target) {
   const { newId } = await import('../registry/registry-context.js');
   const { openRegistryDatabase } = await import('../registry/registry-database.js');

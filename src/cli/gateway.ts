@@ -6,9 +6,9 @@ import { fitToMemory, planMemory } from '../config/memory-plan.js';
 import type { Config } from '../config/schema.js';
 import { type RunningGateway, startGateway } from '../edge/start-gateway.js';
 import { openPorts } from './compose/gateway-ports.js';
-import { beginLog, type Beginning, drainGateway, runServer, saveMilliseconds } from './run-server.js';
+import { startLog, type PartLog, drainGateway, runServer, saveMilliseconds } from './run-server.js';
 import { runPrimary, workersProblems } from './workers/primary.js';
-import { answerPrimary, configOfWorker, drainWithoutPrimary, ownWorkerNumber } from './workers/worker.js';
+import { servePrimary, configOfWorker, drainWithoutPrimary, ownWorkerNumber } from './workers/worker.js';
 
 interface GatewayOptions {
   readonly config?: string;
@@ -17,14 +17,14 @@ interface GatewayOptions {
 
 const mostWorkers = 64;
 
-/** `gateway`: the data plane alone. */
+/** `gateway`: runs the data plane. */
 export function gatewayCommand(): Command {
   return new Command('gateway')
-    .description('take requests: TLS, authentication and proxying')
+    .description('run the gateway: TLS, authentication and proxying')
     .option('--config <file>', 'configuration file')
     .option(
       '--workers <number>',
-      'processes that share the ports; each has limits and an access log of its own',
+      'number of processes that share the ports; each has its own limits and access log',
       countIn,
       1,
     )
@@ -36,21 +36,21 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
   const problems = workers === 1 ? gatewayProblems(config) : workersProblems(config);
   if (problems.length > 0) throw new ConfigError(problems, file);
 
-  const { log, build } = beginLog('gateway', config);
+  const { log, build } = startLog('gateway', config);
   const fitted = fitToMemory(config, workers);
   const number = ownWorkerNumber();
   if (number !== null) {
     drainWithoutPrimary();
     try {
       const own = { log: log.child({ worker: number }), build };
-      await runGateway(configOfWorker(fitted, number), own, number === 1, answerPrimary);
+      await runGateway(configOfWorker(fitted, number), own, number === 1, servePrimary);
     } catch (error) {
-      process.channel?.unref(); // the channel to the primary would keep a process whose start failed
+      process.channel?.unref(); // after a failed start, the IPC channel to the primary must not keep the process alive
       throw error;
     }
     return;
   }
-  log.info(planMemory(config, workers), 'planned its memory, in bytes of each process');
+  log.info(planMemory(config, workers), 'memory plan, in bytes per process');
   for (const { path, message } of configNotes('gateway', config, workers)) log.warn(`${path} ${message}`);
   if (workers > 1) {
     await runPrimary(config, log, workers);
@@ -64,7 +64,7 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
 /** Runs a gateway in this process. */
 async function runGateway(
   config: Config,
-  { log, build }: Beginning,
+  { log, build }: PartLog,
   fetchesTorExits: boolean,
   onStarted: (running: RunningGateway) => void,
 ): Promise<void> {
@@ -73,10 +73,10 @@ async function runGateway(
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const running = await startGateway(config, { ...ports, build }, (requests, failure) => {
       if (failure === null) log.info({ requests }, 'warmed up');
-      else log.warn({ err: failure, requests }, 'the warm-up failed; the first requests may be slow');
+      else log.warn({ err: failure, requests }, 'warm-up failed; the first requests may be slow');
     });
     closeLater(() => drainGateway(running, ports.accessLog));
-    // The conventional signal for "look at your files again"; without a listener it would end the process.
+    // SIGHUP conventionally means "reload files". Without a listener it would end the process.
     process.on('SIGHUP', () => void running.reloadTls());
     onStarted(running);
   });

@@ -1,18 +1,20 @@
 #!/usr/bin/env node
-// Nothing is imported before this, and nothing newer is written in this file: an older Node fails at the first word that it
-// does not know, and says nothing of the reason.
+// This file imports nothing before the version check and uses only old syntax. Otherwise an older Node would fail with
+// a syntax error that does not name the reason.
 const oldest = { major: 20, minor: 19 };
 const [major, minor] = process.versions.node.split('.').map(Number) as [number, number];
 if (major < oldest.major || (major === oldest.major && minor < oldest.minor)) {
   process.stderr.write(
-    `merchant-gateway needs Node.js ${oldest.major}.${oldest.minor} or newer, and ${process.execPath} is ` +
-      `${process.versions.node}: install a newer one and start it with that.\n`,
+    `merchant-gateway requires Node.js ${oldest.major}.${oldest.minor} or newer, but ${process.execPath} is ` +
+      `${process.versions.node}: install a newer Node.js and use it to start merchant-gateway.\n`,
   );
   process.exit(1);
 }
-// Without a listener Node opens its debugger, through which any user of this machine could run code here, beside the secrets.
+// Without a SIGUSR1 listener, Node opens its debugger, through which any local user could run code in this process and
+// read its secrets.
 process.on('SIGUSR1', () => undefined);
-// "Look at your files again", which a start does anyhow: nobody listens yet, and without a listener they end the process.
+// These signals mean "reload files" and would end the process until the server has its own listeners. A start reads all
+// files anyway, so ignore them.
 if (['gateway', 'registry', 'services'].includes(String(process.argv[2]))) {
   for (const signal of ['SIGHUP', 'SIGUSR2']) process.on(signal, () => undefined);
 }

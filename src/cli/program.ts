@@ -1,16 +1,16 @@
 import { once } from 'node:events';
 import { tuneHeap } from './tune-heap.js';
 
-// Before the rest is loaded: V8 sets the next bound when it collects, and the last time before the first requests is while it loads.
+// Must run before the other modules load: V8 sets its next heap limit at a collection, and the last collection before
+// the first requests happens while modules load.
 if (process.argv[2] === 'gateway') tuneHeap();
 const { run } = await import('./run.js');
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // Whoever reads has gone, as `head` does when it has seen enough: there is nobody to tell.
+  // EPIPE: the reader has closed the pipe, like `head`. Exit silently.
   if (error.code !== 'EPIPE') {
-    const lost =
-      'what was printed may be lost. A key that was made and that nobody has seen is to be reset or revoked.';
-    process.stderr.write(`Standard output cannot be written (${error.code ?? error.message}): ${lost}\n`);
+    const lost = 'output may be lost. If a created key was not shown, reset or revoke it.';
+    process.stderr.write(`Cannot write to standard output (${error.code ?? error.message}): ${lost}\n`);
   }
   process.exit(1);
 });

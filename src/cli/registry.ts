@@ -8,18 +8,19 @@ import type { RunningRegistry } from '../registry/start-registry.js';
 import { readPepper, readRecordSeals } from './compose/key-secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
 import { RedisSelfCheck } from './compose/redis-self-check.js';
+import { openInbox, openWitness } from './compose/witness.js';
 import { systemClock, systemTimers } from './compose/system-clock.js';
-import { beginLog, ignoreReloadSignals, runServer } from './run-server.js';
+import { startLog, ignoreReloadSignals, runServer } from './run-server.js';
 
-/** The registry writes many records at once, and nobody waits for a single one of them. */
+/** Longer than for gateways: the registry writes records in bulk, and no request waits for a single one. */
 const commandTimeoutMilliseconds = 5_000;
 
 /** `registry`: the control plane. */
 export function registryCommand(): Command {
   return new Command('registry')
-    .description('own merchants and keys: system of record, admin API, projection into Redis')
+    .description('run the registry: database of merchants and keys, admin API, projection into Redis')
     .option('--config <file>', 'configuration file')
-    .option('--create', 'make the database where there is none, for a new installation')
+    .option('--create', 'create the database if it does not exist, for a new installation')
     .action(registry);
 }
 
@@ -32,14 +33,14 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   const config = loadConfig({ file });
   const problems = startProblems('registry', config);
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
-  const { log, build } = beginLog('registry', config);
+  const { log, build } = startLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
   const { listen, database, tokenFile, retention } = config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
-  // Here and not above: no other command needs SQL.
+  // Imported lazily: most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {
@@ -53,11 +54,16 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     };
     const store = openRecordsStore(address, redis.prefix, { ...outageLog, onFound }, seals);
     closeLater(() => store.close());
+    const witness = await openWitness(config, log);
+    const inbox = witness === null ? null : await openInbox(config, log);
+    closeLater(async () => inbox?.close());
     const registry = await startRegistry({
       ...listen,
       databaseUrl: database.url,
       mayCreate: create === true,
       storeWarnings: check.warnings,
+      witness,
+      inbox,
       build,
       tokenFile,
       eventsDays: retention.eventsDays,

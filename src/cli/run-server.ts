@@ -6,25 +6,25 @@ import { createLogger, type Logger } from '../telemetry/logger.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { version } from './version.js';
 
-/** Time beyond the drain's delay and timeout until the process ends by force. */
+/** Time after the drain delay and timeout until the process is forced to exit. */
 const marginMilliseconds = 5_000;
 
-/** What a process that ends by force gives to what is saved. */
+/** How long a forced exit waits for data to be saved. */
 export const saveMilliseconds = 1_000;
 
-/** Has a part that has no file to look at again, and no access log, go on at the signals that ask for that, and say so. */
+/** Ignores the reload signals, with a warning, for a part without reloadable files and access log. */
 export function ignoreReloadSignals(log: Logger): void {
   for (const signal of ['SIGHUP', 'SIGUSR2'] as const)
     process.on(signal, () => {
-      log.warn(`${signal} does nothing here: to read the configuration and its files again, restart`);
+      log.warn(`${signal} has no effect on this process; restart it to reload the configuration and its files`);
     });
 }
 
 /**
- * Starts a server and has it end with the process. A signal is heard from the first moment on, so that what is open by
- * then is closed also when the start is not over.
- * @param start opens one thing after the other, and says at once how each is closed, and what is saved also where that
- *   cannot be waited for
+ * Starts a server and stops it before the process exits. Handles signals from the beginning, so that a signal during
+ * the start closes whatever is open by then.
+ * @param start opens the resources one by one. It registers with `closeLater` how each is closed, and with `saveAnyhow`
+ *   what a forced exit still saves.
  */
 export async function runServer(
   config: Pick<Config, 'limits'>,
@@ -35,22 +35,22 @@ export async function runServer(
   ) => Promise<void>,
 ): Promise<void> {
   const { drainDelaySeconds, drainTimeoutSeconds } = config.limits;
-  const closers: (() => Promise<void>)[] = [];
+  const closeFunctions: (() => Promise<void>)[] = [];
   const savers: (() => Promise<void>)[] = [];
   const stop = async (): Promise<void> => {
-    for (const close of closers.splice(0).toReversed()) await close();
+    for (const close of closeFunctions.splice(0).toReversed()) await close();
   };
   const progress = { isStopping: false };
-  // Listened to since the process began, for the sake of Node's debugger; whoever sends it expects something of it.
+  // main.ts already suppresses SIGUSR1, which would open Node's debugger. Tell the sender that it has no effect.
   process.on('SIGUSR1', () => {
-    log.warn('SIGUSR1 does nothing here; SIGUSR2 opens the access log of a gateway anew');
+    log.warn('SIGUSR1 has no effect; SIGUSR2 reopens the access log of a gateway');
   });
   let starting = Promise.resolve();
   const forget = stopOnSignal({
     stop: async () => {
       progress.isStopping = true;
       log.info('draining');
-      await starting.catch(() => undefined); // what is just being opened is closed as well
+      await starting.catch(() => undefined); // so that a resource that is being opened is also closed
       await stop();
       log.info('drained');
     },
@@ -59,13 +59,13 @@ export async function runServer(
     },
     timeoutMilliseconds: () => (drainDelaySeconds + drainTimeoutSeconds) * 1000 + marginMilliseconds,
     onFailure: (error) => {
-      log.fatal({ err: error }, 'ends with a failure');
+      log.fatal({ err: error }, 'fatal error; the process exits');
     },
   });
   starting = start(
     (close) => {
-      closers.push(close);
-      if (progress.isStopping) throw new Error('told to stop during the start');
+      closeFunctions.push(close);
+      if (progress.isStopping) throw new Error('stop signal during the start');
     },
     (save) => savers.push(save),
   );
@@ -79,43 +79,43 @@ export async function runServer(
   }
 }
 
-/** How a process ends. */
-interface Ending {
-  /** Ends everything that has been started by then. */
+/** What a process does before it exits. */
+interface ShutdownHandlers {
+  /** Stops everything that has been started. */
   readonly stop: () => Promise<void>;
-  /** Puts what must not be lost where it is safe, in bounded time, where `stop` did not come to its end. */
+  /** Saves data that must not be lost, in bounded time, if `stop` failed or was too slow. */
   readonly save: () => Promise<void>;
-  /** How long that may take. */
+  /** Time limit of `stop`. */
   readonly timeoutMilliseconds: () => number;
-  /** Told of what nobody caught, and of a stop that failed or took too long, before the process ends with status 1. */
+  /** Receives uncaught errors, and errors and timeouts of `stop`, before the process exits with status 1. */
   readonly onFailure: (error: unknown) => void;
 }
 
-/** Signals that come within this time are one: npm and a process group pass the same Ctrl-C on, each by itself. */
+/** Signals within this time count as one: npm and the process group each forward the same Ctrl-C. */
 const sameSignalMilliseconds = 1_000;
 
 /**
- * Runs `stop` on SIGTERM, on SIGINT and on an error that nobody caught, and then ends the process. A later signal, or a
- * stop that takes too long, ends it by force.
- * @returns what takes the listeners back, for a start that failed
+ * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and then exits. A second signal, or a timeout of `stop`, forces
+ * the exit.
+ * @returns a function that removes the listeners, for a failed start
  */
-function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: Ending): () => void {
-  let begunAt: number | null = null;
+function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHandlers): () => void {
+  let stoppingSince: number | null = null;
   const exit = (): void => {
     process.exit(1);
   };
   const force = (reason: string): void => {
-    onFailure(new Error(`ended by force: ${reason}`));
+    onFailure(new Error(`forced exit: ${reason}`));
     save().then(exit, exit);
   };
   const end = (status: number): void => {
-    if (begunAt !== null) {
-      if (performance.now() - begunAt > sameSignalMilliseconds) force('another signal');
+    if (stoppingSince !== null) {
+      if (performance.now() - stoppingSince > sameSignalMilliseconds) force('second signal');
       return;
     }
-    begunAt = performance.now();
+    stoppingSince = performance.now();
     setTimeout(() => {
-      force('the time to stop is over');
+      force('the stop timed out');
     }, timeoutMilliseconds()).unref();
     stop().then(
       () => process.exit(status),
@@ -141,8 +141,8 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: Ending): (
 }
 
 /**
- * Drains a gateway, whose access log is whole then.
- * @throws Error where the end of the log could not be written, and is lost with the process: nobody may take that for a good end
+ * Drains a gateway and makes sure that its access log is complete.
+ * @throws Error if log lines remain unwritten, so that their loss shows in the exit status
  */
 export async function drainGateway(
   gateway: Pick<RunningGateway, 'drain'>,
@@ -153,14 +153,14 @@ export async function drainGateway(
   if (left > 0) throw new Error(`the end of the access log could not be written: ${left} bytes are lost`);
 }
 
-/** A part that begins: its log, and what runs. */
-export interface Beginning {
+/** The log and the build of a starting part. */
+export interface PartLog {
   readonly log: Logger;
   readonly build: Build;
 }
 
-/** Opens the log of a part. Its first line says what runs, and with what configuration: replicas that differ can be told apart. */
-export function beginLog(part: 'gateway' | 'registry' | 'services', config: Config): Beginning {
+/** Opens the log of a part. The first line has the version and the configuration digest, to compare replicas. */
+export function startLog(part: 'gateway' | 'registry' | 'services', config: Config): PartLog {
   const log = createLogger(config.log.level);
   const build = { version, config: configDigest(config) };
   log.info({ part, ...build, node: process.versions.node }, 'starting');

@@ -1,19 +1,19 @@
 import { Command, CommanderError } from 'commander';
 import { ConfigError, formatProblems } from '../config/config-error.js';
 import { OperatorError } from '../config/operator-error.js';
-import { maskKeys } from '../telemetry/mask-keys.js';
+import { cutKeysInLines } from '../telemetry/mask-keys.js';
 import type { CommandIo } from './command-io.js';
 import { version } from './version.js';
 
-/** Exit statuses: done, failed, wrong usage or invalid configuration. */
+/** Exit statuses. `wrongUsage` includes an invalid configuration. */
 const done = 0;
 const failed = 1;
 const wrongUsage = 2;
 
-/** Loads a command with all that it imports. */
+/** Loads a command and its imports. */
 type LoadCommand = (io: CommandIo) => Promise<Command>;
 
-/** Only the command that is named is loaded. All of them take half a second, which a registry that starts after a crash does not have. */
+/** Loads only the named command. Loading all takes half a second, too long for a registry restart after a crash. */
 const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>([
   ['dev', async (io) => (await import('./dev/dev.js')).devCommand(io)],
   ['gateway', async () => (await import('./gateway.js')).gatewayCommand()],
@@ -24,6 +24,8 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ['wallets', async (io) => (await import('./admin/wallets/wallets.js')).walletsCommand(io)],
   ['gateways', async (io) => (await import('./admin/gateways.js')).gatewaysCommand(io)],
   ['restores', async (io) => (await import('./admin/restores.js')).restoresCommand(io)],
+  ['instance-keys', async (io) => (await import('./admin/checkpoints/instance-keys.js')).instanceKeysCommand(io)],
+  ['checkpoints', async (io) => (await import('./admin/checkpoints/checkpoints.js')).checkpointsCommand(io)],
   ['events', async (io) => (await import('./admin/events.js')).eventsCommand(io)],
   ['audit', async (io) => (await import('./audit/audit.js')).auditCommand(io)],
   ['explain', async (io) => (await import('./explain/explain.js')).explainCommand(io)],
@@ -39,7 +41,7 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ],
 ]);
 
-/** All commands are needed where the first argument names none of them: for `--help`, and to suggest the right name. */
+/** If the first argument is not a command, loads all commands: for `--help`, and to suggest the right name. */
 async function createProgram(first: string | undefined, io: CommandIo): Promise<Command> {
   const program = new Command('merchant-gateway').description('An API gateway for merchant payments.').version(version);
   const named = first === undefined ? undefined : commands.get(first);
@@ -49,21 +51,21 @@ async function createProgram(first: string | undefined, io: CommandIo): Promise<
 }
 
 /**
- * Runs one command line, and says on `err` what went wrong.
- * @param args without the program's own name
- * @returns the exit status; a server that has started goes on until a signal ends it
+ * Runs one command line and prints errors to `err`.
+ * @param args the arguments without the program name
+ * @returns the exit status; a started server runs on until a signal
  */
 export async function run(args: readonly string[], { err, ...others }: CommandIo): Promise<number> {
   const io: CommandIo = {
     ...others,
-    // Whatever was given may be a key in the wrong place, and what is said about it is kept and passed on.
+    // An argument may be an API key in the wrong place, and error messages end up in logs: mask keys.
     err: (text) => {
-      err(maskKeys(text));
+      err(cutKeysInLines(text));
     },
   };
   const program = await createProgram(args[0], io);
   for (const command of [program, ...program.commands.flatMap((one) => [one, ...one.commands])]) {
-    command.exitOverride().showHelpAfterError('(--help tells what is expected)');
+    command.exitOverride().showHelpAfterError('(see --help)');
     command.configureOutput({ writeOut: io.out, writeErr: io.err });
   }
   try {
@@ -74,7 +76,7 @@ export async function run(args: readonly string[], { err, ...others }: CommandIo
   }
 }
 
-/** What an operator can mend is one sentence or a list of them; what nobody foresaw is shown whole. */
+/** Prints an expected error as one sentence or a list; an unexpected one with its stack trace. */
 function report(error: unknown, { err }: CommandIo): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? done : wrongUsage;
   if (error instanceof ConfigError) {

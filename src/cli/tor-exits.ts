@@ -21,20 +21,20 @@ interface Options {
 
 /** `tor-exits refresh`, `status` and `check`. */
 export function torExitsCommand(io: CommandIo): Command {
-  const command = new Command('tor-exits').description('refresh the list of Tor exits, show it, or look an address up');
+  const command = new Command('tor-exits').description('refresh or show the Tor exit list, or look up an address');
   withOptions(command.command('refresh'))
     .description('read every source now, for all gateways of the key store and for the snapshot file')
-    .option('--accept-smaller', 'take a list that has lost more than half of the one before')
-    .addHelpText('after', '\nExit status: 0 every source was read, 1 not every one, 2 wrong usage.')
+    .option('--accept-smaller', 'accept a list that is less than half as long as the previous one')
+    .addHelpText('after', '\nExit status: 0 every source was read, 1 a source failed, 2 wrong usage.')
     .action((options: Options) => refresh(options, io));
   withOptions(command.command('status'))
-    .description('show the list as gateways have it, without reading a URL')
-    .addHelpText('after', '\nExit status: 0 there is a list, 1 there is none or it is too old, 2 wrong usage.')
+    .description('show the list as the gateways see it, without reading a URL')
+    .addHelpText('after', '\nExit status: 0 the list is available, 1 it is missing or too old, 2 wrong usage.')
     .action((options: Options) => status(options, io));
   const lookUp = command.command('check').argument('<ip>', 'an IPv4 or IPv6 address');
   withOptions(lookUp)
-    .description('say whether an address is a Tor exit, without reading a URL')
-    .addHelpText('after', '\nExit status: 0 it is none, 1 it is one or that cannot be told, 2 wrong usage.')
+    .description('check whether an address is a Tor exit, without reading a URL')
+    .addHelpText('after', '\nExit status: 0 not an exit, 1 an exit or unknown, 2 wrong usage.')
     .action((ip: string, options: Options) => {
       const address = parseIpAddress(ip);
       if (address !== null) return check(address, options, io);
@@ -45,14 +45,14 @@ export function torExitsCommand(io: CommandIo): Command {
 
 function withOptions(command: Command): Command {
   return command
-    .option('--config <file>', 'configuration file; without one, the defaults')
-    .option('--json', 'print JSON, and nothing else');
+    .option('--config <file>', 'configuration file (default: built-in defaults)')
+    .option('--json', 'print only JSON');
 }
 
 async function refresh({ config: file, json, acceptSmaller }: Options, io: CommandIo): Promise<void> {
   await withList(loadConfig({ file }), io, async (exits) => {
     if (!(await exits.refreshNow(acceptSmaller === true))) {
-      throw new OperatorError('Nothing was read: another process reads the sources now, or Redis does not answer.');
+      throw new OperatorError('No source was read: another process is reading the sources, or Redis is unavailable.');
     }
     show(exits.status(), json, io);
     const problems = exits
@@ -60,7 +60,7 @@ async function refresh({ config: file, json, acceptSmaller }: Options, io: Comma
       .sources.flatMap(({ source, problem }) => (problem === null ? [] : [[source, problem]]));
     if (problems.length === 0) return;
     throw new OperatorError(
-      problems.map(([source = '', problem = '']) => `${printable(source)} was not taken: ${problem}.`).join('\n'),
+      problems.map(([source = '', problem = '']) => `${printable(source)} was rejected: ${problem}.`).join('\n'),
     );
   });
 }
@@ -82,36 +82,36 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     const listed = available ? exits.has(address) : null;
     const known = geoIp?.isTorExit(address) ?? null;
     geoIp?.close();
-    // A list that is configured and missing could have said yes.
+    // Without a loaded list the result is unknown: the configured sources might contain the address.
     const open = listed === null && config.torExits.sources.length > 0 ? null : (listed ?? known);
     const isExit = listed === true || known === true ? true : open;
     const answer = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };
     if (json === true) io.out(`${printableJson(answer)}\n`);
     else if (isExit !== null) io.out(`${address.text} is ${isExit ? 'a' : 'no'} Tor exit.\n`);
     if (isExit === null) throw new OperatorError(noList);
-    if (isExit && !config.torExits.enabled) throw new OperatorError(`Its requests are taken: ${switchedOff}`);
-    if (isExit) throw new OperatorError(`Requests from ${address.text} are refused (tor_blocked).`);
+    if (isExit && !config.torExits.enabled) throw new OperatorError(`Gateways accept its requests: ${switchedOff}`);
+    if (isExit) throw new OperatorError(`Gateways reject requests from ${address.text} (tor_blocked).`);
   });
 }
 
 const switchedOff = 'torExits.enabled is false.';
 const noList =
-  'There is no list of Tor exits that is young enough: see tor-exits status, and read the sources with tor-exits refresh.';
+  'The Tor exit list is missing or too old: see tor-exits status, and read the sources with tor-exits refresh.';
 
-/** Opens the list as gateways have it, and closes it afterwards. */
+/** Opens the list as the gateways see it, runs `act`, and closes the list. */
 async function withList(
   config: Config,
   { err }: CommandIo,
   act: (exits: MaintainedTorExits) => Promise<void> | void,
 ): Promise<void> {
   const exits = await openTorExits(config, {
-    onRefused: () => undefined, // it stands in the status
+    onRefused: () => undefined, // the status contains the reason
     onList: () => undefined,
     onProblem: (problem, error) => {
       err(`${problem}: ${error instanceof Error ? error.message : 'unknown reason'}\n`);
     },
     onRecovered: () => undefined,
-    onConnectionError: () => undefined, // the command that meets it tells
+    onConnectionError: () => undefined, // the failing operation reports it
   });
   try {
     await exits.load();

@@ -1,7 +1,7 @@
-/** The name that a misspelt one was probably meant to be, or undefined. */
+/** The candidate that a misspelt name probably means, or undefined. */
 export function closestName(name: string, candidates: readonly string[]): string | undefined {
   const limit = Math.max(1, Math.floor(name.length / 4));
-  // A secret is given as the name of its file: `password` is `passwordFile`.
+  // Options for secrets take the path of a file: `password` means `passwordFile`.
   const longer = candidates.find((candidate) => plain(candidate) === `${plain(name)}file`);
   if (longer !== undefined) return longer;
   let best: string | undefined;
@@ -13,12 +13,12 @@ export function closestName(name: string, candidates: readonly string[]): string
   return best;
 }
 
-/** Small letters alone, so that `cert_file` and `CertFile` are as near to `certFile` as can be. */
+/** Ignores case, `_` and `-`, so that `cert_file` and `CertFile` equal `certFile`. */
 function plain(name: string): string {
   return name.slice(0, 64).toLowerCase().replaceAll(/[_-]/g, '');
 }
 
-/** How many characters have to be put in, left out or changed to make one of the other. */
+/** The Levenshtein distance. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index);
   for (let index = 0; index < from.length; index++) {
@@ -33,8 +33,8 @@ function editDistance(from: string, to: string): number {
 }
 
 /**
- * What a segment of a path is to services that ignore letter case and cut off what follows a dot. A dot in front, as in
- * `.well-known`, begins a name.
+ * A path segment as seen by services that ignore letter case and drop a suffix after a dot. A leading dot, as in
+ * `.well-known`, is part of the name.
  */
 export function foldSegment(segment: string): string {
   const dot = segment.indexOf('.', 1);

@@ -1,22 +1,22 @@
 import type { Config } from './schema.js';
 
-/** Where an option stands: names and list indexes, from the top. */
+/** The path of an option: names and list indexes from the root. */
 export type OptionPath = readonly (string | number)[];
 
-/** One thing that is wrong, and where. */
+/** One problem in a configuration, and its location. */
 export interface Problem {
   /** Dotted, as in `routes[2].upstream`; empty for the file as a whole. */
   readonly path: string;
   readonly message: string;
-  /** Line of the file, counted from 1, if the option stands in it. */
+  /** Line in the file, counted from 1, if the option is set there. */
   readonly line?: number;
 }
 
-/** Everything that is wrong with a configuration, at once. */
+/** All problems of a configuration. */
 export class ConfigError extends Error {
   constructor(
     readonly problems: readonly Problem[],
-    /** The file, or null for a configuration that came from none. */
+    /** Path of the configuration file; null without a file. */
     readonly file: string | null = null,
   ) {
     super(problems.map(describe).join('\n'));
@@ -24,7 +24,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** The error as lines for an operator: first the file, then one problem a line. */
+/** The error as lines for an operator: first the file, then one line per problem. */
 export function formatProblems(error: ConfigError): string {
   const count = error.problems.length === 1 ? '1 problem' : `${error.problems.length} problems`;
   const heading = `${error.file ?? 'The configuration'} is not valid (${count}):`;
@@ -36,7 +36,7 @@ function describe({ path, message, line }: Problem): string {
   return [...where, message].join(': ');
 }
 
-/** A path as operators write it. A name that is not a plain one is quoted. */
+/** A path in the notation of operators. Names with other characters than letters, digits, _ and - are quoted. */
 export function pathText(path: OptionPath): string {
   let text = '';
   for (const part of path) {
@@ -47,7 +47,7 @@ export function pathText(path: OptionPath): string {
   return text;
 }
 
-/** Printable ASCII alone: a message goes to a terminal. */
+/** Escapes everything but printable ASCII, because the message goes to a terminal. */
 function quoted(name: string): string {
   return JSON.stringify(name).replaceAll(
     /[^\x20-\x7e]/g,
@@ -55,10 +55,11 @@ function quoted(name: string): string {
   );
 }
 
-/** A problem, and the other options that take part in it. */
+/** A problem between options. */
 export interface RuleProblem extends Problem {
+  /** Paths of the other options that the rule read. */
   readonly others?: readonly string[];
 }
 
-/** Says what is wrong between options. */
+/** Checks a constraint between options; returns a problem per violation. */
 export type Rule = (config: Config) => RuleProblem[];

@@ -3,17 +3,17 @@ import { bytesOfKey, bytesOfMerchant, heapFactor, mebibyte, planMemory } from '.
 import type { Config } from './schema.js';
 
 /**
- * What the operator of a command should know of a configuration with which it starts.
- * @param processes how many worker processes a gateway has
+ * Notes for the operator about a valid configuration, from the view of one command.
+ * @param processes number of worker processes of a gateway
  */
 export function configNotes(command: ServerCommand, config: Config, processes = 1): Problem[] {
   const { kind, redis, cache } = config.keyStore;
-  const ofGateway = command === 'gateway' ? reducedLimits(config, processes) : [];
-  if (command === 'services' || kind === 'memory') return ofGateway;
-  return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : []), ...ofGateway];
+  const gatewayNotes = command === 'gateway' ? reducedLimits(config, processes) : [];
+  if (command === 'services' || kind === 'memory') return gatewayNotes;
+  return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : []), ...gatewayNotes];
 }
 
-/** Limits that memory allows only in part. No error: a configuration that was valid before there was `limits.memory` stays valid. */
+/** Limits that the memory allows only in part. Not errors: configurations older than `limits.memory` stay valid. */
 function reducedLimits(config: Config, processes: number): Problem[] {
   const { allows, memory } = planMemory(config, processes);
   const { limits, keyStore, throttle } = config;
@@ -28,8 +28,8 @@ function reducedLimits(config: Config, processes: number): Problem[] {
     .map(([path, configured, allowed]) => ({
       path,
       message:
-        `${configured} do not fit in ${Math.floor(memory / mebibyte)} MiB, which the process may take: it uses ${allowed}. ` +
-        'Give it more memory (limits.memory, or the limit of its container), or lower the number',
+        `${configured} do not fit into the ${Math.floor(memory / mebibyte)} MiB that the process may use, so it uses ` +
+        `${allowed}. Raise limits.memory or the memory limit of the container, or lower this number`,
     }));
 }
 
@@ -37,10 +37,12 @@ function memoryNote({ maxEntries, preload }: Config['keyStore']['cache']): Probl
   const [keys, merchants] = [bytesOfKey, bytesOfMerchant].map((bytes) =>
     Math.ceil((maxEntries * bytes * heapFactor) / mebibyte),
   );
-  const when = preload ? 'all of its environment are read when it starts' : 'a record is read when it is asked for';
+  const when = preload
+    ? 'a gateway reads all records of its environment at its start'
+    : 'a gateway reads a record at its first lookup';
   const message =
-    `in each process of a gateway ${maxEntries} keys take about ${keys ?? 0} MiB of memory, and as many merchants with short ` +
-    `lists ${merchants ?? 0} MiB; ${when}`;
+    `in each gateway process ${maxEntries} cached keys take about ${keys ?? 0} MiB of memory, and as many merchants ` +
+    `with short lists ${merchants ?? 0} MiB; ${when}`;
   return { path: 'keyStore.cache.maxEntries', message };
 }
 
@@ -48,41 +50,60 @@ function replicaNotes(redis: Config['keyStore']['redis']): Problem[] {
   const isOneName = redis.sentinel === null && redis.cluster === null;
   if (!isOneName || redis.replicas !== null) return [];
   const message =
-    'is not set: if keyStore.redis.url is one name for a pair that fails over, as managed services offer it, Redis may not show ' +
-    'its replicas, and a gateway that is left with the former master goes on accepting revoked keys. Set the number of ' +
-    'replicas, or 0 if there are none';
+    'is not set. Behind the single name of a managed failover pair, Redis may not report its replicas. A gateway ' +
+    'that stays connected to the former master would then keep accepting revoked keys. Set the number of replicas, ' +
+    'or 0 if there are none';
   return [{ path: 'keyStore.redis.replicas', message }];
 }
 
-/** The commands that run as long as they are let, each with its own part of a configuration. */
+/** The server commands, which run until stopped. Each uses its own part of a configuration. */
 export const serverCommands = ['gateway', 'registry', 'services'] as const;
 
-/** One of them. */
+/** The name of a server command. */
 export type ServerCommand = (typeof serverCommands)[number];
 
-/** What keeps one command, and perhaps no other, from starting with a configuration that is valid as such. */
+/** Problems that keep this command from starting, although the configuration is valid in general. */
 export function startProblems(command: ServerCommand, config: Config): Problem[] {
   if (command === 'gateway') return gatewayProblems(config);
-  if (command === 'services' || config.registry.tokenFile !== null) return [];
-  return [{ path: 'registry.tokenFile', message: "expected the path of a file with the administrators' token" }];
+  if (command === 'services') return [];
+  const { witness, tokenFile } = config.registry;
+  const ofWitness = witness !== null && config.keys.recordSecretFile === null ? [needsSecret('registry.witness')] : [];
+  if (tokenFile !== null) return ofWitness;
+  return [
+    ...ofWitness,
+    { path: 'registry.tokenFile', message: "expected the path of a file with the administrators' token" },
+  ];
 }
 
-/** What keeps the gateway, and no other command, from starting with a configuration that is valid as such. */
-export function gatewayProblems({ geoip, keyStore, listen, torExits, trustedProxies }: Config): Problem[] {
+/** Without the secret, an attacker with write access to Redis could register any public key as a gateway's. */
+function needsSecret(path: string): Problem {
+  const message =
+    'requires keys.recordSecretFile, with which gateways and the registry authenticate each other; expected null';
+  return { path, message };
+}
+
+/** Problems that keep only the gateway from starting, although the configuration is valid in general. */
+export function gatewayProblems(config: Config): Problem[] {
+  const { accessLog, geoip, keyStore, keys, listen, torExits, trustedProxies } = config;
   const problems: Problem[] = [];
+  const witness = accessLog.checkpoints?.witness ?? null;
+  const path = 'accessLog.checkpoints.witness';
+  if (witness !== null && keyStore.kind !== 'redis')
+    problems.push({ path, message: 'requires Redis, but keyStore.kind is memory; expected null' });
+  else if (witness !== null && keys.recordSecretFile === null) problems.push(needsSecret(path));
   if (listen.https === null && trustedProxies.length === 0) {
     problems.push({
       path: 'listen.https',
       message:
-        'without a TLS listener and without trustedProxies no request can ever be accepted: ' +
-        'expected certFile and keyFile, or the proxies in front that terminate TLS in trustedProxies',
+        'without a TLS listener and without trustedProxies the gateway would reject every request: ' +
+        'expected certFile and keyFile, or the TLS-terminating proxies in trustedProxies',
     });
   }
   if (listen.https === null && listen.http === null) {
     problems.push({ path: 'listen', message: 'expected at least one of https and http' });
   }
   if (keyStore.kind === 'memory' && keyStore.memory.recordsFile === null) {
-    problems.push({ path: 'keyStore.memory.recordsFile', message: 'expected the path of a file for the kind memory' });
+    problems.push({ path: 'keyStore.memory.recordsFile', message: 'expected the path of a file for kind: memory' });
   }
   if (torExits.enabled && torExits.sources.length === 0 && geoip.anonymousIpFile === null) {
     problems.push({

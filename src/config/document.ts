@@ -5,41 +5,57 @@ import type { Option } from './schema/option.js';
 import { asMapping } from './validate.js';
 
 const width = 100;
+const commentMark = '# ';
 
 const heading = [
-  'The configuration of merchant-gateway: every option, with the value that it has when it is absent.',
-  'One file serves all the commands. A value may hold ${VAR} or ${VAR:-default} from the environment; $${ stands for ' +
-    '${ itself. Where a plain value holds a variable, it may become a number, true, false or null; a quoted one stays ' +
-    'a text. Between { } and [ ] such a value needs quotes. Secrets are given as files. Relative paths start from the ' +
-    'directory of this file, also those that are defaults; without a file, from the working directory.',
+  'The configuration of merchant-gateway: every option with its default.',
+  'One file serves all commands. A value may contain ${VAR} or ${VAR:-default} from the environment; write $${ for a ' +
+    'literal ${. An unquoted value with a variable may become a number, true, false or null; a quoted one stays a ' +
+    'string. Between { } and [ ] such a value needs quotes. Secrets are given as files. Relative paths, including ' +
+    'default ones, start from the directory of this file; without a file, from the working directory.',
 ];
 
-/** The documented default: a configuration file with each option, its description and its default. */
+/** The documented default configuration: a YAML file with each option, its description and its default. */
 export function documentConfig(): string {
   const options = Object.entries(configSchema.properties as Readonly<Record<string, Option>>);
   const parts = options.map(([name, option]) => documentOption(name, option, option.default));
   return [heading.flatMap((text) => comment(text)), ...parts].map((lines) => `${lines.join('\n')}\n`).join('\n');
 }
 
-function documentOption(name: string, option: Option, value: unknown, indent = ''): string[] {
+/** @param depth number of enclosing groups that are commented out; each adds a comment mark to the lines */
+function documentOption(name: string, option: Option, value: unknown, indent = '', depth = 0): string[] {
   const inner = nonNull(option);
-  const about = comment(describe(option), indent);
+  const about = comment(describe(option), indent, width - depth * commentMark.length);
   if (inner.properties !== undefined) {
-    const block = [`${indent}${name}:`, ...documentSection(inner, asMapping(value) ?? {}, `${indent}  `)];
+    const block = [
+      `${indent}${name}:`,
+      ...documentSection(inner, asMapping(value) ?? {}, `${indent}  `, depth, option.default === null),
+    ];
     return [...about, ...(option.default === null ? block.map((line) => commentedOut(line, indent)) : block)];
   }
   const lines = documentEntries(inner, value, `${indent}  `) ?? [];
   return [...about, ...(lines.length > 0 ? [`${indent}${name}:`, ...lines] : [`${indent}${name}: ${flow(value)}`])];
 }
 
-function documentSection(option: Option, given: Readonly<Record<string, unknown>>, indent: string): string[] {
+/** @param isCommentedOut the group shows possible values: for a nullable option its example, if there is one */
+function documentSection(
+  option: Option,
+  given: Readonly<Record<string, unknown>>,
+  indent: string,
+  depth = 0,
+  isCommentedOut = false,
+): string[] {
   return Object.entries(option.properties ?? {}).flatMap(([name, child]) => {
-    const absent = child.default === undefined ? nonNull(child).examples?.[0] : child.default;
-    return documentOption(name, child, given[name] ?? absent, indent);
+    const [example] = nonNull(child).examples ?? [];
+    const absent =
+      child.default === undefined || (isCommentedOut && child.default === null)
+        ? (example ?? child.default)
+        : child.default;
+    return documentOption(name, child, given[name] ?? absent, indent, depth + Number(isCommentedOut));
   });
 }
 
-/** The first entry says what each of its options means; the others are short. */
+/** Describes each option in the first entry only; the further entries are written in one line each. */
 function documentEntries(option: Option, value: unknown, indent: string): string[] | null {
   const [entryOption] = option.items ? [option.items] : Object.values(option.patternProperties ?? {});
   if (entryOption?.properties === undefined) return null;
@@ -55,7 +71,7 @@ function documentEntries(option: Option, value: unknown, indent: string): string
   ];
 }
 
-/** Makes a list's entry of an entry's lines: its comment above the dash, its first option behind it. */
+/** Turns the lines of an entry into a list item: the comment above the dash, the first option after the dash. */
 function withDash(lines: readonly string[], indent: string): string[] {
   const start = lines.findIndex((line) => !line.trimStart().startsWith('#'));
   return lines.map((line, index) => {
@@ -87,15 +103,15 @@ function flow(value: unknown): string {
 }
 
 function commentedOut(line: string, indent: string): string {
-  return `${indent}# ${line.slice(indent.length)}`;
+  return `${indent}${commentMark}${line.slice(indent.length)}`;
 }
 
-function comment(text: string, indent = ''): string[] {
+function comment(text: string, indent = '', most = width): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ').filter((one) => one !== '')) {
     const last = lines.at(-1);
     const longer = last === undefined ? '' : `${last} ${word}`;
-    if (last === undefined || longer.length > width) lines.push(`${indent}# ${word}`);
+    if (last === undefined || longer.length > most) lines.push(`${indent}${commentMark}${word}`);
     else lines[lines.length - 1] = longer;
   }
   return lines;

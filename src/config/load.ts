@@ -2,27 +2,27 @@ import { closeSync, openSync, readSync } from 'node:fs';
 import { Check } from '../typebox/typebox.js';
 import { ConfigError, type Problem, type RuleProblem } from './config-error.js';
 import { baseOf, resolvePaths } from './relative-paths.js';
-import { ruleProblems } from './rules.js';
+import { ruleProblems } from './rules/rules.js';
 import { type Config, configSchema, type DeepPartial } from './schema.js';
 import type { Option } from './schema/option.js';
 import { asMapping, validate } from './validate.js';
 import { readYaml } from './yaml-source.js';
 
-/** Where a configuration comes from. Without file and text it is the presets and the defaults. */
+/** The source of a configuration. Without file and text, the configuration consists of presets and defaults. */
 export interface ConfigSource {
   readonly file?: string | undefined;
-  /** In place of the file's contents; `file` then only names it. */
+  /** Replaces the contents of the file; `file` then only names the source. */
   readonly text?: string | undefined;
-  /** Values below the file's: groups of options are merged, all else is replaced. */
+  /** Values that the file overrides. Groups of options are merged, other values replaced. */
   readonly presets?: DeepPartial<Config> | undefined;
-  /** For `${VAR}`; the process's environment unless given. */
+  /** Environment for `${VAR}`; default: the environment of the process. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
 }
 
 /**
- * Reads, completes and checks a configuration, and makes its paths absolute. It connects to nothing and opens none of the files
- * that it names.
- * @throws ConfigError with everything that is wrong
+ * Reads, completes and checks a configuration, and makes its paths absolute. Opens no connection and no file that the
+ * configuration names.
+ * @throws ConfigError with all problems
  */
 export function loadConfig({ file, text, presets = {}, env = process.env }: ConfigSource = {}): Config {
   const source = readYaml(text === undefined ? fileText(file) : checkedText(text, file ?? null), env);
@@ -41,10 +41,10 @@ function fileText(file: string | undefined): string {
   return file === undefined ? '' : readConfigFile(file);
 }
 
-/** One value above another: what the upper one leaves out is taken from the lower one. */
+/** Merges two values: names missing in the upper one come from the lower one. */
 function layer(option: Option, lower: unknown, upper: unknown): unknown {
   if (upper === undefined) return lower;
-  // A section with nothing in it; elsewhere null is a value.
+  // Null is an empty section here; for other options null is a value.
   if (upper === null && option.properties !== undefined) return lower;
   const [below, above] = [asMapping(lower), asMapping(upper)];
   if (below === null || above === null) return upper;
@@ -63,7 +63,7 @@ function own(mapping: Readonly<Record<string, unknown>>, name: string): unknown 
   return Object.hasOwn(mapping, name) ? mapping[name] : undefined;
 }
 
-/** Which rules are broken, other than by a value that only stands in for a wrong one. */
+/** The violated rules, except those that involve a replacement for an invalid value. */
 function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[] {
   const wrongPaths = new Set(wrong.map(({ path }) => path));
   const isSound = ({ path, others = [] }: RuleProblem): boolean =>
@@ -71,7 +71,7 @@ function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[]
   return ruleProblems(config).filter(isSound);
 }
 
-/** A path, what it stands in, and so on up to but without the whole. */
+/** A path and its parents, without the root. */
 function ancestry(path: string): string[] {
   const paths: string[] = [];
   for (let rest = path; rest !== ''; rest = rest.replace(lastPart, '')) paths.push(rest);
@@ -88,7 +88,7 @@ function withLine(problem: Problem, lines: ReadonlyMap<string, number>): Problem
   return line === undefined ? problem : { ...problem, line };
 }
 
-/** In the order of the file; what does not stand in it comes last. */
+/** Sorts by line in the file; problems without a line come last. */
 function byLine(a: Problem, b: Problem): number {
   return (a.line ?? Number.MAX_SAFE_INTEGER) - (b.line ?? Number.MAX_SAFE_INTEGER);
 }
@@ -99,13 +99,13 @@ function deepFreeze(value: unknown): unknown {
   return Object.freeze(value);
 }
 
-/** More than anybody writes by hand. */
+/** Larger than any hand-written configuration. */
 const maxBytes = 1_048_576;
 
 const reasons: Readonly<Record<string, string>> = {
   ENOENT: 'no such file',
   ENOTDIR: 'no such file: a part of its path is not a directory',
-  EACCES: 'may not be read: permission denied',
+  EACCES: 'cannot be read: permission denied',
   EISDIR: 'is a directory; expected a YAML file',
 };
 
@@ -117,14 +117,14 @@ function readConfigFile(file: string): string {
   return decode(readBytes(file), file);
 }
 
-/** A text that did not come from a file keeps to the same limit. */
+/** Applies the size limit of files to a text from another source. */
 function checkedText(text: string, file: string | null): string {
   if (Buffer.byteLength(text) > maxBytes) throw tooLarge(file);
   return text;
 }
 
 function readBytes(file: string): Buffer {
-  // Not by the size that the file system tells: a pipe has none.
+  // Counts bytes instead of trusting `stat`: a pipe reports no size.
   const buffer = Buffer.alloc(maxBytes + 1);
   let length = 0;
   try {

@@ -1,50 +1,50 @@
 import { totalmem } from 'node:os';
 import type { Config } from './schema.js';
 
-/** Bytes. */
+/** In bytes. */
 export const mebibyte = 1024 ** 2;
-/** A gateway at rest that has warmed up: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
+/** Memory of an idle, warmed-up gateway: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
 const processBytes = 136 * mebibyte;
-/** An idle connection over TLS that has had a request: 37 KiB on Node 20, 61 on Node 24, of which bare TLS takes 28 and 52. */
+/** An idle TLS connection after a request: 37 KiB on Node 20, 61 on Node 24, of which TLS itself takes 28 and 52. */
 const tlsConnectionBytes = 64 * 1024;
-/** The same over plain TCP: 14 KiB on Node 24. */
+/** An idle plain TCP connection after a request: 14 KiB on Node 24. */
 const plainConnectionBytes = 16 * 1024;
-/** Process and idle connections together take at most this share of the memory, so that what requests need is there. */
+/** Maximum share of the memory for the process and idle connections. The rest is for requests. */
 const restingShare = 0.6;
-/** Of the memory: bodies that wait for a place at their upstream. */
+/** Share of the memory for bodies that wait for a permit of their upstream. */
 const bodyShare = 0.1;
-/** Of the memory: requests in flight, upstream connections, lines of the log, garbage. */
+/** Share of the memory for requests in flight, upstream connections, log lines and garbage. */
 const spareShare = 0.1;
-/** Of what the process leaves, caches may have this share. */
+/** Maximum share of the memory beyond `processBytes` for caches. */
 const cacheShare = 0.5;
 
-/** What the heap needs besides what is in it, to be collected in. */
+/** Heap size per byte of live data: garbage collection needs headroom. */
 export const heapFactor = 1.5;
-/** Bytes of the heap that one takes, a merchant with short lists: measured, see docs/records.md. */
+/** Heap bytes of one cached key, and of one cached merchant with short lists. Measured, see docs/records.md. */
 export const bytesOfKey = 420;
 export const bytesOfMerchant = 650;
-/** Merchants have several keys: one merchant for so many keys is counted. */
+/** Assumed number of keys per merchant. */
 const keysOfMerchant = 4;
-/** That it exists, which a gateway remembers beyond what it holds, outside of the heap. */
+/** Off-heap bytes of the note that a key exists, which a gateway stores also for keys that are not cached. */
 const bytesOfKnown = 32;
-/** A name that is held as unknown, and a source that the throttle remembers. */
+/** Heap bytes of a cached negative lookup, and of a source in the throttle. */
 const bytesOfUnknown = 140;
 const bytesOfSource = 170;
 
-/** What a gateway process does with its memory, in bytes, and what that allows. */
+/** How a gateway process divides its memory, in bytes, and the limits that follow. */
 export interface MemoryPlan {
-  /** All that the process may take. */
+  /** The memory that the process may use. */
   readonly memory: number;
-  /** Whether that is `limits.memory`, or what the system gives the process. */
+  /** The source of `memory`: `limits.memory`, or the limit of the system. */
   readonly source: 'limits.memory' | 'system';
   readonly process: number;
-  /** Records, unknown names and throttled sources, when as many are held as may be. */
+  /** Full caches of records, negative lookups and throttled sources. */
   readonly caches: number;
-  /** Idle connections, as many as may be open. */
+  /** The maximum number of connections, idle. */
   readonly connections: number;
-  /** Bodies that wait for a place at their upstream. */
+  /** Bodies that wait for a permit of their upstream. */
   readonly bufferedBodyBytes: number;
-  /** What it allows: at most what is configured. */
+  /** The limits that fit, at most the configured ones. */
   readonly allows: {
     /** `limits.connections`, of each listener. */
     readonly connections: number;
@@ -57,8 +57,8 @@ export interface MemoryPlan {
 }
 
 /**
- * Plans the memory of a gateway: `limits.memory`, or else what the system gives the process (a cgroup's limit, or all of the machine's).
- * @param processes how many worker processes share it
+ * Plans the memory of a gateway process: `limits.memory`, or the limit of the system (the cgroup, or the machine).
+ * @param processes number of worker processes that share the memory
  */
 export function planMemory(config: Config, processes = 1, system: number = memoryOfSystem()): MemoryPlan {
   const { limits, listen } = config;
@@ -93,7 +93,7 @@ export function planMemory(config: Config, processes = 1, system: number = memor
   };
 }
 
-/** The configuration of a gateway process with the limits that its memory allows. */
+/** The configuration of a gateway process, with its limits reduced to its memory. */
 export function fitToMemory(config: Config, processes = 1, system?: number): Config {
   const { memory, allows } = planMemory(config, processes, system);
   const { connections, maxEntries, unknownMaxEntries, maxSources } = allows;
@@ -123,7 +123,7 @@ function bytesOf({ maxEntries, unknownMaxEntries, maxSources }: CacheSizes): num
   );
 }
 
-/** Node says 0 where it does not know a limit, and an absurd number where there is none. */
+/** Node returns 0 for an unknown limit and a huge number if there is no limit. */
 function memoryOfSystem(): number {
   const limit = process.constrainedMemory();
   const all = totalmem();

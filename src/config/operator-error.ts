@@ -1,4 +1,4 @@
-/** Something that whoever runs the product can mend. Its message is one sentence, printed without a stack. */
+/** An error that the operator can fix. Its message is one sentence, printed without a stack trace. */
 export class OperatorError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -7,15 +7,15 @@ export class OperatorError extends Error {
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'the port is taken; stop whatever uses it or choose another one',
-  EACCES: 'this user may not use the port; choose one above 1023',
+  EADDRINUSE: 'the port is in use; stop the process that uses it or choose another port',
+  EACCES: 'this user may not bind the port; choose a port above 1023',
   EADDRNOTAVAIL: 'this machine does not have that address',
-  ENOTFOUND: 'nothing has that name',
+  ENOTFOUND: 'the host name cannot be resolved',
 };
 
 /**
- * Turns the failure of a listener into a sentence for operators, where it is one of those that they can mend.
- * @param option the listener's place in the configuration: `listen.https`
+ * Turns a failure to listen into an OperatorError if the operator can fix its cause. Other errors return unchanged.
+ * @param option path of the listener in the configuration: `listen.https`
  */
 export function asListenError(error: unknown, option: string, at: { host: string; port: number }): unknown {
   const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];

@@ -11,19 +11,19 @@ const reasons: Readonly<Record<string, string>> = {
   EISDIR: 'it is a directory',
 };
 
-/** Whether contents are a secret, which not every user of the machine may be able to read. */
+/** Whether the contents of a file are a secret, which must not be world-readable. */
 export type IsSecret = (contents: Buffer) => boolean;
 
-/** For a file that is a secret, whatever is in it. */
+/** For files that always hold a secret. */
 export const alwaysSecret: IsSecret = () => true;
-/** For a file of keys, which are secret where one of them is private. */
+/** For files of keys: secret if they contain a private key. */
 export const privateKeys: IsSecret = (contents) => contents.includes('PRIVATE KEY');
 const nothingSecret: IsSecret = () => false;
 
 /**
  * Reads a file that the configuration names.
- * @param what the file's part, as the sentence begins: `The certificate`
- * @throws OperatorError with one sentence when it cannot be read, is larger than `maxBytes`, or is a secret of everybody's
+ * @param what subject of an error message: `The certificate`
+ * @throws OperatorError with one sentence if the file is unreadable, too large, or a world-accessible secret
  */
 export async function readOperatorFile(
   file: string,
@@ -37,9 +37,10 @@ export async function readOperatorFile(
   } catch (error) {
     const reason = fileProblemOf(error);
     if (!looksLikeSecret(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
-    // Without its cause, which names the file too.
+    // No `cause`: the system error contains the file name, which may be a secret.
     throw new OperatorError(
-      `${what} cannot be read: ${reason}. Its name looks like a secret, so it is not repeated here: put a secret into a file, and give the name of that, with ./ before it if it is as long as this one.`,
+      `${what} cannot be read: ${reason}. The configured file name looks like a secret, so it is not shown. Write ` +
+        'the secret to a file and configure the path of that file; start a long name with ./.',
     );
   }
   if (read === null) throw new OperatorError(`${what} ${file} is larger than ${maxBytes} bytes.`);
@@ -47,38 +48,38 @@ export async function readOperatorFile(
   if ((mode & othersAccess) !== 0 && isSecret(bytes)) {
     const octal = (mode & 0o777).toString(8).padStart(4, '0');
     throw new OperatorError(
-      `${what} ${file} is open to every user of this machine (mode ${octal}): chmod 0640 ${file}`,
+      `${what} ${file} is accessible to every user of this machine (mode ${octal}): chmod 0640 ${file}`,
     );
   }
   return bytes;
 }
 
-/** Why a file cannot be read, in words: the system's own name the file, and the call that failed. */
+/** Why a file cannot be read, in words. The system's own messages contain the file name, which may be a secret. */
 export function fileProblemOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   return reasons[code] ?? (code || 'unknown reason');
 }
 
-/** Stands between a directory and a name in it that could be a secret, so that the name can still be told apart. */
-const mark = '/./';
+/** Separates a directory from a file name that may be a secret, so that `looksLikeSecret` can recover the name. */
+const nameMark = '/./';
 
-/** The path of a file whose name is relative to a directory. One that could be a secret stays recognisable. */
+/** Resolves a file name against a directory. A name that may be a secret is appended after a mark, unnormalised. */
 export function absolutePath(directory: string, file: string): string {
-  return secretForm.test(file) ? `${directory}${mark}${file}` : path.resolve(directory, file);
+  return secretPattern.test(file) ? `${directory}${nameMark}${file}` : path.resolve(directory, file);
 }
 
 function looksLikeSecret(file: string): boolean {
-  const at = file.indexOf(mark);
-  return secretForm.test(at === -1 ? file : file.slice(at + mark.length));
+  const at = file.indexOf(nameMark);
+  return secretPattern.test(at === -1 ? file : file.slice(at + nameMark.length));
 }
 
-/** A secret that was given where its file is to be named: long, and not begun as a path is. Base64 has slashes too. */
-const secretForm = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
+/** Matches a secret configured in place of a file path: long, and not starting like a path. Base64 contains slashes. */
+const secretPattern = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
 
-/** To read or to write it. The group may: a pod's secrets belong to root, and to the group of the pod. */
+/** World read and write bits. Group access is allowed: the secrets of a pod belong to root and the group of the pod. */
 const othersAccess = 0o006;
 
-/** Not by the size that the file system tells: a pipe and a device have none, and would fill the memory. */
+/** Counts bytes instead of trusting `stat`: a pipe or device reports no size and could exhaust memory. */
 async function readBounded(file: string, maxBytes: number): Promise<{ bytes: Buffer; mode: number } | null> {
   const handle = await open(file, 'r');
   try {
@@ -102,22 +103,33 @@ const minSecretBytes = 16;
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
- * Reads a secret's file; a line end behind it is the editor's, not the secret's.
- * @param what the secret, as the sentence begins: `The pepper`
- * @throws OperatorError when it cannot be read, everybody can read it, it is too short, or has at an end what nobody sees
+ * Reads a file with a secret. Removes one trailing line end, which editors add.
+ * @param what subject of an error message: `The pepper`
+ * @throws OperatorError if the file is unreadable, world-accessible or too short, starts with a byte order mark or ends
+ * with several line ends
  */
 export async function readSecretFile(file: string, what: string): Promise<Buffer> {
   return secretIn(file, what);
 }
 
 /**
- * Reads a file with one secret or, while it is replaced by another one, two, each in a line of its own.
- * @throws OperatorError as above; or when it has more lines, the same one twice, or one that is too short
+ * Reads a file with a bearer token.
+ * @throws OperatorError as `readSecretFile`, or if the token is not valid in a header; the message omits the token
+ */
+export async function readToken(file: string, what: string): Promise<string> {
+  const token = (await secretIn(file, what)).toString('latin1');
+  if (/^[!-~]+$/.test(token)) return token;
+  throw new OperatorError(`${what} ${file} contains a character that is invalid in a bearer token.`);
+}
+
+/**
+ * Reads a file with one secret per line: one or, during a rotation, two.
+ * @throws OperatorError as `readSecretFile`, or if there are more than two lines, two equal lines, or a too short line
  */
 export async function readSecretLines(file: string, what: string, minBytes: number): Promise<readonly Buffer[]> {
   const lines = (await secretIn(file, what)).toString('latin1').split(/\r?\n/);
   if (lines.length > 2 || new Set(lines).size < lines.length)
-    throw new OperatorError(`${what} ${file} has to have one line, or two that differ.`);
+    throw new OperatorError(`${what} ${file} must have one line, or two different lines.`);
   const secrets = lines.map((line) => Buffer.from(line, 'latin1'));
   if (secrets.some((secret) => secret.length < minBytes))
     throw new OperatorError(`${what} ${file} has a line that is shorter than ${minBytes} bytes.`);
@@ -127,7 +139,7 @@ export async function readSecretLines(file: string, what: string, minBytes: numb
 async function secretIn(file: string, what: string): Promise<Buffer> {
   const contents = await readOperatorFile(file, what, maxSecretBytes, alwaysSecret);
   const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
-  // Invisible in an editor, and part of the secret: what was made elsewhere of the same text would be another one.
+  // An editor does not show these bytes, but they would be part of the secret, which then differs from the visible text.
   if (secret.subarray(0, 3).equals(byteOrderMark))
     throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
   if (secret.at(-1) === 0x0a)

@@ -4,18 +4,18 @@ import { pathText } from './config-error.js';
 import type { OptionPath, Problem } from './config-error.js';
 import { absolutePath } from './operator-file.js';
 import { nonNull } from './schema/option.js';
-import type { HeldPath, Option } from './schema/option.js';
+import type { PathForm, Option } from './schema/option.js';
 import { asMapping } from './validate.js';
 
-/** A configuration with absolute paths, and what is wrong with those that were relative. */
+/** A configuration with absolute paths, and the problems of its relative paths. */
 export interface ResolvedPaths {
   readonly value: unknown;
   readonly problems: readonly Problem[];
 }
 
 /**
- * The directory that relative paths in a configuration start from: that of its file. What comes from no file, or from a pipe,
- * has the working directory.
+ * The base directory of relative paths in a configuration: the directory of its file, or the working directory if the
+ * configuration comes from no file or from a pipe.
  */
 export function baseOf(file: string | undefined): string {
   if (file === undefined) return process.cwd();
@@ -25,7 +25,7 @@ export function baseOf(file: string | undefined): string {
 
 /**
  * Makes each path in a complete configuration absolute.
- * @param isGiven whether the option with this path stands in the file; for defaults nothing is looked for
+ * @param isGiven whether the file sets the option with this path; default paths are not checked for stray files
  */
 export function resolvePaths(
   schema: Option,
@@ -44,7 +44,7 @@ export function resolvePaths(
   return { value: walk(schema, value, [], resolve), problems };
 }
 
-type Resolve = (text: string, held: HeldPath, at: OptionPath) => string;
+type Resolve = (text: string, held: PathForm, at: OptionPath) => string;
 
 function walk(option: Option, value: unknown, at: OptionPath, resolve: Resolve): unknown {
   const { holds, items, properties, patternProperties } = nonNull(option);
@@ -63,13 +63,13 @@ function walk(option: Option, value: unknown, at: OptionPath, resolve: Resolve):
   );
 }
 
-function resolveHeld(text: string, held: HeldPath, resolve: (file: string) => string): string {
+function resolveHeld(text: string, held: PathForm, resolve: (file: string) => string): string {
   if (held === 'destination' && text === 'stdout') return text;
   if (held === 'source' && /^https?:\/\//i.test(text)) return text;
   if (held !== 'database') return resolve(text);
   const [, file] = /^sqlite:(.*)$/s.exec(text) ?? [];
   if (file !== undefined) return file === ':memory:' ? text : `sqlite:${resolve(file)}`;
-  // What libpq reads from files, and this client too.
+  // libpq and this client read these parameters as file paths.
   return text.replaceAll(/(?<=[?&]ssl(?:rootcert|cert|key)=)[^&#]+/g, (value) => {
     const file = decoded(value);
     return file === null ? value : encodeURIComponent(resolve(file)).replaceAll('%2F', '/');
@@ -84,12 +84,15 @@ function decoded(text: string): string | null {
   }
 }
 
-/** Earlier releases took relative paths from the working directory: a file that is there alone was meant, and another one must not be made. */
+/**
+ * Earlier releases resolved relative paths against the working directory. If the file exists only there, the operator
+ * means it, and a start must not create a second file.
+ */
 function strayProblem(given: string, resolved: string): string | null {
   const former = path.resolve(given);
   if (former === path.normalize(resolved) || existsSync(resolved) || !existsSync(former)) return null;
   return (
-    `is relative to the configuration file, and there is no ${resolved}; ` +
-    `there is a ${former} in the working directory: write that path, or move the file`
+    `is relative to the configuration file, where ${resolved} does not exist; ` +
+    `${former} exists in the working directory: configure that path, or move the file`
   );
 }

@@ -4,9 +4,10 @@ import { geoip, keys, keyStore, torExits } from './schema/decision.js';
 import { limits, listen } from './schema/edge.js';
 import { routes, upstreams } from './schema/forwarding.js';
 import { line, section } from './schema/option.js';
-import { accessLog, identity, log, registry, services, traces } from './schema/parts.js';
+import { accessLog } from './schema/access-log.js';
+import { identity, log, registry, services, traces } from './schema/parts.js';
 
-/** Every option of every command: type, default, bounds and description, each written here once. */
+/** Schema of every option of every command: type, default, bounds and description. The only definition of each. */
 export const configSchema = section(
   {
     environment: Type.Enum(['live', 'test'], {
@@ -17,23 +18,24 @@ export const configSchema = section(
       pattern: '^(?:/(?!\\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*$',
       maxLength: 1024,
       default: '/v1',
-      description: 'In front of the path of every route. Empty: nothing.',
-      expects: 'a path like /v1, without a slash at its end, or an empty text',
+      description: 'Prefix of the path of every route. Empty: no prefix.',
+      expects: 'a path like /v1 without a trailing slash, or an empty string',
     }),
     listen,
     trustedProxies: Type.Array(line({ expects: 'an IP address or CIDR', examples: ['10.0.0.0/8'] }), {
       default: [],
       maxItems: 10_000,
       description:
-        'Addresses and CIDRs of the proxies in front, whose X-Forwarded-For and X-Forwarded-Proto are believed. ' +
-        'Nobody else may choose the address that a client appears to have.',
+        'Addresses and CIDRs of the proxies in front of the gateway. It trusts X-Forwarded-For and X-Forwarded-Proto ' +
+        'only from these proxies, so that no client can spoof its address.',
       expects: 'a list of IP addresses and CIDRs',
     }),
     proxyProtocol: Type.Boolean({
       default: false,
       description:
-        'Trusted proxies begin each connection with a PROXY protocol header (version 1 or 2), before TLS, on the http ' +
-        'and the https listener. A connection without one, or from anybody else, is closed.',
+        'Whether trusted proxies send a PROXY protocol header (version 1 or 2) at the start of each connection, ' +
+        'before TLS, on the http and https listeners. A connection without that header, or from any other address, ' +
+        'is closed.',
     }),
     keyStore,
     keys,
@@ -51,15 +53,15 @@ export const configSchema = section(
     throttle,
     rateLimit,
   },
-  { description: 'Configuration of merchant-gateway.', expects: 'options, each as name: value' },
+  { description: 'Configuration of merchant-gateway.', expects: 'options in the form name: value' },
 );
 
 type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> } : T;
 
-/** The whole configuration: complete, checked and frozen. */
+/** The complete configuration, validated and frozen. */
 export type Config = DeepReadonly<Static<typeof configSchema>>;
 
-/** Some options of a configuration; lists are whole. */
+/** A subset of the options of a configuration. Lists cannot be partial. */
 export type DeepPartial<T> = T extends readonly unknown[]
   ? T
   : T extends object

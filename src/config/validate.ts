@@ -5,14 +5,14 @@ import type { OptionPath, Problem } from './config-error.js';
 import { expectationOf, nonNull } from './schema/option.js';
 import type { Option } from './schema/option.js';
 
-/** A configuration with the defaults filled in, and what is wrong with the values that were given. */
+/** A configuration with the defaults filled in, and the problems of the given values. */
 export interface Validation {
-  /** Always of the schema's form: for a value that is wrong, the option's default or example stands in. */
+  /** Always conforms to the schema: an invalid value is replaced by the option's default or example. */
   readonly value: unknown;
   readonly problems: readonly Problem[];
 }
 
-/** Compares given values with the schema, option by option, and fills in the defaults. Changes nothing it is given. */
+/** Checks the given values against the schema, option by option, and fills in the defaults. Does not mutate `given`. */
 export function validate(schema: Option, given: unknown): Validation {
   const problems: Problem[] = [];
   const report = (path: OptionPath, message: string): void => {
@@ -21,7 +21,7 @@ export function validate(schema: Option, given: unknown): Validation {
   return { value: new Walk(report).complete(schema, given, []), problems };
 }
 
-/** The value as an object with names, or null if it is none. */
+/** The value if it is a plain object, otherwise null. */
 export function asMapping(value: unknown): Readonly<Record<string, unknown>> | null {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
     ? (value as Readonly<Record<string, unknown>>)
@@ -47,14 +47,14 @@ class Walk {
     value: unknown,
     path: OptionPath,
   ): unknown {
-    // A section whose options are all commented out is null in YAML: as an empty file, it means the defaults.
+    // In YAML, a section whose options are all commented out is null. It means the defaults, like an empty file.
     const given = asMapping(value ?? {});
     if (given === null) this.#reportUnexpected(option, path);
     const names = Object.keys(properties);
     for (const name of Object.keys(given ?? {})) {
       if (!names.includes(name)) this.#reportUnknown(name, names, path);
     }
-    // Options of a value that is no section at all were not forgotten one by one.
+    // If the value is not a section, report that once instead of every missing option.
     const walk = given === null ? new Walk(() => undefined) : this;
     return Object.fromEntries(
       Object.entries(properties).map(([name, child]) => [name, walk.complete(child, given?.[name], [...path, name])]),
@@ -67,7 +67,7 @@ class Walk {
     const [[pattern, child] = ['', {}]] = Object.entries(option.patternProperties ?? {});
     const entries = Object.entries(given ?? {}).filter(([name]) => {
       const known = new RegExp(pattern).test(name);
-      if (!known) this.report([...path, name], `is not a name: expected ${expectationOf(option)}`);
+      if (!known) this.report([...path, name], `is not a valid name: expected ${expectationOf(option)}`);
       return known;
     });
     return Object.fromEntries(entries.map(([name, entry]) => [name, this.complete(child, entry, [...path, name])]));
@@ -102,7 +102,7 @@ class Walk {
 
   #reportUnknown(name: string, names: readonly string[], path: OptionPath): void {
     const close = closestName(name, names);
-    const choice = names.length > 8 ? 'those that "config defaults" prints' : names.join(', ');
+    const choice = names.length > 8 ? 'the options that "config defaults" prints' : names.join(', ');
     const hint = close === undefined ? `expected one of ${choice}` : `did you mean ${close}?`;
     this.report([...path, name], `is not an option; ${hint}`);
   }

@@ -13,22 +13,22 @@ import {
 } from 'yaml';
 import { type OptionPath, pathText, type Problem } from './config-error.js';
 
-/** What a YAML text says. */
+/** The parsed content of a YAML text. */
 export interface YamlSource {
   readonly value: unknown;
   /** Line of each option, by its path. */
   readonly lines: ReadonlyMap<string, number>;
   readonly problems: readonly Problem[];
-  /** Paths of the options whose value could not be made out. */
+  /** Paths of the options whose value could not be read. */
   readonly unread: ReadonlySet<string>;
 }
 
-/** More than anybody writes, and too few for a text that unfolds into millions of values. */
+/** Stops alias expansion attacks ("billion laughs"). Hand-written files have fewer aliases. */
 const maxAliases = 100;
 
 /**
- * A line that begins far to the right, by blanks or by `- - -`. The parser compiles an expression for each depth, and
- * can exhaust the memory of the process with them.
+ * A line with deep indentation, of spaces or of `- - -`. The parser compiles a regular expression per depth, which can
+ * exhaust the memory of the process.
  */
 const deepIndentation = /^[ ?:-]{200}/m;
 
@@ -36,22 +36,22 @@ const nothing: YamlSource = { value: null, lines: new Map(), problems: [], unrea
 
 const nestedTooDeep = 'the nesting is too deep';
 
-const faults: Partial<Record<YAMLError['code'], string>> = {
+const errorMessages: Partial<Record<YAMLError['code'], string>> = {
   BAD_INDENT: 'the indentation does not fit the lines above, or a bracket in them is not closed',
   MISSING_CHAR: 'a quote, bracket, colon or comma is missing',
   RESOURCE_EXHAUSTION: nestedTooDeep,
-  TAB_AS_INDENT: 'a tab stands in the indentation; use spaces',
-  TAG_RESOLVE_FAILED: 'tags (!name) are not known here; leave them out',
+  TAB_AS_INDENT: 'the indentation contains a tab; use spaces',
+  TAG_RESOLVE_FAILED: 'tags (!name) are not supported; remove them',
 };
 
-/** Reads a YAML text and puts variables into its values. Never throws for what the text says. */
+/** Parses a YAML text and substitutes variables in its values. Reports errors in the text as problems; never throws. */
 export function readYaml(text: string, env: Readonly<Record<string, string | undefined>>): YamlSource {
   const lineCounter = new LineCounter();
   const lineAt = (offset: number): number => lineCounter.linePos(offset).line;
   const tooDeep = deepIndentation.exec(text);
-  if (tooDeep !== null) return refused(notYaml(nestedTooDeep), text.slice(0, tooDeep.index).split('\n').length);
-  // Duplicates are looked for below: the parser's own search takes minutes for a large file. Its messages are not
-  // used, since they quote the text, which may hold a secret.
+  if (tooDeep !== null) return rejectedSource(notYaml(nestedTooDeep), text.slice(0, tooDeep.index).split('\n').length);
+  // `uniqueKeys` is off: the parser's duplicate check takes minutes for a large file, so `#mappingOf` checks instead.
+  // `messageOf` replaces the parser's messages, which quote the text and so may leak a secret.
   const documents = parseAllDocuments(text, {
     lineCounter,
     prettyErrors: false,
@@ -62,14 +62,15 @@ export function readYaml(text: string, env: Readonly<Record<string, string | und
   });
   const [document, second] = Array.isArray(documents) ? documents : [];
   if (document === undefined) return nothing;
-  // One fault makes others that say nothing new.
+  // Report only the first fault: it causes the ones after it.
   const [fault] = [...document.errors, ...document.warnings];
-  if (fault !== undefined) return refused(messageOf(fault, text), lineAt(fault.pos[0]));
-  if (second !== undefined) return refused('a second document (---) begins here; leave one', lineAt(second.range[0]));
+  if (fault !== undefined) return rejectedSource(messageOf(fault, text), lineAt(fault.pos[0]));
+  if (second !== undefined)
+    return rejectedSource('a second document (---) starts here; keep only one document', lineAt(second.range[0]));
   return new Reading(document, env, lineAt).read();
 }
 
-function refused(message: string, line: number): YamlSource {
+function rejectedSource(message: string, line: number): YamlSource {
   return { ...nothing, problems: [{ path: '', line, message }] };
 }
 
@@ -77,16 +78,14 @@ function messageOf({ code, pos }: YAMLError, text: string): string {
   const hint = text.slice(Math.max(0, pos[0] - 1), pos[0] + 1).includes('${')
     ? '; between { } and [ ] a value with ${…} needs quotes'
     : '';
-  return notYaml(
-    `${faults[code] ?? 'something stands here that cannot stand here; look at the commas, colons and quotes'}${hint}`,
-  );
+  return notYaml(`${errorMessages[code] ?? 'unexpected content; check the commas, colons and quotes'}${hint}`);
 }
 
 function notYaml(reason: string): string {
   return `not valid YAML: ${reason}`;
 }
 
-/** One pass over a document that makes plain values of it. */
+/** One pass over a document that converts it to plain values. */
 class Reading {
   readonly #lines = new Map<string, number>();
   readonly #problems: Problem[] = [];
@@ -115,7 +114,7 @@ class Reading {
     if (isScalar(node)) return this.#scalarOf(node, path);
     if (isAlias(node)) {
       this.#aliases += 1;
-      // Also ends an alias that stands within what it stands for.
+      // The limit also ends the expansion of an alias inside its own anchor.
       if (this.#aliases === maxAliases) this.#report([], `more than ${maxAliases - 1} aliases (*name) in one file`);
       const target = this.#aliases < maxAliases ? node.resolve(this.document) : null;
       if (target === undefined)
@@ -131,7 +130,7 @@ class Reading {
       const name = isScalar(key) ? String(key.value) : '';
       const at = [...path, name];
       if (entries.has(name)) {
-        this.#problems.push({ path: pathText(at), ...this.#lineOf(key), message: 'is given twice; leave one' });
+        this.#problems.push({ path: pathText(at), ...this.#lineOf(key), message: 'is given twice; keep one' });
         continue;
       }
       this.#noteLine(key, at);
@@ -147,7 +146,7 @@ class Reading {
     return changed && node.type === Scalar.PLAIN && node.tag === undefined ? this.#resolve(text) : text;
   }
 
-  /** What a plain scalar of this text is: a number, true, null or the text itself. Never anything with structure. */
+  /** Resolves a plain scalar: a number, true, false, null or the text itself. The result is never a list or mapping. */
   #resolve(text: string): unknown {
     for (const tag of this.document.schema.tags) {
       if (tag.collection === undefined && tag.default === true && tag.test?.test(text) === true) {
@@ -174,20 +173,20 @@ class Reading {
   }
 }
 
-/** A text with its variables put in. */
+/** A text with its variables substituted. */
 interface Interpolated {
   readonly text: string;
-  /** False: no variable stood in it, and the text is as it was, less the signs of an escape. */
+  /** False if the text contains no variable. Then only escapes (`$${`) were replaced. */
   readonly changed: boolean;
   readonly problems: readonly string[];
 }
 
-/** `$${` is a literal `${`; then a whole variable; then the beginning of something that is none. */
+/** Matches, in this order: an escaped `${` (written `$${`), a complete variable, the start of a malformed variable. */
 const variable = /\$\$\{|\$\{(?<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?<fallback>[^}]*))?\}|\$\{/g;
 
 /**
- * Puts the environment's values in for `${VAR}` and `${VAR:-default}`, once: a value is not looked at again.
- * An empty variable counts as none, as in a shell's `:-`. A line end at the end of a value, as that of a file, is no part of it.
+ * Substitutes `${VAR}` and `${VAR:-default}` from the environment, in one pass: substituted values are not expanded.
+ * An empty variable counts as unset, like `:-` in a shell. Trailing line ends of a value are removed.
  */
 export function interpolate(source: string, env: Readonly<Record<string, string | undefined>>): Interpolated {
   const problems: string[] = [];
@@ -196,7 +195,7 @@ export function interpolate(source: string, env: Readonly<Record<string, string 
     if (match === '$${') return '${';
     const { name, fallback } = rest.at(-1) as { name?: string; fallback?: string };
     if (name === undefined) {
-      problems.push('"${" begins a variable, but no name and "}" follow; write "$${" for the characters themselves');
+      problems.push('"${" starts a variable, but no name and "}" follow; write "$${" for a literal "${"');
       return match;
     }
     changed = true;

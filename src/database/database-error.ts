@@ -2,19 +2,19 @@ import Libsql from 'libsql';
 import pg from 'pg';
 import { OperatorError } from '../config/operator-error.js';
 
-/** What keeps a database from being used, in words that name neither place nor user. */
+/** Why a database is unusable, without naming host or user. */
 export const databaseConditions = {
-  away: 'The database is away',
+  away: 'The database is unavailable',
   busy: 'The database is locked, or does not respond in time',
   full: 'The disk of the database is full',
   failing: 'The disk of the database fails',
   readOnly: 'The database is read-only',
 } as const;
 
-/** One of them, by its name. */
+/** Name of such a condition. */
 export type DatabaseCondition = keyof typeof databaseConditions;
 
-/** The database cannot be opened, brought up to date or used. The message is one sentence for the operator, with what to do. */
+/** The database cannot be opened, migrated or used. The message is one sentence for the operator, with the remedy. */
 export class DatabaseError extends OperatorError {
   readonly condition: DatabaseCondition;
 
@@ -28,33 +28,33 @@ export class DatabaseError extends OperatorError {
 const sqliteCodes = new Set(['SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_CONSTRAINT_PRIMARYKEY']);
 const postgresCode = '23505';
 
-/** Whether a statement failed because a record with the same unique value is already there. */
+/** Whether a statement failed because a record with the same unique value already exists. */
 export function isUniqueViolation(error: unknown): boolean {
   if (error instanceof Libsql.SqliteError) return sqliteCodes.has(error.code);
   return error instanceof pg.DatabaseError && error.code === postgresCode;
 }
 
-/** What an operator can do about a failure, by the code that Node or PostgreSQL gives it. */
+/** What an operator can do about a failure, by Node error code or SQLSTATE. */
 const remedies: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there; start PostgreSQL or correct host and port',
-  ENOTFOUND: 'nothing has that name; correct the host',
-  EAI_AGAIN: 'its name cannot be looked up now; check the name server',
-  ETIMEDOUT: 'it does not answer; check host, port and firewall',
+  ENOTFOUND: 'its host name does not exist; correct the host',
+  EAI_AGAIN: 'its host name cannot be resolved now; check the name server',
+  ETIMEDOUT: 'it does not respond; check host, port and firewall',
   EHOSTUNREACH: 'it cannot be reached; check host and network',
   ENETUNREACH: 'it cannot be reached; check host and network',
-  ECONNRESET: 'it closed the connection; look at its log',
-  '28P01': 'it refuses the password; correct user and password',
-  '28000': 'it does not let this user in from here; look at its pg_hba.conf',
+  ECONNRESET: 'it closed the connection; check its log',
+  '28P01': 'it rejects the password; correct user and password',
+  '28000': 'it does not admit this user from this host; check its pg_hba.conf',
   '3D000': 'there is no such database; create it first',
   '42501': 'the user may not connect to it; grant CONNECT',
-  '53300': 'it has too many connections; allow more, or stop some',
-  '57014': 'a statement took too long; look for what holds it up, or allow it more time',
-  '55P03': 'another one uses what has to be changed; look for what is long under way, a backup perhaps, and try again',
-  '25P03': 'it ended a transaction that had paused; try again',
-  '25006': 'it takes no changes, as a standby does; point the URL at the primary',
+  '53300': 'it has too many connections; allow more, or close some',
+  '57014': 'a statement timed out; find what blocks it, or raise the timeout',
+  '55P03': 'another session holds the lock; look for a long transaction, such as a backup, and try again',
+  '25P03': 'it ended an idle transaction; try again',
+  '25006': 'it is read-only, as a standby is; point the URL at the primary',
   '40P01': 'it ended a deadlock; try again',
   '53100': 'its disk is full; make room',
-  '57P01': 'it is being stopped; try again',
+  '57P01': 'it is shutting down; try again',
   '57P03': 'it is starting or stopping; try again',
 };
 
@@ -65,7 +65,7 @@ const conditions: readonly (readonly [codes: RegExp, condition: DatabaseConditio
   [/^(?:40|53|55P03$|57014$)/, 'busy'],
 ];
 
-/** What a failure says of the database. */
+/** Which condition a failure indicates. */
 export function postgresCondition(error: unknown): DatabaseCondition {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
   const known = conditions.find(([codes]) => typeof code === 'string' && codes.test(code));
@@ -73,7 +73,7 @@ export function postgresCondition(error: unknown): DatabaseCondition {
   return /timeout/i.test(message) ? 'busy' : 'away';
 }
 
-/** One sentence about why PostgreSQL cannot be connected to. It quotes nothing of the URL but the place. */
+/** One sentence that says why PostgreSQL is unusable. From the URL it quotes only host and database. */
 export function explainPostgresFailure(error: unknown, place: string): string {
   return `The PostgreSQL database ${place} cannot be used: ${remedyFor(error)}.`;
 }
@@ -82,28 +82,28 @@ function remedyFor(error: unknown): string {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
   const known = typeof code === 'string' && Object.hasOwn(remedies, code) ? remedies[code] : undefined;
   if (known !== undefined) return known;
-  if (/read timeout/i.test(message)) return 'it did not answer in time; check that it still runs';
-  if (/timeout/i.test(message)) return 'no connection was free or made in time; check that it answers';
+  if (/read timeout/i.test(message)) return 'it did not respond in time; check that it still runs';
+  if (/timeout/i.test(message)) return 'no connection was free or established in time; check that it responds';
   if (/SSL|certificate|self.signed/i.test(`${String(code)} ${message}`)) {
-    return 'TLS cannot be agreed on; check sslmode and the certificate';
+    return 'the TLS handshake failed; check sslmode and the certificate';
   }
-  if (/SASL|password must be/i.test(message)) return 'it asks for a password; put one into the URL';
-  return 'the connection failed; look at its log';
+  if (/SASL|password must be/i.test(message)) return 'it requires a password; add one to the URL';
+  return 'the connection failed; check its log';
 }
 
 /**
  * Host and database of a URL, without user and password.
- * @throws DatabaseError for a URL that cannot be read
+ * @throws DatabaseError for a malformed URL
  */
-export function placeIn(url: string): string {
+export function hostAndDatabaseOf(url: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : null;
   const name = parsed === null ? null : decoded(parsed.pathname.slice(1));
   if (parsed === null || name === null) {
     throw new DatabaseError(
-      'The PostgreSQL URL cannot be read: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with %40 for an @ in the password and so on.',
+      'The PostgreSQL URL is malformed: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, percent-encoded (e.g. %40 for an @ in the password).',
     );
   }
-  return `${name === '' ? 'of its user' : name} at ${parsed.host === '' ? 'this machine' : parsed.host}`;
+  return `${name === '' ? 'named after its user' : name} at ${parsed.host === '' ? 'this machine' : parsed.host}`;
 }
 
 function decoded(text: string): string | null {

@@ -8,8 +8,8 @@ import {
 } from './kysely.js';
 
 /**
- * Adds to a table that a migration creates a primary key that the database counts up. A number is never given twice, also
- * not after its row has gone; numbers may be left out.
+ * Adds an auto-increment primary key to a table that a migration creates. A number is never reused, even after its row
+ * is deleted; gaps are possible.
  */
 export function addSequence<Table extends string>(
   database: Kysely<unknown>,
@@ -21,45 +21,45 @@ export function addSequence<Table extends string>(
     : table.addColumn(column, 'integer', (definition) => definition.primaryKey().autoIncrement());
 }
 
-/** Whether a database is PostgreSQL; otherwise it is SQLite. For the few statements that only one of them has. */
+/** Whether a database is PostgreSQL rather than SQLite, for the few statements that only one of them supports. */
 export function isPostgres<Tables>(database: Kysely<Tables>): boolean {
   return database.getExecutor().adapter instanceof PostgresAdapter;
 }
 
-/** A time, in milliseconds since 1970, as it stands in a statement. */
-export type Moment = RawBuilder<number>;
+/** A time in milliseconds since 1970, as an SQL expression. */
+export type SqlTime = RawBuilder<number>;
 
-/** Tells the time inside statements. */
+/** The current time as an SQL expression. */
 export interface DatabaseClock {
-  now(): Moment;
+  now(): SqlTime;
 }
 
-/** The moment at which the statement began: the same wherever it is named in it, and known before an index is read. */
+/** The start of the statement: the same wherever the statement uses it, and known before an index is read. */
 const postgresNow = sql<number>`floor(extract(epoch from statement_timestamp()) * 1000)::bigint`;
 
 /**
- * The clock by which everybody judges who uses a database. Processes on several machines share PostgreSQL and not their
- * clocks, so there it is the database's own; SQLite has one process, whose clock it is.
+ * The clock by which all processes that share a database judge time. On PostgreSQL it is the server's clock, because
+ * processes on several machines share no other. SQLite has one process and uses its clock.
  */
 export function databaseClock<Tables>(database: Kysely<Tables>, processClock: { now(): number }): DatabaseClock {
-  return isPostgres(database) ? { now: () => postgresNow } : { now: () => momentOf(processClock.now()) };
+  return isPostgres(database) ? { now: () => postgresNow } : { now: () => sqlTime(processClock.now()) };
 }
 
-/** A time that is known. */
-export function momentOf(milliseconds: number): Moment {
-  // PostgreSQL must be told the type of a value with which it shall reckon.
+/** A known time, in milliseconds since 1970, as an SQL expression. */
+export function sqlTime(milliseconds: number): SqlTime {
+  // PostgreSQL must know the type of a parameter used in arithmetic.
   return sql<number>`cast(${milliseconds} as bigint)`;
 }
 
-/** So many milliseconds after a moment, or before it. */
-export function later(moment: Moment, milliseconds: number): Moment {
+/** A time plus milliseconds, which may be negative. */
+export function addMilliseconds(moment: SqlTime, milliseconds: number): SqlTime {
   return sql<number>`(${moment} + ${milliseconds})`;
 }
 
 /**
- * Takes a lock that any number of transactions may have at once, and that ends with the transaction, also when its process
- * dies. It waits for `lastNumber` alone, so it must come before whatever others wait for, such as a changed row. On SQLite a
- * transaction that writes has the whole database for itself, so there is nothing left to lock.
+ * Takes a lock that any number of transactions can share. It ends with the transaction, even when the process dies.
+ * Only `lastSequenceValue` makes it wait, so take it before anything that other transactions wait for, such as an updated row.
+ * SQLite needs no lock: a write transaction has the whole database.
  */
 export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -67,17 +67,17 @@ export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: 
 }
 
 /**
- * Waits until no transaction has the shared lock, and tells the last number that was then given in a column of `addSequence`:
- * whatever transactions with the lock add later has a larger one. Null on SQLite, which has one writer at a time.
+ * Waits until no transaction holds the shared lock, then returns the last number assigned in a column of `addSequence`.
+ * Rows that transactions add later under the lock have larger numbers. Null on SQLite, which has one writer at a time.
  */
-export async function lastNumber<Tables>(
+export async function lastSequenceValue<Tables>(
   database: Kysely<Tables>,
   name: string,
   { table, column }: { readonly table: string; readonly column: string },
 ): Promise<number | null> {
   if (!isPostgres(database)) return null;
-  // The number is read after the lock is taken: it is told of a row of the subquery, which has none before. What a
-  // sequence has given is seen at once, whatever the statement's snapshot, so that one statement does.
+  // The subquery has no row before it holds the lock, so the number is read afterwards. Sequence values do not depend
+  // on the statement's snapshot: one statement is enough.
   const { rows } = await sql<{ last: number | null }>`
     select pg_sequence_last_value(pg_get_serial_sequence(${table}, ${column})::regclass) as last
     from (select pg_advisory_xact_lock(hashtextextended(${name}, 0)) offset 0) as alone`.execute(database);
@@ -85,8 +85,8 @@ export async function lastNumber<Tables>(
 }
 
 /**
- * Lets a transaction wait for each lock for so long and no longer: then its statement fails with a DatabaseError. On SQLite
- * a transaction that writes has the whole database for itself, so there is nothing left to wait for.
+ * Sets the lock timeout of a transaction. A statement that exceeds it fails with a DatabaseError. SQLite needs no timeout: a
+ * write transaction has the whole database.
  */
 export async function limitLockWait<Tables>(transaction: Kysely<Tables>, milliseconds: number): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -94,9 +94,9 @@ export async function limitLockWait<Tables>(transaction: Kysely<Tables>, millise
 }
 
 /**
- * Takes a lock that ends with the transaction, also when its process dies; does not wait for it. On SQLite a transaction
- * that writes has the whole database for itself, so there is nothing left to lock.
- * @returns false where another transaction has the lock
+ * Tries to take a lock, without waiting. It ends with the transaction, even when the process dies. SQLite needs no
+ * lock: a write transaction has the whole database.
+ * @returns false when another transaction holds the lock
  */
 export async function tryLock<Tables>(transaction: Transaction<Tables>, name: string): Promise<boolean> {
   if (!isPostgres(transaction)) return true;
@@ -106,13 +106,10 @@ export async function tryLock<Tables>(transaction: Transaction<Tables>, name: st
 }
 
 /**
- * Waits for a lock that one transaction has at a time, and that ends with it, also when its process dies: what follows sees whatever
- * the one before it committed. On SQLite a transaction that writes has the whole database for itself, so there is nothing left to lock.
+ * Waits for an exclusive lock. It ends with the transaction, even when the process dies. Later statements see what the
+ * previous holder committed. SQLite needs no lock: a write transaction has the whole database.
  */
-export async function waitForLock<Tables>(
-  transaction: Kysely<Tables> | Transaction<Tables>,
-  name: string,
-): Promise<void> {
+export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
   await sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`.execute(transaction);
 }

@@ -1,6 +1,6 @@
 /**
- * The one door to Kysely. The build makes one file of it with all that stands behind: as it is published, Kysely is 279 modules, which
- * take a sixth of the time that a registry needs to start again after a crash.
+ * The only import of Kysely. The build bundles it into one file: loading its 279 published modules takes a sixth of a
+ * registry's restart time after a crash.
  */
 export {
   DEFAULT_MIGRATION_LOCK_TABLE,

@@ -15,11 +15,11 @@ import {
   SqliteQueryCompiler,
 } from './kysely.js';
 
-/** How long a write waits, for its turn and for the lock of another program together. */
-const patienceMilliseconds = 5000;
+/** Total wait of a write, for its turn and for the lock of another program. */
+const writeTimeoutMilliseconds = 5000;
 const retryMilliseconds = 20;
 
-/** SQLite for Kysely, on one libsql connection; transactions on it wait for each other. */
+/** SQLite for Kysely, on one libsql connection. Its transactions wait for each other. */
 export class LibsqlDialect implements Dialect {
   readonly #database: Database.Database;
 
@@ -44,20 +44,20 @@ export class LibsqlDialect implements Dialect {
   }
 }
 
-/** SQLite can undo a CREATE TABLE, so a migration that fails half-way leaves nothing behind. */
+/** SQLite can roll back a CREATE TABLE, so a migration that fails half-way changes nothing. */
 class TransactionalSchemaAdapter extends SqliteAdapter {
   override get supportsTransactionalDdl(): boolean {
     return true;
   }
 }
 
-/** Begins a transaction that writes; the result ends its turn. */
+/** Begins a write transaction; the result ends its turn. */
 type Begin = () => Promise<() => void>;
 
 class LibsqlDriver implements Driver {
   readonly #database: Database.Database;
-  readonly #turns = new Turns();
-  readonly #writers = new Turns();
+  readonly #turns = new Mutex();
+  readonly #writers = new Mutex();
 
   constructor(database: Database.Database) {
     this.#database = database;
@@ -89,10 +89,11 @@ class LibsqlDriver implements Driver {
 
   destroy(): Promise<void> {
     try {
-      // libsql leaves this to the garbage collection of its statements; until then the file alone is not the database.
+      // libsql delays the checkpoint until its statements are garbage-collected. Until then the database needs its WAL
+      // file.
       this.#database.exec('pragma wal_checkpoint(truncate)');
     } catch {
-      // On a full disk what is committed stays in the file beside it.
+      // On a full disk committed data stays in the WAL file.
     } finally {
       this.#database.close();
     }
@@ -100,17 +101,17 @@ class LibsqlDriver implements Driver {
   }
 
   /**
-   * Tries for the lock of the file again and again, while the event loop runs and reads have their turns. Writers do so one
-   * after the other: those before a writer began earlier, so that its turn comes before its own time is up.
+   * Retries the lock of the file, while the event loop runs and reads take turns. Writers retry one at a time: earlier
+   * writers began earlier, so each gets its turn before its deadline.
    */
   readonly #begin: Begin = async () => {
-    const deadline = performance.now() + patienceMilliseconds;
+    const deadline = performance.now() + writeTimeoutMilliseconds;
     const endWriting = await this.#writers.take();
     for (;;) {
       const endTurn = await this.#turns.take();
       try {
-        // A prepared statement that finds the file locked stays open, and no COMMIT succeeds before it is collected.
-        sayingWhy(() => {
+        // A prepared statement that finds the file locked stays open. No COMMIT succeeds until it is garbage-collected.
+        withDatabaseErrors(() => {
           this.#database.exec('begin immediate');
         });
         return () => {
@@ -130,17 +131,17 @@ class LibsqlDriver implements Driver {
   };
 }
 
-/** The one connection, as a query or a transaction uses it. */
+/** The single connection, as one query or transaction uses it. */
 class LibsqlConnection implements DatabaseConnection {
   readonly #database: Database.Database;
-  readonly #turns: Turns;
+  readonly #turns: Mutex;
   readonly #begin: Begin;
   /** Null outside a transaction. */
   #endTurn: (() => void) | null = null;
-  /** What ended the transaction: SQLite undoes one by itself when the disk fails or is full. */
+  /** What ended the transaction: SQLite rolls back by itself when the disk fails or is full. */
   #failure: Error | null = null;
 
-  constructor(database: Database.Database, turns: Turns, begin: Begin) {
+  constructor(database: Database.Database, turns: Mutex, begin: Begin) {
     this.#database = database;
     this.#turns = turns;
     this.#begin = begin;
@@ -168,12 +169,12 @@ class LibsqlConnection implements DatabaseConnection {
 
   async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
     if (this.#endTurn !== null) return this.#inTransaction(() => runStatement<Row>(this.#database, query));
-    return mayWrite(query) ? this.#alone<Row>(query) : this.#read<Row>(query);
+    return mayWrite(query) ? this.#inOwnTransaction<Row>(query) : this.#read<Row>(query);
   }
 
-  /** For large results that are read bit by bit, of which this program has none. */
+  /** For large results read in parts, which this program does not have. */
   streamQuery(): never {
-    throw new Error('SQLite is not streamed');
+    throw new Error('SQLite queries cannot be streamed');
   }
 
   async #read<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
@@ -185,7 +186,7 @@ class LibsqlConnection implements DatabaseConnection {
     }
   }
 
-  async #alone<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
+  async #inOwnTransaction<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
     await this.begin();
     try {
       const result = await this.executeQuery<Row>(query);
@@ -197,12 +198,12 @@ class LibsqlConnection implements DatabaseConnection {
     }
   }
 
-  // eslint-disable-next-line @typescript-eslint/require-await -- what it throws is a rejection
+  // eslint-disable-next-line @typescript-eslint/require-await -- async turns an exception into a rejection
   async #inTransaction<Result>(act: () => Result): Promise<Result> {
-    // What came behind the failure would be kept on its own.
+    // A statement after the failure would be committed separately.
     if (this.#failure !== null) throw this.#failure;
     try {
-      return sayingWhy(act);
+      return withDatabaseErrors(act);
     } catch (error) {
       if (!this.#database.inTransaction) this.#failure = error as Error;
       throw error;
@@ -216,16 +217,16 @@ class LibsqlConnection implements DatabaseConnection {
   }
 }
 
-/** Raw statements outside a transaction run as they are: most pragmas do nothing within one. */
+/** Raw statements outside a transaction run without one: most pragmas have no effect inside a transaction. */
 function mayWrite({ query }: CompiledQuery): boolean {
   return !SelectQueryNode.is(query) && !RawNode.is(query);
 }
 
-/** One at a time, in the order in which they ask. */
-class Turns {
+/** A mutex that serves its waiters in order. */
+class Mutex {
   #last: Promise<void> = Promise.resolve();
 
-  /** The result ends the turn. */
+  /** Resolves when the caller's turn begins; the result ends it. */
   async take(): Promise<() => void> {
     const before = this.#last;
     let end = (): void => undefined;
@@ -237,13 +238,13 @@ class Turns {
 
 /**
  * Runs one statement.
- * @throws DatabaseError for what an operator can mend
+ * @throws DatabaseError for a failure that an operator can fix
  */
 function runStatement<Row>(
   database: Database.Database,
   { sql, parameters }: Pick<CompiledQuery, 'sql' | 'parameters'>,
 ): QueryResult<Row> {
-  return sayingWhy(() => {
+  return withDatabaseErrors(() => {
     const statement = database.prepare(sql);
     const values = parameters.map(bindable);
     if (statement.reader) return { rows: statement.all(values) as Row[] };
@@ -262,15 +263,15 @@ const failures: readonly Failure[] = [
   {
     codes: /^SQLITE_(?:BUSY|LOCKED)/,
     condition: 'busy',
-    remedy: 'it is locked by another program; let that one end, or end it',
+    remedy: 'it is locked by another program; wait for that program, or stop it',
   },
   { codes: /^SQLITE_FULL/, condition: 'full', remedy: 'its disk is full; make room' },
-  { codes: /^SQLITE_READONLY/, condition: 'readOnly', remedy: 'it is read-only; let this user write it' },
+  { codes: /^SQLITE_READONLY/, condition: 'readOnly', remedy: 'it is read-only; give this user write access' },
   { codes: /^SQLITE_(?:IOERR|CANTOPEN)/, condition: 'failing', remedy: 'its disk fails; check the disk and its quota' },
 ];
 
-/** Makes what an operator can mend a DatabaseError; what is wrong with a statement stays as it is. */
-function sayingWhy<Result>(act: () => Result): Result {
+/** Turns a failure that an operator can fix into a DatabaseError. Errors of the statement itself pass unchanged. */
+function withDatabaseErrors<Result>(act: () => Result): Result {
   try {
     return act();
   } catch (error) {
@@ -283,8 +284,8 @@ function sayingWhy<Result>(act: () => Result): Result {
 }
 
 /**
- * libsql binds every number as a REAL, cuts a text at its first NUL and aborts the whole process on a boolean: integers
- * go in as integers, and whatever would not come back as it went in is refused here.
+ * libsql binds every number as a REAL, cuts a text at its first NUL and aborts the process on a boolean. So integers
+ * are bound as integers, and a value that SQLite would return changed is rejected.
  */
 function bindable(value: unknown): unknown {
   if (value === null || typeof value === 'bigint' || value instanceof Uint8Array) return value;

@@ -1,4 +1,4 @@
-import { DatabaseError, placeIn, databaseConditions } from './database-error.js';
+import { DatabaseError, hostAndDatabaseOf, databaseConditions } from './database-error.js';
 import {
   Kysely,
   DEFAULT_MIGRATION_TABLE,
@@ -13,23 +13,23 @@ import { isPostgres, limitLockWait } from './dialects.js';
 import { existsSync } from 'node:fs';
 import pg from 'pg';
 
-/** Where a database is. */
+/** Location and connection pool of a database. */
 export interface DatabaseOptions {
-  /** `sqlite:PATH`, `sqlite::memory:` for one that ends with the process, or `postgres://…`. */
+  /** `sqlite:PATH`, `sqlite::memory:` (lost when the process ends) or `postgres://…`. */
   readonly url: string;
   readonly pool?: PoolOptions | undefined;
 }
 
-/** How they are used where nobody says otherwise. */
+/** Default pool options. */
 export const defaultPool: PoolOptions = { maxConnections: 10, connectTimeoutSeconds: 5, statementTimeoutSeconds: 10 };
 
 /**
- * Opens a database. An SQLite file is created where there is none; PostgreSQL is connected to at the first query, and
- * that query then tells of a failure, as a DatabaseError. Whoever opened it ends it with `destroy()`.
- * @throws DatabaseError
+ * Opens a database. A missing SQLite file is created. PostgreSQL is connected to at the first query, which then rejects
+ * with a DatabaseError if that fails. The caller closes the database with `destroy()`.
+ * @throws DatabaseError for an unsupported URL, or an SQLite file that cannot be opened
  */
 export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOptions): Kysely<Tables> {
-  // Only a scheme is ever quoted from a URL: the rest may hold a password.
+  // Messages quote only the scheme of a URL: the rest may contain a password.
   const [, scheme = '', rest = ''] = /^([a-z0-9+]*:)?(.*)$/is.exec(url) ?? [];
   if (scheme === 'sqlite:' && rest !== '') return new Kysely<Tables>({ dialect: openSqlite(rest) });
   if (scheme === 'postgres:' || scheme === 'postgresql:') {
@@ -41,16 +41,19 @@ export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOption
   );
 }
 
-/** Migrations by name; they run in the order of their names and are never changed once released. */
+/** Migrations by name. They run in the order of their names and never change once released. */
 export type Migrations = Readonly<Record<string, Migration>>;
 
-/** Whoever asks for what a migration waits to lock waits behind it: shorter than a request waits for its statement. */
+/**
+ * Lock timeout of a migration. Statements of requests queue behind its lock request, so it must be shorter than their
+ * statement timeout.
+ */
 const lockWaitMilliseconds = 5000;
 
 /**
- * Makes sure that a database can be brought up to date with these migrations, and changes nothing.
- * @param missing thrown where it has seen none; null: it is a new one
- * @throws DatabaseError where it has seen one that is not among these, or cannot keep every text
+ * Checks that these migrations can bring a database up to date. Changes nothing.
+ * @param missing thrown when no migration was ever applied; null accepts a new database
+ * @throws DatabaseError when an applied migration is unknown, or the encoding is not UTF-8
  */
 async function requireKnown<Tables>(
   database: Kysely<Tables>,
@@ -63,19 +66,19 @@ async function requireKnown<Tables>(
   const unknown = applied.find((name) => !Object.hasOwn(migrations, name));
   if (unknown !== undefined && !applied.some((name) => Object.hasOwn(migrations, name))) {
     throw new DatabaseError(
-      `The database is another part's (it has "${unknown}"), and was left as it is: give each part a database of its own.`,
+      `The database belongs to another part (it has migration "${unknown}") and was not changed: give each part a separate database.`,
     );
   }
   if (unknown !== undefined) {
     throw new DatabaseError(
-      `The database was written by a newer version (it has "${unknown}"): start that version, or restore an older backup.`,
+      `The database was written by a newer version (it has migration "${unknown}"): start that version, or restore an older backup.`,
     );
   }
 }
 
 /**
- * Runs the migrations that this database has not seen, in one transaction.
- * @throws DatabaseError where one fails, and as `requireKnown`
+ * Runs the migrations that this database lacks, in one transaction.
+ * @throws DatabaseError when a migration fails, and for the reasons of `requireKnown`
  */
 export async function migrate<Tables>(
   database: Kysely<Tables>,
@@ -85,20 +88,20 @@ export async function migrate<Tables>(
   await requireKnown(database, migrations, missing);
   const migrator = new Migrator({
     db: database,
-    provider: { getMigrations: () => Promise.resolve(limited(migrations)) },
+    provider: { getMigrations: () => Promise.resolve(withLockTimeout(migrations)) },
   });
   const { error, results } = await migrator.migrateToLatest();
   if (error === undefined) return;
   const failed = results?.find((result) => result.status === 'Error')?.migrationName;
   const step = failed === undefined ? '' : ` at "${failed}"`;
-  const reason = error instanceof Error ? error.message.replace(/\.$/, '') : 'for an unknown reason';
-  throw new DatabaseError(`The database could not be brought up to date${step} and was left as it was: ${reason}.`, {
+  const reason = error instanceof Error ? error.message.replace(/\.$/, '') : 'unknown reason';
+  throw new DatabaseError(`The database migration failed${step} and changed nothing: ${reason}.`, {
     cause: error,
   });
 }
 
-/** Not the wait for another process's migrations, which comes before them. */
-function limited(migrations: Migrations): Record<string, Migration> {
+/** Gives each migration a lock timeout. The earlier wait for another process's migrations has no limit. */
+function withLockTimeout(migrations: Migrations): Record<string, Migration> {
   const each = Object.entries(migrations).map(([name, migration]): [string, Migration] => [
     name,
     {
@@ -121,8 +124,8 @@ async function appliedMigrations<Tables>(database: Kysely<Tables>): Promise<stri
 }
 
 /**
- * Makes sure that every text can be kept: PostgreSQL has databases of other encodings, in which a name with an emoji fails.
- * SQLite has none but Unicode.
+ * Rejects a PostgreSQL database whose encoding is not UTF-8: it cannot store every text, e.g. a name with an emoji.
+ * SQLite always stores Unicode.
  * @throws DatabaseError
  */
 async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
@@ -133,25 +136,25 @@ async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
   const encoding = rows[0]?.encoding ?? 'unknown';
   if (encoding === 'UTF8') return;
   throw new DatabaseError(
-    `The PostgreSQL database has the encoding ${encoding}, in which not every text can be kept, and was left as it is: make one with "create database NAME encoding 'UTF8' template template0", and move to it what this one has.`,
+    `The PostgreSQL database has the encoding ${encoding}, which cannot store every character, and was not changed: create another one with "create database NAME encoding 'UTF8' template template0", and move the data to it.`,
   );
 }
 
-/** An index of a large table takes minutes; who waits for another process's migration waits for as long. */
+/** Indexing a large table takes minutes. A second process waits as long for the migration of the first. */
 const migrationTimeoutSeconds = 3600;
 
-/** A database that a part brings up to date when it opens it. */
+/** Options of a database that a part migrates when it opens it. */
 export interface MigratedOptions extends DatabaseOptions {
   /**
-   * Whose it is, where one that is not there, or has no tables, is refused: it is perhaps another one than was meant, and an empty
-   * registry knows no key. Left out: it is made.
+   * The part whose database must already exist; undefined creates a missing one. Rejecting a missing or empty database
+   * reveals a wrong URL: an empty registry would know no key.
    */
   readonly existingOf?: 'registry' | 'services' | undefined;
 }
 
 /**
- * Opens a database and brings it up to date. On PostgreSQL that has connections of its own: what bounds the statements of
- * requests would stop a migration of a large table halfway, and so at each start.
+ * Opens and migrates a database. PostgreSQL migrates over separate connections: the statement timeout of requests would
+ * abort the migration of a large table at each start.
  * @throws DatabaseError
  */
 export async function openMigrated<Tables>(options: MigratedOptions, migrations: Migrations): Promise<Kysely<Tables>> {
@@ -174,8 +177,8 @@ export async function openMigrated<Tables>(options: MigratedOptions, migrations:
 }
 
 /**
- * Connects to a database that a part could start with, and changes nothing.
- * @throws DatabaseError where it could not
+ * Connects to a database and checks that a part could start with it. Changes nothing.
+ * @throws DatabaseError when the part could not start
  */
 export async function checkDatabase(options: MigratedOptions, migrations: Migrations): Promise<void> {
   const missing = requireFile(options);
@@ -188,7 +191,10 @@ export async function checkDatabase(options: MigratedOptions, migrations: Migrat
   }
 }
 
-/** What is said of a database that has no tables; null where they are made. @throws DatabaseError where its file has to be there */
+/**
+ * The error for a database without tables; null when they may be created.
+ * @throws DatabaseError for a missing SQLite file that must exist
+ */
 function requireFile(options: MigratedOptions): DatabaseError | null {
   const missing = missingDatabase(options);
   const file = sqliteFileOf(options.url);
@@ -196,14 +202,16 @@ function requireFile(options: MigratedOptions): DatabaseError | null {
   return missing;
 }
 
-/** What is said of a database that is not there, or is empty; null where it is made. */
+/** The error for a missing or empty database; null when it may be created. */
 function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | null {
   if (existingOf === undefined || url === 'sqlite::memory:') return null;
   const file = sqliteFileOf(url);
   const what =
-    file === null ? `The database ${placeIn(url)} has no tables of the ${existingOf}` : `There is no database ${file}`;
+    file === null
+      ? `The database ${hostAndDatabaseOf(url)} has no tables of the ${existingOf}`
+      : `There is no database ${file}`;
   return new DatabaseError(
-    `${what} (${existingOf}.database.url): give --create for a new installation, or correct the option; an empty database may hide that another one was meant.`,
+    `${what} (${existingOf}.database.url): pass --create for a new installation, or correct the option (nothing is created without --create, because a wrong URL would go unnoticed).`,
   );
 }
 
@@ -212,27 +220,30 @@ function sqliteFileOf(url: string): string | null {
   return file === undefined || file === ':memory:' ? null : file;
 }
 
-/** Told only by a server that can be written to: the user may not write this table, and need not. */
+/**
+ * SQLSTATE insufficient_privilege. Only a writable server reports it; this user needs no write access to the probed
+ * table.
+ */
 const insufficientPrivilege = '42501';
-/** For so long a write to SQLite counts: each one is a flush to the disk, and whoever asks needs no token. */
+/** How long a successful SQLite write counts. Each write flushes the disk, and readiness requests need no token. */
 const writtenMilliseconds = 1000;
-/** Less than orchestrators wait; a write of a request waits for longer, and may still succeed. */
+/** Shorter than the probe timeouts of orchestrators. The write of a request waits longer and may still succeed. */
 const lockedMilliseconds = 1000;
 
-/** Finds out whether a migrated database can be written to, for everyone who asks meanwhile at once. */
+/** Probes whether a migrated database is writable. Concurrent callers share one probe. */
 export class WriteProbe {
   readonly #database: Kysely<unknown>;
-  #underWay: Promise<string | null> | null = null;
+  #running: Promise<string | null> | null = null;
   #writtenAt = -Infinity;
 
   constructor(database: unknown) {
     this.#database = database as Kysely<unknown>;
   }
 
-  /** Why it cannot be written to, in words that name neither place nor user; null where it can. */
+  /** Why the database is not writable, without naming host or user; null when it is writable. */
   async problem(): Promise<string | null> {
-    this.#underWay ??= this.#try().finally(() => (this.#underWay = null));
-    return isPostgres(this.#database) ? this.#underWay : orLocked(this.#underWay);
+    this.#running ??= this.#try().finally(() => (this.#running = null));
+    return isPostgres(this.#database) ? this.#running : orBusy(this.#running);
   }
 
   async #try(): Promise<string | null> {
@@ -252,14 +263,14 @@ export class WriteProbe {
 }
 
 /**
- * A PostgreSQL that a failover made a standby answers as before and writes nothing: the statement changes no row, and is refused
- * there, which ends the connection, so that a new one can lead elsewhere. It is about a table that no migration locks.
+ * A PostgreSQL that a failover made a standby still serves reads. This update changes no row, but a standby rejects it.
+ * The rejection closes the connection, so the next one can reach the primary. No migration locks this table.
  */
 async function changeNothing(database: Kysely<unknown>): Promise<void> {
   await sql`update ${sql.table(DEFAULT_MIGRATION_TABLE)} set name = name where false`.execute(database);
 }
 
-/** Only a page that reaches the disk shows that there is room. On SQLite nothing else uses this table. */
+/** Only a page written to the disk proves free space. On SQLite nothing else uses this table. */
 async function write(database: Kysely<unknown>): Promise<void> {
   const table = sql.table(DEFAULT_MIGRATION_LOCK_TABLE);
   await database.transaction().execute(async (transaction) => {
@@ -268,8 +279,8 @@ async function write(database: Kysely<unknown>): Promise<void> {
   });
 }
 
-/** The result, or that the database is busy where there is none in time. */
-async function orLocked(result: Promise<string | null>): Promise<string | null> {
+/** The result, or `busy` after `lockedMilliseconds`. */
+async function orBusy(result: Promise<string | null>): Promise<string | null> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<string>((resolve) => {
     timer = setTimeout(() => {

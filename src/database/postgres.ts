@@ -1,27 +1,27 @@
 import pg from 'pg';
-import { DatabaseError, explainPostgresFailure, placeIn, postgresCondition } from './database-error.js';
+import { DatabaseError, explainPostgresFailure, hostAndDatabaseOf, postgresCondition } from './database-error.js';
 import { PostgresDialect, type PostgresPool, type PostgresPoolClient } from './kysely.js';
 
-/** How many connections to PostgreSQL there may be, and how long they may take; SQLite has one, on this machine. */
+/** Limits of the PostgreSQL connection pool. SQLite has one local connection and ignores them. */
 export interface PoolOptions {
   readonly maxConnections: number;
-  /** How long a query may wait for a connection, or a connection for the server. */
+  /** Timeout for getting a pooled connection, and for connecting to the server. */
   readonly connectTimeoutSeconds: number;
-  /** How long a statement may run, waiting for locks included. */
+  /** Timeout of a statement, including its wait for locks. */
   readonly statementTimeoutSeconds: number;
 }
 
-/** How much longer than the server the client waits: a server that has vanished keeps no timeout. */
+/** How much the client's timeout exceeds the server's. A vanished server enforces no timeout. */
 const graceMilliseconds = 2000;
-/** A writer whose process hangs must not hold up the others for longer. */
+/** Limits how long the open transaction of a hung process blocks other writers. */
 const idleTransactionTimeoutMilliseconds = 10_000;
 
 /**
- * PostgreSQL for Kysely, over a pool that connects when it is first needed.
- * @throws DatabaseError for a URL that cannot be read
+ * PostgreSQL for Kysely, over a pool that connects on first use.
+ * @throws DatabaseError for a malformed URL
  */
 export function openPostgres(url: string, options: PoolOptions): PostgresDialect {
-  const place = placeIn(url);
+  const place = hostAndDatabaseOf(url);
   const statementTimeout = options.statementTimeoutSeconds * 1000;
   const pool = new pg.Pool({
     connectionString: url,
@@ -37,14 +37,14 @@ export function openPostgres(url: string, options: PoolOptions): PostgresDialect
     keepAlive: true,
     types: { getTypeParser: parserOf as ParserLookup },
   });
-  // An idle connection that breaks is taken out of the pool; without a listener it would end the process.
+  // A broken idle connection leaves the pool. Without a listener its error would end the process.
   pool.on('error', () => undefined);
-  // The same for one that is lent out while no query is under way on it.
+  // The same for a checked-out connection without a running query.
   pool.on('connect', (client) => client.on('error', () => undefined));
-  return new PostgresDialect({ pool: sayingWhy(pool, place) });
+  return new PostgresDialect({ pool: withDatabaseErrors(pool, place) });
 }
 
-/** By a statement: a pooler refuses a connection that names such settings when it begins. */
+/** Sets the timeouts by a statement: a pooler rejects a connection with such startup parameters. */
 async function limitTimes(client: pg.ClientBase, statementTimeout: number): Promise<void> {
   await client.query(
     `set statement_timeout = ${statementTimeout}; set idle_in_transaction_session_timeout = ${idleTransactionTimeoutMilliseconds}`,
@@ -53,7 +53,7 @@ async function limitTimes(client: pg.ClientBase, statementTimeout: number): Prom
 
 type ParserLookup = typeof pg.types.getTypeParser;
 
-/** pg gives 64-bit integers as texts; on SQLite they are numbers. */
+/** pg returns 64-bit integers as strings; SQLite returns numbers. */
 function parserOf(...[type, format]: Parameters<ParserLookup>): (value: string) => unknown {
   if (type === pg.types.builtins.INT8) return safeInteger;
   return pg.types.getTypeParser(type, format) as (value: string) => unknown;
@@ -61,11 +61,11 @@ function parserOf(...[type, format]: Parameters<ParserLookup>): (value: string) 
 
 function safeInteger(text: string): number {
   const value = Number(text);
-  if (!Number.isSafeInteger(value)) throw new RangeError('an integer of the database is too large for a number');
+  if (!Number.isSafeInteger(value)) throw new RangeError('a database integer exceeds the safe integer range');
   return value;
 }
 
-function sayingWhy(pool: pg.Pool, place: string): PostgresPool {
+function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
   return {
     connect: async () => {
       try {
@@ -82,16 +82,19 @@ function sayingWhy(pool: pg.Pool, place: string): PostgresPool {
 }
 
 /**
- * SQLSTATEs of a server that is away, full, stopping, read-only after a failover or too slow, or that has ended a deadlock:
- * the statement is not at fault, and may succeed later.
+ * SQLSTATEs of transient failures: the server is unavailable, full, stopping, too slow or read-only after a failover,
+ * or it ended a deadlock. The statement is not at fault and may succeed later.
  */
-const passing = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
-/** A connection to a server that is read-only stays with it; a new one is made to the first that can be written to. */
+const transientStates = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
+/**
+ * SQLSTATEs after which the connection is closed. A connection to a read-only server stays there; a new one goes to the
+ * first writable server.
+ */
 const endsConnection = /^(?:08|57P|58)|^(?:25006|25P03)$/;
 
 /**
- * A connection lent by the pool, whose failures are told apart: what may pass is a DatabaseError, so that it is answered
- * as such, and a connection of which nobody knows what it is doing is not lent again.
+ * A checked-out connection that classifies failures. A transient failure becomes a DatabaseError, so that callers can
+ * report it as such. A connection in an unknown state is not reused.
  */
 class PostgresClient {
   readonly #client: pg.PoolClient;
@@ -103,7 +106,7 @@ class PostgresClient {
     this.#place = place;
   }
 
-  /** Cursors are for streams, of which this program has none. */
+  /** Cursors serve streams only, which this program does not use. */
   readonly query = ((text: string, parameters: readonly unknown[] = []) =>
     this.#run(text, parameters)) as unknown as PostgresPoolClient['query'];
 
@@ -112,13 +115,13 @@ class PostgresClient {
   }
 
   async #run(text: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
-    // A statement after a timed-out one would wait behind it.
+    // A statement after a timed-out one would queue behind it.
     if (this.#failure !== null) throw this.#failure;
     try {
       return await this.#client.query(text, [...parameters]);
     } catch (error) {
       const state = error instanceof pg.DatabaseError ? (error.code ?? '') : null;
-      if (isOfThisProgram(error) || (state !== null && !passing.test(state))) throw error;
+      if (isClientFault(error) || (state !== null && !transientStates.test(state))) throw error;
       const failure = new DatabaseError(explainPostgresFailure(error, this.#place), {
         cause: error,
         condition: postgresCondition(error),
@@ -129,33 +132,33 @@ class PostgresClient {
   }
 }
 
-/** A value that cannot be bound or read says nothing of the connection. */
-function isOfThisProgram(error: unknown): boolean {
+/** A value that cannot be bound or parsed does not mean that the connection is broken. */
+function isClientFault(error: unknown): boolean {
   return error instanceof RangeError || error instanceof TypeError;
 }
 
 /**
- * How many connections are compared before a pooler is taken for one that does not share them. Its other clients can hide the sharing:
- * beside eight busy ones, one comparison in four showed nothing.
+ * How many comparisons must show no sharing before a pooler is accepted. Other clients of the pooler can hide the
+ * sharing: with eight busy clients, one comparison in four did not show it.
  */
 const comparedConnections = 25;
 
 /**
- * Makes sure that a connection has one process of PostgreSQL for itself for as long as it lasts. Settings, advisory locks and LISTEN
- * belong to that process. A pooler in transaction mode lends it to another client after each transaction: a lock would then
- * be anybody's, and prove nothing.
- * @returns the id of the process
- * @throws DatabaseError
+ * Checks that a connection keeps one PostgreSQL server process for its whole life. Settings, advisory locks and LISTEN
+ * belong to that process. A pooler in transaction mode lends it to another client after each transaction, so a lock
+ * would prove nothing.
+ * @returns the id of the server process
+ * @throws DatabaseError behind such a pooler
  */
 export async function requireOwnServerProcess(client: pg.Client, options: pg.ClientConfig): Promise<number> {
   const own = await processOf(client);
-  // PostgreSQL tells its clients the id of the process; a pooler tells them an id of its own making.
+  // PostgreSQL reports the id of its process when a client connects; a pooler reports an id that it made up.
   if ((client as pg.Client & { readonly processID?: number }).processID === own) return own;
   for (let compared = 0; compared < comparedConnections; compared += 1) {
-    // A shared process is the next client's, or this client's next one is another: it depends on how the pooler chooses.
+    // Depending on the pooler, a new client gets the shared process, or this client gets another one.
     if ((await processOf(client)) !== own || (await connected(options, processOf)) === own) {
       throw new DatabaseError(
-        `The PostgreSQL database ${placeIn(options.connectionString ?? '')} is behind a pooler that shares its connections between clients, which this program cannot use: connect to PostgreSQL directly, or set "pool_mode = session" for this database in PgBouncer.`,
+        `The PostgreSQL database ${hostAndDatabaseOf(options.connectionString ?? '')} is behind a pooler that shares server connections between clients, which this program does not support: connect to PostgreSQL directly, or set "pool_mode = session" for this database in PgBouncer.`,
       );
     }
   }
@@ -163,11 +166,11 @@ export async function requireOwnServerProcess(client: pg.Client, options: pg.Cli
 }
 
 /**
- * Makes sure that connections to a PostgreSQL database have a process of their own each.
- * @throws DatabaseError where they have not, and where that cannot be found out
+ * Checks that each connection to a PostgreSQL database has a separate server process.
+ * @throws DatabaseError when connections share one, or the check fails
  */
 export async function requireSessions(url: string, pool: PoolOptions): Promise<void> {
-  const place = placeIn(url);
+  const place = hostAndDatabaseOf(url);
   const options = {
     connectionString: url,
     application_name: 'merchant-gateway',
@@ -200,6 +203,6 @@ async function connected<Result>(
 async function processOf(client: pg.Client): Promise<number> {
   const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
   const [row] = rows;
-  if (row === undefined) throw new Error('PostgreSQL does not tell the id of its process');
+  if (row === undefined) throw new Error('PostgreSQL did not return the id of its process');
   return row.pid;
 }

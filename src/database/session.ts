@@ -3,22 +3,22 @@ import { requireOwnServerProcess } from './postgres.js';
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import Libsql from 'libsql';
-import { createReadableByNobodyElse } from './sqlite.js';
+import { createPrivateFile } from './sqlite.js';
 import type { DatabaseOptions } from './open-database.js';
 
 /**
- * What lasts exactly as long as a process uses a database: an exclusive lock, of which there is one in a database. Its server, or for
- * SQLite the kernel, releases it when the process ends, however it ends. So a process that gets it knows that whoever had
- * it before has ended, or has lost its connection.
+ * An exclusive lock that lasts as long as a process uses a database. PostgreSQL, or the kernel for SQLite, releases it
+ * however the process ends. So a process that acquires it knows that the previous holder has ended or lost its
+ * connection.
  */
 export interface DatabaseSession {
-  /** Takes the lock where it is free, and makes sure that it is still held. False where it is not, or that is unknown. */
+  /** Acquires the lock, or checks that it is still held. False when it is not, or when that is unknown. */
   hold(): Promise<boolean>;
-  /** Tells the other processes with such a session that something was changed. It may be lost, so they look now and then. */
+  /** Notifies the other sessions of a change. Notifications can be lost, so sessions also poll. */
   tell(): void;
-  /** Gives the lock back. */
+  /** Releases the lock. */
   release(): Promise<void>;
-  /** Ends the session, and the lock with it. */
+  /** Ends the session and releases the lock. */
   close(): Promise<void>;
 }
 
@@ -28,14 +28,14 @@ const timeoutMilliseconds = 2_000;
 const firstPauseMilliseconds = 500;
 const longestPauseMilliseconds = 30_000;
 
-/** Has a server release the lock of a machine that has vanished: otherwise it keeps the connection for two hours. */
-const noticeVanishedClient =
+/** Makes the server release the lock of a vanished machine. By default it keeps the connection for two hours. */
+const detectVanishedClient =
   'set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3';
 
-/** The lock of a PostgreSQL database, an advisory one, on a connection that otherwise only tells and hears of changes. */
+/** An advisory lock of PostgreSQL. Its connection otherwise only sends and receives change notifications. */
 class PostgresSession implements DatabaseSession {
   readonly #url: string;
-  readonly #onTold: () => void;
+  readonly #onNotified: () => void;
   #client: pg.Client | null = null;
   #holds = false;
   #failures = 0;
@@ -44,20 +44,20 @@ class PostgresSession implements DatabaseSession {
 
   constructor(url: string, onTold: () => void) {
     this.#url = url;
-    this.#onTold = onTold;
+    this.#onNotified = onTold;
   }
 
   async hold(): Promise<boolean> {
     if (this.#client === null && performance.now() - this.#failedAt < this.#pause) return false;
     try {
       const client = (this.#client ??= await this.#connect());
-      // The lock lasts as long as the connection, so its reply proves that it is still held.
+      // The lock lasts as long as the connection, so a reply proves that it is still held.
       const { rows } = await client.query<{ taken: boolean }>(
         this.#holds ? 'select true as taken' : 'select pg_try_advisory_lock(hashtextextended($1, 0)) as taken',
         this.#holds ? [] : [lockName],
       );
       this.#failures = 0;
-      // Another client, or none: it has broken meanwhile.
+      // `#client` differs when the connection broke during the query.
       return (this.#holds = this.#client === client && rows[0]?.taken === true);
     } catch {
       this.#failures += 1;
@@ -79,7 +79,7 @@ class PostgresSession implements DatabaseSession {
     try {
       await client?.query('select pg_advisory_unlock(hashtextextended($1, 0))', [lockName]);
     } catch {
-      void this.#drop(client); // it may still have the lock
+      void this.#drop(client); // the server may still hold the lock
     }
   }
 
@@ -107,9 +107,9 @@ class PostgresSession implements DatabaseSession {
       await client.connect();
       const ownId = await requireOwnServerProcess(client, options);
       client.on('notification', ({ processId }) => {
-        if (processId !== ownId) this.#onTold();
+        if (processId !== ownId) this.#onNotified();
       });
-      await client.query(`${noticeVanishedClient}; listen ${channel}`);
+      await client.query(`${detectVanishedClient}; listen ${channel}`);
       return client;
     } catch (error) {
       await client.end().catch(() => undefined);
@@ -117,7 +117,7 @@ class PostgresSession implements DatabaseSession {
     }
   }
 
-  /** @returns what settles when it has ended; a server that has vanished takes long to say so */
+  /** Resolves when the connection has ended, which takes long if the server has vanished. */
   #drop(client: pg.Client | null): Promise<void> {
     if (client === null || client !== this.#client) return Promise.resolve();
     this.#client = null;
@@ -127,8 +127,8 @@ class PostgresSession implements DatabaseSession {
 }
 
 /**
- * The lock of an SQLite database: an empty database beside it that is in an exclusive transaction. The kernel ends that
- * with the process. The database itself cannot be locked so, for others read it and write to it.
+ * The lock of an SQLite database: an exclusive transaction on an empty database next to it. The kernel ends the
+ * transaction with the process. The main database cannot be locked, because other processes read and write it.
  */
 class SqliteSession implements DatabaseSession {
   readonly #location: string;
@@ -140,18 +140,18 @@ class SqliteSession implements DatabaseSession {
   }
 
   hold(): Promise<boolean> {
-    // A file that was removed and made anew can be locked twice.
-    if (this.#held !== null && this.#held.inode !== inodeOf(this.#location)) this.#letGo();
+    // Two processes can hold the lock if its file was removed and recreated.
+    if (this.#held !== null && this.#held.inode !== inodeOf(this.#location)) this.#unlock();
     this.#held ??= this.#take();
     return Promise.resolve(this.#held !== null);
   }
 
   tell(): void {
-    // There is one process as a rule; another one looks now and then.
+    // There is usually one process; another one polls.
   }
 
   release(): Promise<void> {
-    this.#letGo();
+    this.#unlock();
     return Promise.resolve();
   }
 
@@ -162,8 +162,8 @@ class SqliteSession implements DatabaseSession {
   #take(): { connection: Libsql.Database; inode: bigint } | null {
     let connection: Libsql.Database | undefined;
     try {
-      // Only where there is none: when a process closes a file, the kernel ends all locks that the process has on it.
-      if (inodeOf(this.#location) === null) createReadableByNobodyElse(this.#location);
+      // Only a missing file: when a process closes a file, the kernel releases all locks of the process on it.
+      if (inodeOf(this.#location) === null) createPrivateFile(this.#location);
       const inode = inodeOf(this.#location);
       connection = new Libsql(this.#location);
       connection.exec('pragma busy_timeout = 0');
@@ -171,13 +171,13 @@ class SqliteSession implements DatabaseSession {
       connection.exec('begin exclusive');
       if (inode !== null && inode === inodeOf(this.#location)) return { connection, inode };
     } catch {
-      // Another process has it, or the file cannot be used: then there is the lease alone.
+      // Another process holds the lock, or the file is unusable: only the lease remains.
     }
     connection?.close();
     return null;
   }
 
-  #letGo(): void {
+  #unlock(): void {
     this.#held?.connection.close();
     this.#held = null;
   }
@@ -187,7 +187,7 @@ function inodeOf(location: string): bigint | null {
   return statSync(location, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }
 
-/** A session that never has the lock: a database in memory has no other process. */
+/** Never has the lock: no other process uses a database in memory. */
 const withoutLock: DatabaseSession = {
   hold: () => Promise.resolve(false),
   tell: () => undefined,
@@ -196,8 +196,8 @@ const withoutLock: DatabaseSession = {
 };
 
 /**
- * Opens a session of a database that `openDatabase` has opened. It connects when it is first needed.
- * @param onTold called when another process has told of a change
+ * Opens a session of a database that `openDatabase` has opened. It connects on first use.
+ * @param onTold called when another process reports a change
  */
 export function openSession(
   { url }: Pick<DatabaseOptions, 'url'>,

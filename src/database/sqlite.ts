@@ -9,7 +9,7 @@ import { LibsqlDialect } from './libsql-dialect.js';
 const openingTimeoutMilliseconds = 5000;
 
 /**
- * Opens an SQLite file, and creates it and its directory where there is none.
+ * Opens an SQLite file. Creates a missing file and its directory.
  * @param path of the file, or `:memory:`
  * @throws DatabaseError
  */
@@ -24,25 +24,25 @@ function createDirectory(directory: string): void {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
   } catch (error) {
     throw new DatabaseError(
-      `The directory ${directory} of the database cannot be created: make it by hand, or choose another path.`,
+      `The database directory ${directory} cannot be created: create it yourself, or choose another path.`,
       { cause: error },
     );
   }
 }
 
-/** SQLite would let every user of the machine read payouts and merchants. The files beside it take its mode over. */
-export function createReadableByNobodyElse(location: string): void {
+/** SQLite would let every local user read payouts and merchants. Its WAL files inherit this mode. */
+export function createPrivateFile(location: string): void {
   closeSync(openSync(location, 'a', 0o600));
 }
 
 function connect(location: string): Libsql.Database {
   let connection: Libsql.Database | undefined;
   try {
-    if (location !== ':memory:') createReadableByNobodyElse(location);
+    if (location !== ':memory:') createPrivateFile(location);
     connection = new Libsql(location);
     connection.exec(`pragma busy_timeout = ${openingTimeoutMilliseconds}`);
     connection.exec('pragma journal_mode = wal');
-    // A payout that was answered must outlive a power cut, so each commit reaches the disk.
+    // A payout that was confirmed to the client must survive a power failure, so each commit reaches the disk.
     connection.exec('pragma synchronous = full');
     connection.exec('pragma foreign_keys = on');
     connection.exec('pragma busy_timeout = 0');
@@ -58,36 +58,37 @@ function explain(error: unknown, location: string): string {
   if (code === 'SQLITE_NOTADB') return `${location} is not an SQLite database: move it away, or choose another path.`;
   if (code.startsWith('SQLITE_CORRUPT')) return `The database ${location} is damaged: restore it from a backup.`;
   if (code.startsWith('SQLITE_BUSY'))
-    return `The database ${location} is locked by another program: stop that one first.`;
+    return `The database ${location} is locked by another program: stop that program first.`;
   return `The database ${location} cannot be opened for writing: check that it is a file and that this user may write it and its directory.`;
 }
 
 /**
- * Copies an SQLite database into a new file that nobody else can read, as it is at one moment, while others read it and write to it.
- * The file appears when all of it is on the disk.
- * @param source the path of the database
- * @param target the path of the new file, in a directory that there is
- * @throws DatabaseError where there is no database, the target is there already, or the copy fails
+ * Copies a live SQLite database into a new file, as a consistent snapshot that only this user can read. The file
+ * appears once it is completely on disk.
+ * @param source path of the database
+ * @param target path of the new file, in an existing directory
+ * @throws DatabaseError when the database is missing, the target exists, or the copy fails
  */
 export function backUpSqlite(source: string, target: string): void {
   const [from, to] = [resolve(source), resolve(target)];
-  // Opening it would create it, and the backup of nothing would be taken for one.
+  // Opening a missing database would create it, and an empty file would pass as a backup.
   if (!existsSync(from)) throw new DatabaseError(`There is no database ${from}: check the configuration.`);
   const directory = dirname(to);
   if (!existsSync(directory)) throw new DatabaseError(`There is no directory ${directory}: create it first.`);
-  if (existsSync(to)) throw alreadyThere(to);
+  if (existsSync(to)) throw alreadyExists(to);
   const partial = `${to}.${randomUUID()}.partial`;
   try {
-    createReadableByNobodyElse(partial);
+    createPrivateFile(partial);
     copy(from, partial);
     synchronize(partial);
-    // Not a link, which sticks and network drives often lack. A large database takes long: somebody else may have been quicker.
-    if (existsSync(to)) throw alreadyThere(to);
+    // Not a hard link, which USB drives and network drives often lack. A large copy takes long: the target may exist by
+    // now.
+    if (existsSync(to)) throw alreadyExists(to);
     renameSync(partial, to);
     synchronize(directory);
   } catch (error) {
     if (error instanceof DatabaseError) throw error;
-    const reason = error instanceof Error ? error.message.replace(/\.$/, '') : 'for an unknown reason';
+    const reason = error instanceof Error ? error.message.replace(/\.$/, '') : 'unknown reason';
     throw new DatabaseError(`${from} could not be copied to ${to}: ${reason}.`, { cause: error });
   } finally {
     rmSync(partial, { force: true });
@@ -113,6 +114,6 @@ function synchronize(path: string): void {
   }
 }
 
-function alreadyThere(path: string): DatabaseError {
-  return new DatabaseError(`${path} is there already, and is left as it is: name a file that there is not.`);
+function alreadyExists(path: string): DatabaseError {
+  return new DatabaseError(`${path} already exists and was not changed: name a file that does not exist.`);
 }

@@ -8,15 +8,15 @@ import { MerchantRate } from './auth/merchant-rate.js';
 import { BadKeyThrottle } from './auth/bad-key-throttle.js';
 import { SharedLines } from './observe/shared-lines.js';
 
-/** What the brakes act upon. */
+/** Dependencies of the brakes. */
 interface BrakedParts {
   readonly sharedRate: SharedRate | null;
   readonly accessLog: LineSink;
   readonly clock: Clock;
 }
 
-/** Opens what slows down those who ask too much, and shows it among the metrics. */
-export function openBrakes(config: Config, parts: BrakedParts, trustedProxies: IpRanges, metrics: GatewayMetrics) {
+/** Creates the throttle, the rate limit and the overload protection, and registers their metrics. */
+export function createLimiters(config: Config, parts: BrakedParts, trustedProxies: IpRanges, metrics: GatewayMetrics) {
   const { sharedRate, accessLog: sink, clock } = parts;
   const throttle = config.throttle.enabled ? new BadKeyThrottle(config.throttle) : null;
   const { environment } = config;
@@ -26,48 +26,48 @@ export function openBrakes(config: Config, parts: BrakedParts, trustedProxies: I
   const loopWatch = new LoopWatch(config.limits.eventLoopDelayMilliseconds);
   metrics.gauge(
     'gateway_throttled_sources',
-    'Sources that are throttled after many requests without an acceptable key.',
+    'Sources that are throttled after too many requests without an acceptable key.',
     () => throttle?.throttled ?? 0,
   );
   metrics.gauge(
     'gateway_throttle_total_reached',
-    '1 while unthrottled sources together have sent so many requests without an acceptable key that all of them share log lines and look-ups.',
+    '1 while unthrottled sources exceed throttle.totalBadKeys in total, so that all share log lines and look-ups.',
     () => Number(throttle?.isTotalReached ?? false),
     'max',
   );
   metrics.counterByWord(
     'gateway_throttled_lookups_refused_total',
-    'Keys of throttled sources, not known to exist, that were not looked up: their checksum is wrong, or the budget was used up.',
+    'Look-ups of unknown keys refused to throttled sources, by reason: checksum (invalid) or budget (exhausted).',
     'reason',
     () => ({ ...(throttle?.refusedLookups ?? { checksum: 0, budget: 0 }) }),
   );
   metrics.counterByWord(
     'gateway_access_log_shared_requests_total',
-    'Requests without an acceptable key that share a line: of a throttled source, of further sources, or because only the reserve is left.',
+    'Requests aggregated into shared lines: throttled (per source), sources (of several), reserve (disk nearly full).',
     'reason',
     () => {
       const { throttled, sources, reserve } = sharedLines.figures;
       return { throttled, sources, reserve };
     },
   );
-  metrics.counter('gateway_access_log_shared_lines_total', 'Lines that several requests share.', () => {
+  metrics.counter('gateway_access_log_shared_lines_total', 'Access log lines that aggregate several requests.', () => {
     return sharedLines.figures.lines;
   });
   metrics.gauge(
     'gateway_access_log_reserve_reached',
-    '1 while the file system of the access log has less than accessLog.reserveBytes of room.',
+    '1 while the file system of the access log has less than accessLog.reserveBytes free.',
     () => Number(sink.hasOnlyReserve?.() ?? false),
     'max',
   );
   metrics.counterByWord(
     'gateway_rate_limit_counts_total',
-    'Requests that were counted for rateLimit.shared: together with all gateways, or alone because Redis did not count.',
+    'Requests counted for rateLimit.shared: together (by all gateways) or alone (locally, because Redis failed).',
     'how',
     () => merchantRate?.figures ?? {},
   );
   metrics.gauge(
     'gateway_overloaded',
-    '1 while requests are refused because the event loop is late.',
+    '1 while requests are rejected because the event loop is delayed.',
     () => (loopWatch.problem() === null ? 0 : 1),
     'max',
   );

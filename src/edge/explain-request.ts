@@ -1,6 +1,6 @@
 import { lookupIdOf } from '../gateway/api-key.js';
 import { KeyStoreUnavailable } from '../gateway/ports.js';
-import type { KeyAnswer } from '../gateway/ports.js';
+import type { KeyLookup } from '../gateway/ports.js';
 import { explainRules } from '../policy/explain.js';
 import { reasonOf } from '../policy/decision-table.js';
 import type { RuleOutcome } from '../policy/explain.js';
@@ -8,7 +8,7 @@ import type { RequestFacts } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import { Findings, type Outcome } from './request/exchange.js';
-import { takeSteps } from './auth/steps.js';
+import { runSteps } from './auth/steps.js';
 import type { StepSources } from './auth/steps.js';
 import { resolveClientAddress } from './request/client-address.js';
 import type { Hop } from './request/client-address.js';
@@ -16,45 +16,45 @@ import { RequestData } from './request/request-data.js';
 import { timeText } from '../telemetry/serialise.js';
 import { GatewayError } from './request/errors.js';
 
-/** A request in words: nobody has sent it, or it was sent long ago. */
+/** A hypothetical or past request to explain. */
 export interface DescribedRequest {
   readonly method: string;
   /** Path and query. */
   readonly target: string;
-  /** Names and values, in their order. */
+  /** Names and values, in their original order. */
   readonly headers: readonly (readonly [name: string, value: string])[];
-  /** The remote address: whoever opened the connection. */
+  /** The peer address of the connection. */
   readonly remote: IpAddress;
   readonly tls: boolean;
   /** Milliseconds since 1970. */
   readonly at: number;
 }
 
-/** What decides besides the request; what slows callers down is of the moment, and decides nothing here. */
+/** The inputs of a decision other than the request. Excludes throttles and load, which depend on the current state. */
 export type DecisionSources = Omit<
   StepSources,
   'fingerprints' | 'traces' | 'throttle' | 'merchantRate' | 'accessLogProblem' | 'overload'
 >;
 
-/** What would be decided, and how. */
+/** The decision on a described request, and its derivation. */
 export interface Explanation {
   readonly code: Outcome;
-  /** Why it is not accepted. */
+  /** Why the request is not accepted; null if it is accepted. */
   readonly detail: string | null;
-  /** Null where the request is refused before they are known. */
+  /** Null if the request is rejected before the facts are known. */
   readonly facts: RequestFacts | null;
-  /** How the client address was found, from the remote address on. */
+  /** How the client address was derived, starting at the remote address. */
   readonly hops: readonly Hop[];
-  /** The path of the route; null: none. */
+  /** The path of the route; null without a matching route. */
   readonly route: string | null;
   readonly torListDigest: string | null;
-  /** What the key store says of the key; null where there was none to ask about, or it could not be asked. */
-  readonly answer: KeyAnswer | null;
-  /** Every rule in order; empty where there are no facts. */
+  /** The key store's result; null without a well-formed key, or if the store is unavailable. */
+  readonly answer: KeyLookup | null;
+  /** All rules in order; empty without facts. */
   readonly rules: readonly RuleOutcome[];
 }
 
-/** Says what the gateway would decide about a request, by the very steps that every request takes. */
+/** Explains the decision on a described request. Runs the same steps as for every real request. */
 export async function explainRequest(described: DescribedRequest, sources: DecisionSources): Promise<Explanation> {
   const { method, target, remote, tls, at } = described;
   const tlsFacts = tls ? { version: undefined, version_protocol: 'tls' as const, cipher: '' } : null;
@@ -63,7 +63,7 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
   const found = new Findings([]);
   const { code, detail } = await decisionOn(request, found, sources);
   const { facts, match, torListDigest } = found;
-  const answer = facts === null || facts.keyFormat === 'absent' ? null : await answerFor(request, found, sources);
+  const answer = facts === null || facts.keyFormat === 'absent' ? null : await lookUpKey(request, found, sources);
   const isAsked = facts?.keyFormat === 'live' || facts?.keyFormat === 'test';
   const hops: Hop[] = [];
   resolveClientAddress(remote, request.headers.forwardedFor, sources.trustedProxies, (hop) => hops.push(hop));
@@ -79,8 +79,8 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
   };
 }
 
-/** What decides without a moment: nothing is counted, and no load and no log refuse. */
-const atNoMoment = {
+/** Neutral inputs for the current state: nothing is counted, and neither load nor a log problem rejects. */
+const neutralState = {
   ...{ fingerprints: new KeyFingerprints(null), traces: null, throttle: null, merchantRate: null },
   ...{ accessLogProblem: () => null, overload: () => null },
 };
@@ -91,7 +91,7 @@ async function decisionOn(
   sources: DecisionSources,
 ): Promise<{ readonly code: Outcome; readonly detail: string | null }> {
   try {
-    const denial = await takeSteps(request, found, { callerIsGone: false }, { ...sources, ...atNoMoment });
+    const denial = await runSteps(request, found, { callerIsGone: false }, { ...sources, ...neutralState });
     if (denial === null) return { code: 'accepted', detail: null };
     return { code: denial, detail: found.facts && reasonOf(denial, found.facts, found.credential, timeText) };
   } catch (error) {
@@ -100,12 +100,12 @@ async function decisionOn(
   }
 }
 
-/** The rules about the credential are shown also where an earlier one refuses, so it is asked for in any case. */
-async function answerFor(
+/** Looks up the key even if an earlier rule rejects, because the explanation includes the credential rules. */
+async function lookUpKey(
   { headers: { apiKey } }: RequestData,
   found: Findings,
   { keyStore, pepper }: DecisionSources,
-): Promise<KeyAnswer | null> {
+): Promise<KeyLookup | null> {
   if (found.answer !== null) return found.answer;
   try {
     return await keyStore.find(lookupIdOf(apiKey[0] ?? '', pepper));

@@ -9,7 +9,7 @@ import type {
   Clock,
   GeoIp,
   KeyStore,
-  RecordFigures,
+  RecordStats,
   SharedRate,
   TorExits,
   TraceExport,
@@ -19,7 +19,7 @@ import type { LogSecret } from '../telemetry/chain.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Build } from '../telemetry/process-metrics.js';
-import { openBrakes } from './brakes.js';
+import { createLimiters } from './brakes.js';
 import { drainDelay } from './connections/connections.js';
 import { createManagement, type Health } from './observe/management.js';
 import { openMetrics, showExposedKeys, showLoad, showTls } from './observe/open-metrics.js';
@@ -35,66 +35,66 @@ import { WarmUp, type WarmUpEnd } from './warm-up.js';
 import { readOperatorFile } from '../config/operator-file.js';
 import { Upstream } from './proxy/upstream.js';
 
-/** What the gateway needs besides its configuration. */
+/** Dependencies of the gateway other than its configuration. */
 export interface GatewayPorts {
   readonly keyStore: KeyStore;
-  /** What is held of the records in memory; null: nothing is. */
-  readonly recordCache: () => RecordFigures | null;
+  /** Metrics of the record cache; null without a cache. */
+  readonly recordCache: () => RecordStats | null;
   readonly torExits: TorExits;
-  /** null: there are no databases about addresses. */
+  /** Look-ups in the GeoIP databases; null without databases. */
   readonly geoIp: GeoIp | null;
-  /** Counts merchants' requests for all gateways together; null: each process counts for itself, or nothing is limited. */
+  /** Counts requests per merchant across all gateways; null: each process counts locally, or there is no limit. */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** Signs who calls for upstreams; null: no signature. */
+  /** Signs the caller's identity for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
   readonly clock: Clock;
   readonly accessLog: LineSink;
-  /** The access log's secret, for the fingerprints of keys; null: none. */
+  /** The access log's secret, for key fingerprints; null: no fingerprints. */
   readonly logSecret: LogSecret;
-  /** What is wrong outside, as it was found by looking for it; null or left out: nothing is looked for. */
+  /** Warnings from active checks of the environment; null or omitted: no checks. */
   readonly selfCheck?: { warnings(): readonly string[]; close(): Promise<void> } | null;
-  /** What runs; left out: nobody says. */
+  /** The running build; omitted if unknown. */
   readonly build?: Build | undefined;
-  /** Where traces are kept; null: nowhere. */
+  /** Exports traces; null: no traces. */
   readonly traces: TraceExport | null;
-  /** Told of a failure that was not foreseen, with the id of its request. */
+  /** Called for an unexpected failure, with the id of its request. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
-  /** Told when certificates were replaced, and once of new ones that cannot be used. */
+  /** Called when certificates were replaced, and once per unusable change. */
   readonly onCertificateChange: (change: CertificateChange) => void;
-  /** Told once of each certificate in use that ends soon, is over or has not begun. */
+  /** Called once per certificate in use that expires soon, has expired or is not valid yet. */
   readonly onCertificateWarning?: (warning: string, isOver: boolean) => void;
-  /** Told when the process can no longer keep up, with what is wrong, and, with null, when it can again. */
+  /** Called with the problem when the process is overloaded, and with null when it has recovered. */
   readonly onOverload: (problem: string | null) => void;
-  /** Called with the name of an upstream that sent bytes which no request had asked for. */
+  /** Called with the name of an upstream that sent bytes without a pending request. */
   readonly onUnsolicitedBytes: (upstream: string) => void;
 }
 
-/** A gateway that takes requests. */
+/** A running gateway. */
 export interface RunningGateway {
-  /** Where each listener is; null where the configuration has none. */
+  /** The address of each listener; null if not configured. */
   readonly addresses: Readonly<Record<'https' | 'http' | 'management', AddressInfo | null>>;
-  /** How it is, as its management listener tells. */
+  /** The health, as served by the management listener. */
   health(): Health;
-  /** Its metrics, as those of several processes are aggregated. */
+  /** The metrics as objects, for aggregation over several processes. */
   figures(): Promise<readonly object[]>;
-  /** Looks at once whether certificates or ticket keys have changed; otherwise that happens by itself. */
+  /** Checks immediately for changed certificates and ticket keys, in addition to the periodic checks. */
   reloadTls(): Promise<void>;
   /**
-   * Says that it is not ready, and for the drain delay ends connections with their answers; then stops taking requests,
-   * lets those in flight end within the drain timeout, and closes everything.
-   * @param delayed is over when the delay is
+   * Drains the gateway. Reports not ready, and closes connections with their responses during the drain delay. Then
+   * rejects new requests, waits up to the drain timeout for those in flight, and closes everything.
+   * @param delayed resolves at the end of the drain delay
    */
   drain(delayed?: Promise<unknown>): Promise<void>;
 }
 
-/** What is given to calls that go on without their caller, and to lines that wait to be written, after the drain. */
+/** Time after the drain for upstream calls without a client and for pending log lines. */
 const graceMilliseconds = 2_000;
 
 /**
- * Starts the gateway's listeners. Where that fails, the ports are closed.
- * @param onWarm told when the gateway has warmed up, until when it is not ready; null: it does not warm up
- * @throws OperatorError for a certificate that cannot be used or a port that is taken
+ * Starts the gateway's listeners. Closes the dependencies in `ports` on failure.
+ * @param onWarm called after the warm-up; the gateway is not ready before. Null: no warm-up
+ * @throws OperatorError for an unusable certificate or a TCP port in use
  */
 export async function startGateway(
   config: Config,
@@ -113,7 +113,7 @@ export async function startGateway(
   const exposedKeys = new ExposedKeys(ports.keyStore, ports.clock);
   showExposedKeys(metrics, exposedKeys);
   const trustedProxies = compileIpRanges(config.trustedProxies);
-  const { throttle, sharedLines, merchantRate, loopWatch } = openBrakes(config, ports, trustedProxies, metrics);
+  const { throttle, sharedLines, merchantRate, loopWatch } = createLimiters(config, ports, trustedProxies, metrics);
   const requestLog = new RequestLog({
     ...ports,
     environment: config.environment,
@@ -187,7 +187,7 @@ export async function startGateway(
     await readiness.tls?.reload.stop();
     await closeAll([...listeners.values()], config.limits.drainTimeoutSeconds);
     stopWatching();
-    await healthApp.close(); // last, so that it can be asked all the while
+    await healthApp.close(); // last, so that it stays reachable during the drain
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
     await setImmediate(); // the last responses close in the same turn as their server
     await requestLog.settled();
@@ -229,7 +229,7 @@ export async function startGateway(
   }
 }
 
-/** Closes what the gateway asks, when nothing is asked any more, and writes what is still to be written. */
+/** Closes the dependencies once no request uses them, and flushes logs and traces. */
 async function closePorts({
   torExits,
   geoIp,
@@ -241,11 +241,11 @@ async function closePorts({
 }: GatewayPorts): Promise<void> {
   geoIp?.close();
   const written = [accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)];
-  // Together: where nothing answers each takes its whole time, and the log would come last.
+  // In parallel: unreachable dependencies use up their full timeouts, and the log would otherwise come last.
   await Promise.all([...written, torExits.close(), sharedRate?.close(), keyStore.close(), selfCheck?.close()]);
 }
 
-/** Keep-alive connections end with their next answer; what has not ended by the timeout is cut off. */
+/** Closes the listeners. Connections still open after the timeout are closed forcibly. */
 async function closeAll(listeners: readonly Listener[], timeoutSeconds: number): Promise<void> {
   const cutOff = setTimeout(() => {
     for (const { connections } of listeners) connections.cutOff();
@@ -256,17 +256,18 @@ async function closeAll(listeners: readonly Listener[], timeoutSeconds: number):
 
 const maxPemBytes = 1024 * 1024;
 /**
- * Longer than services take for most responses: a response that is sent twice, or late, comes while its connection rests,
- * and closes it. Without the rest, one stray response shifted all that followed it. Under load a connection rests for as long
- * as a response takes: then a stray one meets one request, whose own response comes during the rest.
+ * Longer than most responses take. A duplicate or late response then arrives while its connection rests, and closes the
+ * connection. Without this rest, one stray response shifted all following ones. Under load, a connection rests only for
+ * as long as a response takes. A stray response then affects a single request, because that request's own response
+ * arrives during the rest.
  */
 const restMilliseconds = 100;
 
 /**
- * Opens the upstreams of a configuration, by their names; they connect when a request is sent.
- * @param buffers where bodies wait until they have arrived, for all of them
- * @param onUnsolicited called with the name of an upstream that sent bytes which no request had asked for
- * @throws OperatorError for a CA certificate that cannot be read
+ * Creates the configured upstreams, by name. They connect on their first request.
+ * @param buffers the memory for bodies that have not arrived yet, shared by all upstreams
+ * @param onUnsolicited called with the name of an upstream that sent bytes without a pending request
+ * @throws OperatorError for an unreadable CA certificate
  */
 async function openUpstreams(
   config: Config,

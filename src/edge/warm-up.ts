@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { generateApiKey, lookupIdOf, type Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { Clock, KeyAnswer } from '../gateway/ports.js';
+import type { Clock, KeyLookup } from '../gateway/ports.js';
 import { createServer } from '../node/http.js';
 import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
@@ -17,7 +17,7 @@ import { createRouteTable } from './request/routes.js';
 import { Upstream } from './proxy/upstream.js';
 import { createListener, type Listener, type ListenerOptions } from './server/listener.js';
 
-/** What the requests of a warm-up meet of the gateway that it is for. */
+/** Settings of the gateway that the warm-up requests use. */
 export interface WarmUpOptions {
   readonly environment: Environment;
   readonly limits: ListenerOptions['limits'] & { readonly bodyBytes: number; readonly targetBytes: number };
@@ -26,24 +26,24 @@ export interface WarmUpOptions {
   readonly clock: Clock;
 }
 
-/** How a warm-up ended: requests that were made, and why not all of them; null where nothing failed. */
+/** Called at the end of a warm-up with the number of requests and the failure; null without a failure. */
 export type WarmUpEnd = (requests: number, failure: unknown) => void;
 
-/** Where it listens, by itself also where several processes share the ports of the gateway. */
+/** The address of the warm-up's own listener, which is exclusive even if processes share the gateway's ports. */
 const host = '127.0.0.1';
 const name = 'warm-up';
-/** After so many the code is compiled, and further ones are no faster. */
+/** After this number of requests the code is compiled, and further requests are no faster. */
 const mostRequests = 600;
 const atATime = 4;
-/** On a machine that has much else to do, readiness is worth more than the last requests of a warm-up. */
+/** On a busy machine, early readiness matters more than the last warm-up requests. */
 const longestMilliseconds = 1_500;
 const answer = JSON.stringify({ success: true, message: 'OK', data: [] });
 const payout = JSON.stringify({ amount: 100, currency: 'NGN', recipient: '0'.repeat(160) });
 
 /**
- * Requests that a gateway makes to itself before it is ready: Node compiles what runs often, and the first requests of a
- * process would take many times as long as those behind them. They take the real path, but over a listener, with a key
- * and to an upstream of their own: nothing of them is looked up, logged, counted or sent to anybody.
+ * Sends requests to the gateway itself before it is ready. Node compiles hot code only, so the first requests of a
+ * process would otherwise take many times as long as later ones. Warm-up requests take the real code path, but use a
+ * separate listener, key and upstream: they trigger no key look-up, log line, metric or traffic to a real upstream.
  */
 export class WarmUp {
   readonly #options: WarmUpOptions;
@@ -51,7 +51,7 @@ export class WarmUp {
   readonly #stopping = new AbortController();
   #requests = 0;
   #running: Promise<void> | null = null;
-  /** Whether it is over, or was stopped. */
+  /** Whether the warm-up is complete, failed or stopped. */
   over = false;
 
   constructor(options: WarmUpOptions, onEnd: WarmUpEnd) {
@@ -59,7 +59,7 @@ export class WarmUp {
     this.#onEnd = onEnd;
   }
 
-  /** Begins; does not wait for the end. */
+  /** Starts the warm-up without waiting for its end. */
   start(): void {
     const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(longestMilliseconds)]);
     let failure: unknown = null;
@@ -73,7 +73,7 @@ export class WarmUp {
       });
   }
 
-  /** Ends what was begun. */
+  /** Stops the warm-up and waits for its end. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#running;
@@ -105,7 +105,7 @@ export class WarmUp {
     }
   }
 
-  /** Asks for one thing after the other, until there were enough. */
+  /** Sends one request after the other until `mostRequests` is reached. */
   async #ask(caller: Pool, url: URL, key: string, signal: AbortSignal): Promise<void> {
     const unknown = generateApiKey(this.#options.environment);
     const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1', 'user-agent': name };
@@ -121,18 +121,18 @@ export class WarmUp {
         signal,
       });
       await body.dump();
-      if (statusCode !== (isKnown ? 200 : 401)) throw new Error(`the warm-up was answered with ${statusCode}`);
+      if (statusCode !== (isKnown ? 200 : 401)) throw new Error(`a warm-up request got status ${statusCode}`);
     }
   }
 }
 
-/** A listener that knows one key, and tells nobody of its requests. */
+/** Creates a listener that knows one key and neither logs nor counts its requests. */
 function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstream): Promise<Listener> {
   const { environment, limits, pepper, logSecret, clock } = options;
   const known = lookupIdOf(key, pepper);
   const keyStore = {
     find: (lookupId: string) =>
-      Promise.resolve<KeyAnswer>({
+      Promise.resolve<KeyLookup>({
         credential: lookupId === known ? credentialFor(environment) : null,
         ...{ source: 'cache', ageMilliseconds: 0 },
       }),
@@ -173,7 +173,7 @@ function credentialFor(environment: Environment): Credential {
   return {
     ...{ keyId: name, merchantId: name, environment, keyStatus: 'ACTIVE', merchantStatus: 'ACTIVE', goLive: true },
     ...{ expiresAt: null, permissions: compilePermissions(['*']), ipAllowlist: null, originAllowlist: null },
-    ...{ keyRevision: 1, merchantRevision: 1 },
+    ...{ keyStatusChangedAt: null, merchantStatusChangedAt: null, keyRevision: 1, merchantRevision: 1 },
   };
 }
 

@@ -1,38 +1,38 @@
 import { digestBytes } from './merkle-tree.js';
 import { InvalidNote, isSignedBy, keyText, type NoteKey, type NoteSigner, parseKey, parseNote } from './signed-note.js';
 
-/** Why a run was signed: it began, some time has passed, or it has ended. */
+/** Why a checkpoint was signed: the run began, the interval has passed, or the run ended. */
 type CheckpointOccasion = 'start' | 'periodic' | 'end';
 
 /** The last line of a run. */
 export interface RunEnd {
   readonly run: string;
-  /** Its number, which is how many lines the run has. */
+  /** The number of lines of the run, which is the number of its last line. */
   readonly size: number;
-  /** Its hash. */
+  /** The hash of the last line. */
   readonly hash: Buffer;
 }
 
-/** What is signed of a run: its first lines, up to a number. */
+/** The signed statement about a run: the number of its first lines and their root. */
 export interface Checkpoint {
   /** The name of the instance key. */
   readonly name: string;
   /** `service.ephemeral_id` of the lines. */
   readonly run: string;
-  /** How many lines are covered. */
+  /** The number of covered lines. */
   readonly size: number;
   /** The root of the tree over their hashes. */
   readonly root: Buffer;
   readonly occasion: CheckpointOccasion;
-  /** When, in milliseconds since 1970, by the clock of the process. */
+  /** Time of the process's clock, in milliseconds since 1970. */
   readonly at: number;
-  /** Of a start: what the log ended with; null where nothing stood there. Of others undefined. */
+  /** The end of the log before this run; null for an empty log. Only in a start checkpoint, otherwise undefined. */
   readonly previous?: RunEnd | null | undefined;
-  /** Of the end of a file that was rotated: the run in the next file. */
+  /** The run in the next file, in the end checkpoint of a rotated file. */
   readonly next?: string | undefined;
 }
 
-/** A checkpoint that was read, and the run's key that it names. */
+/** A parsed checkpoint and the run key that it names. */
 export interface ReadCheckpoint extends Checkpoint {
   readonly runKey: NoteKey;
 }
@@ -42,8 +42,8 @@ const sizeForm = /^[1-9]\d{0,14}$/;
 const occasionForm = /^(start|periodic|end) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)$/;
 
 /**
- * Signs a checkpoint with the key of the instance, which is a file, and with that of the run, which is in memory alone: whoever steals
- * the one later cannot sign for a run that has ended.
+ * Signs a checkpoint with the instance key, which is a file, and with the run key, which exists only in memory. A thief
+ * of the instance key cannot sign for runs that have ended.
  * @returns a C2SP tlog-checkpoint as a signed note
  */
 export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run: NoteSigner): string {
@@ -51,17 +51,27 @@ export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run
   return `${text}\n${instance.lineFor(text)}${run.lineFor(text)}`;
 }
 
-/** Reads a checkpoint, and requires the signatures of both keys. @throws InvalidNote */
+/** A checkpoint has the signature of its instance but not that of its run. */
+export class NotSignedByRun extends InvalidNote {
+  constructor(
+    readonly instance: NoteKey,
+    readonly checkpoint: ReadCheckpoint,
+  ) {
+    super('the key of its run has not signed it');
+  }
+}
+
+/** Reads a checkpoint and requires the signatures of both keys. @throws InvalidNote, NotSignedByRun */
 export function readCheckpoint(note: string, instances: readonly NoteKey[]): ReadCheckpoint {
   const signed = parseNote(note);
   const checkpoint = parseText(signed.text);
-  if (!instances.some((key) => key.name === checkpoint.name && isSignedBy(signed, key)))
-    throw new InvalidNote('no given public key has signed it');
-  if (!isSignedBy(signed, checkpoint.runKey)) throw new InvalidNote('the key of its run has not signed it');
+  const instance = instances.find((key) => key.name === checkpoint.name && isSignedBy(signed, key));
+  if (instance === undefined) throw new InvalidNote('no given public key has signed it');
+  if (!isSignedBy(signed, checkpoint.runKey)) throw new NotSignedByRun(instance, checkpoint);
   return checkpoint;
 }
 
-/** What a run's signatures are made under. */
+/** The key name in the signatures of a run. */
 export function runKeyName(name: string, run: string): string {
   return `${name}/${run}`;
 }
@@ -95,8 +105,8 @@ function parseText(text: string): ReadCheckpoint {
   const previous = occasion === 'start' ? parsePrevious(take(more, 'previous ')) : undefined;
   const next = occasion === 'end' ? take(more, 'next ') : undefined;
   const runKey = parseKey(take(more, 'key ') ?? '');
-  if (more.length > 0) throw new InvalidNote('expected nothing behind the key of the run');
-  if (runKey.name !== origin) throw new InvalidNote('the key is that of another run');
+  if (more.length > 0) throw new InvalidNote('expected nothing after the key of the run');
+  if (runKey.name !== origin) throw new InvalidNote('its run key belongs to another run');
   if (next !== undefined && !runForm.test(next)) throw new InvalidNote('expected the next run');
   return {
     ...{ name, run, size: Number(size), root: parseDigest(root), occasion: occasion as CheckpointOccasion },
@@ -104,7 +114,7 @@ function parseText(text: string): ReadCheckpoint {
   };
 }
 
-/** Takes the next line, where it begins so; undefined where it does not. */
+/** Removes the next line if it begins with `head`, and returns the rest of that line; otherwise undefined. */
 function take(lines: string[], head: string): string | undefined {
   return lines[0]?.startsWith(head) === true ? lines.shift()?.slice(head.length) : undefined;
 }
@@ -113,11 +123,11 @@ function parsePrevious(text: string | undefined): RunEnd | null {
   if (text === 'none') return null;
   const [run = '', size = '', hash = '', ...more] = text?.split(' ') ?? [];
   if (!runForm.test(run) || !sizeForm.test(size) || more.length > 0)
-    throw new InvalidNote('expected what the log ended with before');
+    throw new InvalidNote('expected the end of the previous run');
   return { run, size: Number(size), hash: parseDigest(hash) };
 }
 
-/** @throws InvalidNote */
+/** Parses a SHA-256 digest in base64. @throws InvalidNote */
 export function parseDigest(text: string): Buffer {
   const bytes = Buffer.from(text, 'base64');
   if (bytes.length !== digestBytes || bytes.toString('base64') !== text)

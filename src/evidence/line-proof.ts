@@ -1,15 +1,15 @@
 import { parseDigest } from './checkpoint.js';
 import { InvalidNote } from './signed-note.js';
 
-/** That a line stands in a log, for somebody who has neither the log nor a secret. */
+/** A proof that a line is in a log, for a reader without the log or a secret. */
 export interface LineProof {
-  /** The hash of the line before, in hex; 64 zeros of a run's first line. */
+  /** The hash of the previous line, in hex; 64 zeros for the first line of a run. */
   readonly previous: string;
   /** The line, without its line end. */
   readonly line: Buffer;
-  /** Its place in the run, from 0. */
+  /** The index of the line in the run, from 0. */
   readonly index: number;
-  /** The hashes that lead from it to the root, from the leaf upwards. */
+  /** The inclusion proof: sibling hashes from the leaf up to the root. */
   readonly path: readonly Buffer[];
   /** The signed checkpoint of that root. */
   readonly note: string;
@@ -18,7 +18,7 @@ export interface LineProof {
 const firstLine = 'c2sp.org/tlog-proof@v1';
 const hashDigits = 64;
 const mostPathHashes = 63;
-/** A line of a log has at most so many bytes by far. */
+/** Far above the size of a proof for the longest line. */
 const mostProofBytes = 1_048_576;
 const extraForm = /^extra ([A-Za-z0-9+/]+={0,2})$/;
 const indexForm = /^index (0|[1-9]\d{0,14})$/;
@@ -30,7 +30,7 @@ export function proofText({ previous, line, index, path, note }: LineProof): str
   return `${firstLine}\nextra ${extra}\nindex ${index}\n${hashes}\n${note}`;
 }
 
-/** @throws InvalidNote */
+/** Parses the text of a proof, without checking it. @throws InvalidNote */
 export function parseProof(text: string): LineProof {
   if (text.length > mostProofBytes) throw new InvalidNote(`expected a proof of at most ${mostProofBytes} bytes`);
   const end = text.indexOf('\n\n');
@@ -39,7 +39,7 @@ export function parseProof(text: string): LineProof {
   const [, encoded = ''] = extraForm.exec(extra) ?? [];
   const [, index = ''] = indexForm.exec(at) ?? [];
   const entry = Buffer.from(encoded, 'base64');
-  if (entry.length <= hashDigits) throw new InvalidNote('expected the line, behind the hash of the one before it');
+  if (entry.length <= hashDigits) throw new InvalidNote('expected the hash of the previous line, followed by the line');
   if (index === '' || path.length > mostPathHashes)
     throw new InvalidNote('expected the index of the line, and its path');
   return {

@@ -8,66 +8,75 @@ import {
   verify,
 } from 'node:crypto';
 
-/** A note, a key or a proof that does not have its form. The message says why, and repeats nothing of it. */
+/** A malformed note, key or proof. The message names the reason and quotes no part of the input. */
 export class InvalidNote extends Error {
   override readonly name = 'InvalidNote';
 }
 
-/** Names keys and logs: an address without a scheme. Blanks and `+` would end it where it stands in a note or in a key. */
+/** Names of keys and logs: URLs without a scheme. No spaces and no `+`, which delimit the name in a note or a key. */
 const noteName = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/;
 
-/** Who has signed: a public key under a name. */
+/** What a key signs: notes, or as a witness the time at which it saw a note (c2sp.org/tlog-cosignature). */
+export type KeyPurpose = 'note' | 'receipt';
+
+/** A named public key of a signer. */
 export interface NoteKey {
   readonly name: string;
-  /** The first four bytes of a hash of name and key. */
+  readonly purpose: KeyPurpose;
+  /** The first four bytes of a hash of name, purpose and key. */
   readonly id: Buffer;
   readonly publicKey: KeyObject;
   /** The 32 bytes of the public key. */
   readonly bytes: Buffer;
 }
 
-/** A line of a note that has not been checked: whose it claims to be, and the bytes of the signature. */
+/** An unverified signature line of a note: the claimed signer and the bytes of the signature. */
 interface NoteSignature {
   readonly name: string;
   readonly id: Buffer;
   readonly signature: Buffer;
 }
 
-/** A signed note (c2sp.org/signed-note), taken apart. */
+/** A parsed signed note (c2sp.org/signed-note). */
 export interface SignedNote {
-  /** What is signed, up to and with its last line end. */
+  /** The signed text, including its last line end. */
   readonly text: string;
   readonly signatures: readonly NoteSignature[];
 }
 
-/** Ed25519, as notes number the kinds of signatures. */
-const ed25519Type = 0x01;
+/** Signature type bytes of Ed25519 in signed notes. */
+const types: Readonly<Record<KeyPurpose, number>> = { note: 0x01, receipt: 0x04 };
 const keyBytes = 32;
 const idBytes = 4;
 const signatureBytes = 64;
+const timeBytes = 8;
 const mostNoteBytes = 16_384;
 const base64 = '[A-Za-z0-9+/]+={0,2}';
 const keyForm = new RegExp(`^([^+ ]+)\\+([0-9a-f]{8})\\+(${base64})$`);
 const signatureForm = new RegExp(`^— ([^+ ]+) (${base64})$`);
-/** What stands before the 32 bytes of an Ed25519 public key in DER (RFC 8410). */
+/** The DER prefix of a 32-byte Ed25519 public key (RFC 8410). */
 const spkiHead = Buffer.from('302a300506032b6570032100', 'hex');
 
 /** Signs notes with an Ed25519 key. */
 export class NoteSigner {
   readonly key: NoteKey;
+  /** The same key for another purpose: it verifies the receipts. */
+  readonly receiptKey: NoteKey;
   readonly #privateKey: KeyObject;
 
   constructor(name: string, privateKey: KeyObject) {
+    if (!noteName.test(name)) throw new InvalidNote('expected a name such as gw.example/a');
     this.#privateKey = privateKey;
-    this.key = keyOf(name, createPublicKey(privateKey));
+    this.key = keyOf(name, 'note', createPublicKey(privateKey));
+    this.receiptKey = forPurpose(this.key, 'receipt');
   }
 
-  /** A signer whose private key exists in this process alone, and ends with it. */
+  /** A signer with a new private key that exists only in the memory of this process. */
   static inMemory(name: string): NoteSigner {
     return new NoteSigner(name, generateKeyPairSync('ed25519').privateKey);
   }
 
-  /** @throws InvalidNote where the text is not the PEM of an Ed25519 private key */
+  /** A signer with the key of a PEM file. @throws InvalidNote if the text is not the PEM of an Ed25519 private key */
   static ofPem(name: string, pem: string): NoteSigner {
     let key: KeyObject;
     try {
@@ -79,22 +88,47 @@ export class NoteSigner {
     return new NoteSigner(name, key);
   }
 
-  /** The line with this signer's signature of a text, with its line end. */
+  /** The signature line of this signer for a text, with its line end. */
   lineFor(text: string): string {
-    const { name, id } = this.key;
-    return `— ${name} ${Buffer.concat([id, sign(null, Buffer.from(text), this.#privateKey)]).toString('base64')}\n`;
+    return signatureLine(this.key, sign(null, Buffer.from(text), this.#privateKey));
+  }
+
+  /**
+   * The receipt line, with its line end: it states that this signer saw the text at a time.
+   * @param seconds since 1970
+   */
+  receiptFor(text: string, seconds: number): string {
+    const time = Buffer.alloc(timeBytes);
+    time.writeBigUInt64BE(BigInt(seconds));
+    return signatureLine(
+      this.receiptKey,
+      Buffer.concat([time, sign(null, receiptText(text, seconds), this.#privateKey)]),
+    );
   }
 }
 
-/** A key as it is handed on, a C2SP vkey: its name, its id in hex, and its type and bytes in base64. */
-export function keyText({ name, id, bytes }: NoteKey): string {
-  return `${name}+${id.toString('hex')}+${Buffer.concat([Buffer.of(ed25519Type), bytes]).toString('base64')}`;
+function signatureLine({ name, id }: NoteKey, signature: Buffer): string {
+  return `— ${name} ${Buffer.concat([id, signature]).toString('base64')}\n`;
 }
 
-/** The key that was read last: all checkpoints of a run have the same, and to read it takes longer than to verify with it. */
+function receiptText(text: string, seconds: number | bigint): Buffer {
+  return Buffer.from(`cosignature/v1\ntime ${seconds}\n${text}`);
+}
+
+/** The text of a key, a C2SP vkey: its name, its id in hex, and its type and bytes in base64. */
+export function keyText({ name, purpose, id, bytes }: NoteKey): string {
+  return `${name}+${id.toString('hex')}+${Buffer.concat([Buffer.of(types[purpose]), bytes]).toString('base64')}`;
+}
+
+/** The same key and name for another purpose. */
+export function forPurpose({ name, publicKey }: NoteKey, purpose: KeyPurpose): NoteKey {
+  return keyOf(name, purpose, publicKey);
+}
+
+/** Cache of the last parsed key: all checkpoints of a run name the same key, and parsing is slower than verifying. */
 let latest: { readonly text: string; readonly key: NoteKey } | null = null;
 
-/** @throws InvalidNote */
+/** Parses a C2SP vkey. @throws InvalidNote */
 export function parseKey(text: string): NoteKey {
   if (latest?.text !== text) latest = { text, key: readKey(text) };
   return latest.key;
@@ -104,17 +138,19 @@ function readKey(text: string): NoteKey {
   const [, name = '', id = '', encoded = ''] = keyForm.exec(text) ?? [];
   if (!noteName.test(name)) throw new InvalidNote('expected a key such as name+1a2b3c4d+AZl/xNyt…');
   const bytes = Buffer.from(encoded, 'base64');
-  if (bytes.length !== 1 + keyBytes || bytes[0] !== ed25519Type)
+  const purpose = bytes[0] === types.note ? 'note' : 'receipt';
+  if (bytes.length !== 1 + keyBytes || bytes[0] !== types[purpose])
     throw new InvalidNote('expected an Ed25519 public key');
   const key = keyOf(
     name,
+    purpose,
     createPublicKey({ key: Buffer.concat([spkiHead, bytes.subarray(1)]), format: 'der', type: 'spki' }),
   );
-  if (key.id.toString('hex') !== id) throw new InvalidNote("the key's id is not that of its name and bytes");
+  if (key.id.toString('hex') !== id) throw new InvalidNote("the key's id does not match its name and bytes");
   return key;
 }
 
-/** Takes a note apart. @throws InvalidNote */
+/** Parses a note without verifying its signatures. @throws InvalidNote */
 export function parseNote(note: string): SignedNote {
   if (note.length > mostNoteBytes) throw new InvalidNote(`expected a note of at most ${mostNoteBytes} bytes`);
   const end = note.lastIndexOf('\n\n');
@@ -125,22 +161,40 @@ export function parseNote(note: string): SignedNote {
     .map((line): NoteSignature => {
       const [, name = '', encoded = ''] = signatureForm.exec(line) ?? [];
       const bytes = Buffer.from(encoded, 'base64');
-      if (bytes.length <= idBytes) throw new InvalidNote('expected a signature in each line behind the empty one');
+      if (bytes.length <= idBytes) throw new InvalidNote('expected a signature in each line after the empty line');
       return { name, id: bytes.subarray(0, idBytes), signature: bytes.subarray(idBytes) };
     });
   return { text: note.slice(0, end + 1), signatures };
 }
 
-/** Whether a note has a signature of this key, and that signature is right. */
-export function isSignedBy({ text, signatures }: SignedNote, key: NoteKey): boolean {
-  const claimed = signatures.filter(({ name, id }) => name === key.name && id.equals(key.id));
-  return claimed.some(
-    ({ signature }) => signature.length === signatureBytes && verify(null, Buffer.from(text), key.publicKey, signature),
+/** Whether a note has a valid signature of this key. */
+export function isSignedBy(note: SignedNote, key: NoteKey): boolean {
+  if (key.purpose !== 'note') return false;
+  const text = Buffer.from(note.text);
+  return claimedBy(note, key).some(
+    (signature) => signature.length === signatureBytes && verify(null, text, key.publicKey, signature),
   );
 }
 
-function keyOf(name: string, publicKey: KeyObject): NoteKey {
+/** The time at which the witness saw a note, in milliseconds since 1970; null without a valid receipt of this key. */
+export function receiptTimeOf(note: SignedNote, key: NoteKey): number | null {
+  if (key.purpose !== 'receipt') return null;
+  for (const receipt of claimedBy(note, key)) {
+    if (receipt.length !== timeBytes + signatureBytes) continue;
+    const seconds = receipt.readBigUInt64BE();
+    if (verify(null, receiptText(note.text, seconds), key.publicKey, receipt.subarray(timeBytes)))
+      return Number(seconds) * 1000;
+  }
+  return null;
+}
+
+function claimedBy({ signatures }: SignedNote, key: NoteKey): Buffer[] {
+  const claimed = signatures.filter(({ name, id }) => name === key.name && id.equals(key.id));
+  return claimed.map(({ signature }) => signature);
+}
+
+function keyOf(name: string, purpose: KeyPurpose, publicKey: KeyObject): NoteKey {
   const bytes = publicKey.export({ format: 'der', type: 'spki' }).subarray(-keyBytes);
-  const named = Buffer.concat([Buffer.from(`${name}\n`), Buffer.of(ed25519Type), bytes]);
-  return { name, id: hash('sha256', named, 'buffer').subarray(0, idBytes), publicKey, bytes };
+  const named = Buffer.concat([Buffer.from(`${name}\n`), Buffer.of(types[purpose]), bytes]);
+  return { name, purpose, id: hash('sha256', named, 'buffer').subarray(0, idBytes), publicKey, bytes };
 }

@@ -4,21 +4,21 @@ import type { Credential, RequestFacts } from '../policy/facts.js';
 import { follow } from './eventual.js';
 import type { Eventual } from './eventual.js';
 import { KeyStoreUnavailable } from './ports.js';
-import type { KeyAnswer, KeyStore } from './ports.js';
+import type { KeyLookup, KeyStore } from './ports.js';
 
 /**
- * What was decided, and what the key store answered; null where it was not asked. A denial still says whose key it was,
- * where the key is known.
+ * A decision and the key store's result, which is null without a look-up. A denial includes the credential if the key
+ * is known.
  */
 export type Verdict =
-  | { readonly denial: null; readonly credential: Credential; readonly answer: KeyAnswer }
-  | { readonly denial: DenialCode; readonly credential: Credential | null; readonly answer: KeyAnswer | null };
+  | { readonly denial: null; readonly credential: Credential; readonly answer: KeyLookup }
+  | { readonly denial: DenialCode; readonly credential: Credential | null; readonly answer: KeyLookup | null };
 
 /**
- * Decides about a request: its own rules, then its key's record, then the rules about that.
- * @param lookupId the look-up id of the one key that came; only used where the facts say that one did
- * @throws KeyStoreUnavailable when the key cannot be looked up now: no decision, and never a denial
- * @throws Undecidable where a rule about the request comes up of which nothing can be said
+ * Decides on a request: request rules, key look-up, credential rules.
+ * @param lookupId look-up id of the request's single key; unused unless the facts contain a valid key format
+ * @throws KeyStoreUnavailable if the key cannot be looked up now: no decision, and never a denial
+ * @throws Undecidable if a request rule cannot be evaluated
  */
 export function authenticate(
   facts: RequestFacts,
@@ -31,13 +31,15 @@ export function authenticate(
   return follow(keyStore.find(lookupId), (answer) => judgeCredential(facts, answer));
 }
 
-function judgeCredential(facts: RequestFacts, answer: KeyAnswer): Verdict {
+function judgeCredential(facts: RequestFacts, answer: KeyLookup): Verdict {
   const { credential } = answer;
   if (credential !== null && credential.environment !== facts.environment) {
-    // The key's prefix and its record disagree: the store is damaged, and whom to believe cannot be known.
-    throw new KeyStoreUnavailable(`the record of key ${credential.keyId} names another environment than the key`);
+    // The key's prefix and its record disagree: the store is corrupt, and neither value can be trusted.
+    throw new KeyStoreUnavailable(
+      `the record of key ${credential.keyId} has another environment than the prefix of the key`,
+    );
   }
   const denial = denyCredential(facts, credential);
-  // Whatever the checks say, nobody is let in without a credential.
+  // Without a credential no request is accepted, whatever the rules return.
   return credential === null ? { denial: denial ?? 'key_unknown', credential, answer } : { denial, credential, answer };
 }

@@ -1,13 +1,13 @@
 import { KeyStoreUnavailable } from './ports.js';
-import type { Clock, KeyAnswer, KeyStore } from './ports.js';
+import type { Clock, KeyLookup, KeyStore } from './ports.js';
 
 const mostAtOnce = 16;
 const mostPerSecond = 100;
 
 /**
- * Finds out whose key was sent with a request that was refused before its key was looked up, over plain HTTP or from Tor
- * say: that key is exposed. The caller has its answer by then. Look-ups are few at once and few in a second, so that
- * refused requests cost the key store no more than that, whatever is sent.
+ * Looks up the owner of a key in a request that was refused before the key look-up, for example over plain HTTP or from
+ * Tor: such a key is exposed. Runs after the response. Look-ups are limited per second and in parallel, so refused
+ * requests put only a bounded load on the key store.
  */
 export class ExposedKeys {
   readonly #keyStore: Pick<KeyStore, 'find'>;
@@ -22,9 +22,9 @@ export class ExposedKeys {
     this.#clock = clock;
   }
 
-  /** Asks for a key; null where nobody can or may be asked now. */
-  async find(lookupId: string): Promise<KeyAnswer | null> {
-    if (!this.#mayAsk()) return null;
+  /** Looks up a key; null if the store is unavailable or the limit is reached. */
+  async find(lookupId: string): Promise<KeyLookup | null> {
+    if (!this.#mayLookUp()) return null;
     this.#underWay += 1;
     try {
       return await this.#keyStore.find(lookupId);
@@ -37,21 +37,22 @@ export class ExposedKeys {
   }
 
   /**
-   * Counts a request whose key somebody else may have read.
-   * @param code why it was refused: it counts where that is plain HTTP or Tor
-   * @param answer what is known of its key. Whoever sends made-up keys exposes none; of one that nobody could look up, nobody knows
+   * Counts a request that exposed its key.
+   * @param code the denial; only plain HTTP (`https_required`) and Tor (`tor_blocked`) count
+   * @param answer result of the look-up. A key that the store does not know exposes nothing; without a result the key
+   *   counts as exposed
    */
-  count(code: string, answer: KeyAnswer | null): void {
+  count(code: string, answer: KeyLookup | null): void {
     const before = this.#counts[code];
     if (before !== undefined && answer?.credential !== null) this.#counts[code] = before + 1;
   }
 
-  /** How many there were, by code. */
+  /** Number of exposed keys by denial code. */
   counts(): Readonly<Record<string, number>> {
     return this.#counts;
   }
 
-  #mayAsk(): boolean {
+  #mayLookUp(): boolean {
     const second = Math.floor(this.#clock.now() / 1000);
     if (second !== this.#second) {
       this.#second = second;

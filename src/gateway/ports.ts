@@ -3,97 +3,105 @@ import type { IpAddress } from '../policy/ip-address.js';
 import type { Eventual } from './eventual.js';
 import type { CompiledKey, CompiledMerchant, RecordProblem } from './records.js';
 
-/** How a record came to be known: just asked for, held and known to be true, or held while nothing can be heard. */
+/**
+ * Source of a record: just read from the store, cached and known to be current, or cached without notices of changes
+ * (stale).
+ */
 export type RecordSource = 'store' | 'cache' | 'stale';
 
-/** What a key store answers: a credential or, where the key is unknown, null; and how true that is. */
-export interface KeyAnswer {
+/** Result of a key look-up: the credential, or null for an unknown key, with its source and age. */
+export interface KeyLookup {
   readonly credential: Credential | null;
   readonly source: RecordSource;
-  /** Time since the answer was last known to be true, in milliseconds. */
+  /** Milliseconds since the result was last known to be current. */
   readonly ageMilliseconds: number;
 }
 
 /**
- * Finds credentials by look-up id. There are three answers and they never become two: found, absent (null), and could
- * not ask, which is a `KeyStoreUnavailable`, thrown or as a rejection. An outage must never look like a bad key.
+ * Finds credentials by look-up id. A look-up has three distinct results: found, absent (null), and failed, which throws
+ * or rejects with `KeyStoreUnavailable`. An outage must never look like a bad key.
  */
 export interface KeyStore {
   /**
    * @param lookupId hex SHA-256 of the whole key, or its HMAC with the pepper
-   * @throws KeyStoreUnavailable when nothing can be said about this key now
+   * @throws KeyStoreUnavailable if the key cannot be looked up now
    */
-  find(lookupId: string): Eventual<KeyAnswer>;
+  find(lookupId: string): Eventual<KeyLookup>;
   /**
-   * Whether a question about a key is no guess at the store's cost: its answer is in memory, or the key is known to exist. Left out:
-   * that is known of no key.
+   * Whether a look-up needs no protection against guessing: its result is in memory, or the key is known to exist.
+   * Absent: unknown for every key.
    */
   knows?(lookupId: string): boolean;
-  /** Why nothing can be asked at all, in words for an operator; null while it can. */
+  /** Why the key store is unavailable, for operators; null if it is available. */
   unavailableReason(): string | null;
-  /** Why no traffic should come yet, though what is asked is answered; null where it may, as it may where there is no such thing. */
+  /**
+   * Why the gateway should get no traffic yet although look-ups work; null if it may, as for stores without a start
+   * phase.
+   */
   startingReason?(): string | null;
   close(): Promise<void>;
 }
 
-/** One record as it was read. */
+/** Result of reading one record. */
 export interface RecordRead<Compiled> {
-  /** null: there is no such record. */
+  /** Null: no such record. */
   readonly record: Compiled | null;
   readonly source: RecordSource;
   readonly ageMilliseconds: number;
 }
 
-/** The records that credentials are joined from, wherever they are kept. Both fail with `KeyStoreUnavailable`. */
+/**
+ * The records from which credentials are joined, for any kind of store. Both look-ups fail with `KeyStoreUnavailable`.
+ */
 export interface Records {
   key(lookupId: string): Eventual<RecordRead<CompiledKey>>;
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
-  /** As `KeyStore.knows`. */
+  /** Same meaning as `KeyStore.knows`. */
   knowsKey(lookupId: string): boolean;
-  /** Why nothing can be asked at all, in words for an operator; null while it can. */
+  /** Why the records are unavailable, for operators; null if they are available. */
   unavailableReason(): string | null;
-  /** Why no traffic should come yet, though what is asked is answered; null where it may, as it may where there is no such thing. */
+  /** Same meaning as `KeyStore.startingReason`. */
   startingReason?(): string | null;
-  /** What is held in memory, and what could not be used; null where records are kept nowhere else. */
-  cacheFigures(): RecordFigures | null;
+  /** Statistics of the cache and of invalid records; null for records that exist only in memory. */
+  cacheFigures(): RecordStats | null;
   close(): Promise<void>;
 }
 
-/** The records of a store in figures. */
-export interface RecordFigures extends CacheFigures {
-  /** How often one was read that could not be used, by what was wrong with it. */
+/** Statistics of a record store. */
+export interface RecordStats extends CacheStats {
+  /** Number of reads of an unusable record, by problem. */
   readonly refused: Readonly<Record<RecordProblem, number>>;
 }
 
-/** A cache of records in figures: of those that are known, and of names that are known to have none. */
-export interface CacheFigures {
-  readonly known: HeldFigures;
-  readonly unknown: HeldFigures;
-  /** Null: nothing is read before it is asked for. */
-  readonly preload: PreloadFigures | null;
+/** Statistics of a record cache: `known` counts existing records, `unknown` counts names without a record. */
+export interface CacheStats {
+  readonly known: CachePartStats;
+  readonly unknown: CachePartStats;
+  /** Null: no preload. */
+  readonly preload: PreloadStats | null;
 }
 
-/** How far the records have been read that nobody has asked for yet. */
-export interface PreloadFigures {
-  /** `full`: not every record fits. `refused`: the store does not let them be read. */
+/** Progress of the preload, which reads records before any request needs them. */
+export interface PreloadStats {
+  /** `full`: the cache cannot hold every record. `failureOf`: the store forbids listing its records. */
   readonly state: PreloadState;
   readonly keys: number;
   readonly merchants: number;
-  /** Keys of all environments that the newest look at the whole store came upon, so far. */
+  /** Keys of all environments that the current or last scan of the store has found so far. */
   readonly seen: number;
 }
 
 export const preloadStates = ['loading', 'complete', 'full', 'refused'] as const;
 export type PreloadState = (typeof preloadStates)[number];
 
-/** One half of a cache. */
-export interface HeldFigures {
+/** Statistics of one part of a cache. */
+export interface CachePartStats {
   readonly entries: number;
-  /** How many had to go since the start because there was no room, though they were young enough. */
+  /** Entries evicted since the start for lack of space before they expired. */
   readonly evictions: number;
 }
 
-/** The key store could not be asked. The message is for operators and names no key. */
+/** The key store is unavailable. The message is for operators and contains no key. */
 export class KeyStoreUnavailable extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -101,97 +109,112 @@ export class KeyStoreUnavailable extends Error {
   }
 }
 
-/** What became of a request that was counted: whether there was a token for it, and how many are left, with fractions. */
+/** Result of taking a token: whether one was available, and how many remain (fractional). */
 export interface TokenTake {
   readonly taken: boolean;
   readonly tokens: number;
 }
 
-/** Counts the requests of merchants for all gateways together. */
+/** Token buckets per merchant, shared by all gateways. */
 export interface SharedRate {
-  /** Takes a token of a merchant. Null, at once or in bounded time, where that cannot be done; it never fails. */
+  /**
+   * Takes a token of a merchant. Returns null, immediately or within a timeout, if the shared count is unavailable;
+   * never fails.
+   */
   take(merchantId: string): Eventual<TokenTake | null>;
   close(): Promise<void>;
 }
 
-/** The known Tor exits. */
+/** The known Tor exit addresses. */
 export interface TorExits {
-  /** Whether an address is one; null where there is no list that could tell, and the configuration denies then. */
+  /** Whether an address is a Tor exit; null if no usable list exists and the configuration denies in that case. */
   has(address: IpAddress): boolean | null;
-  /** SHA-256, in hex, of the list that is asked; null where there is none. */
+  /** SHA-256 of the current list in hex; null without a list. */
   readonly digest: string | null;
-  /** Why requests cannot be judged, in words for an operator; null while they can. */
+  /** Why requests cannot be decided, for operators; null if they can. */
   unavailableReason(): string | null;
-  /** Why the list that is asked should be replaced, in words for an operator; null while nothing is wrong with it. */
+  /** Why the current list should be replaced, for operators; null if it is current. */
   ageWarning?(): string | null;
-  /** What operators should know of the list. */
+  /** Status of the list for operators. */
   status(): TorListStatus;
   close(): Promise<void>;
 }
 
-/** The list of Tor exits as health checks, metrics and `tor-exits status` show it. */
+/** Status of the Tor exit list for health checks, metrics and `tor-exits status`. */
 export interface TorListStatus {
-  /** Whether there is a list that is young enough. */
+  /** Whether a list exists that is not too old. */
   readonly available: boolean;
   readonly digest: string | null;
   readonly size: number;
-  /** Age of the youngest source's list, by its own date or, if it has none, since it was confirmed; null: there never was one. */
+  /**
+   * Age in seconds of the newest source's list, by its own date or, without a date, since its last confirmation. Null:
+   * never read.
+   */
   readonly ageSeconds: number | null;
   readonly sources: readonly TorSourceStatus[];
 }
 
-/** One source of the list. */
+/** Status of one source of the list. */
 export interface TorSourceStatus {
-  /** Its URL, without what could be secret in it, or its path. */
+  /** Its URL without parts that may be secret, or its file path. */
   readonly source: string;
-  /** When it was last read, or said that nothing had changed (ISO 8601); null: never. */
+  /** When the source was last read or reported no change (ISO 8601); null: never. */
   readonly confirmedAt: string | null;
-  /** Its list's own date (ISO 8601): the newest in it, or what its server or its file tells; null: nobody tells. */
+  /**
+   * Date of its list (ISO 8601): the newest date in the list, or the server's or file's modification date; null:
+   * unknown.
+   */
   readonly datedAt: string | null;
   readonly datedBy: 'list' | 'server' | 'file' | null;
   readonly ageSeconds: number | null;
   readonly size: number;
-  /** Addresses left out because they are private, loopback, for documentation or otherwise reserved. */
+  /** Addresses skipped because they are private, loopback, documentation or otherwise reserved. */
   readonly leftOut: number;
-  /** Why the newest attempt to read it failed; null where it did not. */
+  /** Why the last attempt to read the source failed; null if it succeeded. */
   readonly problem: string | null;
-  /** Attempts of this process that failed or were refused, by reason. */
+  /** Failed or rejected attempts of this process, by reason. */
   readonly refusals: Readonly<Record<string, number>>;
 }
 
-/** Where an address is, as far as databases tell. */
-export interface Whereabouts {
-  /** ISO 3166-1 alpha-2; null: not known. */
+/** Location of an address according to the GeoIP databases. */
+export interface GeoLocation {
+  /** ISO 3166-1 alpha-2; null: unknown. */
   readonly countryIsoCode: string | null;
-  /** Number of the autonomous system; null: not known. */
+  /** Number of the autonomous system; null: unknown. */
   readonly asNumber: number | null;
 }
 
-/** Databases about addresses. */
+/** GeoIP databases. */
 export interface GeoIp {
-  whereabouts(address: IpAddress): Whereabouts;
-  /** Whether the database of anonymous addresses says that this, or the IPv4 address in it, is a Tor exit; null where it cannot be asked. */
+  whereabouts(address: IpAddress): GeoLocation;
+  /**
+   * Whether the anonymous IP database lists the address, or its embedded IPv4 address, as a Tor exit; null if
+   * unavailable.
+   */
   isTorExit(address: IpAddress): boolean | null;
   close(): void;
 }
 
-/** Proves to upstreams whom the gateway let in. */
+/** Proves the caller's identity to upstreams. */
 export interface CallerIdentity {
-  /** The value of `x-gateway-assertion`: a signed JWT about the merchant, its key and its environment, for one upstream. */
+  /**
+   * Returns the value of `x-gateway-assertion`: a JWT about the merchant, its key and its environment, signed for one
+   * upstream.
+   */
   assertionFor(credential: Credential, upstreamName: string): Promise<string>;
-  /** The JSON Web Key Set by which upstreams check it; public keys alone. */
+  /** JSON Web Key Set with which upstreams verify assertions; contains only public keys. */
   readonly publicKeys: object;
 }
 
-/** What a trace says of a request's way through the gateway. */
+/** The gateway's span of a request in a trace. */
 export interface Span {
   /** 32 hex digits. */
   readonly traceId: string;
-  /** 16 hex digits, as are those of the parent; null where the caller named none. */
+  /** 16 hex digits, like `parentId`, which is null without a caller's span. */
   readonly spanId: string;
   readonly parentId: string | null;
   readonly name: string;
-  /** Milliseconds since 1970, and from then on. */
+  /** Start in milliseconds since 1970; `duration` is in milliseconds. */
   readonly startedAt: number;
   readonly duration: number;
   /** Whether the gateway or its upstream failed. */
@@ -199,14 +222,14 @@ export interface Span {
   readonly attributes: Readonly<Record<string, string | number>>;
 }
 
-/** Takes spans to where traces are kept. Nobody waits for that, and a request never depends on it. */
+/** Exports spans to a trace store. Requests neither wait for the export nor depend on it. */
 export interface TraceExport {
-  /** Whether the next request's span is to be taken; no caller has a say in that. */
+  /** Whether to export the next request's span; the caller's sampling flag is ignored. */
   sample(): boolean;
   take(span: Span): void;
-  /** Spans since the start by what became of them. */
+  /** Number of spans exported and dropped since the start. */
   figures(): { readonly exported: number; readonly dropped: number };
-  /** Takes what is left within the time. */
+  /** Exports the remaining spans within the timeout. */
   close(timeoutMilliseconds: number): Promise<void>;
 }
 

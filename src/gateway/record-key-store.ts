@@ -1,13 +1,13 @@
 import { follow } from './eventual.js';
 import type { Eventual } from './eventual.js';
 import { KeyStoreUnavailable } from './ports.js';
-import type { KeyAnswer, KeyStore, RecordRead, Records, RecordSource } from './ports.js';
+import type { KeyLookup, KeyStore, RecordRead, Records, RecordSource } from './ports.js';
 import { joinCredential } from './records.js';
 import type { CompiledKey, CompiledMerchant } from './records.js';
 
 const trust: readonly RecordSource[] = ['store', 'cache', 'stale'];
 
-/** The key store over any place of records: joins a key and its merchant. */
+/** A key store on top of any `Records`: joins a key and its merchant. */
 export class RecordKeyStore implements KeyStore {
   readonly #records: Records;
 
@@ -15,7 +15,7 @@ export class RecordKeyStore implements KeyStore {
     this.#records = records;
   }
 
-  find(lookupId: string): Eventual<KeyAnswer> {
+  find(lookupId: string): Eventual<KeyLookup> {
     const reason = this.unavailableReason();
     if (reason !== null) throw new KeyStoreUnavailable(reason);
     return follow(this.#records.key(lookupId), (key) => {
@@ -42,7 +42,7 @@ export class RecordKeyStore implements KeyStore {
   }
 }
 
-function join(record: CompiledKey, key: RecordRead<CompiledKey>, merchant: RecordRead<CompiledMerchant>): KeyAnswer {
+function join(record: CompiledKey, key: RecordRead<CompiledKey>, merchant: RecordRead<CompiledMerchant>): KeyLookup {
   const { merchantId } = record;
   if (merchant.record === null) throw new KeyStoreUnavailable(`there is no record of merchant ${merchantId}`);
   if (merchant.record.merchantId !== merchantId) {
@@ -50,7 +50,7 @@ function join(record: CompiledKey, key: RecordRead<CompiledKey>, merchant: Recor
   }
   return {
     credential: joinCredential(record, merchant.record),
-    // A credential is as true as the less certain of its halves.
+    // A credential is only as current as the less current of its two records.
     source: trust.indexOf(key.source) > trust.indexOf(merchant.source) ? key.source : merchant.source,
     ageMilliseconds: Math.max(key.ageMilliseconds, merchant.ageMilliseconds),
   };

@@ -6,11 +6,12 @@ import { memoize } from '../policy/memoize.js';
 import { compilePermissions } from '../policy/permissions.js';
 import Type, { Compile, type Static, type TSchema } from '../typebox/typebox.js';
 
-/** The most entries that a list in a record may have; a longer one is refused, not cut. */
+/** Maximum number of entries of a list in a record; a record with a longer list is rejected, not truncated. */
 export const maxListEntries = 10_000;
 
 const identifier = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' });
 const entries = Type.Array(Type.String({ maxLength: 512 }), { maxItems: maxListEntries });
+const statusChangedAt = Type.Optional(Type.String({ maxLength: 40 }));
 const revision = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
 const keyRecordSchema = Type.Object({
@@ -21,9 +22,10 @@ const keyRecordSchema = Type.Object({
   permissions: entries,
   expiresAt: Type.Union([Type.String({ maxLength: 40 }), Type.Null()]),
   revision,
+  statusChangedAt,
 });
 
-// Of a value that is neither, the first kind is what its problem tells of: the list.
+// For a value that matches neither type of a union, the error describes the first type: the list.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
@@ -32,48 +34,55 @@ const merchantRecordSchema = Type.Object({
   ipAllowlist: Type.Union([entries, Type.Null()]),
   originAllowlist: Type.Union([entries, Type.Null()]),
   revision,
+  statusChangedAt,
 });
 
 const metaMembers = {
   generation: Type.String({ minLength: 1, maxLength: 64 }),
   projectedAt: Type.String({ maxLength: 40 }),
-  /** The registry's database. An earlier release of the registry names none. */
+  /** Id of the registry's database. Absent in earlier releases. */
   database: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
-  /** The run ids of the servers whose records the registry compared with its database. An earlier release names none. */
+  /** Run ids of the servers whose records the registry compared with its database. Absent in earlier releases. */
   servers: Type.Optional(
     Type.Array(Type.String({ pattern: '^[0-9a-zA-Z_-]{1,64}$' }), { minItems: 1, maxItems: 1000 }),
   ),
-  /** The most replicas that the registry has seen behind the server: any of them may take its place. */
+  /** Highest number of replicas that the registry has seen; any of them may be promoted. */
   replicas: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000 })),
-  /** Whether the registry answers gateways that ask for a record. One of an earlier release does not. */
+  /** Whether the registry replies to gateways that request a record. Absent in earlier releases, which do not reply. */
   asks: Type.Optional(Type.Boolean()),
 };
 
-/** The layout of the records that this reader knows. */
+/** Record layout version that this reader supports. */
 const metaRecordSchema = Type.Object({ version: Type.Literal(1), ...metaMembers });
 
-/** Another version, so that a gateway of an earlier release does not take the store for complete. */
+/** A different version, so that gateways of earlier releases do not treat the store as complete. */
 const fillingRecordSchema = Type.Object({ version: Type.Literal(2), filling: Type.Literal(true), ...metaMembers });
 
-/** What `mg:meta` says: the store is seeded, with whose records, and on which servers. */
+/** `mg:meta` of a seeded store: its database and servers. */
 export type MetaRecord = Static<typeof metaRecordSchema>;
 
-/** What it says while an emptied store is filled: a record is there once the registry was asked for it. */
+/**
+ * `mg:meta` while an emptied store is being filled: a record exists once a gateway has requested it from the registry.
+ */
 export type FillingRecord = Static<typeof fillingRecordSchema>;
 
-/** What a key store holds under `mg:key:<lookupId>`. Fields beyond these are ignored. */
+/** Record stored under `mg:key:<lookupId>`. Additional fields are ignored. */
 export type KeyRecord = Static<typeof keyRecordSchema>;
 
-/** What a key store holds under `mg:merchant:<merchantId>`. */
+/** Record stored under `mg:merchant:<merchantId>`. */
 export type MerchantRecord = Static<typeof merchantRecordSchema>;
 
 /**
- * Why a record cannot be used: it does not say what a record must; it is a merchant's that is not there, although a key names it;
- * it is not sealed, or not by a secret that is accepted, or not as what it stands for; or it is of a history that has ended.
+ * Why a record cannot be used:
+ * - `malformed`: it does not match its schema;
+ * - `missing`: a key refers to a merchant without a record;
+ * - `unsealed`: it has no seal;
+ * - `wrong_seal`: its seal is from an unknown secret, or for another name or text;
+ * - `earlier_generation`: it belongs to a history that has ended.
  */
 export type RecordProblem = 'malformed' | 'missing' | 'unsealed' | 'wrong_seal' | 'earlier_generation';
 
-/** A record that does not say what a record must. It is a store that cannot be asked, never an answer. */
+/** A record that cannot be used. It counts as a store outage, never as a result. */
 export class MalformedRecord extends Error {
   readonly reason: RecordProblem;
 
@@ -85,9 +94,9 @@ export class MalformedRecord extends Error {
 }
 
 /**
- * Reads the JSON of a record. JSON.parse keeps the last of two members of one name, so that a writer may have meant another
- * status or expiry than the one that counts.
- * @throws MalformedRecord whose message does not quote the text: it might hold what should not be there
+ * Parses the JSON of a record. JSON.parse keeps the last of two members with the same name, so the writer may have
+ * meant another status or expiry than the one that takes effect.
+ * @throws MalformedRecord; its message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {
   try {
@@ -103,49 +112,55 @@ const jsonProblems: Readonly<Record<JsonProblem, string>> = {
   'repeated-name': 'the record has a member more than once',
   'forbidden-name': 'the record has a member named __proto__',
   'too-deep': `the record is nested more than ${deepestLevel} levels deep`,
-  'too-precise': 'the record has a number with more digits than can be kept',
+  'too-precise': 'the record has a number with more digits than can be represented',
 };
 
 /**
- * Reads `mg:meta`, which says that the store is seeded, and with records of a layout that is known here.
+ * Parses `mg:meta` of a seeded store with a supported record layout.
  * @throws MalformedRecord
  */
 export const parseMetaRecord = recordParser(metaRecordSchema);
 
 /**
- * Reads `mg:meta` as it is while the store is filled.
+ * Parses `mg:meta` of a store that is being filled.
  * @throws MalformedRecord
  */
 export const parseFillingRecord = recordParser(fillingRecordSchema);
 
 /**
- * Reads a key's record.
+ * Parses a key's record.
  * @throws MalformedRecord
  */
 export const parseKeyRecord = recordParser(keyRecordSchema);
 
 /**
- * Reads a merchant's record.
+ * Parses a merchant's record.
  * @throws MalformedRecord
  */
 export const parseMerchantRecord = recordParser(merchantRecordSchema);
 
-/** The number of the change that a record is of. */
+/** The revision of the change that wrote a record. */
 interface OfRevision {
   readonly revision: number;
 }
 
 /** A key's part of a credential. */
 export type CompiledKey = OfRevision &
-  Pick<Credential, 'keyId' | 'merchantId' | 'environment' | 'keyStatus' | 'expiresAt' | 'permissions'>;
+  Pick<
+    Credential,
+    'keyId' | 'merchantId' | 'environment' | 'keyStatus' | 'keyStatusChangedAt' | 'expiresAt' | 'permissions'
+  >;
 
 /** A merchant's part of a credential. */
 export type CompiledMerchant = OfRevision &
-  Pick<Credential, 'merchantId' | 'merchantStatus' | 'goLive' | 'ipAllowlist' | 'originAllowlist'>;
+  Pick<
+    Credential,
+    'merchantId' | 'merchantStatus' | 'merchantStatusChangedAt' | 'goLive' | 'ipAllowlist' | 'originAllowlist'
+  >;
 
 /**
- * Reads a key's record and compiles its permissions, so that a request only looks up.
- * @throws MalformedRecord also for a permission or date that cannot be understood
+ * Parses a key's record and compiles its permissions, so that requests only do look-ups.
+ * @throws MalformedRecord also for an invalid permission or date
  */
 export function compileKeyRecord(value: unknown): CompiledKey {
   const key = parseKeyRecord(value);
@@ -154,24 +169,29 @@ export function compileKeyRecord(value: unknown): CompiledKey {
     merchantId: key.merchantId,
     environment: key.environment,
     keyStatus: key.status,
-    expiresAt: key.expiresAt === null ? null : parseMoment(key.expiresAt),
+    keyStatusChangedAt: changedAt(key),
+    expiresAt: key.expiresAt === null ? null : parseTimestamp(key.expiresAt, 'expiresAt'),
     permissions: permissionsOf(JSON.stringify(key.permissions)),
     revision: key.revision,
   }));
 }
 
-/** Permissions by their entries as JSON: many keys have the same ones, and a hundred thousand keys may be held. */
+/**
+ * Permissions by their entries as JSON, shared: many keys have the same ones, and a hundred thousand keys may be
+ * cached.
+ */
 const permissionsOf = memoize(1_000, (entries) => compilePermissions(JSON.parse(entries) as string[]));
 
 /**
- * Reads a merchant's record and compiles its allowlists.
- * @throws MalformedRecord also for an allowlist entry that cannot be understood
+ * Parses a merchant's record and compiles its allowlists.
+ * @throws MalformedRecord also for an invalid allowlist entry
  */
 export function compileMerchantRecord(value: unknown): CompiledMerchant {
   const merchant = parseMerchantRecord(value);
   return compiling(() => ({
     merchantId: merchant.merchantId,
     merchantStatus: merchant.status,
+    merchantStatusChangedAt: changedAt(merchant),
     goLive: merchant.goLive,
     ipAllowlist: merchant.ipAllowlist === null ? null : compileIpRanges(merchant.ipAllowlist),
     originAllowlist: merchant.originAllowlist === null ? null : compileOriginPatterns(merchant.originAllowlist),
@@ -179,16 +199,21 @@ export function compileMerchantRecord(value: unknown): CompiledMerchant {
   }));
 }
 
-/** Joins a key and its merchant. Field by field: this runs for every request, and a spread costs ten times as much. */
+/**
+ * Joins a key and its merchant. Copies field by field: this runs for every request, and a spread costs ten times as
+ * much.
+ */
 export function joinCredential(key: CompiledKey, merchant: CompiledMerchant): Credential {
   return {
     keyId: key.keyId,
     merchantId: key.merchantId,
     environment: key.environment,
     keyStatus: key.keyStatus,
+    keyStatusChangedAt: key.keyStatusChangedAt,
     expiresAt: key.expiresAt,
     permissions: key.permissions,
     merchantStatus: merchant.merchantStatus,
+    merchantStatusChangedAt: merchant.merchantStatusChangedAt,
     goLive: merchant.goLive,
     ipAllowlist: merchant.ipAllowlist,
     originAllowlist: merchant.originAllowlist,
@@ -206,16 +231,20 @@ function compiling<Compiled>(compile: () => Compiled): Compiled {
   }
 }
 
-const isoMoment = /^(?<day>\d{4}-\d{2}-\d{2})T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/;
+const isoTimestamp = /^(?<day>\d{4}-\d{2}-\d{2})T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/;
 
-function parseMoment(text: string): number {
-  const day = isoMoment.exec(text)?.groups?.day;
+function changedAt({ statusChangedAt: text }: Pick<KeyRecord, 'statusChangedAt'>): number | null {
+  return text === undefined ? null : parseTimestamp(text, 'statusChangedAt');
+}
+
+function parseTimestamp(text: string, name: string): number {
+  const day = isoTimestamp.exec(text)?.groups?.day;
   const moment = day === undefined || !isCalendarDay(day) ? NaN : Date.parse(text);
-  if (Number.isNaN(moment)) throw new MalformedRecord('expiresAt is not an ISO 8601 date and time with its zone');
+  if (Number.isNaN(moment)) throw new MalformedRecord(`${name} is not an ISO 8601 date and time with its zone`);
   return moment;
 }
 
-/** Date.parse would read the 30th of February as the 2nd of March, and a key would outlive its end. */
+/** Rejects the 30th of February: Date.parse reads it as the 2nd of March, so a key would outlive its expiry. */
 function isCalendarDay(day: string): boolean {
   const midnight = new Date(`${day}T00:00:00Z`);
   return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day);

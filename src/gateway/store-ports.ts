@@ -2,228 +2,258 @@ import type { FillingRecord, MetaRecord } from './records.js';
 import type { Environment } from '../policy/key-format.js';
 
 /**
- * What stands in the store as its meta record: of no generation where it is damaged, or of a layout that is not known, or where the store is
- * being filled with that generation.
+ * The meta record as stored. `generation` is null if the record is damaged or has an unknown layout, or while the store
+ * is being filled; `filling` is then the generation being filled.
  */
 export type StoredMeta =
   MetaRecord | { readonly generation: null; readonly filling?: string; readonly database?: string | undefined };
 
-/** A record to put into the store, or to take out of it where the value is null. */
+/** A record to write to the store; a null value deletes it. */
 export interface StoreEntry {
-  /** `key:<lookupId>` or `merchant:<id>`; the adapter puts its prefix in front. */
+  /** `key:<lookupId>` or `merchant:<id>`; the adapter adds its prefix. */
   readonly name: string;
   readonly value: object | null;
 }
 
-/** How far the store is: the number of the newest change whose records it has, and that change's name. */
+/** The store's position: revision and name of the newest change whose records it has. */
 export interface Position {
   readonly revision: number;
-  /** Two changes can have the same number, where a database was restored from a backup. */
+  /** Name of the change. Two changes can share a revision after a database restore from a backup. */
   readonly change: string;
 }
 
-/** What a store says of itself at one moment. */
-export interface StoreLook {
-  /** At another number, the connections lead elsewhere, or something may have been missed. */
+/** Snapshot of a store's state. */
+export interface StoreSnapshot {
+  /** Changes when the connections may lead to another server or when notices may have been missed. */
   readonly epoch: number;
-  /** The run ids of the servers that hold the records, in their order; empty where they may not be asked for. */
+  /** Run ids of the servers that hold the records, in stable order; empty if the user may not query them. */
   readonly servers: readonly string[];
-  /** How many replicas could take a server's place. */
+  /** Number of replicas that could be promoted. */
   readonly replicas: number;
-  /** Null where there is none: then nobody's records are there, or somebody took it away so that all is written anew. */
+  /**
+   * Null if missing: the store has no records, or an operator deleted the meta record to force a rewrite of all
+   * records.
+   */
   readonly meta: StoredMeta | null;
-  /** The revision that was published last; 0 where there was none, or one that is no revision. */
+  /** Newest published revision; 0 if missing or invalid. */
   readonly revision: number;
-  /** The name of that change; null where the store does not name it. */
+  /** Name of the change of `revision`; null if the store does not name it. */
   readonly change: string | null;
-  /** False where a part of the store was emptied, or went back. */
+  /** False if a part of the store was emptied or lost changes. */
   readonly isWhole: boolean;
   /**
-   * How the meta record is sealed: by the secret that seals now, by another one that is accepted too, by none of them, or not at
-   * all. Without a secret every seal is another one's.
+   * Seal of the meta record: by the current, another accepted or an unknown secret (`other`), or none. Without a
+   * configured secret, every seal is `other`.
    */
   readonly seal: 'current' | 'accepted' | 'other' | 'none';
 }
 
-/** What the servers of a store do when they are full, and how often they have done it. */
+/** Memory limits and evictions of a store's servers. */
 export interface StoreMemory {
-  /** Theirs, without repetition (`maxmemory-policy`); none where they do not say. */
+  /** Distinct values of `maxmemory-policy`; empty if the servers do not report it. */
   readonly policies: readonly string[];
-  /** How many records, or others, they have evicted since they started. */
+  /** Keys that the servers have evicted since their start, records and other keys. */
   readonly evictedKeys: number;
-  /** How much memory they may use together, in bytes (`maxmemory`); Infinity where one of them has no limit. */
+  /** Sum of `maxmemory` in bytes; Infinity if a server has no limit. */
   readonly maxMemory: number;
 }
 
-/** A gateway's acknowledgement, and what was heard of the gateway. */
+/** A gateway's acknowledgement and when notices of it arrived. */
 export interface SeenGateway {
   readonly instanceId: string;
-  /** How long nothing was heard of it, on this process's clock; it was counted anew where something may have been missed. */
+  /**
+   * Milliseconds since the last notice of the gateway, on this process's clock; counted anew if notices may have been
+   * missed.
+   */
   readonly silentMilliseconds: number;
-  /** By how much the gateway's clock is ahead of this process's; null where that is not known. */
+  /** How far the gateway's clock is ahead of this process's clock, in milliseconds; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
-  /** Null where none stands, or one that cannot be read. */
+  /** Null if missing or invalid. */
   readonly acknowledgement: GatewayAcknowledgement | null;
-  /** Whether a gateway that has the secret of records wrote it; false also where this process has none. */
+  /**
+   * Whether the acknowledgement is sealed by a gateway with the secret for records; false if this process has no
+   * secret.
+   */
   readonly isSealed: boolean;
 }
 
-/** What a gateway acknowledges. What is undefined, a gateway of an earlier release does not say. */
+/** A gateway's acknowledgement. Gateways of earlier releases leave the optional fields undefined. */
 interface GatewayAcknowledgement {
   readonly revision: number;
   readonly environment: Environment;
   readonly host: string;
   /** ISO 8601. */
   readonly startedAt: string;
-  /** The history that the revision counts in. */
+  /** The history to which the revision belongs. */
   readonly generation?: string | undefined;
-  /** The number of the gateway's beat. */
+  /** Number of the gateway's heartbeat. */
   readonly beat?: number | undefined;
-  /** How long the gateway may use what it holds, and a second. */
+  /** How long the gateway may use its cached records, plus one second, in milliseconds. */
   readonly lifetimeMilliseconds?: number | undefined;
   readonly version?: string | undefined;
-  /** The gateway has decided its last request. */
+  /** Set once the gateway has decided its last request. */
   readonly leaving?: boolean | undefined;
 }
 
-/** A part of what a gateway remembers as inactive, written when the store had lost it. */
+/** Part of a gateway's list of inactive keys and merchants, written after the store had lost them. */
 export interface InactiveReport {
-  /** To remove it by. */
+  /** Name for `removeReports`. */
   readonly name: string;
   readonly instanceId: string;
-  /** The history that the gateway knew, and up to which change. */
+  /** The gateway's last known history; `revision` is its last known change. */
   readonly generation: string;
   readonly revision: number;
   readonly entries: readonly StoreEntry[];
-  /** Whether a gateway that has the secret of records wrote it; false also where this process has none. */
+  /** Whether the report is sealed by a gateway with the secret for records; false if this process has no secret. */
   readonly isSealed: boolean;
 }
 
-/** The gateways at one moment. */
+/** Snapshot of all gateways. */
 export interface SeenGateways {
-  /** As in `StoreLook`. */
+  /** Same meaning as in `StoreSnapshot`. */
   readonly epoch: number;
-  /** The generation of a store whose meta record names its servers; null where it does not. */
+  /** Generation in the meta record; null if the meta record does not name the store's servers. */
   readonly generation: string | null;
-  /** Whether that record is sealed by a secret that is accepted. */
+  /** Whether an accepted secret seals the meta record. */
   readonly isSealed: boolean;
-  /** Whether every notice has been heard that was sent before the question. */
+  /** Whether all notices sent before this query have been processed. */
   readonly isHearing: boolean;
   readonly gateways: readonly SeenGateway[];
-  /** Whether a gateway may have reported something since all reports were last read. */
+  /** Whether gateways may have written reports since all reports were last read. */
   readonly hasReports: boolean;
 }
 
-/** The registry's leave for a gateway to use what it holds. */
+/** A lease by which the registry lets a gateway use its cached records. */
 export interface GatewayGrant {
   readonly instanceId: string;
   readonly generation: string;
-  /** The newest beat that the registry has seen. */
+  /** The gateway's newest heartbeat that the registry has read. */
   readonly beat: number;
   readonly lifetimeMilliseconds: number;
-  /** Whether no record is missing in the store, as far as the registry knows. */
+  /** Whether the store has every record, as far as the registry knows. */
   readonly compared?: boolean;
 }
 
-/** A record that is not stored as it should be. */
-export interface Difference {
+/** A stored record that differs from the database. */
+export interface RecordDifference {
   readonly name: string;
-  /** What it should be; null: the database does not know the name. */
+  /** The expected value; null: the database does not have this name. */
   readonly value: object | null;
   readonly isStored: boolean;
-  /** What is stored; null where that is nothing, or not a JSON object. */
+  /** The stored value; null if missing or not a JSON object. */
   readonly stored: object | null;
-  /** The digest of what is stored. */
+  /** Digest of the stored bytes. */
   readonly digest: string;
 }
 
-/** Records that somebody may have changed. */
+/** Records that another writer may have changed. */
 export interface ChangedRecords {
   readonly names: readonly string[];
-  /** There may have been others: notices were lost, or were too many. */
+  /** More records may have changed: notices were lost or too numerous. */
   readonly isIncomplete: boolean;
 }
 
-/** The records of a store, as the registry watches them for changes that it did not make. */
+/** Watches a store's records for changes that the registry did not make. */
 export interface WatchedRecords {
-  /** Takes records that somebody else may have changed. Changes are looked at from the first call on, until `rest()` or a loss of notices. */
+  /**
+   * Takes up to `most` records that another writer may have changed. The first call starts the watch, which lasts until
+   * `rest()` or until notices are lost.
+   */
   take(most: number): ChangedRecords;
-  /** Whether nothing is left to take, and no notice was lost or waits to be looked at. */
+  /** Whether no changed records are pending and no notice was lost or awaits processing. */
   readonly isQuiet: boolean;
-  /** Settles when there was next something to take. */
+  /** Resolves when records can be taken next. */
   next(): Promise<void>;
-  /** Looks at no changes until `take()` is called again: another registry writes. */
+  /** Pauses the watch until the next `take()`, because another registry writes. */
   rest(): void;
-  /** Which of these records are stored otherwise than as of a generation, and the store's epoch after every notice of it was heard. */
+  /** Compares stored records with their expected values. `epoch` is the store's epoch after all pending notices. */
   compare(
     entries: readonly StoreEntry[],
     generation: string,
-  ): Promise<{ readonly epoch: number; readonly differences: readonly Difference[] }>;
-  /** Stores the values of such records. Rejected, on one server, where another registry writes by now. */
-  repair(differences: readonly Difference[], generation: string): Promise<void>;
+  ): Promise<{ readonly epoch: number; readonly differences: readonly RecordDifference[] }>;
+  /** Writes the expected values. Rejects, on a single server, if another registry has become the writer. */
+  repair(differences: readonly RecordDifference[], generation: string): Promise<void>;
 }
 
 /**
- * The store that gateways read, as the registry writes it. Each promise settles within the adapter's own time limit, and
- * is rejected where the store cannot be asked; a write that is rejected may still have happened.
+ * The registry's interface to the store that gateways read. Each promise settles within the adapter's timeout and
+ * rejects if the store is unavailable. A rejected write may still have taken effect.
  */
 export interface RecordsStore {
-  /** Whether the gateway that reads the store ends with this process, and holds nothing: nobody can then have been forgotten. */
+  /**
+   * Whether the only gateway runs in this process and caches nothing; then no gateway can be missing from the roster.
+   */
   readonly endsWithProcess: boolean;
-  /** Names of the secrets that records are sealed with, which say nothing about them: the first seals, all are accepted. None: nothing is sealed. */
+  /**
+   * Ids of the secrets that seal records, which reveal nothing about them. The first seals, all are accepted. Empty: no
+   * seals.
+   */
   readonly sealIds: readonly string[];
-  /** Whether another server can take this one's place without the registry. */
+  /** Whether a replica can be promoted without the registry. */
   readonly canFailOver: boolean;
-  /** Null where nobody else can write to the store. */
+  /** Null if no other process can write to the store. */
   readonly watched: WatchedRecords | null;
-  /** Null where no gateway asks for records. */
+  /** Null if gateways do not request records. */
   readonly inbox: RecordInbox | null;
-  /** Rejected, where sentinels or the masters of a Cluster are to name the server, while a majority does not name this one. */
-  look(): Promise<StoreLook>;
-  /** What it does when it is full; null for a store that is never. */
+  /**
+   * Reads the store's state. Rejects unless a majority of the sentinels, or of a Cluster's masters, names the connected
+   * server.
+   */
+  look(): Promise<StoreSnapshot>;
+  /** Memory limits and evictions; null for a store without limits. */
   memory(): Promise<StoreMemory | null>;
-  /** Begins to write. What another process has begun ends by that, on one server: it publishes nothing more. */
+  /** Becomes the writer. On a single server this fences off the previous writer, which can publish nothing more. */
   begin(): Promise<void>;
   /**
-   * Writes all of them or, where it is rejected, perhaps some. An adapter splits what is too much for one command. What the
-   * store holds of a later change stays.
-   * @param change the revision of the newest change among them
-   * @param generation the history that they are of
-   * @returns the highest revision of a record that stayed; 0 where none did
+   * Writes all entries; a rejection may leave some of them written. The adapter splits batches that are too large for
+   * one command. Stored records of a later change are not overwritten.
+   * @param change the revision of the newest change among the entries
+   * @param generation the history of the entries
+   * @returns the highest revision of a record that was not overwritten; 0 if all were
    */
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
-  /** The same for records that are written anew, and have not changed. @param revision up to which they replace what is there */
+  /**
+   * Like `write`, for unchanged records that are rewritten. @param revision replaces stored records up to this revision
+   */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;
   /**
-   * Tells gateways that every record up to this change is written, which they then acknowledge. Rejected, on one server, where it
-   * is not the one, or lacks some of what was written, since `begin()`: another may have taken its place. Rejected, in a Cluster,
-   * where a later revision was published.
+   * Announces to gateways that every record up to this change is written; they then acknowledge it. On a single server,
+   * rejects if the server changed or lost writes since `begin()`, as after a failover. In a Cluster, rejects if a later
+   * revision was published.
    */
   publish(position: Position): Promise<void>;
   /**
-   * Says that the store is complete: everything was written since `begin()`, up to this change. The meta record is written
-   * last. Rejected where a part of the store is not what it was then.
+   * Marks the store as complete: all records were written since `begin()`, up to this change. Writes the meta record
+   * last. Rejects if a part of the store has changed servers or lost writes since `begin()`.
    */
   complete(meta: MetaRecord, position: Position): Promise<void>;
   /**
-   * Says that the store was emptied and is being filled, so that gateways ask for what they need. Left out for a store whose gateways wait
-   * until it is complete. Rejected as `publish`.
+   * Marks the store as being filled after it was emptied, so gateways request the records that they need. Absent for a
+   * store whose gateways wait until it is complete. Rejects like `publish`.
    */
   fill?(meta: FillingRecord): Promise<void>;
-  /** Every gateway that has an acknowledgement, of every environment, and those of the roster. @param roster their instance ids */
+  /**
+   * Lists all gateways with an acknowledgement, in every environment, and those of the roster. @param roster their
+   * instance ids
+   */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
-  /** Settles when something was next heard of a gateway: it may have acknowledged. A store that hears of none never settles it. */
+  /**
+   * Resolves at the next notice of a gateway, which may be an acknowledgement. Never resolves for a store without
+   * notices.
+   */
   nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
-  /** Takes away grants, then acknowledgements. */
+  /** Deletes the grants of gateways, then their acknowledgements. */
   removeGateways(instanceIds: readonly string[]): Promise<void>;
-  /** What gateways report as inactive; a report that cannot be used is left out. */
+  /** Iterates over the reports of inactive keys and merchants; skips invalid reports. */
   reports(): AsyncIterable<InactiveReport>;
-  /** Takes reports away. @param names theirs */
+  /** Deletes reports by `InactiveReport.name`. */
   removeReports(names: readonly string[]): Promise<void>;
-  /** Records as they are stored, in the order of the names; null for one that is not there, or is not JSON. */
+  /** Reads stored records in the order of the names; null for a record that is missing or not JSON. */
   read(names: readonly string[]): Promise<readonly StoreEntry[]>;
-  /** The names that begin so; one that comes or goes meanwhile may be left out, and one may come twice. */
+  /**
+   * Iterates over names with a prefix. Names created or deleted meanwhile may be missing, and a name may occur twice.
+   */
   names(prefix: string): AsyncIterable<string>;
 }
 
@@ -232,36 +262,37 @@ export interface Clock {
   now(): number;
 }
 
-/** Runs something later. */
+/** Schedules callbacks. */
 export interface Timers {
-  /** @returns what calls it off */
+  /** @returns a function that cancels the timer */
   after(milliseconds: number, act: () => void): () => void;
 }
 
-/** Where the registry reports what it could not do. A pino logger is one. */
+/** The registry's log, such as a pino logger. */
 export interface Logger {
   error(details: object, message: string): void;
   warn(details: object, message: string): void;
   info(details: object, message: string): void;
 }
 
-/** A record that a gateway does not find, and asks for. */
-export interface RecordAsk {
-  /** To answer it by. */
+/** A gateway's request for a record that it did not find in the store. */
+export interface RecordRequest {
+  /** Name of the request, to reply to. */
   readonly name: string;
-  /** The record's name, as in `StoreEntry`. */
+  /** Name of the record, as in `StoreEntry`. */
   readonly record: string;
 }
 
-/** What gateways ask for because they do not find it. */
+/** Requests of gateways for records that they did not find. */
 export interface RecordInbox {
-  /** Called when something was asked for. */
+  /** Called when requests have arrived. */
   onWork: () => void;
-  /** Takes what was asked for, at most so much; each question is given once. */
-  take(most: number): readonly RecordAsk[];
+  /** Takes up to `most` requests; each request is returned once. */
+  take(most: number): readonly RecordRequest[];
   /**
-   * @param present the names of the records that were written again; there are no others
-   * @param generation that in which they were
+   * Replies to requests.
+   * @param present names of the records that were written again; the other records do not exist
+   * @param generation the generation in which they were written
    */
-  answer(asks: readonly RecordAsk[], present: ReadonlySet<string>, generation: string): Promise<void>;
+  answer(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void>;
 }

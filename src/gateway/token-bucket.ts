@@ -1,4 +1,4 @@
-/** Lets so many through a second on average, and at most a bucketful at once. */
+/** A token bucket: refills continuously and holds at most `size` tokens. */
 export class TokenBucket {
   readonly #perSecond: number;
   readonly #size: number;
@@ -6,7 +6,7 @@ export class TokenBucket {
   #tokens: number;
   #filledAt: number;
 
-  /** @param now milliseconds by a clock that nobody sets */
+  /** @param now monotonic clock in milliseconds */
   constructor(perSecond: number, size: number, now: () => number) {
     this.#perSecond = perSecond;
     this.#size = size;
@@ -16,8 +16,8 @@ export class TokenBucket {
   }
 
   /**
-   * Takes a token; false where there is none.
-   * @param reserved how many have to be left behind it
+   * Takes a token; false if too few are available.
+   * @param reserved tokens that must remain after this one
    */
   take(reserved = 0): boolean {
     const now = this.#now();
@@ -28,12 +28,12 @@ export class TokenBucket {
     return true;
   }
 
-  /** Puts back a token that was taken. */
+  /** Returns a token to the bucket. */
   giveBack(): void {
     this.#tokens = Math.min(this.#size, this.#tokens + 1);
   }
 
-  /** What is left after the last `take`, with fractions. */
+  /** Tokens left after the last `take` (fractional). */
   get tokens(): number {
     return this.#tokens;
   }

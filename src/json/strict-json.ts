@@ -1,11 +1,11 @@
-/** What is wrong with a text. */
+/** Kinds of problems in a JSON text. */
 export type JsonProblem = 'invalid' | 'repeated-name' | 'forbidden-name' | 'too-deep' | 'too-precise';
 
-/** A text that is not JSON, or is JSON that two readers could understand differently. */
+/** Error for a text that is invalid JSON, or JSON that two readers could understand differently. */
 export class StrictJsonError extends Error {
   /**
-   * @param position where the problem begins, in UTF-16 code units from the start of the text
-   * @param fieldName the name that is repeated or forbidden; it may be a secret
+   * @param position start of the problem, in UTF-16 code units from the start of the text
+   * @param fieldName the repeated or forbidden name; it may be a secret
    */
   constructor(
     readonly problem: JsonProblem,
@@ -17,7 +17,7 @@ export class StrictJsonError extends Error {
   }
 }
 
-/** So many levels of objects and arrays may be nested. */
+/** Maximum nesting depth of objects and arrays. */
 export const deepestLevel = 32;
 const whitespace = /[ \t\n\r]*/y;
 const number = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
@@ -26,8 +26,8 @@ const literal = /true|false|null/y;
 const literals: Readonly<Record<string, unknown>> = { true: true, false: false, null: null };
 
 /**
- * Reads one JSON text. JSON.parse silently keeps the last of two fields of one name, so that whoever looked at the first
- * one approved another amount: here a repeated name is an error, and so are `__proto__` and deep nesting.
+ * Parses one JSON text strictly. JSON.parse silently keeps the last of two fields with the same name, so a check that
+ * read the first one would approve another amount. Here repeated names, `__proto__` and deep nesting are errors.
  * @throws StrictJsonError
  */
 export function parseStrictJson(text: string): unknown {
@@ -93,7 +93,7 @@ class Reader {
     return items;
   }
 
-  /** Finds the end of a string; JSON.parse then decodes it, once. */
+  /** Finds the end of a string, then decodes it once with JSON.parse. */
   #string(): string {
     const start = this.#position;
     let end = start + 1;
@@ -123,7 +123,7 @@ class Reader {
     return new StrictJsonError('invalid', this.#position);
   }
 
-  /** The next character that is no white space, without taking it; empty at the end. */
+  /** Skips white space and returns the next character without consuming it; empty at the end. */
   #next(): string {
     this.#match(whitespace);
     return this.#text.charAt(this.#position);
@@ -144,14 +144,17 @@ class Reader {
   }
 }
 
-/** 1.00000000000000000001 is read as 1: what looks like a whole number then was none, and is null here. */
+/**
+ * Converts a number; null if it only looks like an integer after rounding, such as 1.00000000000000000001 (read as 1).
+ */
 function numberIn(literal: string): number | null {
   const value = Number(literal);
   if (!Number.isInteger(value) || !/[.eE]/.test(literal)) return value;
   const [, whole = '', fraction = '', exponent = '0'] = decimal.exec(literal) ?? [];
   const digits = whole + fraction;
   const places = fraction.length - Number(exponent);
-  // Not by a pattern: it would begin anew at each zero, and a body of zeros would stall everybody for minutes.
+  // Not by a regular expression: it would backtrack at each zero, and a body of zeros would block the event loop for
+  // minutes.
   let significant = digits.length;
   while (digits[significant - 1] === '0') significant -= 1;
   return significant === 0 || digits.length - significant >= places ? value : null;

@@ -1,9 +1,9 @@
 import type { Credential, RequestFacts } from './facts.js';
 import { claimText } from './origins.js';
 
-/** One row: its name, and exactly what a caller is told that does not pass. */
+/** A row of the decision table: its code and the exact error response. */
 interface Row {
-  /** Stands in the access log. Never renamed. */
+  /** Appears in the access log; never renamed. */
   readonly code: string;
   readonly status: 401 | 403;
   readonly message: string;
@@ -11,28 +11,32 @@ interface Row {
 
 interface RequestRule extends Row {
   readonly passes: (facts: RequestFacts) => boolean;
-  /** Why a request does not pass, for the access log and `explain`; no caller sees it. */
+  /** Why a request fails the rule, for the access log and `explain`; never sent to the client. */
   readonly reason: (facts: RequestFacts) => string;
 }
 
-/** A key that the store does not know passes no such rule, and none is asked about it. */
+/** A rule about a known key. An unknown key fails before any credential rule runs. */
 interface CredentialRule extends Row {
   readonly passes: (facts: RequestFacts, credential: Credential) => boolean;
-  /** @param textOf writes a moment, which is in milliseconds since 1970 */
+  /** @param textOf formats a time given in milliseconds since 1970 */
   readonly reason: (facts: RequestFacts, credential: Credential, textOf: (moment: number) => string) => string;
+}
+
+function stateText(status: string, since: number | null, textOf: (moment: number) => string): string {
+  return since === null ? `is ${status}` : `has been ${status} since ${textOf(since)}`;
 }
 
 const unknownKey = 'the key store has no record of this key';
 
-/** The rules that need only the request, in the order in which they are asked (spec section 7): before its key is looked up. */
+/** Rules that need only the request, in evaluation order (spec section 7). They run before the key look-up. */
 export const requestRules = [
   {
-    // First, so that nothing else is told to whoever listens on a plain line (spec 5.2).
+    // First, so that an eavesdropper on a plaintext connection sees no other response (spec 5.2).
     code: 'https_required',
     status: 401,
     message: 'API requests must use HTTPS (TLS)',
     passes: (facts) => facts.secure,
-    reason: () => 'the connection of the client is not TLS',
+    reason: () => 'the client connection does not use TLS',
   },
   {
     code: 'tor_blocked',
@@ -41,7 +45,7 @@ export const requestRules = [
     passes: ({ onionService, torExit }) => {
       if (onionService || torExit === true) return false;
       if (torExit === false) return true;
-      throw new Undecidable('tor_blocked', 'it cannot be told whether the client address is a Tor exit');
+      throw new Undecidable('tor_blocked', 'cannot determine whether the client address is a Tor exit');
     },
     reason: ({ torExit, clientAddress }) =>
       torExit === true ? `${clientAddress.text} is a Tor exit` : 'Host, Origin or Referer names an onion service',
@@ -58,7 +62,7 @@ export const requestRules = [
     status: 401,
     message: 'Invalid API key format',
     passes: (facts) => facts.keyFormat === 'live' || facts.keyFormat === 'test',
-    reason: () => 'x-api-key does not begin as a key does, or came more than once',
+    reason: () => 'x-api-key lacks the prefix of an API key, or was sent more than once',
   },
   {
     code: 'test_key_in_live',
@@ -68,7 +72,7 @@ export const requestRules = [
     reason: () => 'the key is a test key, and this gateway serves live',
   },
   {
-    // So that a live key is never tried out in the sandbox (spec 5.4).
+    // Keeps live keys from being tried in the sandbox (spec 5.4).
     code: 'live_key_in_test',
     status: 401,
     message: 'Live API keys are not valid in this environment',
@@ -77,13 +81,13 @@ export const requestRules = [
   },
 ] as const satisfies readonly RequestRule[];
 
-/** The rules about the key and its merchant, in the order in which they are asked once the key has been looked up. */
+/** Rules about the key and its merchant, in evaluation order. They run after the key look-up. */
 export const credentialRules = [
   {
     code: 'key_unknown',
     status: 401,
     message: 'Invalid API Key',
-    passes: () => true, // there is a credential
+    passes: () => true, // a credential exists
     reason: () => unknownKey,
   },
   {
@@ -91,18 +95,18 @@ export const credentialRules = [
     status: 401,
     message: 'API Key is inactive or revoked',
     passes: (facts, key) => key.keyStatus === 'ACTIVE' && (key.expiresAt === null || facts.now < key.expiresAt),
-    reason: (_facts, { keyStatus, expiresAt, keyRevision }, textOf) =>
+    reason: (_facts, { keyStatus, keyStatusChangedAt, expiresAt, keyRevision }, textOf) =>
       keyStatus === 'ACTIVE' && expiresAt !== null
         ? `the key expired ${textOf(expiresAt)} (revision ${keyRevision})`
-        : `the key is ${keyStatus} (revision ${keyRevision})`,
+        : `the key ${stateText(keyStatus, keyStatusChangedAt, textOf)} (revision ${keyRevision})`,
   },
   {
     code: 'merchant_inactive',
     status: 401,
     message: 'Merchant is not active',
     passes: (_facts, merchant) => merchant.merchantStatus === 'ACTIVE',
-    reason: (_facts, { merchantStatus, merchantRevision }) =>
-      `the merchant is ${merchantStatus} (revision ${merchantRevision})`,
+    reason: (_facts, { merchantStatus, merchantStatusChangedAt, merchantRevision }, textOf) =>
+      `the merchant ${stateText(merchantStatus, merchantStatusChangedAt, textOf)} (revision ${merchantRevision})`,
   },
   {
     code: 'merchant_not_live',
@@ -112,13 +116,13 @@ export const credentialRules = [
     reason: (_facts, { merchantRevision }) => `goLive of the merchant is false (revision ${merchantRevision})`,
   },
   {
-    // An empty list admits nobody; null: there is none.
+    // An empty list admits no address; null: no allowlist.
     code: 'ip_not_allowed',
     status: 401,
     message: 'IP address not allowed',
     passes: (facts, { ipAllowlist }) => ipAllowlist === null || ipAllowlist.admits(facts.clientAddress),
     reason: ({ clientAddress }, { ipAllowlist }) =>
-      `${clientAddress.text} is in none of ${ipAllowlist?.size ?? 0} ranges`,
+      `${clientAddress.text} is in none of the ${ipAllowlist?.size ?? 0} allowlist ranges`,
   },
   {
     code: 'origin_not_allowed',
@@ -127,10 +131,12 @@ export const credentialRules = [
     passes: (facts, { originAllowlist }) =>
       originAllowlist === null || (facts.origin !== null && originAllowlist.matches(facts.origin)),
     reason: ({ origin }) =>
-      origin === null ? 'there is no Origin, Referer or Host' : `${claimText(origin)} is not on the list`,
+      origin === null
+        ? 'the request has no Origin, Referer or Host'
+        : `${claimText(origin)} is not on the origin allowlist`,
   },
   {
-    // A path without a route has no resource, and nothing to permit: it is a 404 later.
+    // A path without a route has no resource to permit; a later step responds with 404.
     code: 'permission_denied',
     status: 403,
     message: 'Forbidden',
@@ -140,28 +146,28 @@ export const credentialRules = [
   },
 ] as const satisfies readonly CredentialRule[];
 
-/** The whole decision table; the first row that does not pass is the answer. */
+/** The whole decision table; the first failing row determines the response. */
 export const denials = [...requestRules, ...credentialRules] as const;
 
-/** One row of the table. */
+/** A row of the table. */
 export type Denial = (typeof denials)[number];
 
-/** The name of a row. */
+/** The code of a row. */
 export type DenialCode = Denial['code'];
 
 const byCode = new Map<string, Denial>(denials.map((denial) => [denial.code, denial]));
 
-/** The row of a code. */
+/** Returns the row of a code. */
 export function denialOf(code: DenialCode): Denial {
   const denial = byCode.get(code);
   if (denial === undefined) throw new Error(`no denial has the code ${code}`);
   return denial;
 }
 
-/** Nothing can be said about a rule, because what it depends on is not known. Never a denial, and never a pass. */
+/** A rule cannot be evaluated because a fact is unknown. This is neither a denial nor a pass. */
 export class Undecidable extends Error {
   constructor(
-    /** The rule. */
+    /** The rule that cannot be evaluated. */
     readonly code: DenialCode,
     reason: string,
   ) {
@@ -171,23 +177,24 @@ export class Undecidable extends Error {
 }
 
 /**
- * The first rule that the request itself breaks; null where its key may be looked up.
- * @throws Undecidable where a rule comes up of which nothing can be said
+ * The first request rule that fails; null if the key may be looked up.
+ * @throws Undecidable if a rule cannot be evaluated
  */
 export function denyRequest(facts: RequestFacts): DenialCode | null {
   return requestRules.find((rule) => !rule.passes(facts))?.code ?? null;
 }
 
-/** The first rule that the request breaks with this credential (null: the key is unknown); null where it is accepted. */
+/** The first credential rule that fails (null credential: the key is unknown); null if the request is accepted. */
 export function denyCredential(facts: RequestFacts, credential: Credential | null): DenialCode | null {
   if (credential === null) return 'key_unknown';
   return credentialRules.find((rule) => !rule.passes(facts, credential))?.code ?? null;
 }
 
 /**
- * Why a request was denied, in words for operators. The text may hold a host of the caller's choice: mask, cut and escape it.
+ * Why a request was denied, for operators. The text may contain a host that the client chose: mask, truncate and escape
+ * it.
  * @param credential null: the key is unknown, or was not looked up
- * @param textOf writes a moment, which is in milliseconds since 1970
+ * @param textOf formats a time given in milliseconds since 1970
  */
 export function reasonOf(
   code: DenialCode,
@@ -205,7 +212,7 @@ const credentialReasons = new Map<string, CredentialRule['reason']>(
 );
 
 /**
- * The whole decision: the first row of the table that does not pass, or null where the request is accepted.
+ * The whole decision: the first failing row of the table, or null if the request is accepted.
  * @throws Undecidable
  */
 export function decide(facts: RequestFacts, credential: Credential | null): DenialCode | null {

@@ -2,20 +2,20 @@ import { credentialRules, requestRules, Undecidable } from './decision-table.js'
 import type { DenialCode } from './decision-table.js';
 import type { Credential, RequestFacts } from './facts.js';
 
-/** What a rule says, and what it looked at to say so. */
+/** Result of a rule, and the facts that it read. */
 export interface RuleOutcome {
   readonly code: DenialCode;
-  /** `undecidable`: what it depends on is not known. */
+  /** `undecidable`: a fact that the rule needs is unknown. */
   readonly result: 'passes' | 'fails' | 'undecidable';
   readonly sawFacts: readonly (keyof RequestFacts)[];
-  /** Empty of a rule that looked at no credential, and where the key is unknown. */
+  /** Empty for a request rule, and if the key is unknown. */
   readonly sawCredential: readonly (keyof Credential)[];
 }
 
 /**
- * Asks every rule, in the order of the table, and notes what each looked at. The decision is that of the first that does
- * not pass; here the ones behind it are asked too.
- * @param credential null: the key is unknown. Undefined: nobody knows, and no rule about it is asked
+ * Evaluates every rule in table order and records which facts each one read. The first failing rule is the decision;
+ * the later rules run only for the explanation.
+ * @param credential null: the key is unknown. Undefined: not looked up; the credential rules are skipped
  */
 export function explainRules(facts: RequestFacts, credential: Credential | null | undefined): RuleOutcome[] {
   const sawNothing = { sawFacts: [], sawCredential: [] };
@@ -43,7 +43,7 @@ function resultOf(passes: () => boolean): RuleOutcome['result'] {
   }
 }
 
-/** The same object, which notes what is read of it. */
+/** A proxy of an object that records which properties are read. */
 function watched<Watched extends object>(value: Watched, seen: Set<keyof Watched>): Watched {
   return new Proxy(value, {
     get(target, name) {

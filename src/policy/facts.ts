@@ -4,46 +4,50 @@ import type { Environment, KeyFormat } from './key-format.js';
 import type { OriginClaim, OriginPatterns } from './origins.js';
 import type { Access, Permissions } from './permissions.js';
 
-/** Everything about a request that the decision depends on. Holds no secret, so it may be logged and explained. */
+/** All facts of a request that the decision depends on. Contains no secret, so it may be logged and explained. */
 export interface RequestFacts {
-  /** The environment that this gateway serves. */
+  /** Environment that this gateway serves. */
   readonly environment: Environment;
-  /** Whether the caller's own hop was TLS, as far as it can be trusted. */
+  /** Whether the client's own hop used TLS, from the socket or a trusted proxy. */
   readonly secure: boolean;
-  /** The address that the request comes from, behind trusted proxies. */
+  /** Client address, resolved through trusted proxies. */
   readonly clientAddress: IpAddress;
-  /** Whether that address is a Tor exit; null where that cannot be told. */
+  /** Whether the client address is a Tor exit; null if unknown. */
   readonly torExit: boolean | null;
   /** Whether Host, Origin or Referer names an onion service. */
   readonly onionService: boolean;
   readonly keyFormat: KeyFormat;
-  /** The first present of Origin, Referer and Host; null where there is none. */
+  /** The first of Origin, Referer and Host that is present; null if all are missing. */
   readonly origin: OriginClaim | null;
-  /** The resource of the route; null where the path has no route, so that there is nothing to permit. */
+  /** Resource of the route; null if no route matches the path, so no permission is needed. */
   readonly resource: string | null;
   readonly access: Access;
-  /** The moment of the request, in milliseconds since 1970. */
+  /** Time of the request in milliseconds since 1970. */
   readonly now: number;
 }
 
-/** A key and its merchant as the key store knows them, with the lists compiled. */
+/** A key and its merchant from the key store, with compiled lists. */
 export interface Credential {
   readonly keyId: string;
   readonly merchantId: string;
   readonly environment: Environment;
-  /** `ACTIVE`, or anything else for a key that no longer opens. */
+  /** `ACTIVE`; any other value means that the key is not accepted. */
   readonly keyStatus: string;
-  /** The moment from which the key no longer opens, in milliseconds since 1970; null: never. */
+  /** Time of the last status change in milliseconds since 1970; null if unknown, as for active keys. */
+  readonly keyStatusChangedAt: number | null;
+  /** Expiry time in milliseconds since 1970; the key is not accepted from then on. Null: never expires. */
   readonly expiresAt: number | null;
   readonly permissions: Permissions;
-  /** `ACTIVE`, or anything else for a merchant that may not call. */
+  /** `ACTIVE`; any other value means that the merchant may not call. */
   readonly merchantStatus: string;
+  /** Same meaning as `keyStatusChangedAt`. */
+  readonly merchantStatusChangedAt: number | null;
   readonly goLive: boolean;
-  /** null: not configured, every address may call. */
+  /** Null: not configured, all addresses allowed. */
   readonly ipAllowlist: IpRanges | null;
-  /** null: not configured, every origin may call. */
+  /** Null: not configured, all origins allowed. */
   readonly originAllowlist: OriginPatterns | null;
-  /** The numbers of the changes that the two records are of. */
+  /** Revisions of the key record and the merchant record. */
   readonly keyRevision: number;
   readonly merchantRevision: number;
 }

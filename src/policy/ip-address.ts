@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js';
 
-/** An IP address in the one form in which addresses are compared. IPv4-mapped IPv6 is IPv4. */
+/** An IP address in canonical form for comparisons. IPv4-mapped IPv6 becomes IPv4. */
 export type IpAddress = Ipv4Address | Ipv6Address;
 
 interface Ipv4Address {
@@ -13,7 +13,7 @@ interface Ipv6Address {
   readonly family: 6;
   readonly value: bigint;
   readonly text: string;
-  /** The client's IPv4 address that a NAT64, 6to4 or Teredo address has in it; null in any other. */
+  /** IPv4 address of the client embedded in a NAT64, 6to4 or Teredo address; null for other addresses. */
   readonly embedded: Ipv4Address | null;
 }
 
@@ -21,9 +21,9 @@ const longestAddress = 45; // "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255"
 const onlyAddressCharacters = /^[0-9a-f:.]+$/i;
 
 /**
- * Reads one IP address, strictly: no octal or hexadecimal IPv4, no short forms, no zone, no port, no blanks.
- * ipaddr.js alone would read `010.0.0.1` as 8.0.0.1 and let a caller choose how an allowlist understands it.
- * @returns the address, or null for anything else
+ * Parses one IP address strictly: no octal or hexadecimal IPv4, short form, zone, port or white space. ipaddr.js by
+ * itself reads `010.0.0.1` as 8.0.0.1, so a client could choose how an allowlist interprets it.
+ * @returns the address, or null for any other text
  */
 export function parseIpAddress(text: string): IpAddress | null {
   if (text.length > longestAddress || !onlyAddressCharacters.test(text)) return null;
@@ -32,7 +32,7 @@ export function parseIpAddress(text: string): IpAddress | null {
   }
   const dottedPart = text.includes('.') ? text.slice(text.lastIndexOf(':') + 1) : null;
   if (dottedPart !== null && !ipaddr.IPv4.isValidFourPartDecimal(dottedPart)) return null;
-  // ipaddr.js takes `::1.2.3.4`, the deprecated IPv4-compatible form, for IPv4; written out it is the IPv6 that it is.
+  // ipaddr.js reads `::1.2.3.4`, the deprecated IPv4-compatible form, as IPv4. Expanded, it is parsed as IPv6.
   const unambiguous = dottedPart !== null && text === `::${dottedPart}` ? `::0:${dottedPart}` : text;
   if (!ipaddr.IPv6.isValid(unambiguous)) return null;
   const address = ipaddr.IPv6.parse(unambiguous);
@@ -51,8 +51,9 @@ function fromIpv6(address: ipaddr.IPv6): Ipv6Address {
 }
 
 /**
- * NAT64 with its well-known prefix (RFC 6052), 6to4 (RFC 3056), Teredo (RFC 4380), which inverts the client's address. In the
- * local-use NAT64 prefix 64:ff9b:1::/48 (RFC 8215) each network chooses where the address is, so nothing is read out of it.
+ * Extracts the IPv4 address from NAT64 with the well-known prefix (RFC 6052), 6to4 (RFC 3056) and Teredo (RFC 4380),
+ * which inverts its bits. Not from the local-use NAT64 prefix 64:ff9b:1::/48 (RFC 8215): there each network chooses its
+ * position.
  */
 function embeddedIn([a, b, c = 0, d, e, f, g = 0, h = 0]: readonly number[]): Ipv4Address | null {
   if (a === 0x64 && b === 0xff9b && c === 0 && d === 0 && e === 0 && f === 0) return ipv4Of(g, h);
@@ -64,7 +65,7 @@ function ipv4Of(high: number, low: number): Ipv4Address {
   return fromIpv4(new ipaddr.IPv4([high >> 8, high & 0xff, low >> 8, low & 0xff]));
 }
 
-/** Says whether an address is private, loopback, link-local, documentation or otherwise not on the public internet. */
+/** Whether an address is private, loopback, link-local, documentation or otherwise not on the public internet. */
 export function isReservedAddress(address: IpAddress): boolean {
   return ipaddr.parse(address.text).range() !== 'unicast';
 }

@@ -1,17 +1,20 @@
 import { parseIpAddress } from './ip-address.js';
 import type { IpAddress } from './ip-address.js';
 
-/** A set of addresses, compiled once from addresses and CIDRs; a look-up is a binary search. */
+/** A set of IP ranges, compiled once from addresses and CIDRs. A look-up is a binary search. */
 export interface IpRanges {
-  /** Whether the address itself is in it, as of a proxy: anybody may call from an address that embeds that of one. */
+  /**
+   * Whether the set contains the address itself. Used for trusted proxies, because any client may call from an address
+   * that embeds a proxy's.
+   */
   contains(address: IpAddress): boolean;
-  /** Whether the address or the IPv4 address that it embeds is in it, as of a client. */
+  /** Whether the set contains the address or its embedded IPv4 address. Used for clients. */
   admits(address: IpAddress): boolean;
-  /** How many entries it was compiled from. */
+  /** Number of entries in the source list. */
   readonly size: number;
 }
 
-/** An allowlist entry, trusted proxy or other range that is neither an IP address nor a CIDR. */
+/** Error for an allowlist entry, trusted proxy or other range that is neither an IP address nor a CIDR. */
 export class InvalidIpRange extends Error {
   constructor(readonly entry: string) {
     super(`"${entry.slice(0, 64)}" is not an IP address or CIDR`);
@@ -24,7 +27,7 @@ interface Bounds<T extends number | bigint> {
   readonly last: T;
 }
 
-/** One address or CIDR, host bits cleared. IPv4-mapped IPv6 is IPv4, with the prefix length of that. */
+/** One address or CIDR with its host bits cleared. IPv4-mapped IPv6 becomes IPv4, with the IPv4 prefix length. */
 export type IpRange = { readonly prefix: number } & (
   ({ readonly family: 4 } & Bounds<number>) | ({ readonly family: 6 } & Bounds<bigint>)
 );
@@ -32,9 +35,9 @@ export type IpRange = { readonly prefix: number } & (
 const prefixLength = /^(?:0|[1-9]\d{0,2})$/;
 
 /**
- * Compiles addresses and CIDRs (`192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`, `::ffff:192.0.2.0/120`).
- * Host bits below the prefix are ignored. An IPv6 range never admits an IPv4 address, except one in IPv4-mapped form.
- * @throws InvalidIpRange for the first entry that is neither
+ * Compiles addresses and CIDRs (`192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`, `::ffff:192.0.2.0/120`). Host bits are
+ * ignored. An IPv6 range never admits an IPv4 address unless the range is IPv4-mapped.
+ * @throws InvalidIpRange for the first invalid entry
  */
 export function compileIpRanges(entries: readonly string[]): IpRanges {
   const ipv4: Bounds<number>[] = [];
@@ -48,7 +51,7 @@ export function compileIpRanges(entries: readonly string[]): IpRanges {
   return new CompiledRanges(merge(ipv4), merge(ipv6), entries.length);
 }
 
-/** No closure: that would be as large as a short list. */
+/** A class, because a closure would take as much memory as a short list. */
 class CompiledRanges implements IpRanges {
   readonly #ipv4: readonly number[];
   readonly #ipv6: readonly bigint[];
@@ -70,12 +73,12 @@ class CompiledRanges implements IpRanges {
   }
 }
 
-/** Reads one address or CIDR, as `compileIpRanges` understands it; null for anything else. */
+/** Parses one address or CIDR in the syntax of `compileIpRanges`; null if invalid. */
 export function parseIpRange(entry: string): IpRange | null {
   const [addressText = '', lengthText, ...more] = entry.split('/');
   const address = parseIpAddress(addressText);
   if (address === null || more.length > 0 || (lengthText !== undefined && !prefixLength.test(lengthText))) return null;
-  // An IPv4-mapped prefix counts its bits in the IPv6 form.
+  // The prefix length of an IPv4-mapped CIDR refers to its IPv6 form.
   const mappedBits = address.family === 4 && addressText.includes(':') ? 96 : 0;
   const bits = address.family === 4 ? 32 : 128;
   const prefix = lengthText === undefined ? bits : Number(lengthText) - mappedBits;
@@ -90,12 +93,13 @@ export function parseIpRange(entry: string): IpRange | null {
   return { family: 6, prefix, first, last: first + (1n << hostBits) - 1n };
 }
 
-/** Of a family of which a list has no addresses, as most have none of one. */
-const none: readonly never[] = [];
+/** Shared empty list: most allowlists have no addresses of one family. */
+const noAddresses: readonly never[] = [];
 
 /**
- * First and last address of each range by turns, sorted and without overlaps, so that the last range that begins at or
- * below a value is the only candidate. Flat and as long as they are: a hundred thousand merchants' lists may be held.
+ * Merges ranges into alternating first and last addresses, sorted and without overlaps. The last range that begins at
+ * or below a value is then the only candidate. A flat array of exact length saves memory for a hundred thousand
+ * merchants' lists.
  */
 function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): readonly T[] {
   const merged: T[] = [];
@@ -104,7 +108,7 @@ function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): readonl
     if (end === undefined || first > end) merged.push(first, last);
     else if (last > end) merged[merged.length - 1] = last;
   }
-  return merged.length === 0 ? none : merged.slice(); // what is pushed to has room for more
+  return merged.length === 0 ? noAddresses : merged.slice(); // push leaves spare capacity; slice drops it
 }
 
 function includes<T extends number | bigint>(bounds: readonly T[], value: T): boolean {

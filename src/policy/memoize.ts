@@ -1,9 +1,9 @@
-/** In characters: a longer text is not kept. Callers choose most of these texts. */
+/** Longest cached text in characters. Most of these texts are chosen by callers. */
 const longestText = 256;
 
 /**
- * A function of short texts that come again and again, such as names of headers, which remembers its results. It forgets all of
- * them when there are more than `most`: callers could fill anything that only grows.
+ * Memoizes a function of short recurring texts, such as header names. Clears all results once there are `most`, because
+ * callers could otherwise fill the memory.
  */
 export function memoize<Result>(most: number, compute: (text: string) => Result): (text: string) => Result {
   const known = new Map<string, Result>();

@@ -1,6 +1,6 @@
 import { memoize } from './memoize.js';
 
-/** Where the caller says that the request comes from: the first present of Origin, Referer and Host, alone. */
+/** The origin that the client claims: the first of Origin, Referer and Host that is present. */
 export interface OriginClaim {
   readonly header: 'origin' | 'referer' | 'host';
   readonly value: string;
@@ -9,18 +9,18 @@ export interface OriginClaim {
 const headerNames = { origin: 'Origin', referer: 'Referer', host: 'Host' } as const;
 const schemeAndHost = /^(?:[a-z][a-z0-9+.-]*:\/\/)?(?:[^/?#]*@)?([^/?#]*)/i;
 
-/** A claim in words: its header, and the host in it. Neither a path nor a query nor a password belongs into a log. */
+/** Formats a claim for a log: its header and host, without path, query or password. */
 export function claimText({ header, value }: OriginClaim): string {
   const host = schemeAndHost.exec(value)?.[1] ?? '';
   return `${headerNames[header]} ${host === '' ? '(without a host)' : host}`;
 }
 
-/** A merchant's origin allowlist, compiled once; a look-up costs one set probe per label of the host. */
+/** A compiled origin allowlist of a merchant. A look-up costs one set probe per label of the host. */
 export interface OriginPatterns {
   matches(claim: OriginClaim): boolean;
 }
 
-/** An origin allowlist entry of no known form. */
+/** Error for an invalid origin allowlist entry. */
 export class InvalidOriginPattern extends Error {
   constructor(readonly entry: string) {
     super(
@@ -40,36 +40,46 @@ const originForm = /^https?:\/\/[^\s\p{Cc}/?#@\\%]+$/iu;
 const refererForm = /^https?:\/\//i;
 const hostForm = /^[^\s\p{Cc}/?#@\\%]+$/u;
 const emptyLabel = /^\.|\.\./;
-/** Printable ASCII without `%`: what the URL parser changes in no way but its case. */
+/** Printable ASCII without `%`: the URL parser changes only its case. */
 const plainText = /^[\x21-\x24\x26-\x7e]*$/;
 const numericHost = /^(?:\[.*\]|[\d.]+)$/;
-/** A URL as far as its host goes: nothing behind it changes the host, and a Referer's path may be as long as a head. */
+/**
+ * The URL up to the end of its host. The rest cannot change the host, and a Referer's path may be as long as a request
+ * head.
+ */
 const throughAuthority = /^[^:]*:[/\\\t\r\n]*[^/?#]*/;
-/** In characters, with the scheme. A name has 253 at most (RFC 1035 2.3.4); a third of a microsecond each may take to read. */
+/**
+ * Longest authority to parse, in characters with the scheme. A name has at most 253 (RFC 1035 2.3.4), and parsing may
+ * take a third of a microsecond per character.
+ */
 const longestAuthority = 320;
-/** Of one header's values: it has one, or is repeated by a proxy. */
+/** Values of one header to parse: normally one, or one more that a proxy adds. */
 const mostRead = 2;
 
 /**
- * Compiles allowlist entries: a host, or `*.` and a host for its subdomains, either with a scheme and/or a port.
- * Without a scheme both http and https are meant; without a port, the default port of the scheme.
- * @throws InvalidOriginPattern for the first entry that is of another form
+ * Compiles allowlist entries: a host, or `*.` and a host for its subdomains, with optional scheme and port. Without a
+ * scheme, an entry covers http and https; without a port, the default port of the scheme.
+ * @throws InvalidOriginPattern for the first invalid entry
  */
 export function compileOriginPatterns(entries: readonly string[]): OriginPatterns {
   return new CompiledPatterns(entries.flatMap(patternKeys));
 }
 
-/** As long as this a list is kept as one text: a set takes 175 bytes more for each of a hundred thousand merchants. */
+/**
+ * Lists up to this length are stored as one string: a Set takes 175 bytes more for each of a hundred thousand
+ * merchants.
+ */
 const longestText = 1_024;
 
-/** No closure: that would be as large as a short list. */
+/** A class, because a closure would take as much memory as a short list. */
 class CompiledPatterns implements OriginPatterns {
-  /** A set, or a text in which each pattern is a line; no host has a line end. */
+  /** A Set, or a string with one pattern per line; no host contains a line feed. */
   readonly #allowed: ReadonlySet<string> | string;
 
   constructor(keys: readonly string[]) {
-    const text = `${keys.map((key) => `\n${key}`).join('')}\n`; // of no keys one line end: no empty name is between two
-    this.#allowed = text.length > longestText ? new Set(keys.map(ownText)) : ownText(text);
+    // without keys a single line feed, so an empty name never matches
+    const text = `${keys.map((key) => `\n${key}`).join('')}\n`;
+    this.#allowed = text.length > longestText ? new Set(keys.map(copyOf)) : copyOf(text);
   }
 
   matches(claim: OriginClaim): boolean {
@@ -93,12 +103,12 @@ class CompiledPatterns implements OriginPatterns {
   }
 }
 
-/** A claim as it was read; null where it is not of the form that its header has. */
+/** A parsed claim; `origin` is null if the value is invalid for its header. */
 interface ReadClaim {
   readonly origin: { readonly scheme: Scheme; readonly host: string; readonly port: string } | null;
 }
 
-/** Claims that were read before: pages say the same again and again, and to read it costs more than all other checks. */
+/** Parsed claims, cached: the same pages recur, and parsing costs more than all other checks together. */
 const knownClaim: Readonly<Record<OriginClaim['header'], (value: string) => ReadClaim>> = {
   origin: memoize(2_000, (value) => readClaim({ header: 'origin', value })),
   referer: memoize(2_000, (value) => readClaim({ header: 'referer', value })),
@@ -113,9 +123,9 @@ function readClaim(claim: OriginClaim): ReadClaim {
 }
 
 /**
- * Says whether one of the values of an Origin, Referer or Host names an onion service. A value that cannot be read but
- * speaks of `.onion` counts as one, and so does one that would take long to read: nobody has shown a key yet, and in a deny
- * rule doubt denies.
+ * Whether a value of Origin, Referer or Host names an onion service. A value that cannot be parsed but contains
+ * `.onion` counts as one. So does a value that is expensive to parse: the client has not shown a valid key yet, and a
+ * deny rule denies in doubt.
  */
 export function namesOnionService(values: readonly string[]): boolean {
   let read = 0;
@@ -131,12 +141,15 @@ export function namesOnionService(values: readonly string[]): boolean {
   return false;
 }
 
-/** No reading makes an onion service of it. */
+/** Whether no parser can read an onion service from a text. */
 function isHarmless(text: string): boolean {
   return plainText.test(text) && !/onion/i.test(text);
 }
 
-/** With something behind the host where there was: the URL parser takes away what is blank at the end. */
+/**
+ * Cuts a URL after its authority. Keeps a `/` if something followed, because the URL parser strips trailing white
+ * space.
+ */
 function upToPath(url: string): string {
   const authority = throughAuthority.exec(url)?.[0] ?? url;
   return authority.length === url.length ? url : `${authority}/`;
@@ -158,17 +171,17 @@ function patternKeys(entry: string): string[] {
   return schemes.map((scheme) => originKey(scheme, pattern, port?.toString() ?? defaultPorts[scheme]));
 }
 
-/** A pattern of one scheme and port. That of both schemes with their default ports, as most are, is its host alone. */
+/** Pattern with scheme and port. The most common pattern, both schemes with their default ports, is just the host. */
 function originKey(scheme: Scheme, host: string, port: string): string {
   return `${scheme}://${host}:${port}`;
 }
 
-/** An ASCII text by itself. One that was cut out of another, or put together, keeps what it was made of in memory. */
-function ownText(text: string): string {
+/** Copies an ASCII string. A slice or concatenation would keep its source strings in memory. */
+function copyOf(text: string): string {
   return Buffer.from(text, 'latin1').toString('latin1');
 }
 
-/** The claim as a URL, or null where it is not of the form that its header has: `Origin: null` matches nothing. */
+/** The claim as a URL, or null if invalid for its header: `Origin: null` matches nothing. */
 function claimedUrl(claim: OriginClaim): URL | null {
   switch (claim.header) {
     case 'origin':
@@ -177,21 +190,22 @@ function claimedUrl(claim: OriginClaim): URL | null {
       const url = refererForm.test(claim.value) ? parseClaim(claim.value) : null;
       return url !== null && url.username === '' && url.password === '' ? url : null;
     }
-    case 'host': // whoever gets as far as this check came over TLS
+    // Requests that reach this check used TLS.
+    case 'host':
       return hostForm.test(claim.value) ? parseClaim(`https://${claim.value}`) : null;
   }
 }
 
-/** What is too long for a host matches nothing. */
+/** Parses a claim; null if its authority is too long for a host. */
 function parseClaim(text: string): URL | null {
   const authority = upToPath(text);
   return authority.length > longestAuthority ? null : parseUrl(authority);
 }
 
 /**
- * The URL parser brings a host into lower case and punycode and drops the scheme's default port. It is not asked by
- * `URL.canParse` first: once V8 has optimised that, Node 20 says that no text of Latin-1 beyond ASCII can be parsed, and an
- * onion service whose name has a soft hyphen in it would be none.
+ * Parses a URL, which converts the host to lower-case punycode and drops the scheme's default port. Does not call
+ * `URL.canParse` first: once V8 has optimized it, Node 20 rejects all Latin-1 text beyond ASCII. An onion service name
+ * with a soft hyphen would then pass as harmless.
  */
 function parseUrl(text: string): URL | null {
   try {

@@ -1,12 +1,12 @@
-/** What a request does to a resource: GET and HEAD read, every other method writes. */
+/** Access to a resource: GET and HEAD read, all other methods write. */
 export type Access = 'read' | 'write';
 
-/** A key's permissions, compiled once. */
+/** Compiled permissions of a key. */
 export interface Permissions {
   allow(resource: string, access: Access): boolean;
 }
 
-/** A permission of no known form. */
+/** Error for an invalid permission. */
 export class InvalidPermission extends Error {
   constructor(readonly entry: string) {
     super(
@@ -19,14 +19,14 @@ export class InvalidPermission extends Error {
 
 const permissionForm = /^(?<resource>[a-z][a-z0-9-]{0,63}):(?<access>\*|read|write)$/;
 
-/** The access that a method needs. */
+/** The access that an HTTP method needs. */
 export function accessOf(method: string): Access {
   return method === 'GET' || method === 'HEAD' ? 'read' : 'write';
 }
 
 /**
  * Compiles permissions: `*`, `<resource>:*`, `<resource>:read`, `<resource>:write`. An empty list permits nothing.
- * @throws InvalidPermission for the first entry that is of another form
+ * @throws InvalidPermission for the first invalid entry
  */
 export function compilePermissions(entries: readonly string[]): Permissions {
   const granted: Readonly<Record<Access, Set<string>>> = { read: new Set(), write: new Set() };

@@ -4,15 +4,18 @@ import { recordEvents } from './events/repository.js';
 import type { RegistryContext } from './registry-context.js';
 import type { RegistryDatabase } from './registry-database.js';
 
-/** A change while it is made. */
+/** A change in progress. */
 export interface Change {
   readonly transaction: RegistryDatabase;
-  /** Its number, which the next change follows. */
+  /** Its revision; the next change gets a higher one. */
   readonly revision: number;
   readonly now: number;
 }
 
-/** What was changed: for the caller, for the events, and the names of the records to project. Null: nothing was. */
+/**
+ * Result of a change: a value for the caller, the events, and the names of the records to project. `changed` is null if
+ * nothing changed.
+ */
 export interface Outcome<Result> {
   readonly result: Result;
   readonly changed: { readonly events: readonly NewEvent[]; readonly records: readonly string[] } | null;
@@ -21,8 +24,8 @@ export interface Outcome<Result> {
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
 /**
- * Makes one change with its events and its part of the outbox: all of it or nothing. Counting up the revision comes
- * first, and makes changes wait for each other: they are committed in the order of their numbers, and none is left out.
+ * Makes one change with its events and outbox rows in one transaction. Incrementing the revision first serialises
+ * changes: they are committed in the order of their revisions, without gaps.
  */
 export async function makeChange<Result>(
   { database, clock, onChange }: ChangeContext,
@@ -55,7 +58,7 @@ export async function makeChange<Result>(
   }
 }
 
-/** Undoes the transaction, so that the number goes to the next change. */
+/** Rolls the transaction back, so that the next change gets the revision. */
 class NothingChanged extends Error {
   constructor(readonly result: unknown) {
     super('nothing was changed');

@@ -7,26 +7,28 @@ import { type ApiDescription, type DescribedRoute, describeRoutes } from '../res
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import { gatewayRoutes } from './gateways/routes.js';
 import { importRoutes } from './imports/routes.js';
+import { checkpointRoutes } from './checkpoints/routes.js';
 import { keyRoutes } from './keys/routes.js';
 import { merchantRoutes } from './merchants/routes.js';
+import type { NoteSigner } from '../evidence/signed-note.js';
 import type { Clock, Logger, RecordsStore, Timers } from '../gateway/store-ports.js';
 import { readHistory } from './projection/history.js';
 import type { Projector } from './projection/projector.js';
 import { repairPausedWarning } from './projection/repair-pause.js';
 import { followChanges, followProjection } from './propagation.js';
 import type { RegistryDatabase } from './registry-database.js';
-import { showRegistry } from './registry-metrics.js';
+import { addRegistryMetrics } from './registry-metrics.js';
 import { restoreRoutes } from './restores/routes.js';
 import { pagingOf } from '../rest/paging.js';
 import { Refusal } from '../rest/refusal.js';
-import { momentIn } from '../rest/moment.js';
+import { parseDateTime } from '../rest/moment.js';
 import type { Routes } from './routes.js';
 import { listEvents } from './events/repository.js';
 import { eventSchema, eventsQuery } from './events/schema.js';
-import { exportPage } from './exports/export-page.js';
+import { readExportPage } from './exports/export-page.js';
 import { exportPageSchema, exportQuery } from './exports/schema.js';
 
-/** What the admin API is made with. */
+/** Options of the admin API. */
 export interface RegistryOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
@@ -37,37 +39,42 @@ export interface RegistryOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: (size: number) => Buffer;
-  /** What administrators show to be let in. */
+  /** The bearer token of administrators. */
   readonly token: string;
-  /** HMAC pepper of the look-up ids, the same as the gateways'; null: plain SHA-256. */
+  /** HMAC pepper of the lookup ids, the same as the gateways'; null for plain SHA-256. */
   readonly pepper: Pepper | null;
-  /** The resources of all routes: a new key's permissions name no other. */
+  /** The resources of all routes: permissions of a new key may name only these. */
   readonly resources: ReadonlySet<string>;
   /** `keyStore.cache.maxStaleSeconds` of the gateways. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;
-  /** What is wrong with the store as it was found by looking for it; left out: nobody looks. */
+  /** Current problems of the store; omitted if the store is not checked. */
   readonly storeWarnings?: (() => readonly string[]) | undefined;
-  /** What runs; left out: nobody says. */
+  /** Signs receipts for checkpoints of access logs; by default the registry stores no checkpoints. */
+  readonly witness?: NoteSigner | null | undefined;
+  /** The running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
 
-/** What may be asked of a gateway whose own limit is not known: at least the default of `maxStaleSeconds`. */
+/** Minimum for gateways whose own limit is unknown: the default of `maxStaleSeconds`. */
 const leastStaleSeconds = 30;
 
-/** How long a gateway may use what it holds at most, and a second, in milliseconds. */
+/** The longest time for which a gateway may use cached records, plus one second, in milliseconds. */
 export function longestLifetime(maxStaleSeconds: number): number {
   return (Math.max(maxStaleSeconds, leastStaleSeconds) + 1) * 1000;
 }
 
-/** Makes the admin API: merchants, keys, events and gateways. It projects nothing by itself: it tells the projector. */
+/**
+ * Creates the admin API: merchants, keys, events and gateways. Notifies the projector of changes, and projects nothing
+ * itself.
+ */
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
   const { database, projector } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
   const app = createRestApp({ logger, admit: requireToken(token) });
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
-  showRegistry(new ApiMetrics(app, 'registry', options.build), { ...sources, writes });
+  addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes });
   const context = {
     ...options,
     onChange: () => {
@@ -84,6 +91,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     gatewayRoutes(sources),
     eventRoutes,
     restoreRoutes,
+    checkpointRoutes(options.witness ?? null),
   ]) {
     addRoutes(app, context);
   }
@@ -93,21 +101,22 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
 }
 
 const unclear =
-  'What was not answered with success may have been done all the same: look (GET /events) before it is tried again';
+  'Without a success response the change may have been made all the same: check GET /events before a retry';
 
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'In whose name',
+  description: 'The actor that the event of the change names',
   schema: { type: 'string', maxLength: 64 },
 };
 
-/** What the admin API says of itself as a whole. */
+/** The OpenAPI description of the admin API. */
 const registryDescription: ApiDescription = {
   info: {
     title: 'merchant-gateway registry',
     version: '1',
-    description: 'Administration of merchants and their API keys. A key is shown once, in the answer that makes it.',
+    description:
+      'Administration of merchants and their API keys. A key is shown only in the response to the request that creates it.',
   },
   security: { token: { type: 'http', scheme: 'bearer' } },
   failuresOf,
@@ -115,22 +124,22 @@ const registryDescription: ApiDescription = {
   alsoAnswers: (route) =>
     isRead(route)
       ? {}
-      : { 202: 'Kept, but not yet in the store of the gateways, or perhaps unknown to a gateway that nobody can name' },
+      : { 202: "Stored, but not yet in the gateways' store, or possibly unknown to an unidentified gateway" },
 };
 
 function failuresOf(route: DescribedRoute): Record<number, string> {
   const takesBody = route.method !== 'get';
   return {
-    400: 'The request cannot be read',
+    400: 'Malformed request',
     401: 'The token is missing or wrong',
-    404: 'There is no such record',
-    409: 'The record is in another state',
+    404: 'The record does not exist',
+    409: 'The state of the record does not allow this',
     ...(takesBody
       ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
       : {}),
-    422: 'Fields cannot be accepted; data.errors names each of them',
-    500: 'A failure that nobody foresaw',
-    503: isRead(route) ? 'A database is away' : `A database is away. ${unclear}`,
+    422: 'Invalid fields; data.errors lists each of them',
+    500: 'An unexpected error',
+    503: isRead(route) ? 'A database is unavailable' : `A database is unavailable. ${unclear}`,
   };
 }
 
@@ -138,7 +147,7 @@ function isRead({ method, operation }: DescribedRoute): boolean {
   return method === 'get' || operation.isRead === true;
 }
 
-/** What readiness depends on. */
+/** Sources of the readiness check. */
 interface HealthSources {
   readonly database: RegistryDatabase;
   readonly writes: Pick<WriteProbe, 'problem'>;
@@ -147,8 +156,8 @@ interface HealthSources {
 }
 
 /**
- * Liveness and readiness, without a token. A store of the gateways that is away does not make the registry unready:
- * changes are still taken, and kept for it.
+ * Liveness and readiness, without a token. An unavailable store does not make the registry unready: it still accepts
+ * changes and stores them.
  */
 function addHealth(app: RestApp, { database, writes, projector, storeWarnings }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
@@ -176,16 +185,16 @@ const eventRoutes: Routes = (app, { database }) => {
   const operation = { summary: 'Who changed what and when, newest first', page: eventSchema };
   app.get('/events', { schema: { querystring: eventsQuery }, config: { operation } }, async ({ query }) => {
     const { since, ...filter } = query;
-    const moment = since === undefined ? undefined : momentIn(since);
+    const moment = since === undefined ? undefined : parseDateTime(since);
     if (moment === null) {
-      throw Refusal.invalid([{ path: 'since', message: 'since must be a date and time that there is' }]);
+      throw Refusal.invalid([{ path: 'since', message: 'since must be a date and time that exists' }]);
     }
     const paging = pagingOf(query);
     return successPage('Events retrieved', await listEvents(database, { ...filter, since: moment }, paging), paging);
   });
 };
 
-/** Merchants and keys, as an import takes them. */
+/** Merchants and keys in the format of an import. */
 const exportRoutes: Routes = (app, { database }) => {
   app.get(
     '/exports',
@@ -200,7 +209,7 @@ const exportRoutes: Routes = (app, { database }) => {
     },
     async ({ query: { after, until, ...filter } }) => {
       const { revision } = await readHistory(database);
-      const page = await exportPage(database, { ...filter, until: Number(until ?? revision) }, after);
+      const page = await readExportPage(database, { ...filter, until: Number(until ?? revision) }, after);
       return success('Exported', { ...page, revision });
     },
   );

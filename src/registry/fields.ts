@@ -1,11 +1,12 @@
 import { keyPrefixes } from '../policy/key-format.js';
 import { Refusal } from '../rest/refusal.js';
+import Type from '../typebox/typebox.js';
 
-/** The form of the ids of merchants and keys. */
+/** The form of merchant and key ids. */
 export const identifierForm = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
- * The id in a path. What cannot be an id is answered like one that nobody has.
+ * The id in a path. An invalid id gets the same response as an unknown one.
  * @throws Refusal
  */
 export function idIn({ id }: { readonly id: string }, what: string): string {
@@ -16,12 +17,22 @@ export function idIn({ id }: { readonly id: string }, what: string): string {
 const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
 /**
- * Says whether a text holds what looks like a key itself. Such a text is not sent, kept or repeated: an import knows keys
- * by their hashes alone.
+ * Whether a text contains what looks like an API key. Such a text is not sent, stored or repeated: an import takes keys
+ * only by their hashes.
  */
 export function holdsApiKey(text: string): boolean {
   return prefixes.test(text);
 }
 
-/** What is wrong with a line or field that holds one. */
-export const holdsApiKeyMessage = 'holds what looks like a key itself: give its hash as lookupId, and the key nowhere';
+/** The problem of a line or field that contains one. */
+export const holdsApiKeyMessage = 'holds what looks like an API key: give its hash as lookupId, never the key itself';
+
+/**
+ * Time of the last status change of a key or merchant; null if unknown. Absent from the previous release's responses.
+ */
+export const statusTime = Type.Optional(Type.Union([Type.Null(), Type.String({ format: 'date-time' })]));
+
+/** The stored time of the status change, as ISO 8601. */
+export function statusTimeOf({ status_changed_at: at }: { readonly status_changed_at: number | null }): string | null {
+  return at === null ? null : new Date(at).toISOString();
+}

@@ -4,23 +4,25 @@ const moment = Type.String({ format: 'date-time' });
 
 /** How far a change has come. */
 export const propagationSchema = Type.Object({
-  /** How many gateways live; null where that could not be asked. */
+  /** Number of gateways that may use records; null if the store is unavailable. */
   gateways: Type.Union([Type.Null(), Type.Integer()]),
   confirmed: Type.Integer(),
   pending: Type.Array(
     Type.Object({
       instanceId: Type.String(),
       host: Type.String(),
-      /** From when on it cannot honour the old record any more; null where the change is not in its store yet. */
+      /** Until when it may use the former record; null while the change is not in the store. */
       staleUntil: Type.Union([Type.Null(), moment]),
     }),
   ),
   milliseconds: Type.Integer(),
-  /** False where the change could not be written to the gateways' store yet. It is kept, and written as soon as possible. */
+  /**
+   * False if the change is stored but could not be written to the gateways' store yet. It will be, as soon as possible.
+   */
   projected: Type.Optional(Type.Literal(false)),
 });
 
-/** What a change answers with besides the record. */
+/** The schema of a changed record with its propagation. */
 export function withPropagation<Properties extends TProperties>({ properties }: TObject<Properties>): TObject {
   return Type.Object({ ...properties, propagation: propagationSchema });
 }

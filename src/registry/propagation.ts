@@ -12,18 +12,21 @@ import type { propagationSchema } from './propagation-schema.js';
 /** How far a change has come. */
 export type Propagation = Static<typeof propagationSchema>;
 
-/** Waits until the gateways of an environment, or of both, know of a revision, or the time for that is over. */
+/** Waits until the gateways of an environment, or of both, have acknowledged a revision, at most for a bounded time. */
 export type Confirmation = (revision: number, environment: Environment | null) => Promise<Propagation>;
 
-/** Waits until every record of a revision is in the gateways' store, or the time for that is over; says whether it is. */
+/**
+ * Waits until all records of a revision are in the gateways' store, at most for a bounded time.
+ * @returns whether they are
+ */
 export type ProjectionWait = (revision: number) => Promise<boolean>;
 
-/** What is asked about the way of a change. */
+/** Sources for the progress of a change. */
 export interface PropagationSources extends GatewaySources {
   readonly projector: {
-    /** Whether every record of this revision, and of those before it, is in the store. */
+    /** Whether all records up to this revision are in the store. */
     hasProjected(revision: number): Promise<boolean>;
-    /** Settles when the projector has next done something. */
+    /** Resolves at the projector's next progress. */
     nextPass(): Promise<void>;
   };
   readonly clock: Clock;
@@ -34,10 +37,10 @@ const forgottenId = 'unknown';
 const longestWaitMilliseconds = 2000;
 const firstPauseMilliseconds = 4;
 const longestPauseMilliseconds = 100;
-/** A gateway that has missed four beats has vanished, or is cut off, or its process is stopped. */
+/** A gateway that has missed four beats has vanished, is cut off, or its process is stopped. */
 const silentMilliseconds = 2000;
 
-/** Follows changes to the gateways. */
+/** Tracks changes to the gateways. */
 export function followChanges(sources: PropagationSources): Confirmation {
   const { clock, timers } = sources;
   return async (revision, environment) => {
@@ -64,13 +67,13 @@ export function followChanges(sources: PropagationSources): Confirmation {
   };
 }
 
-/** Stands for gateways that use records and are not in the roster: the database was restored, say, and has forgotten them. */
+/** The entry for gateways that use records outside the roster, e.g. because a restored database has forgotten them. */
 function forgottenGateways(until: number | null): Propagation['pending'][number] {
   const host = 'gateways that this database may have forgotten';
   return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };
 }
 
-/** Whether an entry stands for gateways that nobody can name. */
+/** Whether an entry is the one for unidentified gateways. */
 export function isForgotten({ instanceId }: Propagation['pending'][number]): boolean {
   return instanceId === forgottenId;
 }
@@ -79,7 +82,7 @@ function iso(milliseconds: number): string {
   return new Date(milliseconds).toISOString();
 }
 
-/** Follows changes to the store. */
+/** Tracks changes to the store. */
 export function followProjection(sources: PropagationSources): ProjectionWait {
   return async (revision) => {
     const watch = new Watch(sources, revision, null);
@@ -91,19 +94,19 @@ export function followProjection(sources: PropagationSources): ProjectionWait {
   };
 }
 
-/** Looks again and again how far one change has come. A question that is never answered holds up no other. */
+/** Polls the progress of one change. A query without a reply does not delay later ones. */
 class Watch {
   isProjected = false;
-  /** Those of the environment, as they were last seen; null where they could not be asked. */
+  /** Gateways of the environment as last seen; null if they could not be read. */
   gateways: readonly KnownGateway[] | null = null;
-  /** Set while there may be gateways that are not known, with the end of that, if it is known. */
+  /** Set while there may be unknown gateways, with the end of that if known. */
   forgotten: { readonly until: number | null } | null = null;
   readonly #sources: PropagationSources;
   readonly #revision: number;
   readonly #environment: Environment | null;
   #isStopped = false;
-  #asked = 0;
-  #answered = 0;
+  #queries = 0;
+  #repliedTo = 0;
   #cancelPause: () => void = () => undefined;
 
   constructor(sources: PropagationSources, revision: number, environment: Environment | null) {
@@ -116,18 +119,18 @@ class Watch {
     return (this.gateways ?? []).filter(({ revision }) => (revision ?? -1) < this.#revision);
   }
 
-  /** Records come before gateways: what a gateway acknowledged earlier says nothing about them. */
+  /** Waits for the records before the gateways: an earlier acknowledgement proves nothing about these records. */
   async untilConfirmed(): Promise<void> {
-    void this.#askGateways();
+    void this.#queryGateways();
     await this.untilProjected();
     const { projector, store } = this.#sources;
     const news = (): Promise<unknown> => Promise.race([projector.nextPass(), store.nextAcknowledgement()]);
-    await this.#until(() => this.#askGateways(), news);
+    await this.#until(() => this.#queryGateways(), news);
   }
 
   async untilProjected(): Promise<void> {
     await this.#until(
-      () => this.#askProjector(),
+      () => this.#queryProjector(),
       () => this.#sources.projector.nextPass(),
     );
   }
@@ -137,7 +140,10 @@ class Watch {
     this.#cancelPause();
   }
 
-  /** Asks again when there is news, and otherwise after a while. @param nextNews called before the question, so that none is missed */
+  /**
+   * Queries again on news, otherwise after a pause.
+   * @param nextNews called before each query, so that no news is missed
+   */
   async #until(ask: () => Promise<boolean>, nextNews: () => Promise<unknown>): Promise<void> {
     const { timers } = this.#sources;
     for (let pause = firstPauseMilliseconds; !this.#isStopped; pause = Math.min(pause * 2, longestPauseMilliseconds)) {
@@ -150,23 +156,26 @@ class Watch {
     }
   }
 
-  async #askProjector(): Promise<boolean> {
+  async #queryProjector(): Promise<boolean> {
     this.isProjected = await this.#sources.projector.hasProjected(this.#revision).catch(() => false);
     return this.isProjected;
   }
 
-  async #askGateways(): Promise<boolean> {
-    const turn = (this.#asked += 1);
+  async #queryGateways(): Promise<boolean> {
+    const turn = (this.#queries += 1);
     const known = await knownGateways(this.#sources).catch(() => null);
-    // A reply that was overtaken by a later one tells what was before.
-    if (known === null || turn < this.#answered) return false;
-    this.#answered = turn;
+    // A newer query has already replied: this reply is outdated.
+    if (known === null || turn < this.#repliedTo) return false;
+    this.#repliedTo = turn;
     this.gateways = known.gateways.filter((one) => this.#environment === null || one.environment === this.#environment);
     this.forgotten = known.isComplete ? null : { until: known.completeAt };
     return this.#isOver(known);
   }
 
-  /** One that has vanished stays pending, but it will not confirm within the wait; nor does a longer wait end within it. */
+  /**
+   * Whether waiting longer is useless. A vanished gateway stays pending, but cannot confirm within the wait. Likewise,
+   * a wait for unknown gateways may end too late.
+   */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =
       isComplete || (completeAt !== null && completeAt - this.#sources.clock.now() > longestWaitMilliseconds);

@@ -3,7 +3,10 @@ import { checkDatabase, openMigrated, type MigratedOptions } from '../database/o
 import { migrations } from './migrations/migrations.js';
 import type { RegistryTables } from './tables.js';
 
-/** Connects to the registry's database, and changes nothing. @throws DatabaseError where the registry could not start with it */
+/**
+ * Connects to the registry's database without changing it.
+ * @throws DatabaseError if the registry could not start with it
+ */
 export function checkRegistryDatabase(options: MigratedOptions): Promise<void> {
   return checkDatabase(options, migrations);
 }
@@ -11,13 +14,13 @@ export function checkRegistryDatabase(options: MigratedOptions): Promise<void> {
 /** The registry's database. */
 export type RegistryDatabase = Kysely<RegistryTables>;
 
-/** Where the database is, and the name of the history that begins if it is a new one. */
+/** The database, and the generation with which a new one begins. */
 export interface RegistryDatabaseOptions extends MigratedOptions {
   readonly generation: string;
 }
 
 /**
- * Opens the registry's database and brings it up to date.
+ * Opens the registry's database and applies its migrations.
  * @throws DatabaseError
  */
 export async function openRegistryDatabase({

@@ -1,27 +1,31 @@
 import type { WriteProbe } from '../database/open-database.js';
+import { countFindings } from './checkpoints/findings.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
 import { knownGateways, type GatewaySources } from './gateways/known-gateways.js';
 import { readHistory } from './projection/history.js';
 import { oldestWaiting } from './projection/outbox.js';
 import type { Projector } from './projection/projector.js';
 
-/** What the figures are taken from. */
-export interface RegistryFigures extends GatewaySources {
+/** Sources of the metrics. */
+export interface RegistryMetricSources extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairFigures'>;
 }
 
-/** Shows how far changes have come: into the database, into the store of the gateways, and to the gateways. */
-export function showRegistry(metrics: ApiMetrics, { writes, projector, ...sources }: RegistryFigures): void {
+/** Adds metrics of how far changes have come: into the database, into the gateways' store, and to the gateways. */
+export function addRegistryMetrics(
+  metrics: ApiMetrics,
+  { writes, projector, ...sources }: RegistryMetricSources,
+): void {
   const { database } = sources;
   const newest = async (): Promise<number> => (await readHistory(database)).revision;
   metrics.gauge('registry_ready', '1 while the database can be written to, 0 while it cannot.', async () =>
     Number((await writes.problem()) === null),
   );
-  metrics.gauge('registry_revision', 'Number of the newest change.', newest);
+  metrics.gauge('registry_revision', 'Revision of the newest change.', newest);
   metrics.gauge(
     'registry_projected_revision',
-    'Number of the newest change that is in the store of the gateways, with all before it.',
+    "Revision of the newest change that is in the gateways' store together with all earlier ones.",
     async () => {
       const revision = await newest();
       const oldest = await oldestWaiting(database);
@@ -30,27 +34,27 @@ export function showRegistry(metrics: ApiMetrics, { writes, projector, ...source
   );
   metrics.gauge(
     'registry_projection_failing',
-    '1 while this process cannot write to the store of the gateways, 0 while it can, or need not.',
+    "1 while this process fails to write to the gateways' store, otherwise 0.",
     () => Number(projector.isFailing),
   );
   metrics.gauge(
     'registry_redis_evicted_keys',
-    'Records, or others, that Redis has evicted since it started; NaN where it was not reached.',
+    'Keys that Redis has evicted since its start; NaN before the first contact.',
     () => projector.eviction.evictedKeys ?? NaN,
   );
   metrics.gauge(
     'registry_redis_may_evict',
-    '1 while Redis is set to evict records, or what gateways write there, when it is full; 0 while it is not.',
+    '1 while the maxmemory-policy lets a full Redis evict records or keys of gateways, otherwise 0.',
     () => Number(projector.eviction.warnings.length > 0),
   );
   metrics.gauge(
     'registry_gateways',
-    'Gateways that may use what they hold.',
+    'Gateways that may use cached records.',
     async () => (await knownGateways(sources)).gateways.length,
   );
   metrics.gauge(
     'registry_roster_complete',
-    '1 while the roster names every gateway that may use a record, 0 while it may lack one: then no change is in force.',
+    '1 while the roster has every gateway that may use a record; 0 while it may lack one, and no change is in force.',
     async () => Number((await knownGateways(sources)).isComplete),
   );
   metrics.gauge(
@@ -63,7 +67,7 @@ export function showRegistry(metrics: ApiMetrics, { writes, projector, ...source
   );
   metrics.gauge(
     'registry_acknowledged_revision',
-    'Number of the newest change that every gateway has acknowledged; NaN where there is none.',
+    'Revision of the newest change that every gateway has acknowledged; NaN without gateways.',
     async () => {
       const acknowledged = (await knownGateways(sources)).gateways.map(({ revision }) => revision ?? 0);
       return acknowledged.length === 0 ? NaN : Math.min(...acknowledged);
@@ -71,22 +75,38 @@ export function showRegistry(metrics: ApiMetrics, { writes, projector, ...source
   );
   metrics.counter(
     'registry_records_repaired_total',
-    'Records in the store of the gateways that this process found not to be what the database says, and wrote anew.',
+    "Records in the gateways' store that differed from the database and that this process rewrote.",
+    ['cause'],
     () => [...projector.repairFigures.repaired].map(([cause, value]) => ({ labels: { cause }, value })),
+  );
+  metrics.counter(
+    'registry_checkpoint_findings_total',
+    'Problems with access logs of gateways, found in their signed checkpoints.',
+    ['kind'],
+    async () => [...(await countFindings(database))].map(([kind, value]) => ({ labels: { kind }, value })),
+  );
+  metrics.gauge(
+    'registry_instance_keys_unconfirmed',
+    'Keys that sign access logs and that no administrator has confirmed.',
+    async () => {
+      const keys = database.selectFrom('instance_keys').where('confirmed_at', 'is', null);
+      return (await keys.select((it) => it.fn.countAll<number>().as('count')).executeTakeFirstOrThrow()).count;
+    },
   );
   metrics.gauge(
     'registry_repair_paused',
-    '1 while this process leaves records missing because Redis evicts others for them, 0 while it does not.',
+    '1 while this process skips missing records, because each repair makes Redis evict others; otherwise 0.',
     () => Number(projector.repairFigures.isPaused),
   );
   metrics.counter(
     'registry_records_compared_total',
-    'Records in the store of the gateways that this process compared with the database.',
+    "Records in the gateways' store that this process has compared with the database.",
+    [],
     () => [{ labels: {}, value: projector.repairFigures.compared }],
   );
   metrics.gauge(
     'registry_records_all_compared_timestamp_seconds',
-    'When this process last had compared every record with the database; NaN where it never had.',
+    'When this process last finished comparing every record with the database; NaN before the first time.',
     () => (projector.repairFigures.sweptAt ?? NaN) / 1_000,
   );
 }

@@ -8,10 +8,10 @@ import type { RegistryContext } from './registry-context.js';
 export type Routes = (app: RestApp, context: RegistryContext) => void;
 
 /**
- * The answer to a change. One that could not yet be written to the gateways' store, or that a gateway may not know of which
- * nobody can name, is accepted and kept, but whoever waits for a revoked key to stop must not take it for done: 202.
+ * The response to a change. The status is 202 if the change is stored but could not yet be written to the gateways' store, or
+ * if an unidentified gateway may not know of it. Clients that wait for a revocation must not treat 202 as in force.
  */
-export function answerChange<Data extends object>(
+export function respondToChange<Data extends object>(
   reply: FastifyReply,
   status: 200 | 201,
   message: string,

@@ -2,6 +2,9 @@ import type { AddressInfo } from 'node:net';
 import { openSession } from '../database/session.js';
 import { asListenError } from '../config/operator-error.js';
 import { readToken } from '../rest/bearer-token.js';
+import type { GatewayInbox } from '../gateway/channel-ports.js';
+import { SilentRuns } from './checkpoints/findings.js';
+import { Witness } from './checkpoints/witness.js';
 import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
 import { OldEvents } from './events/old-events.js';
 import { Roster } from './gateways/roster.js';
@@ -9,18 +12,20 @@ import { Projector } from './projection/projector.js';
 import { newId } from './registry-context.js';
 import { openRegistryDatabase, type RegistryDatabase } from './registry-database.js';
 
-/** How the registry is started. Whoever opened the store closes it, after `close()`. */
+/** Options of the registry's process. The caller closes the store that it opened, after `close()`. */
 export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token'> {
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0 for any free port. */
   readonly port: number;
   /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
-  /** Whether a database that is not there, or is empty, is made; left out: it is. */
+  /** Whether to create a missing or empty database; default true. */
   readonly mayCreate?: boolean | undefined;
   /** File with the bearer token of administrators. */
   readonly tokenFile: string | null;
-  /** For how many days an event is kept; null, as without it: for ever. */
+  /** Receives messages of gateways; by default none are received. The caller closes it. */
+  readonly inbox?: GatewayInbox | null | undefined;
+  /** Retention of events in days; null, the default, for no limit. */
   readonly eventsDays?: number | null | undefined;
 }
 
@@ -29,21 +34,21 @@ export interface RunningRegistry {
   readonly url: string;
   /** Open until `close()`. */
   readonly database: RegistryDatabase;
-  /** The store was away and can be asked again: what waits is projected at once. */
+  /** Reports that the store is reachable again: pending changes are projected at once. */
   storeFound(): void;
-  /** Answers what has begun, ends the projection, then closes the database. */
+  /** Completes requests in progress, stops the projection, then closes the database. */
   close(): Promise<void>;
 }
 
-/** A gateway beats twice a second, and tries to connect at least once a second. */
+/** Wait for reports of gateways: a gateway beats twice a second and reconnects at least once a second. */
 const reportMilliseconds = 1_500;
-/** A store that answers is compared within that, unless everything has to be written anew. */
+/** A reachable store is compared within this time, unless it has to be rebuilt. */
 const firstPassMilliseconds = 1_000;
 
 /**
- * Opens the database, brings it up to date, takes requests, and projects. It starts also while the store is away.
+ * Opens the database, applies its migrations, takes requests and projects. Starts even while the store is unavailable.
  * @throws DatabaseError
- * @throws OperatorError for a token that cannot be used, or a port that is taken
+ * @throws OperatorError for an invalid token, or a port in use
  */
 export async function startRegistry({
   host,
@@ -52,6 +57,7 @@ export async function startRegistry({
   mayCreate = true,
   tokenFile,
   eventsDays = null,
+  inbox = null,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random } = options;
@@ -78,8 +84,12 @@ export async function startRegistry({
   });
   const oldEvents =
     eventsDays === null ? null : new OldEvents({ ...shared, projection: projector.projection, days: eventsDays });
+  const { witness: signer = null } = options;
+  const witness = signer && new Witness({ ...shared, signer });
+  const silentRuns = inbox && new SilentRuns({ ...shared, inbox });
   const app = createRegistry({ ...options, database, projector, token });
   app.addHook('onClose', async () => {
+    await silentRuns?.stop();
     await oldEvents?.stop();
     await roster.stop();
     await projector.stop();
@@ -87,7 +97,7 @@ export async function startRegistry({
     await database.destroy();
   });
   projector.wake();
-  // Compared before its first change, a new database can have forgotten nobody.
+  // Compare before the first change: a new, unchanged database cannot have forgotten a gateway.
   await new Promise<void>((resolve) => {
     const cancel = options.timers.after(firstPassMilliseconds, resolve);
     void projector.nextPass().then(() => {
@@ -103,6 +113,10 @@ export async function startRegistry({
   }
   roster.start();
   oldEvents?.start();
+  if (witness !== null) {
+    inbox?.serve({ checkpoint: async (body) => JSON.stringify(await witness.take(body)) });
+    silentRuns?.start();
+  }
   const address = app.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return {

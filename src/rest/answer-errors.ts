@@ -2,30 +2,30 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from './refusal.js';
 
-/** Where an API reports what it could not do. A pino logger is one. */
+/** Where an API reports internal errors. A pino logger is one. */
 export interface Logger {
   error(details: object, message: string): void;
 }
 
-/** What a caller is told where Fastify itself refuses, by status; its own texts are for programmers. */
+/** Messages for errors of Fastify itself, by status; Fastify's own texts are for programmers. */
 const messages: Readonly<Record<number, string>> = {
   400: 'Bad request',
   413: 'The body is too large',
   415: 'Content-Type must be application/json',
 };
 
-/** After which a caller may try again what failed for want of a database, or because this process stops. */
+/** `retry-after` of a 503: the database is unavailable, or this process stops. */
 const retryAfterSeconds = 1;
 
-/** Answers every error in the envelope. Whatever was not foreseen is logged, and told to the caller only as such. */
-export function answerErrors(app: FastifyInstance, logger: Logger | undefined): void {
+/** Responds to every error in the envelope. Logs unexpected errors, whose details the client does not get. */
+export function respondToErrors(app: FastifyInstance, logger: Logger | undefined): void {
   app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
-    answerError(error, request, reply, logger);
+    respondToError(error, request, reply, logger);
   });
 }
 
-/** Answers one error; also for those that arise before there is a route. */
-export function answerError(
+/** Responds to one error, also before a route is found. */
+export function respondToError(
   error: FastifyError | Refusal,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -51,6 +51,6 @@ function refusalOf(error: FastifyError | Refusal): Refusal {
   const { statusCode = 500 } = error;
   const message = messages[statusCode];
   if (message !== undefined) return new Refusal(statusCode, message);
-  // What an operator can mend, such as a database that is away, is no fault of this program, and may pass.
+  // A problem that an operator can solve, such as an unavailable database, is no internal error and may pass.
   return error instanceof OperatorError ? Refusal.unavailable() : new Refusal(500, 'Internal error');
 }

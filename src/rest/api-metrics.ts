@@ -3,35 +3,40 @@ import { collectProcessMetrics } from '../telemetry/process-metrics.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import type { RestApp } from './rest-app.js';
 
-/** What runs. */
+/** The running build. */
 export type ApiBuild = Build;
 
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
+type CounterValues<Label extends string> = readonly {
+  readonly labels: Readonly<Record<Label, string>>;
+  readonly value: number;
+}[];
+
 /**
- * What an API tells of itself to Prometheus, at `/metrics`. Its labels are routes as they are declared, methods and statuses: no
- * caller can make a new series, and none names a merchant or a key.
+ * Prometheus metrics of an API, at `/metrics`. Labels are declared routes, methods and statuses: clients cannot create
+ * series, and no label names a merchant or key.
  */
 export class ApiMetrics {
   readonly #registry = new Registry();
   #underWay: Promise<string> | null = null;
 
   /**
-   * Counts the requests to the routes that are added after this, but for those that are open to everybody.
-   * @param part what the names of its metrics begin with
+   * Counts requests to routes added later, except those open to everyone.
+   * @param part prefix of the metric names
    */
   constructor(app: RestApp, part: 'registry' | 'services', build?: Build) {
     const registers = [this.#registry];
     collectProcessMetrics(this.#registry, part, build);
     const requests = new Counter({
       name: `${part}_requests_total`,
-      help: 'Requests, by route (none where no route has the path), method and status.',
+      help: 'Requests, by route ("none" for an unknown path), method and status.',
       labelNames: ['route', 'method', 'status'],
       registers,
     });
     const durations = new Histogram({
       name: `${part}_request_duration_seconds`,
-      help: 'Time from the headers of a request to the end of its answer, by route.',
+      help: 'Time from the headers of a request to the end of its response, by route.',
       labelNames: ['route'],
       buckets,
       registers,
@@ -50,7 +55,7 @@ export class ApiMetrics {
     });
   }
 
-  /** Adds a value that is asked for whenever the metrics are; it is NaN where that fails. */
+  /** Adds a gauge that is evaluated on each scrape; NaN if that fails. */
   gauge(name: string, help: string, value: () => number | Promise<number>): void {
     new Gauge({
       name,
@@ -66,23 +71,25 @@ export class ApiMetrics {
     });
   }
 
-  /** Adds a counter whose values are asked for whenever the metrics are. */
+  /** Adds a counter that is evaluated on each scrape; keeps its values if that fails. */
   counter<Label extends string>(
     name: string,
     help: string,
-    values: () => readonly { readonly labels: Readonly<Record<Label, string>>; readonly value: number }[],
+    labelNames: readonly Label[],
+    values: () => CounterValues<Label> | Promise<CounterValues<Label>>,
   ): void {
-    const labelNames = Object.keys(values()[0]?.labels ?? {});
     new Counter({
-      ...{ name, help, labelNames, registers: [this.#registry] },
-      collect() {
+      ...{ name, help, labelNames: [...labelNames], registers: [this.#registry] },
+      async collect() {
+        const asked = await Promise.resolve(values()).catch(() => null);
+        if (asked === null) return;
         this.reset();
-        for (const { labels, value } of values()) this.inc(labels, value);
+        for (const { labels, value } of asked) this.inc(labels, value);
       },
     });
   }
 
-  /** Whoever asks meanwhile gets the same: nobody needs a token, and each time the database is asked. */
+  /** Concurrent scrapes share one evaluation: they need no token, and each evaluation queries the database. */
   #read(): Promise<string> {
     this.#underWay ??= this.#registry.metrics().finally(() => {
       this.#underWay = null;

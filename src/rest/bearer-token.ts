@@ -10,8 +10,8 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]+$/;
 const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
 
 /**
- * Reads the token of those who administer from its file; a line end after it is none of it.
- * @param option the file's place in the configuration
+ * Reads the administrators' token from its file, without a trailing line end.
+ * @param option the configuration option that names the file
  * @throws OperatorError
  */
 export async function readToken(
@@ -33,15 +33,15 @@ export async function readToken(
 }
 
 /**
- * Lets in whoever has the token, before routing. Browsers send no such header for another site without asking first,
- * which nothing here answers, so no page can act in the name of an administrator.
+ * Admits requests with the token, before routing. Browsers send this header to another site only after a CORS
+ * preflight, which nothing here allows. So no web page can act for an administrator.
  */
 export function requireToken(token: string): (app: FastifyInstance) => void {
   const expected = digestOf(token);
   return (app) => {
     app.addHook('onRequest', ({ headers, routeOptions }, reply, done) => {
       const given = headerForm.exec(headers.authorization ?? '')?.groups?.token;
-      // Digests are compared, so that neither content nor length of the token shows in the time that it takes.
+      // Compare digests, so that timing reveals neither content nor length of the token.
       const isRight = given !== undefined && timingSafeEqual(digestOf(given), expected);
       if (isRight || routeOptions.config.isOpen === true) {
         done();

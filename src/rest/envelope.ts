@@ -1,19 +1,19 @@
 import { maskKeys } from '../telemetry/mask-keys.js';
 import type { Page, Paging } from './paging.js';
 
-/** One thing that is wrong with a request, and where. */
+/** A problem with a request, and where it is. */
 export interface Problem {
-  /** The field, or empty for the body as a whole. */
+  /** The field; empty for the whole body. */
   readonly path: string;
   readonly message: string;
 }
 
-/** The answer that carries what was asked for. */
+/** A success response with its data. */
 export function success<Data>(message: string, data: Data) {
   return { success: true, message, data } as const;
 }
 
-/** The answer that carries one page of a list. */
+/** A success response with one page of a list. */
 export function successPage<Item>(message: string, page: Page<Item>, { page: currentPage, perPage }: Paging) {
   return {
     success: true,
@@ -29,8 +29,9 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /**
- * The answer to a request that was not carried out. No key is in it: callers give keys as names, and answers are kept. Beside a
- * code there is always a list of problems, however short: the command lines of former releases take other data for a stranger's.
+ * The response to a request that was not carried out. Masks API keys: clients pass keys as names, and responses are
+ * stored. With a code there is always a list of problems, even if empty: command lines of earlier releases reject other
+ * `data`.
  */
 export function failure(
   message: string,

@@ -1,9 +1,9 @@
 import { keyPrefixes } from '../policy/key-format.js';
 import Type from '../typebox/typebox.js';
 
-// The description of a field is also what a caller is told to send: "name must be " and the description.
+// Clients read the description of a field too: "name must be " followed by the description.
 
-/** One line of text for people. Control characters and halves of surrogate pairs are refused: databases cut or replace them. */
+/** One line of text. Rejects control characters and lone surrogates: databases truncate or replace them. */
 export function line(longest: number, example = 'Amina Okafor') {
   return textOf(longest, example, '', '');
 }
@@ -12,13 +12,13 @@ const anyCase = Object.values(keyPrefixes).map((prefix) =>
   prefix.replaceAll(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`),
 );
 
-/** The beginning of a pattern that matches no text with an API key in it: a key that is pasted by mistake would be stored. */
+/** Start of a pattern that rejects any text with an API key: a key pasted by mistake would be stored. */
 export const noKeyIn = `^(?!.*(?:${anyCase.join('|')}))`;
 
-/** What a caller is told of that. */
+/** The same in words, for clients. */
 export const noKeyWords = 'without anything that looks like an API key';
 
-/** One line of text for people that holds no API key. */
+/** One line of text without an API key. */
 export function keylessLine(longest: number, example = 'Till 4') {
   return textOf(longest, example, noKeyIn.slice(1), `, ${noKeyWords}`);
 }

@@ -1,6 +1,6 @@
 import { failure, type Problem } from './envelope.js';
 
-/** The codes of failures, by status, where a failure has no code of its own. A 401 has none: its body is the spec's. */
+/** Default failure codes by status. A 401 has none: the spec defines its body. */
 const codesByStatus: Readonly<Record<number, string>> = {
   400: 'bad_request',
   403: 'forbidden',
@@ -16,16 +16,16 @@ const codesByStatus: Readonly<Record<number, string>> = {
   503: 'service_unavailable',
 };
 
-/** The stable name by which a program tells a failure of this status; null where it has none. */
+/** The stable code of failures with this status; null without one. */
 export function codeOf(statusCode: number): string | null {
   return codesByStatus[statusCode] ?? null;
 }
 
-/** A request that is answered with an error of the caller's making. Its message is for the caller. */
+/** An error response that the client can act on. Its message is for the client. */
 export class Refusal extends Error {
   /**
-   * @param code the stable name by which a program tells this failure; never renamed
-   * @param details what a program needs beside it, such as the id of the record that is in the way
+   * @param code the stable code of this failure, for programs; never renamed
+   * @param details further data for programs, such as the id of a conflicting record
    */
   constructor(
     readonly statusCode: number,
@@ -38,22 +38,22 @@ export class Refusal extends Error {
     this.name = 'Refusal';
   }
 
-  /** Whatever is not there, or is another merchant's: the two cannot be told apart. */
+  /** Used for missing records and for those of another merchant, so that clients cannot tell them apart. */
   static notFound(what: string): Refusal {
     return new Refusal(404, `${what} not found`);
   }
 
-  /** Fields that cannot be accepted; the first of them is the message. */
+  /** Invalid fields; the first one is the message. */
   static invalid(problems: readonly [Problem, ...Problem[]], code?: string): Refusal {
     return new Refusal(422, problems[0].message, problems, code);
   }
 
-  /** What this process cannot do now, and perhaps soon can. */
+  /** This process cannot handle the request now, but may soon. */
   static unavailable(): Refusal {
     return new Refusal(503, 'Service unavailable');
   }
 
-  /** The envelope. */
+  /** The response body. */
   get body(): ReturnType<typeof failure> {
     return failure(this.message, this.problems, this.code, this.details);
   }

@@ -12,7 +12,7 @@ import Fastify, {
 import { deepestLevel, parseStrictJson, StrictJsonError } from '../json/strict-json.js';
 import { METHODS, STATUS_CODES } from '../node/http.js';
 import Type from '../typebox/typebox.js';
-import { answerError, answerErrors, type Logger } from './answer-errors.js';
+import { respondToError, respondToErrors, type Logger } from './answer-errors.js';
 import { failure } from './envelope.js';
 import { codeOf, Refusal } from './refusal.js';
 import { type TypeboxProvider, validatorCompiler } from './validation.js';
@@ -26,18 +26,18 @@ export type RestApp = FastifyInstance<
   TypeboxProvider
 >;
 
-/** The query of a route that takes none. */
+/** The query of a route without parameters. */
 export const noQuery = Type.Object({});
 
-/** The path parameter of a route about one record. */
+/** The path parameter of a route for one record. */
 export const idParams = Type.Object({ id: Type.String() });
 
-/** How an API of JSON bodies, JSON answers and one envelope is made. */
+/** Options of an API with JSON bodies and one envelope for all responses. */
 export interface RestOptions {
   readonly logger?: Logger | undefined;
-  /** Adds the hook that lets callers in: before routing and before a byte of the body is read. */
+  /** Adds the hook that authenticates requests, before routing and before the body is read. */
   readonly admit: (app: FastifyInstance) => void;
-  /** Null or left out: plain HTTP. */
+  /** By default plain HTTP. */
   readonly tls?: ServerTls | null;
 }
 
@@ -49,28 +49,31 @@ export interface ServerTls {
 
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
-/** Only the head of a request bounds it: what Fastify refuses for its length it refuses before any hook, to strangers too. */
+/**
+ * Only the request head limits the length. Fastify rejects a longer parameter before any hook, so also for
+ * unauthenticated clients.
+ */
 const longestId = Number.MAX_SAFE_INTEGER;
-/** More than a fleet of gateways opens; further connections are closed at once. */
+/** More connections than a fleet of gateways opens; further ones are closed at once. */
 const maxConnections = 10_000;
 
-/** Makes an app without routes, in which every answer is in the envelope and no answer may be cached. */
+/** Creates an app without routes. Every response is in the envelope and has `cache-control: no-store`. */
 export function createRestApp({ logger, admit, tls = null }: RestOptions): RestApp {
   const parserErrors = new ParserErrors();
   const app = Fastify({
     ...(tls === null ? {} : { https: { ...tls, minVersion: 'TLSv1.2' } }),
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
-    // Fastify would answer outside of the envelope.
+    // Fastify's own 503 would not be in the envelope.
     return503OnClosing: false,
     routerOptions: { maxParamLength: longestId },
     clientErrorHandler: parserErrors.clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
-      answerError(error, request, forbidCaching(reply), logger);
+      respondToError(error, request, forbidCaching(reply), logger);
     },
   });
   app.server.maxConnections = maxConnections;
-  answerErrors(app, logger);
+  respondToErrors(app, logger);
   parserErrors.watch(app);
   app.addHook('onRequest', (_request, reply, done) => {
     forbidCaching(reply);
@@ -84,7 +87,9 @@ export function createRestApp({ logger, admit, tls = null }: RestOptions): RestA
   return app.withTypeProvider<TypeboxProvider>();
 }
 
-/** A request that is pipelined behind one that is still being answered. Fastify closes its connection after the response. */
+/**
+ * Rejects a request pipelined behind one in progress during shutdown. Fastify closes the connection after the response.
+ */
 function refuseWhileStopping(app: FastifyInstance): void {
   let isStopping = false;
   app.addHook('preClose', (done) => {
@@ -105,17 +110,17 @@ const identity = 'identity';
 const longestName = 64;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Makes JSON the only kind of body, read strictly and as UTF-8, and not converted by anything later. */
+/** Accepts only JSON bodies, parsed strictly, as UTF-8 and without later conversion. */
 function acceptJsonBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
-    // Many clients label even the empty body of a DELETE.
+    // Many clients send a content type even with the empty body of a DELETE.
     if (body.length === 0 && !takesBody(request)) {
       done(null);
       return;
     }
     if ((request.headers['content-encoding'] ?? identity).toLowerCase() !== identity) {
-      done(new Refusal(415, 'Content-Encoding must be left out: a body is read as it comes'));
+      done(new Refusal(415, 'Content-Encoding is not supported: send the body uncompressed'));
       return;
     }
     try {
@@ -125,7 +130,7 @@ function acceptJsonBodies(app: FastifyInstance): void {
       done(Refusal.invalid([{ path: '', message }]));
     }
   });
-  // Fastify asks for a content type only where there is a body.
+  // Fastify checks the content type only if there is a body.
   app.addHook('onRequest', (request, _reply, done) => {
     const missing = takesBody(request) && request.headers['content-type'] === undefined;
     done(missing ? new Refusal(415, 'Content-Type must be application/json') : undefined);
@@ -139,29 +144,29 @@ function messageOf({ problem, fieldName }: StrictJsonError): string {
     'repeated-name': `${field} is given more than once`,
     'forbidden-name': `${field} is not allowed`,
     'too-deep': `The body is nested more than ${deepestLevel} levels deep`,
-    'too-precise': 'The body has a number with more digits than can be kept',
+    'too-precise': 'The body has a number with more digits than can be stored exactly',
   };
   return messages[problem];
 }
 
-/** A route whose schema has no body, such as one that only revokes, takes none. */
+/** A route without a body schema, such as one that only revokes, takes no body. */
 function takesBody({ method, is404, routeOptions }: FastifyRequest): boolean {
   return methodsWithBody.has(method) && !is404 && routeOptions.schema?.body !== undefined;
 }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The route stands for the methods that its path does not take; these are those that it does, as `allow` lists them. */
+    /** Set on a route for the methods that its path does not support; the value of the `allow` header. */
     allow?: string;
   }
 }
 
-/** Has requests of its own by which a client asks for a tunnel, and which Node hands to no route. */
+/** Node emits CONNECT requests as an event of their own, so no route can get them. */
 const tunnelMethod = 'CONNECT';
 
 /**
- * Refuses, before a byte of the body is read, a path that is no route's, and a method that its path does not take. Belongs
- * behind what lets callers in: nobody else learns which paths there are.
+ * Rejects unknown paths and unsupported methods before the body is read. Add it after authentication: other clients
+ * must not learn which paths exist.
  */
 function refuseOtherRequests(app: FastifyInstance): void {
   const taken = new Map<string, Set<string>>();
@@ -174,7 +179,7 @@ function refuseOtherRequests(app: FastifyInstance): void {
     for (const one of [method].flat()) methods.add(one);
     taken.set(url, methods);
   });
-  // A plugin is loaded once all routes are there.
+  // A plugin loads after all routes were added.
   void app.register((scope, _options, done) => {
     for (const [url, methods] of taken) {
       const others = scope.supportedMethods.filter((method) => !methods.has(method));
@@ -197,18 +202,19 @@ function refuseOtherRequests(app: FastifyInstance): void {
 
 const statuses: Readonly<Record<string, number>> = { ERR_HTTP_REQUEST_TIMEOUT: 408, HPE_HEADER_OVERFLOW: 431 };
 
-/** Answers in the envelope what Node's HTTP parser refuses. */
+/** Responds in the envelope to requests that Node's HTTP parser rejects. */
 class ParserErrors {
   readonly #waiting = new WeakMap<Socket, number>();
 
   /** For Fastify's option of this name. */
   readonly clientErrorHandler: NonNullable<FastifyServerOptions['clientErrorHandler']> = (error, socket) => {
-    // The peer would take the refusal for the answer to the request before it, which may have moved money.
+    // With a response outstanding, the peer would read this one as the response to its earlier request, which may have
+    // moved money.
     if (socket.writable && (this.#waiting.get(socket) ?? 0) === 0) socket.write(responseTo(error.code));
     socket.destroy(error);
   };
 
-  /** Keeps account of the connections on which a request still waits for its answer. */
+  /** Counts outstanding responses by connection. */
   watch(app: FastifyInstance): void {
     app.addHook('onRequest', ({ socket }, reply, done) => {
       this.#waiting.set(socket, (this.#waiting.get(socket) ?? 0) + 1);

@@ -11,7 +11,7 @@ export interface TypeboxProvider extends FastifyTypeProvider {
 const mostUnknownFields = 20;
 const longestName = 64;
 
-/** Checks requests against flat typebox objects, as they are: nothing is converted, filled in or removed. */
+/** Validates requests against flat typebox objects without converting, defaulting or removing anything. */
 export const validatorCompiler: FastifySchemaCompiler<FastifySchema & TObject> = ({ schema, httpPart }) => {
   const problemsOf = fieldProblems(schema, httpPart === 'querystring' ? 'query parameter' : 'field');
   return (value: unknown) => {
@@ -21,8 +21,8 @@ export const validatorCompiler: FastifySchemaCompiler<FastifySchema & TObject> =
 };
 
 /**
- * Makes the check of one flat object: one a field, so that each field is complained of once, in the order of the schema, in its own
- * words.
+ * Creates the check of a flat object, with one validator per field: each field is reported once, in the order of the
+ * schema, with its own description.
  */
 export function fieldProblems(schema: TObject, kind: string): (value: unknown) => Problem[] {
   const names = Object.keys(schema.properties);
@@ -30,7 +30,7 @@ export function fieldProblems(schema: TObject, kind: string): (value: unknown) =
   const fewest = 'minProperties' in schema ? Number(schema.minProperties) : 0;
   const checks = Object.entries(schema.properties).map(([name, field]) => {
     const validator = Compile(field);
-    const expected = 'description' in field ? String(field.description) : 'of another form';
+    const expected = 'description' in field ? String(field.description) : 'in a valid form';
     return (fields: object): Problem | null => {
       if (!Object.hasOwn(fields, name))
         return required.has(name) ? { path: name, message: `${name} is required` } : null;

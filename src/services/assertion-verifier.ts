@@ -3,40 +3,40 @@ import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from '../rest/refusal.js';
 import Type, { Compile } from '../typebox/typebox.js';
 
-/** Production or the sandbox. Records of one are never seen from the other. */
+/** Production or the sandbox. Records of one environment are never visible in the other. */
 export type Environment = 'live' | 'test';
 
-/** Whose records a request may see. */
+/** The merchant and environment whose records a request may access. */
 export interface Tenant {
   readonly merchantId: string;
   readonly environment: Environment;
 }
 
-/** Says who calls, by the gateway's signature alone. */
+/** Identifies the merchant of a request by the gateway's signature only. */
 export interface AssertionVerifier {
   /**
-   * @param path the request's, which tells the upstream that the assertion must be for
-   * @throws Refusal 403 for whatever the gateway did not sign, or not for this upstream, or not for now
-   * @throws OperatorError when the gateway's public keys cannot be had
+   * @param path the request's path, which determines the upstream that `aud` must name
+   * @throws Refusal 403 if the gateway did not sign the assertion, or if it is for another upstream or time
+   * @throws OperatorError if the gateway's public keys cannot be fetched
    */
   verify(assertion: string, path: string): Promise<Tenant>;
 }
 
-/** What an assertion must be. */
+/** How an assertion is verified. */
 export interface VerifierOptions {
-  /** Finds the gateway's public key that an assertion names. */
+  /** Finds the gateway's public key for an assertion. */
   readonly keys: JWTVerifyGetKey;
   readonly issuer: string;
-  /** The name of the upstream that the gateway asks for a path; null: it asks none. */
+  /** The name of the upstream to which the gateway routes a path; null without a route. */
   readonly upstreamOf: (path: string) => string | null;
-  /** The one audience in what gateways of the former release sign, whatever the upstream; null: it is not accepted. */
+  /** The single audience that gateways of the former release sign for every upstream; null: not accepted. */
   readonly formerAudience: string | null;
   readonly clock: { now(): number };
 }
 
-/** Clocks of two machines differ. */
+/** Tolerated difference between the clocks of two machines. */
 const clockToleranceSeconds = 5;
-/** A signed identity is some 400 bytes; nothing longer is worth a look. */
+/** Longer assertions are rejected before verification; a signed identity has about 400 bytes. */
 const maxAssertionLength = 4096;
 
 const claims = Compile(
@@ -47,7 +47,7 @@ const claims = Compile(
   }),
 );
 
-/** Makes the verifier of `x-gateway-assertion`: signature, algorithm, issuer, audience and time. */
+/** Creates the verifier of `x-gateway-assertion`, which checks signature, algorithm, issuer, audience and time. */
 export function createAssertionVerifier(options: VerifierOptions): AssertionVerifier {
   const { keys, issuer, upstreamOf, formerAudience, clock } = options;
   return {
@@ -62,7 +62,7 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
         try {
           const { payload } = await jwtVerify(assertion, findKey, {
             issuer,
-            // Never what the header asks for: `none`, or a public key used as an HMAC secret (CVE-2015-9235).
+            // Never trust the header's `alg`: `none`, or HMAC with a public key as the secret (CVE-2015-9235).
             algorithms: ['EdDSA', 'ES256'],
             requiredClaims: ['aud', 'sub', 'exp', 'iat'],
             clockTolerance: clockToleranceSeconds,
@@ -76,18 +76,18 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
     },
   };
 
-  /** Keys that cannot be fetched are an outage: it must not look like a caller who is not the gateway. */
+  /** A failed key fetch is an outage: it must not look like a request from a client other than the gateway. */
   async function findKey(...named: Parameters<JWTVerifyGetKey>): Promise<Awaited<ReturnType<JWTVerifyGetKey>>> {
     try {
       return await keys(...named);
     } catch (error) {
       if (error instanceof errors.JWKSNoMatchingKey) throw error;
-      throw new OperatorError('The public keys of the gateway cannot be had.', { cause: error });
+      throw new OperatorError('The public keys of the gateway could not be fetched.', { cause: error });
     }
   }
 }
 
-/** A gateway of this release names the upstream, so the former audience alone proves one of the former release. */
+/** Gateways of this release name the upstream; an `aud` with only the former audience comes from the former release. */
 function isFor({ aud = [] }: JWTPayload, upstream: string, formerAudience: string | null): boolean {
   const names = typeof aud === 'string' ? [aud] : aud;
   return names.includes(upstream) || (names.length === 1 && names[0] === formerAudience);

@@ -8,7 +8,7 @@ import { createRestApp, type RestApp, noQuery } from '../rest/rest-app.js';
 import type { AssertionVerifier } from './assertion-verifier.js';
 import { customerRoutes } from './customers/routes.js';
 import { servicesDescription } from './description.js';
-import type { FairConnections } from './fair-connections.js';
+import type { FairConnectionShares } from './fair-connections.js';
 import { requireIdentity, tenantOf } from './identity.js';
 import type { BalanceCheck } from './ledger/balance-check.js';
 import { payoutRoutes } from './payouts/routes.js';
@@ -25,28 +25,28 @@ import { recordParams } from './fields.js';
 import { findWallet, listWallets } from './wallets/repository.js';
 import { walletSchema, walletsQuery } from './wallets/schema.js';
 
-/** What the services are made with. */
+/** Options of the services. */
 export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly logger?: Logger | undefined;
-  /** What runs; left out: nobody says. */
+  /** The running build, for the metrics; without it the metrics name no build. */
   readonly build?: ApiBuild | undefined;
-  /** Proves that the gateway speaks. Null: it is believed because it speaks from this machine. */
+  /** Verifies that requests come from the gateway. Null: requests from loopback with a local Host are trusted. */
   readonly assertions: AssertionVerifier | null;
-  /** Names by which the gateway calls this machine where nothing proves it, in lower case; loopback ones need not be among them. */
+  /** Lower-case host names of this machine besides the loopback names, for the Host check without `assertions`. */
   readonly hosts?: ReadonlySet<string>;
-  /** Null: there is but one. */
-  readonly connections: FairConnections | null;
-  /** What is known of the ledger; left out: nothing. */
+  /** Null: the database has a single connection (SQLite). */
+  readonly connections: FairConnectionShares | null;
+  /** The results of the balance check; left out: no results and no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;
 }
 
-/** The services, and what they say of themselves. */
+/** The services' HTTP app and its OpenAPI description. */
 export interface Services {
   readonly app: RestApp;
   readonly openApi: () => OpenApi;
 }
 
-/** Makes the backing services: transactions, payouts, wallets and customers, behind the gateway. */
+/** Creates the backing services behind the gateway: transactions, payouts, wallets and customers. */
 export function createServices(services: ServicesOptions): Services {
   const { logger, build, assertions, hosts = new Set<string>(), connections, ledger, ...options } = services;
   const app = createRestApp({
@@ -55,7 +55,7 @@ export function createServices(services: ServicesOptions): Services {
       requireIdentity(app, assertions, hosts);
     },
   });
-  if (connections !== null) shareConnections(app, connections);
+  if (connections !== null) limitConnections(app, connections);
   const openApi = describeRoutes(app, servicesDescription);
   const metrics = new ApiMetrics(app, 'services', build);
   const context = { ...options, running: new Set<string>() };
@@ -68,27 +68,27 @@ export function createServices(services: ServicesOptions): Services {
   return { app, openApi };
 }
 
-/** A place is taken when the body is there and given back when the answer is made: a caller that is slow holds none. */
-function shareConnections(app: RestApp, connections: FairConnections): void {
+/** Takes a connection once the body has arrived and releases it before the response is sent: slow clients hold none. */
+function limitConnections(app: RestApp, connections: FairConnectionShares): void {
   app.addHook('onRoute', (route) => {
     if (route.config?.isOpen === true) return;
     const { handler } = route;
-    const inTurn: typeof handler = function (request, reply) {
+    const limited: typeof handler = function (request, reply) {
       return connections.use(tenantOf(request).merchantId, () => handler.call(this, request, reply));
     };
-    route.handler = inTurn;
+    route.handler = limited;
   });
 }
 
-/** What readiness and the metrics depend on. */
+/** The sources of readiness and of the health metrics. */
 interface HealthSources {
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly ledger: Pick<BalanceCheck, 'state' | 'warnings'>;
 }
 
 /**
- * Liveness and readiness, in nobody's name, and both among the metrics. A ledger that does not agree is a warning: without the
- * services nobody is paid, and nothing would be clearer.
+ * Adds liveness, readiness and the health metrics, all without a merchant. A ledger mismatch is only a warning: without
+ * the services no payout is paid, and the mismatch is no clearer.
  */
 function addHealth(app: RestApp, metrics: ApiMetrics, { writes, ledger }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
@@ -103,22 +103,22 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { writes, ledger }: Health
   );
   metrics.gauge(
     'services_ledger_mismatched_wallets',
-    'Wallets whose balance was not the sum of their entries when this process last looked; NaN before it has.',
+    'Wallets whose balance was not the sum of their entries at the last check; NaN before the first check.',
     () => ledger.state?.mismatchedWallets ?? NaN,
   );
   metrics.gauge(
     'services_ledger_unbalanced_currencies',
-    'Environments and currencies whose accounts did not add up to zero when this process last looked; NaN before it has.',
+    'Environments and currencies whose accounts did not add up to zero at the last check; NaN before the first check.',
     () => ledger.state?.unbalancedCurrencies ?? NaN,
   );
   metrics.gauge(
     'services_ledger_checked_timestamp_seconds',
-    'When this process last compared every balance with the ledger; NaN where it never has.',
+    'When this process last compared every balance with the ledger; NaN before the first check.',
     () => (ledger.state?.checkedAt ?? NaN) / 1_000,
   );
 }
 
-/** The transactions, at both of their addresses. */
+/** Adds the routes of transactions, at both paths. */
 const transactionRoutes: Routes = (app, { database }) => {
   for (const path of ['/transactions', '/dev/transactions']) {
     app.get(
@@ -160,7 +160,7 @@ const transactionRoutes: Routes = (app, { database }) => {
   }
 };
 
-/** The merchant's wallets, to look at. */
+/** Adds the read-only routes of wallets. */
 const walletRoutes: Routes = (app, { database }) => {
   app.get(
     '/dev/wallets',

@@ -6,7 +6,7 @@ import { openWallet } from './ledger/open-wallet.js';
 import type { ServicesDatabase } from './services-database.js';
 import { findDefaultWallet } from './wallets/repository.js';
 
-/** For whom sample records are made, and the moment at which the newest of them is dated. */
+/** The merchant of the sample records, and the creation time of the newest record in milliseconds since 1970. */
 export interface DemoOptions extends Tenant {
   readonly now: number;
 }
@@ -27,7 +27,7 @@ const people = [
   { email: 'zainab.bello@example.com', firstName: 'Zainab', lastName: 'Bello' },
 ];
 
-/** Gives a merchant that has no default wallet sample records to try the API with; changes nothing otherwise. */
+/** Inserts sample records for a merchant without a default wallet; changes nothing if the merchant has one. */
 export function seedDemo(database: ServicesDatabase, { now, ...tenant }: DemoOptions): Promise<{ walletId: string }> {
   return database.transaction().execute(async (transaction) => {
     const existing = await findDefaultWallet(transaction, tenant, currency);

@@ -4,7 +4,7 @@ import type { OpenApi } from '../rest/openapi/describe-routes.js';
 import { createServices } from './create-services.js';
 import type { ServicesTables } from './tables.js';
 
-/** The description of the services in OpenAPI 3.1, from the code alone. */
+/** Generates the services' OpenAPI 3.1 description from the code; needs no configuration or database. */
 export async function describeServices(): Promise<OpenApi> {
   const database = openDatabase<ServicesTables>({ url: 'sqlite::memory:' });
   try {

@@ -9,27 +9,30 @@ const merchantId = { 'x-merchant-id': { type: 'apiKey', in: 'header', name: 'x-m
 const environment = { 'x-merchant-environment': { type: 'apiKey', in: 'header', name: 'x-merchant-environment' } };
 
 const retryAfter = {
-  'retry-after': { description: 'Seconds after which to try again', schema: { type: 'string' } },
+  'retry-after': { description: 'Seconds to wait before a retry', schema: { type: 'string' } },
 };
 
 const replayed = {
   'idempotency-replayed': {
-    description: '"true" where the answer was given before, under the same Idempotency-Key',
+    description: '"true" if this is the stored response to an earlier request with the same Idempotency-Key',
     schema: { type: 'string', enum: ['true'] },
   },
 };
 
-/** What the services say of themselves as a whole. */
+/** The parts of the services' OpenAPI description that all routes share. */
 export const servicesDescription: ApiDescription = {
   info: {
     title: 'merchant-gateway services',
     version: '1',
-    description: 'Wallets, payouts, transactions and customers of the merchant in whose name the gateway asks.',
+    description: 'Wallets, payouts, transactions and customers of the merchant that the gateway has authenticated.',
   },
   security: { ...merchantId, ...environment },
   failuresOf,
   failureDetails: {
-    payoutId: Type.Optional({ ...id, description: 'Of the payout that has the reference, beside reference_taken' }),
+    payoutId: Type.Optional({
+      ...id,
+      description: 'With reference_taken: the id of the payout that has the reference',
+    }),
   },
   failureExamples: examplesOf,
   answerHeaders: ({ method }) => ({
@@ -43,23 +46,23 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   const takesBody = schema?.body !== undefined;
   const takesId = schema?.params !== undefined;
   return {
-    400: 'The request cannot be read',
+    400: 'Malformed request',
     403: 'The request did not come from the gateway',
-    ...(takesId || listsByRecord(schema) ? { 404: 'There is no such record' } : {}),
+    ...(takesId || listsByRecord(schema) ? { 404: 'The record does not exist' } : {}),
     ...(method === 'post'
-      ? { 409: 'The record exists, or a request with this Idempotency-Key is being carried out' }
+      ? { 409: 'The record already exists, or a request with this Idempotency-Key is still being carried out' }
       : {}),
     413: 'The body is too large',
     ...(takesBody ? { 415: 'The body is not application/json, or it is compressed' } : {}),
-    422: 'Fields, or the body as JSON, cannot be accepted, or the Idempotency-Key was used for another request; data.errors names each of them',
-    500: 'A failure that nobody foresaw',
-    503: 'The database is away. What was not answered with success may have been done all the same: repeat it under its Idempotency-Key',
+    422: 'Invalid fields or invalid JSON, or the Idempotency-Key was used for another request; data.errors lists every problem',
+    500: 'Unexpected error',
+    503: 'The database is unavailable. The request may have taken effect nevertheless: repeat it with the same Idempotency-Key',
   };
 }
 
 const codesOfPosts: readonly ServiceFailureCode[] = ['idempotency_in_progress', 'idempotency_key_reused'];
 
-/** The envelopes of the failures of one status that a route may have, by their codes. */
+/** Example envelopes of a route's failures with one status, by code. */
 function examplesOf({ method, operation }: DescribedRoute, status: number) {
   const special = new Set<string>([...(operation.codes ?? []), ...(method === 'post' ? codesOfPosts : [])]);
   const possible = failureCodeEntries.filter(

@@ -1,13 +1,13 @@
 import type { Problem } from '../rest/envelope.js';
 
-/** A failure of the services: its status, what it says to a program, and how it looks. */
+/** A failure of the services: its status, its documented meaning, and the parts of an example envelope. */
 interface FailureCode {
   readonly status: number;
   readonly meaning: string;
   readonly message: string;
   readonly problems?: readonly Problem[];
   readonly details?: Readonly<Record<string, string>>;
-  /** Only the operations that name it have it; the others are possible wherever their status is. */
+  /** Possible only for operations that list the code; other codes are possible for every operation with the status. */
   readonly isSpecial?: true;
 }
 
@@ -17,9 +17,9 @@ const noWallet = {
   message:
     'There is no default wallet in NGN for the live environment: ask your provider to create one (currency NGN, environment live)',
 };
-const otherRequest = {
+const keyReused = {
   path: 'Idempotency-Key',
-  message: 'This Idempotency-Key was used for another request: give each request a key of its own',
+  message: 'This Idempotency-Key was used for another request: use a different key for each request',
 };
 const missing = { path: 'amount', message: 'amount is required' };
 
@@ -27,28 +27,28 @@ const missing = { path: 'amount', message: 'amount is required' };
 const failureCodes = {
   bad_request: {
     status: 400,
-    meaning: 'the path or the head of the request cannot be read',
+    meaning: 'the path or the head of the request is malformed',
     message: 'Bad request',
   },
   forbidden: {
     status: 403,
-    meaning: 'the request did not come from the gateway; no merchant sees it',
+    meaning: 'the request did not come from the gateway; merchants never receive this code',
     message: 'Forbidden',
   },
   not_found: {
     status: 404,
-    meaning: 'there is no such record, or it is of another merchant or environment',
+    meaning: 'the record does not exist, or belongs to another merchant or environment',
     message: 'Wallet not found',
   },
   route_not_found: {
     status: 404,
-    meaning: 'there is no such path',
+    meaning: 'the path does not exist',
     message: 'Route not found',
     isSpecial: true,
   },
   method_not_allowed: {
     status: 405,
-    meaning: 'the path does not take this method; the header `allow` lists those that it takes',
+    meaning: 'the path does not support this method; the `allow` header lists the supported methods',
     message: 'Method not allowed: this path takes GET, HEAD, POST',
   },
   request_timeout: {
@@ -64,18 +64,18 @@ const failureCodes = {
   },
   idempotency_in_progress: {
     status: 409,
-    meaning: 'a request with this `Idempotency-Key` is still being carried out: send it again after `retry-after`',
+    meaning: 'a request with this `Idempotency-Key` is still being carried out: retry after `retry-after` seconds',
     message: 'A request with this Idempotency-Key is still being carried out: try again',
     isSpecial: true,
   },
   reference_taken: {
     status: 409,
-    meaning: 'a payout has this `reference` already: `data.payoutId` is its id',
+    meaning: 'a payout with this `reference` already exists: `data.payoutId` is the id of that payout',
     message: 'A payout with this reference already exists',
     details: { payoutId: '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80' },
     isSpecial: true,
   },
-  body_too_large: { status: 413, meaning: 'the body has more than 1 MiB', message: 'The body is too large' },
+  body_too_large: { status: 413, meaning: 'the body is larger than 1 MiB', message: 'The body is too large' },
   unsupported_media_type: {
     status: 415,
     meaning: 'the body is not `application/json`, or it is compressed',
@@ -84,8 +84,8 @@ const failureCodes = {
   idempotency_key_reused: {
     status: 422,
     meaning: 'this `Idempotency-Key` was used for another request',
-    message: otherRequest.message,
-    problems: [otherRequest],
+    message: keyReused.message,
+    problems: [keyReused],
     isSpecial: true,
   },
   insufficient_balance: {
@@ -104,25 +104,25 @@ const failureCodes = {
   },
   validation_failed: {
     status: 422,
-    meaning: 'fields, query parameters or the body as JSON cannot be accepted: `data.errors` has all of them',
+    meaning: 'invalid fields, query parameters or JSON: `data.errors` lists every problem',
     message: missing.message,
     problems: [missing],
   },
   headers_too_large: {
     status: 431,
-    meaning: 'the head of the request has more than 16 KiB',
+    meaning: 'the head of the request is larger than 16 KiB',
     message: 'Request Header Fields Too Large',
   },
-  internal_error: { status: 500, meaning: 'a failure that nobody foresaw', message: 'Internal error' },
+  internal_error: { status: 500, meaning: 'an unexpected error', message: 'Internal error' },
   service_unavailable: {
     status: 503,
-    meaning: 'the database is away, or this process stops: send it again after `retry-after`',
+    meaning: 'the database is unavailable, or this process is stopping: retry after `retry-after` seconds',
     message: 'Service unavailable',
   },
 } as const satisfies Readonly<Record<string, FailureCode>>;
 
-/** The stable name by which a program tells a failure of the services. */
+/** The stable identifier of a failure of the services. */
 export type ServiceFailureCode = keyof typeof failureCodes;
 
-/** The codes in the order of the documentation, each with what it says. */
+/** The failure codes with their details, in the order of the documentation. */
 export const failureCodeEntries = Object.entries(failureCodes) as readonly [ServiceFailureCode, FailureCode][];

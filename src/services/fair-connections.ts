@@ -2,21 +2,21 @@ import { DatabaseError } from '../database/database-error.js';
 import type { PoolOptions } from '../database/postgres.js';
 import type { Timers } from './periodic-task.js';
 
-/** How many connections there are, and how long a request may wait for one. */
+/** The size of the connection pool, and how long a request may wait for a connection. */
 export interface FairConnectionsOptions {
   readonly pool: Pick<PoolOptions, 'maxConnections' | 'connectTimeoutSeconds'>;
   readonly timers: Timers;
 }
 
 /**
- * Stands before the pool of connections, so that one merchant does not take all of them: its requests may wait long for its
- * own locks, and those of others would wait behind them for a connection. A merchant may hold no more than are free: one
- * alone gets half, two get a third each, and there is one for whoever has none.
+ * Limits each merchant's share of the connection pool. Otherwise one merchant's requests could take all connections
+ * while they wait for locks, and the requests of other merchants would queue behind them. A merchant may hold no more
+ * connections than are free: a single merchant gets half, two get a third each, and one stays free for a newcomer.
  */
-export class FairConnections {
+export class FairConnectionShares {
   readonly #options: FairConnectionsOptions;
   readonly #held = new Map<string, number>();
-  /** Who waits, by merchant, in the order in which they came; what is in it lets the first one go on. */
+  /** Waiting requests by merchant, in order of arrival; each function lets its request proceed. */
   readonly #waiting = new Map<string, Set<() => void>>();
   #free: number;
 
@@ -26,8 +26,8 @@ export class FairConnections {
   }
 
   /**
-   * Does what needs a connection, one at a time, once the merchant may have it.
-   * @throws DatabaseError where it may not in time
+   * Runs `act`, which uses one connection at a time, once the merchant may take a connection.
+   * @throws DatabaseError if the merchant gets none within `connectTimeoutSeconds`
    */
   async use<Result>(merchantId: string, act: () => Result | Promise<Result>): Promise<Result> {
     if (this.#mayTake(merchantId)) this.#take(merchantId);
@@ -66,24 +66,24 @@ export class FairConnections {
     const { pool, timers } = this.#options;
     return new Promise((resolve, reject) => {
       const leave = (): void => {
-        queue.delete(goOn);
+        queue.delete(resume);
         if (queue.size === 0) this.#waiting.delete(merchantId);
       };
       const cancelTimer = timers.after(pool.connectTimeoutSeconds * 1000, () => {
         leave();
-        reject(new DatabaseError(tooLate));
+        reject(new DatabaseError(waitTimedOut));
       });
-      const goOn = (): void => {
+      const resume = (): void => {
         cancelTimer();
         leave();
         this.#take(merchantId);
         resolve();
       };
-      queue.add(goOn);
+      queue.add(resume);
     });
   }
 
-  /** Lets in who waits and may go on, first of the merchant that holds the fewest. */
+  /** Lets waiting requests proceed while their merchant may take a connection, fewest held connections first. */
   #letIn(): void {
     for (;;) {
       const fewest = [...this.#waiting.keys()].reduce<string | null>(
@@ -97,5 +97,5 @@ export class FairConnections {
   }
 }
 
-const tooLate =
-  'A merchant had its share of the connections to the database, and none came free in time: look for what holds it up, or allow more connections.';
+const waitTimedOut =
+  "A merchant's requests used its whole share of the database connections until the timeout: find what blocks them, or raise maxConnections.";

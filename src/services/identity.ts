@@ -9,9 +9,11 @@ const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 const hostForm = /^(?<name>\[[^\]]*\]|[^:[\]]+)(?::[0-9]*)?$/;
 
 /**
- * Lets in only what the gateway forwarded in the name of a merchant: what it signed, where there is a verifier; without
- * one, what comes from this machine and is for it. This comes before routing, so that nobody else learns which paths exist.
- * @param hosts names of this machine beside the loopback ones, in lower case
+ * Accepts only requests that the gateway forwarded for a merchant. With a verifier, the request must carry a signed
+ * assertion of the gateway; without one, it must come from loopback and name this machine in Host. The check runs
+ * before routing, so that no other client learns which paths exist.
+ * @param assertions null: no verifier
+ * @param hosts lower-case names of this machine besides the loopback names
  */
 export function requireIdentity(
   app: FastifyInstance,
@@ -23,18 +25,18 @@ export function requireIdentity(
     const isOpen = request.routeOptions.config.isOpen === true;
     const isLocal = isFromLoopback(request) && isForThisMachine(request, hosts, isOpen);
     if (assertions === null && !isLocal) throw forbidden();
-    // What is nobody's needs no name.
+    // Open routes show no merchant's records, so they need no tenant.
     if (isOpen) return;
     const named = tenantIn(request);
-    const believed = assertions === null ? named : await asserted(request, assertions);
-    if (named === null || believed?.merchantId !== named.merchantId || believed.environment !== named.environment) {
+    const verified = assertions === null ? named : await verifyAssertion(request, assertions);
+    if (named === null || verified?.merchantId !== named.merchantId || verified.environment !== named.environment) {
       throw forbidden();
     }
-    request.setDecorator(decorator, believed);
+    request.setDecorator(decorator, verified);
   });
 }
 
-/** The tenant of a request that was let in. */
+/** The tenant of an accepted request. */
 export function tenantOf(request: FastifyRequest): Tenant {
   return request.getDecorator<Tenant>(decorator);
 }
@@ -44,8 +46,8 @@ function isFromLoopback({ socket }: FastifyRequest): boolean {
 }
 
 /**
- * DNS rebinding makes the name of a page in a browser one of this machine, and the browser sends that name as Host. An open route
- * also takes any address and no Host at all, as probes and sidecars send them: neither can be rebound.
+ * Prevents DNS rebinding: an attacker's host name resolves to this machine, and the browser sends that name as Host.
+ * Open routes also accept an IP address or no Host, as probes and sidecars send: neither can be rebound.
  */
 function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, isOpen: boolean): boolean {
   const [host, ...more] = hostsIn(request);
@@ -55,7 +57,7 @@ function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, i
   return isLoopback || hosts.has(name) || (isOpen && (isIPv4(name) || isIPv6(/^\[(.*)\]$/.exec(name)?.[1] ?? '')));
 }
 
-/** Of two Host headers Node keeps the first, and tells nobody. */
+/** Reads the raw headers: of two Host headers Node silently keeps only the first. */
 function hostsIn({ raw: { rawHeaders } }: FastifyRequest): string[] {
   return rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === 'host');
 }
@@ -64,20 +66,20 @@ function forbidden(): Refusal {
   return new Refusal(403, 'Forbidden');
 }
 
-/** Node joins a repeated header with a comma, which is no assertion. */
-function asserted(request: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
+/** Verifies the assertion. Node joins repeated headers with a comma, which makes the assertion invalid. */
+function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
   const assertion = request.headers['x-gateway-assertion'];
   return typeof assertion === 'string' ? assertions.verify(assertion, pathOf(request)) : null;
 }
 
-/** The path as the router read it: an encoded spelling would name another upstream than the one that serves it. */
+/** The path as the router decoded it: a percent-encoded spelling could match a different upstream than the router's. */
 function pathOf({ url, routeOptions, params }: FastifyRequest): string {
   const values = params as Readonly<Record<string, string>>;
   if (routeOptions.url === undefined) return url.split('?', 1)[0] ?? '';
   return routeOptions.url.replace(/:(\w+)/g, (_, name: string) => encodeURIComponent(values[name] ?? ''));
 }
 
-/** Node joins a repeated header with a comma, which neither form admits. */
+/** The tenant in the gateway's headers; null if invalid. Node joins repeated headers with a comma, which is invalid. */
 function tenantIn({ headers }: FastifyRequest): Tenant | null {
   const merchantId = headers['x-merchant-id'];
   const environment = headers['x-merchant-environment'];

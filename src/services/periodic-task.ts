@@ -1,16 +1,16 @@
 import { DatabaseError } from '../database/database-error.js';
 import type { Logger } from '../rest/answer-errors.js';
 
-/** How time passes: does something later, unless it is cancelled before. */
+/** Runs `act` once after a delay; the returned function cancels that. */
 export interface Timers {
   after(milliseconds: number, act: () => void): () => void;
 }
 
-/** What is done again and again. */
+/** A periodic task. */
 export interface PeriodicTaskOptions {
-  /** What it is about, for the log. */
+  /** The task's name in the log. */
   readonly name: string;
-  /** Does some of it; true where there may be more to do at once. */
+  /** Runs one batch; resolves with true if more work may be due at once. */
   readonly act: () => Promise<boolean>;
   readonly pauseMilliseconds: number;
   readonly timers: Timers;
@@ -18,10 +18,10 @@ export interface PeriodicTaskOptions {
 }
 
 const longestPauseMilliseconds = 30_000;
-/** A database says nothing when it can be used again. */
+/** Retries after a DatabaseError stay frequent: a database does not report its recovery. */
 const longestForDatabaseMilliseconds = 500;
 
-/** Does something whenever there is something to do; after a failure more and more seldom. */
+/** Runs a task repeatedly, with a pause when no work is due; after failures with exponential backoff. */
 export class PeriodicTask {
   readonly #options: PeriodicTaskOptions;
   #running: Promise<void> = Promise.resolve();
@@ -34,12 +34,12 @@ export class PeriodicTask {
     this.#options = options;
   }
 
-  /** Begins at once. */
+  /** Starts the first run at once. */
   start(): void {
     this.#running = this.#run();
   }
 
-  /** Ends after what it is just doing. */
+  /** Stops the task and waits for the batch in progress. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancelTimer();
@@ -54,9 +54,9 @@ export class PeriodicTask {
     } catch (error) {
       this.#failures += 1;
       this.#longestPause = error instanceof DatabaseError ? longestForDatabaseMilliseconds : longestPauseMilliseconds;
-      // Told once: an outage of an hour is thousands of attempts.
+      // Log a database outage once: an hour of outage is thousands of attempts.
       if (this.#failures === 1 || !(error instanceof DatabaseError))
-        logger?.error({ err: error, task: name, failures: this.#failures }, 'a task failed; it is tried again');
+        logger?.error({ err: error, task: name, failures: this.#failures }, 'a task failed; retrying');
     }
     if (this.#isStopped) return;
     this.#cancelTimer = timers.after(this.#pause(), () => {

@@ -6,12 +6,12 @@ import type { BankOptions } from './payouts/simulated-bank.js';
 import { uuidForm } from './fields.js';
 import type { ServicesDatabase } from './services-database.js';
 
-/** What routes work with. */
+/** Dependencies of the routes. */
 export interface RouteContext {
   readonly database: ServicesDatabase;
   readonly clock: DatabaseClock;
   readonly bank: BankOptions;
-  /** Idempotency keys of which this process is carrying out a request, with whose they are. */
+  /** Idempotency keys, each with its tenant, of the requests in progress in this process. */
   readonly running: Set<string>;
 }
 
@@ -19,8 +19,8 @@ export interface RouteContext {
 export type Routes = (app: RestApp, context: RouteContext) => void;
 
 /**
- * The id in a path, as it is stored. What cannot be an id is answered like one that nobody has.
- * @throws Refusal
+ * The id in a path, in lower case as stored. A malformed id gives the same 404 as an unknown one.
+ * @throws Refusal 404
  */
 export function idIn({ id }: Static<typeof idParams>, what: string): string {
   if (!uuidForm.test(id)) throw Refusal.notFound(what);

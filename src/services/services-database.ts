@@ -1,11 +1,14 @@
 import { type Kysely, type RawBuilder, sql, type SqlBool, type Transaction } from '../database/kysely.js';
-import { lastNumber, takeSharedLock } from '../database/dialects.js';
+import { lastSequenceValue, takeSharedLock } from '../database/dialects.js';
 import { checkDatabase, type MigratedOptions, openMigrated } from '../database/open-database.js';
 import type { Tenant } from './assertion-verifier.js';
 import { migrations } from './migrations/migrations.js';
 import type { ServicesTables } from './tables.js';
 
-/** Connects to the services' database, and changes nothing. @throws DatabaseError where the services could not start with it */
+/**
+ * Connects to the services' database without changing it.
+ * @throws DatabaseError if the services could not start with this database
+ */
 export function checkServicesDatabase(options: MigratedOptions): Promise<void> {
   return checkDatabase(options, migrations);
 }
@@ -13,46 +16,47 @@ export function checkServicesDatabase(options: MigratedOptions): Promise<void> {
 /** The services' database. */
 export type ServicesDatabase = Kysely<ServicesTables>;
 
-/** A transaction on it. */
+/** A transaction on the services' database. */
 export type ServicesTransaction = Transaction<ServicesTables>;
 
 /**
- * Opens the services' database and brings it up to date.
+ * Opens the services' database and runs the pending migrations.
  * @throws DatabaseError
  */
 export function openServicesDatabase(options: MigratedOptions): Promise<ServicesDatabase> {
   return openMigrated<ServicesTables>(options, migrations);
 }
 
-/** The condition that stands in every query: only this merchant's records, of this environment. */
+/** The condition of every query for a merchant: only records of this merchant and environment. */
 export function ownedBy({ merchantId, environment }: Tenant): RawBuilder<SqlBool> {
   return sql<SqlBool>`(merchant_id = ${merchantId} and environment = ${environment})`;
 }
 
-/** The columns of a new record that say whose it is. */
+/** The owner columns of a new record. */
 export function ownerColumns({ merchantId, environment }: Tenant) {
   return { merchant_id: merchantId, environment };
 }
 
-// PostgreSQL numbers a record when it is added, and shows it when its transaction is committed. Of two at once the older number
-// may therefore turn up last, among records that somebody has read already: an export would miss one and have another twice.
+// PostgreSQL numbers a record at its insert and shows it after the commit. Of two concurrent records the lower number
+// may therefore appear last, among records that a client has already read. An export by pages would then miss one
+// record and repeat another one.
 
 /**
- * Comes first in a database transaction that adds to the merchant's lists: until it has ended, no list reaches its records
- * or later ones. Transactions that add do not wait for each other.
+ * Call this in a transaction that inserts into the merchant's lists, before it locks rows or inserts. Until the
+ * transaction has ended, lists omit its records and later ones. Inserting transactions do not wait for each other.
  */
-export async function joinAdding(transaction: ServicesDatabase, tenant: Tenant): Promise<void> {
+export async function lockListForInsert(transaction: ServicesDatabase, tenant: Tenant): Promise<void> {
   await takeSharedLock(transaction, nameOf(tenant));
 }
 
-/** The number up to which a list of the merchant is complete; null: as far as can be seen. */
-export function completeUpTo(
+/** The number up to which a list of the merchant is complete; null on SQLite, where every list is complete. */
+export function lastCompleteNumber(
   database: ServicesDatabase,
   tenant: Tenant,
   table: 'payouts' | 'transactions' | 'customers',
   column: 'sequence' | 'id',
 ): Promise<number | null> {
-  return lastNumber(database, nameOf(tenant), { table, column });
+  return lastSequenceValue(database, nameOf(tenant), { table, column });
 }
 
 function nameOf({ merchantId, environment }: Tenant): string {

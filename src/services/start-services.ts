@@ -1,13 +1,13 @@
 import type { AddressInfo } from 'node:net';
 import { asListenError } from '../config/operator-error.js';
-import { databaseClock, isPostgres, later, momentOf } from '../database/dialects.js';
+import { databaseClock, isPostgres, addMilliseconds, sqlTime } from '../database/dialects.js';
 import { defaultPool } from '../database/open-database.js';
 import type { PoolOptions } from '../database/postgres.js';
 import type { RestApp } from '../rest/rest-app.js';
 import { createServices, type ServicesOptions } from './create-services.js';
-import { forgetDeletedCustomers } from './customers/repository.js';
-import { FairConnections } from './fair-connections.js';
-import { forgetAnswers } from './idempotency/repository.js';
+import { purgeDeletedCustomers } from './customers/repository.js';
+import { FairConnectionShares } from './fair-connections.js';
+import { purgeStoredResponses } from './idempotency/repository.js';
 import { BalanceCheck } from './ledger/balance-check.js';
 import { createOperatorsApi, type OperatorsOptions } from './operators/create-operators-api.js';
 import { advancePayouts } from './payouts/advance-payouts.js';
@@ -15,50 +15,50 @@ import { PeriodicTask, type Timers } from './periodic-task.js';
 import type { RouteContext } from './routes.js';
 import { openServicesDatabase, type ServicesDatabase } from './services-database.js';
 
-/** How the services are started. */
+/** Options of `startServices`. */
 export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock' | 'connections' | 'ledger'> {
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0: any free port. */
   readonly port: number;
   /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
   readonly pool?: PoolOptions | undefined;
-  /** Whether a database that is not there, or is empty, is made; left out: it is. */
+  /** Whether to create a missing or empty database; default true. */
   readonly mayCreate?: boolean | undefined;
-  /** The machine's, in milliseconds since 1970. */
+  /** The machine's clock, in milliseconds since 1970. */
   readonly clock: { now(): number };
   readonly timers: Timers;
-  /** Where operators are heard, and what lets them in; null: nowhere. */
+  /** Address, token and TLS of the operators' API; null: no operators' API. */
   readonly operators?: OperatorsListener | null;
 }
 
-/** The listener of the operators' API; port 0 takes a free one. */
+/** The listener of the operators' API; port 0: any free port. */
 export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'tls'> & {
   readonly host: string;
   readonly port: number;
 };
 
-/** Services that take requests. */
+/** Services that accept requests. */
 export interface RunningServices {
   readonly url: string;
-  /** Of the operators' API; null where there is none. */
+  /** URL of the operators' API; null without that API. */
   readonly operatorsUrl: string | null;
   /** Open until `close()`. */
   readonly database: ServicesDatabase;
-  /** Answers what has begun, ends the tasks, then closes the database. */
+  /** Finishes requests in progress, stops the tasks, then closes the database. */
   close(): Promise<void>;
 }
 
 const payoutsPauseMilliseconds = 250;
-const answersPauseMilliseconds = 60_000;
+const purgePauseMilliseconds = 60_000;
 const ledgerPauseMilliseconds = 600_000;
-/** For how long a list can be read on from a customer that is deleted meanwhile. */
-const deletedCustomersMilliseconds = 30 * 24 * 60 * 60 * 1000;
+/** For how long a deleted customer remains valid in `up_to`. */
+const deletedCustomersRetentionMilliseconds = 30 * 24 * 60 * 60 * 1000;
 
 /**
- * Opens the database, brings it up to date, takes requests, and moves payouts to their end.
+ * Opens and migrates the database, accepts requests, and runs the payout worker and the other periodic tasks.
  * @throws DatabaseError
- * @throws OperatorError when the port is taken
+ * @throws OperatorError if a port is in use
  */
 export async function startServices({
   host,
@@ -78,11 +78,11 @@ export async function startServices({
   });
   const { logger } = rest;
   const options = { ...rest, database, clock: databaseClock(database, clock) };
-  const connections = isPostgres(database) ? new FairConnections({ pool, timers }) : null;
+  const connections = isPostgres(database) ? new FairConnectionShares({ pool, timers }) : null;
   const ledger = new BalanceCheck({ database, now: () => clock.now(), logger });
   const { app } = createServices({ ...options, connections, ledger });
   const forOperators = operators && createOperatorsApi({ ...options, ...operators });
-  const oldAnswers = new OldAnswers(options);
+  const responsePurge = new StoredResponsePurge(options);
   const tasks = [
     {
       name: 'payouts',
@@ -90,9 +90,9 @@ export async function startServices({
       act: () => advancePayouts(options),
     },
     {
-      name: 'kept answers',
-      pauseMilliseconds: answersPauseMilliseconds,
-      act: () => oldAnswers.forget(),
+      name: 'stored responses',
+      pauseMilliseconds: purgePauseMilliseconds,
+      act: () => responsePurge.forget(),
     },
     {
       name: 'ledger',
@@ -101,8 +101,9 @@ export async function startServices({
     },
     {
       name: 'deleted customers',
-      pauseMilliseconds: answersPauseMilliseconds,
-      act: () => forgetDeletedCustomers(database, later(options.clock.now(), -deletedCustomersMilliseconds)),
+      pauseMilliseconds: purgePauseMilliseconds,
+      act: () =>
+        purgeDeletedCustomers(database, addMilliseconds(options.clock.now(), -deletedCustomersRetentionMilliseconds)),
     },
   ].map((task) => new PeriodicTask({ ...task, timers, logger }));
   app.addHook('onClose', async () => {
@@ -130,32 +131,32 @@ export async function startServices({
   return { url, operatorsUrl, database, close: () => app.close() };
 }
 
-/** What old answers are forgotten with. */
-interface OldAnswersOptions extends Pick<RouteContext, 'database' | 'clock'> {
-  /** A time in milliseconds that only goes forward, at the pace of real time. */
+/** Dependencies of `StoredResponsePurge`. */
+interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'clock'> {
+  /** A monotonic clock in milliseconds. */
   readonly monotonic?: (() => number) | undefined;
 }
 
-const keptMilliseconds = 24 * 60 * 60 * 1000;
-/** How much faster than real time a clock may go from one look to the next, when it is put right a little. */
+const retentionMilliseconds = 24 * 60 * 60 * 1000;
+/** How far the database clock may advance beyond real time between two runs, e.g. by a small correction. */
 const toleranceMilliseconds = 60_000;
 
 /**
- * Forgets answers after 24 hours, by a clock that somebody may put forward: then it forgets nothing for 24 hours. By that
- * time what was kept before is really that old; a payout under a key that was forgotten too early would be paid twice.
+ * Purges stored responses after 24 hours. A payout whose idempotency key is purged too early could be paid twice. So
+ * after a forward jump of the database clock nothing is purged for 24 hours; by then older responses are that old.
  */
-export class OldAnswers {
-  readonly #options: OldAnswersOptions;
+export class StoredResponsePurge {
+  readonly #options: StoredResponsePurgeOptions;
   readonly #monotonic: () => number;
   #last: { readonly now: number; readonly at: number } | null = null;
   #forgetsFrom = Number.NEGATIVE_INFINITY;
 
-  constructor(options: OldAnswersOptions) {
+  constructor(options: StoredResponsePurgeOptions) {
     this.#options = options;
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Forgets some, from the second look on; true where there may be more. */
+  /** Purges one batch, from the second call on; resolves with true if more may remain. */
   async forget(): Promise<boolean> {
     const { database, clock } = this.#options;
     const last = this.#last;
@@ -163,7 +164,9 @@ export class OldAnswers {
     const { now } = await database.selectNoFrom(clock.now().as('now')).executeTakeFirstOrThrow();
     this.#last = { now, at };
     if (last === null) return false;
-    if (now - last.now > at - last.at + toleranceMilliseconds) this.#forgetsFrom = at + keptMilliseconds;
-    return at >= this.#forgetsFrom && forgetAnswers(database, later(momentOf(now), -keptMilliseconds));
+    if (now - last.now > at - last.at + toleranceMilliseconds) this.#forgetsFrom = at + retentionMilliseconds;
+    return (
+      at >= this.#forgetsFrom && purgeStoredResponses(database, addMilliseconds(sqlTime(now), -retentionMilliseconds))
+    );
   }
 }

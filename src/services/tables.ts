@@ -3,7 +3,7 @@ import type { Environment } from './assertion-verifier.js';
 import type { PayoutStatus } from './payouts/schema.js';
 import type { TransactionStatus, TransactionType } from './transactions/schema.js';
 
-/** What every record has: whose it is, and when it was made, in milliseconds since 1970. */
+/** The columns of every record: its owner, and its creation time in milliseconds since 1970. */
 interface OwnedRow {
   merchant_id: string;
   environment: Environment;
@@ -17,7 +17,7 @@ interface WalletRow extends OwnedRow {
   balance: number;
   /** 1 or 0: SQLite has no booleans. */
   is_default: number;
-  /** In whose name an operator made it; null for one that is older than the ledger. */
+  /** The name of the operator who created it; null for a wallet older than the ledger. */
   created_by: string | null;
 }
 
@@ -29,7 +29,7 @@ interface PayoutRow extends OwnedRow {
   amount: number;
   currency: string;
   reference: string;
-  /** The merchant's own; null where it gave none. */
+  /** The merchant's own reference; null if the request had none. */
   merchant_reference: string | null;
   destination_bank_code: string | null;
   destination_account_number: string | null;
@@ -37,7 +37,7 @@ interface PayoutRow extends OwnedRow {
   recipient: string | null;
   remarks: string | null;
   failure_reason: string | null;
-  /** When the worker shall look at it next; null once the payout has ended. */
+  /** When the worker processes the payout next, or its lease ends; null once the payout has ended. */
   due_at: number | null;
   updated_at: number;
 }
@@ -50,11 +50,11 @@ interface TransactionRow extends OwnedRow {
   status: TransactionStatus;
   amount: number;
   currency: string;
-  /** The account on the other side: the operator's float, or money on its way to the bank and at it. */
+  /** The account on the other side: the operator's float, or `payouts` for money at the bank or on its way there. */
   counter_account: Generated<'float' | 'payouts'>;
   reference: string;
   balance_after: number;
-  /** Why, and in whose name, an operator moved the money; null for what a payout moved. */
+  /** The reason and the name (`actor`) of the operator who moved the money; both null for a payout. */
   reason: string | null;
   actor: string | null;
 }
@@ -66,34 +66,34 @@ interface CustomerRow extends OwnedRow {
   first_name: string;
   last_name: string;
   phone: string | null;
-  /** What a search looks at, in lower case: neither database folds the case of all letters. */
+  /** The text to search, in lower case: neither database folds the case of all letters. */
   search_text: string;
   updated_at: number;
 }
 
-/** Where a deleted customer stood in the list, for those who read it page by page. */
+/** The list position of a deleted customer, for clients that are paging through the list. */
 interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
   id: string;
   sequence: number;
   deleted_at: number;
 }
 
-/** The answer to a request that was sent under an idempotency key. */
-interface AnswerRow extends OwnedRow {
+/** The stored response to a request with an idempotency key. */
+interface StoredResponseRow extends OwnedRow {
   key: string;
-  /** What tells one request from another. */
+  /** Identifies the request, see `requestFingerprint`. */
   fingerprint: string;
   status: number;
-  /** In JSON. */
+  /** JSON text. */
   body: string;
 }
 
-/** The tables of the services. `sequence` is the order of creation, which a clock does not tell within a millisecond. */
+/** The tables of the services. `sequence` is the order of creation, also within one millisecond of the clock. */
 export interface ServicesTables {
   wallets: WalletRow;
   payouts: PayoutRow;
   transactions: TransactionRow;
   customers: CustomerRow;
   deleted_customers: DeletedCustomerRow;
-  answers: AnswerRow;
+  answers: StoredResponseRow;
 }

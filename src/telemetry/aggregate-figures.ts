@@ -1,27 +1,29 @@
 import { AggregatorRegistry } from 'prom-client';
 import type { MetricObject } from 'prom-client';
 
-/** The text format that Prometheus reads, and its content type. */
+/** Metrics in the text format of Prometheus, with its content type. */
 export interface RenderedMetrics {
   readonly contentType: string;
   readonly text: string;
 }
 
-/** The figures of one process, as prom-client tells them. */
-export type Figures = readonly object[];
+/** The metrics of one process, as prom-client's JSON objects. */
+export type MetricObjects = readonly object[];
 
-/** Makes one answer of the metrics of several processes, each by its own way of aggregation. */
-export async function aggregateFigures(processes: readonly Figures[]): Promise<RenderedMetrics> {
+/** Combines the metrics of several processes into one text, each metric by its aggregator. */
+export async function aggregateMetrics(processes: readonly MetricObjects[]): Promise<RenderedMetrics> {
   const registry = AggregatorRegistry.aggregate([...processes]);
   return { contentType: registry.contentType, text: await registry.metrics() };
 }
 
-/** Makes one process's figures of those of several. */
-export async function sumFigures(processes: readonly Figures[]): Promise<Figures> {
+/** Combines the metrics of several processes into the metrics of one. */
+export async function combineMetrics(processes: readonly MetricObjects[]): Promise<MetricObjects> {
   return AggregatorRegistry.aggregate([...processes]).getMetricsAsJSON();
 }
 
-/** Those that only ever grow: Prometheus takes a fall for a restart, and counts all of what is left once more. */
-export function growingFigures(figures: Figures): Figures {
+/**
+ * Only the metrics that never decrease. Prometheus takes a decrease for a restart and counts the remaining value again.
+ */
+export function counterMetrics(figures: MetricObjects): MetricObjects {
   return figures.filter((figure) => ['counter', 'histogram'].includes(String((figure as Partial<MetricObject>).type)));
 }

@@ -1,75 +1,65 @@
-import { createHash, createHmac, createSecretKey, hash, type KeyObject } from 'node:crypto';
+import { createHash, createSecretKey, hash, type KeyObject } from 'node:crypto';
 import type { RunEnd } from '../evidence/checkpoint.js';
-import { leafHash, MerkleTree } from '../evidence/merkle-tree.js';
+import { MerkleTree } from '../evidence/merkle-tree.js';
 import { decimal, quote, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
-/** What stands in for the hash before the first line of a chain. */
+/** The previous hash of a chain's first line. */
 const noHash = '0'.repeat(64);
 
-/** How a sealed line ends: `,"hash":"`, 64 hex digits, `"}}`. Everything before is what is hashed. */
+/** Length of the end of a sealed line: `,"hash":"`, 64 hex digits, `"}}`. The hash covers everything before it. */
 export const sealLength = 76;
 
-/** The secret of a log, as a key; null where there is none, and a chain shows accidental damage alone. */
+/** The secret of a log, as a key. Null: without a secret, a chain reveals only accidental damage. */
 export type LogSecret = KeyObject | null;
 
-/** Makes a secret's bytes into what hashes take. */
+/** Makes a key from the bytes of a secret. */
 export function logSecretOf(bytes: Buffer): KeyObject {
   return createSecretKey(bytes);
 }
 
-/**
- * The hash of a line: HMAC-SHA-256 under the log's secret, SHA-256 without one, or that of a leaf of a tree (RFC 6962), of the hash of
- * the line before it and the line's own bytes without the last 76. In lower-case hex.
- */
-export function chainHash(secret: LogSecret | typeof treeAlgorithm, previous: string, text: string | Buffer): string {
-  if (secret === treeAlgorithm) return leafHash(previous, text);
-  const digest = secret === null ? createHash('sha256') : createHmac('sha256', secret);
-  return digest.update(previous).update(text).digest('hex');
-}
-
-/** The algorithm of a log whose lines are the leaves of a tree too, of which checkpoints are signed. Their hashes need no secret. */
+/** Algorithm of a log whose lines are also the leaves of a tree with signed checkpoints. Its hashes need no secret. */
 export const treeAlgorithm = 'rfc6962-sha256';
 
-/** Why a checkpoint stands where it does. */
+/** Why a checkpoint was written. */
 export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' | 'end';
 
-/** The last line of a file to which a new process appends, as far as it can be read. */
+/** The last line of a file to which a new process appends, as far as it is readable. */
 export interface Predecessor {
-  /** The chain, the number and the hash of that line; all null where it is no line of a chain. */
+  /** Chain id, number and hash of that line; all null when it belongs to no chain. */
   readonly id: string | null;
   readonly sequence: number | null;
   readonly hash: string | null;
-  /** Bytes behind it that are no whole line: what a process that was killed had begun. */
+  /** Bytes after it that form no complete line: the unfinished write of a killed process. */
   readonly torn: number;
 }
 
-/** The line that the next process finds, or goes on from in another file. */
+/** The end of a run, as the next process or the next file finds it. */
 export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
   return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
 }
 
-/** The line of a chain that a process found; null where it found none. */
-export function lineFoundBy(predecessor: Predecessor | null | undefined): RunEnd | null {
+/** The end of the chain that a process found; null without one. */
+export function runEndOf(predecessor: Predecessor | null | undefined): RunEnd | null {
   const { id = null, sequence = null, hash = null } = predecessor ?? {};
   if (id === null || sequence === null || hash === null) return null;
   return { run: id, size: sequence, hash: Buffer.from(hash, 'hex') };
 }
 
-/** Which process writes a log. */
+/** The process that writes a log. */
 export interface LogOrigin {
   /** The product's version. */
   readonly version: string;
-  /** Names the process among those of all machines. */
+  /** Identifies the process among those of all machines. */
   readonly node: string;
-  /** The machine's name, or the pod's. */
+  /** Name of the machine or the pod. */
   readonly host: string;
 }
 
-/** Of the Elastic Common Schema, whose field names are used. */
+/** Version of the Elastic Common Schema, whose field names the log uses. */
 const ecsVersion = '9.4.0';
 
-/** What each line of a chain begins with, in ASCII. */
+/** The beginning of each line of a chain, in ASCII. */
 function lineHead(id: string, origin: LogOrigin | null): string {
   const text = (value: string): string => quote(value).replace(/[^ -~]/g, '?');
   const service = origin === null ? '' : `,"version":${text(origin.version)},"node":{"name":${text(origin.node)}}`;
@@ -77,18 +67,24 @@ function lineHead(id: string, origin: LogOrigin | null): string {
   return `{"service":{"ephemeral_id":"${id}"${service}},${host}"ecs":{"version":"${ecsVersion}"},`;
 }
 
-/** What a checkpoint of a chain's beginning or end names besides. */
-interface Neighbours {
-  /** Of a beginning: what the log ended with. Undefined where lines go to a stream, null where the file was empty. */
+/** Further members of a checkpoint. */
+interface CheckpointMembers {
+  /** At a start: the end of the log before it. Undefined for a stream, null for an empty file. */
   readonly predecessor?: Predecessor | null;
-  /** Of the end of a file: the chain in the next one, where each file has its own. */
+  /** At the end of a file: the chain of the next file, when each file has a separate chain. */
   readonly next?: string;
+  /**
+   * The newest signed checkpoint with its receipt, and the head of the registry's list. While these lines are in the
+   * log, the registry cannot remove entries unnoticed.
+   */
+  readonly note?: string | undefined;
+  readonly head?: string | undefined;
 }
 
-/** The lines of one process, or of one of its files: each numbered, and hashed together with the hash of the one before it. */
+/** The lines of one process, or of one of its files. Each is numbered, and its hash covers the previous hash. */
 export class Chain {
   readonly id = uniqueId();
-  /** The tree over the lines; null where none is kept. */
+  /** The tree over the lines; null without signed checkpoints. */
   readonly tree: MerkleTree | null;
   readonly #algorithm: string;
   readonly #hash: LineHash;
@@ -96,7 +92,7 @@ export class Chain {
   #previous = noHash;
   #sequence = 0;
 
-  /** @param secret what the lines are hashed under; or the tree's algorithm, for which there is none */
+  /** @param secret for the hashes of the lines; the tree's algorithm needs no secret */
   constructor(secret: LogSecret | typeof treeAlgorithm, environment: string, origin: LogOrigin | null = null) {
     this.tree = secret === treeAlgorithm ? new MerkleTree() : null;
     this.#algorithm = typeof secret === 'string' ? secret : secret === null ? 'sha256' : 'hmac-sha256';
@@ -111,8 +107,8 @@ export class Chain {
 
   /**
    * Makes a line the next of the chain.
-   * @param line the text of a JSON object whose last member is `event`, an object with at least one member
-   * @returns its bytes, until the next line is made
+   * @param line the JSON text of an object whose last member is `event`, an object with at least one member
+   * @returns the sealed line, valid until the next call
    */
   seal(line: string): Buffer {
     this.#sequence += 1;
@@ -121,8 +117,11 @@ export class Chain {
     return this.#hash.withEnd(`,"hash":"${this.#previous}"}}`);
   }
 
-  /** A line of the chain's own. It tells the hash before it, so that a file that begins with it can be verified by itself. */
-  checkpoint(reason: CheckpointReason, at: number, lost: number, { predecessor, next }: Neighbours = {}): Buffer {
+  /**
+   * Seals a line about the chain itself. It states the previous hash, so a file that begins with it can be verified
+   * separately.
+   */
+  checkpoint(reason: CheckpointReason, at: number, lost: number, more: CheckpointMembers = {}): Buffer {
     const line = {
       '@timestamp': new Date(at).toISOString(),
       gateway: {
@@ -131,8 +130,7 @@ export class Chain {
           algorithm: this.#algorithm,
           previous: this.#previous,
           lost,
-          predecessor,
-          next,
+          ...more,
         },
       },
       event: {
@@ -151,35 +149,43 @@ export class Chain {
 
 const blockBytes = 64;
 const digestBytes = 32;
-/** Behind the secret and the hash of the line before, in hex. */
-const lineStart = blockBytes + 2 * digestBytes;
-/** The most bytes that a character of a string (UTF-16) takes in UTF-8. */
+const hexDigits = 2 * digestBytes;
+/** Offset of the line: the secret's block and the previous hash in hex come first. */
+const lineStart = blockBytes + hexDigits;
+/** The most UTF-8 bytes that one UTF-16 code unit takes. */
 const bytesPerCharacter = 3;
 const firstBytes = 4_096;
 const endBytes = 128;
 const comma = 0x2c;
 
 /**
- * The hashes of the lines of a chain, as `chainHash` makes them one by one. A line is written as bytes once, and hashed
- * where it lies: HMAC is two hashes (RFC 2104), and two calls of `hash` cost half of what an object of Node's does, which
- * was the largest single cost of a line. Nor are texts put together into a line first, which would copy it twice more.
+ * Hashes the lines of a chain: HMAC-SHA-256 with a secret, SHA-256 without one, or the hash of a tree's leaf (RFC 6962).
+ * A hash, in lower-case hex, covers the previous line's hash, then the line without its last 76 bytes.
+ * HMAC is two hashes (RFC 2104): two calls of `hash` cost half as much as a Node Hmac object, once the largest single
+ * cost of a line. Each line is written as bytes once and hashed in place; joining texts into a line would copy it twice more.
  */
 export class LineHash {
-  /** The secret with the inner padding, the hash before, what each line begins with, and the rest of the line. */
+  /** The secret with the inner padding, the previous hash, the head of each line, and the rest of the line. */
   #inner = Buffer.allocUnsafeSlow(firstBytes);
-  /** The secret with the outer padding, and the inner digest; null where there is no secret. */
+  /** The secret with the outer padding, and the inner digest; null without a secret. */
   readonly #outer: Buffer | null;
-  /** Where what is hashed begins without a secret: a leaf of a tree has a zero before it (RFC 6962), in the block's last byte. */
+  /**
+   * Where the hashed bytes begin without a secret. A tree's leaf has a zero byte first (RFC 6962), in the block's last
+   * byte.
+   */
   readonly #from: number;
-  /** Where what each line begins with ends. */
+  /** The secret of the HMAC; null without one; or the algorithm of a tree. */
+  readonly secret: LogSecret | typeof treeAlgorithm;
+  /** Where the head of each line ends. */
   readonly #headEnd: number;
   #length = 0;
 
   /**
-   * @param secret or the tree's algorithm: then each hash is that of a leaf, under no secret
-   * @param head what each line begins with, in ASCII: the beginning of an object, up to the comma behind a member
+   * @param secret of the HMAC; with the tree's algorithm each hash is that of a leaf, without a secret
+   * @param head the beginning of each line, in ASCII: an object's beginning, up to the comma after a member
    */
-  constructor(secret: LogSecret | typeof treeAlgorithm, head: string) {
+  constructor(secret: LogSecret | typeof treeAlgorithm, head = '') {
+    this.secret = secret;
     const isSecret = secret !== null && secret !== treeAlgorithm;
     this.#outer = isSecret ? Buffer.alloc(blockBytes + digestBytes) : null;
     this.#from = secret === treeAlgorithm ? blockBytes - 1 : blockBytes;
@@ -193,27 +199,45 @@ export class LineHash {
   }
 
   /**
-   * The hash of a line, behind the hash of the line before it, in lower-case hex. The line is its head, the members of an
-   * object, and what goes on in the last of them.
-   * @param members the text of the object, the last member of which is an object too
-   * @param more what stands behind that one's members, in ASCII
+   * Hashes a line, after the previous hash. The line is its head, the members of an object, and an addition to the last
+   * member.
+   * @param members the JSON text of the object, whose last member is an object
+   * @param more the addition to that member, in ASCII
+   * @returns lower-case hex
    */
   of(previous: string, members: string, more: string): string {
-    const start = this.#headEnd - 1; // the object's own brace comes to stand where the head has its comma
+    const start = this.#headEnd - 1; // the object's opening brace takes the byte of the head's comma
     this.#makeRoom(start + members.length * bytesPerCharacter + more.length + endBytes);
     const inner = this.#inner;
     inner.write(previous, blockBytes, 'latin1');
     const membersEnd = start + inner.write(members, start, 'utf8') - '}}'.length;
     inner[start] = comma;
     this.#length = membersEnd + inner.write(more, membersEnd, 'latin1');
-    if (this.#outer === null) return hash('sha256', inner.subarray(this.#from, this.#length));
-    // Not as a buffer, which costs more to make than the hash itself.
-    const digest = hash('sha256', inner.subarray(0, this.#length), 'binary');
+    return this.#digest();
+  }
+
+  /**
+   * Hashes a line that was written.
+   * @param previous the hash of the previous line
+   * @param line including the last 76 bytes, which are not hashed
+   */
+  ofLine(previous: string, line: Buffer): string {
+    this.#makeRoom(lineStart + line.length);
+    // Always 64 digits: a shorter text would leave a part of an earlier hash in place.
+    this.#inner.write(previous.padEnd(hexDigits).slice(0, hexDigits), blockBytes, 'latin1');
+    this.#length = lineStart + line.copy(this.#inner, lineStart, 0, line.length - sealLength);
+    return this.#digest();
+  }
+
+  #digest(): string {
+    if (this.#outer === null) return hash('sha256', this.#inner.subarray(this.#from, this.#length));
+    // A binary string: creating a Buffer for the digest costs more than the hash itself.
+    const digest = hash('sha256', this.#inner.subarray(0, this.#length), 'binary');
     this.#outer.write(digest, blockBytes, 'binary');
     return hash('sha256', this.#outer);
   }
 
-  /** The bytes of the line that was hashed, with this ASCII text behind it, until the next one is. */
+  /** The bytes of the hashed line, followed by this ASCII text. Valid until the next line is hashed. */
   withEnd(end: string): Buffer {
     const length = this.#length + this.#inner.write(end, this.#length, 'latin1');
     return this.#inner.subarray(lineStart, length);

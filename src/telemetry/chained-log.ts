@@ -1,75 +1,78 @@
 import { close, fstat, fstatSync, mkdirSync, open, openSync, stat } from 'node:fs';
 import path from 'node:path';
-import { Chain, lineFoundBy, type LogOrigin, type LogSecret, predecessorOf, treeAlgorithm } from './chain.js';
-import { type CheckpointFigures, type CheckpointLog, LineSigner } from './checkpoint-log.js';
+import { Chain, runEndOf, type LogOrigin, type LogSecret, predecessorOf, treeAlgorithm } from './chain.js';
+import { type CheckpointStatus, type CheckpointLog, LineSigner } from './checkpoints/checkpoint-log.js';
 import type { LineSink } from './line-sink.js';
 import { LineWriter } from './line-writer/line-writer.js';
 import {
   appending,
   FileGrowth,
   FreeSpace,
-  NoLogFile,
-  readFileEnd,
+  NotARegularFile,
+  readLogEnd,
   type readFreeBytes,
   requireLogFile,
 } from './log-file.js';
 
-/** How a log is kept. */
+/** Options of a log. */
 export interface ChainedLogOptions {
   /** `stdout`, or the path of a file to append to. */
   readonly destination: string;
   readonly secret: LogSecret;
   readonly environment: string;
-  /** Stands in each line; left out: nothing does. */
+  /** Written to each line; undefined: no line has it. */
   readonly origin?: LogOrigin;
-  /** Signs and keeps checkpoints of the lines, which are leaves of a tree then; null or left out: they form a chain alone. */
+  /**
+   * Signs and stores checkpoints of the lines, which are then leaves of a tree. Null or undefined: the lines only form
+   * a chain.
+   */
   readonly checkpoints?: CheckpointLog | null;
   /** The time, in milliseconds since 1970. */
   readonly now: () => number;
-  /** Told when the file was renamed and no new one can be opened; lines go on into the old one. */
+  /** Called when the file was renamed and no new file can be opened. Lines continue in the old file. */
   readonly onReopenFailure: (error: Error) => void;
-  /** Told when lines go on into a new file. */
+  /** Called when lines continue in a new file. */
   readonly onReopened?: () => void;
-  /** Told once that another process writes the file as well. */
+  /** Called once when another process also writes the file. */
   readonly onOtherWriter?: () => void;
-  /** Told why lines are not getting out, and, with null, when they are again. */
+  /** Called with the reason when lines cannot be written, and with null when they can again. */
   readonly onProblem?: (problem: string | null) => void;
-  /** The room on its file system below which only its reserve is left; 0 unless given. */
+  /** Free bytes on the file system below which only its reserve is left; default 0. */
   readonly reserveBytes?: number;
-  /** Told when only that is left, and when there is more again. */
+  /** Called when only the reserve is left, and when more is free again. */
   readonly onReserve?: (hasOnlyReserve: boolean) => void;
-  /** Reads how much room there is; left out: the operating system is asked. */
+  /** Reads the free bytes; default: from the operating system. */
   readonly readFreeBytes?: typeof readFreeBytes;
-  /** Milliseconds between checkpoints; a minute unless given. */
+  /** Milliseconds between checkpoints; default 60 000. */
   readonly checkpointMilliseconds?: number;
-  /** Milliseconds between looks at whether the file was renamed or removed, and lines get out; a quarter of a second unless given. */
+  /** Milliseconds between checks for a renamed or removed file and for lines that cannot be written; default 250. */
   readonly renameMilliseconds?: number;
 }
 
-/** A log whose lines form a chain, with checkpoints, in a file that may be rotated, or on standard output. */
+/** A log whose lines form a chain with checkpoints, in a file that may be rotated, or on standard output. */
 export class ChainedLog implements LineSink {
   readonly #options: ChainedLogOptions;
   readonly #file: string | null;
-  /** Where checkpoints are signed, each file has one of its own, so that a file can be deleted. */
+  /** With signed checkpoints each file has a separate chain, so that a file can be deleted. */
   #chain: Chain;
   readonly #checkpoints: CheckpointLog | null;
   readonly #writer: LineWriter;
   readonly #signer: LineSigner;
   readonly #timers: NodeJS.Timeout[];
-  /** Null: nobody can say it of a stream. */
+  /** Null for a stream, whose free space is unknown. */
   readonly #space: FreeSpace | null;
   #beforeEnd: () => void = () => undefined;
   #descriptor: number;
   #growth: FileGrowth;
   #lost = 0;
-  /** Those lost before the present chain began. */
+  /** Lines lost before the current chain began. */
   #lostBefore = 0;
   #foreignBytes = 0;
-  #told: string | null = null;
+  #reportedProblem: string | null = null;
   #reopening = false;
   #reopenFailed = false;
-  /** Whether what is written goes with this process: nobody can open the file any more, and there is no other one. */
-  #isFileGone = false;
+  /** Whether written lines end with this process: its file was removed, and no new file can be opened. */
+  #isFileRemoved = false;
   #closing: Promise<void> | null = null;
 
   /** @throws the file system's error when the file cannot be opened */
@@ -78,7 +81,7 @@ export class ChainedLog implements LineSink {
     [this.#options, this.#checkpoints] = [options, checkpoints];
     this.#file = destination === 'stdout' ? null : destination;
     if (this.#file !== null) mkdirSync(path.dirname(this.#file), { recursive: true });
-    const end = this.#file === null ? null : readFileEnd(this.#file);
+    const end = this.#file === null ? null : readLogEnd(this.#file);
     this.#descriptor = this.#file === null ? 1 : openSync(this.#file, appending, 0o640);
     this.#growth = new FileGrowth(this.#file === null ? 0 : fstatSync(this.#descriptor).size);
     this.#writer = new LineWriter(this.#descriptor, this.#file !== null);
@@ -87,12 +90,15 @@ export class ChainedLog implements LineSink {
     const { reserveBytes = 0, onReserve = () => undefined } = options;
     this.#space =
       this.#file === null ? null : new FreeSpace(this.#file, reserveBytes, onReserve, options.readFreeBytes);
-    // What a killed process had begun to write gets its line end, so that it spoils no line of this one.
+    // Ends the incomplete line of a killed process, so that it does not corrupt the first line of this process.
     if (end?.isOpen === true) this.#writer.append(Buffer.alloc(0));
     const predecessor = end?.predecessor;
     const neighbours = predecessor === undefined ? {} : { predecessor };
     this.#writer.append(this.#chain.checkpoint('start', options.now(), 0, neighbours));
-    this.#signer.sign(this.#chain, 'start', { previous: lineFoundBy(predecessor) });
+    this.#signer.sign(this.#chain, 'start', { previous: runEndOf(predecessor) });
+    checkpoints?.onRefused((run) => {
+      if (run === this.#chain.id && this.#closing === null) this.#beginNextRun(() => undefined);
+    });
     this.#timers = [
       setInterval(() => {
         this.#checkpoint('interval');
@@ -105,9 +111,9 @@ export class ChainedLog implements LineSink {
             }, checkpoints.everyMilliseconds).unref(),
           ]),
       setInterval(() => {
-        this.#look();
+        this.#checkFile();
         this.#space?.look();
-        this.#tellOfProblem();
+        this.#reportProblem();
       }, renameMilliseconds).unref(),
     ];
   }
@@ -119,7 +125,7 @@ export class ChainedLog implements LineSink {
 
   problem(): string | null {
     const problem =
-      this.#writer.problem ?? (this.#isFileGone ? 'the file was removed, and no new one can be opened' : null);
+      this.#writer.problem ?? (this.#isFileRemoved ? 'the file was removed and cannot be recreated' : null);
     return problem === null ? null : `${problem}; lines lost: ${this.#lost}`;
   }
 
@@ -132,14 +138,14 @@ export class ChainedLog implements LineSink {
   }
 
   heldBytes(): number {
-    return this.#isFileGone ? this.#writer.unconfirmedBytes : this.#writer.heldBytes;
+    return this.#isFileRemoved ? this.#writer.unconfirmedBytes : this.#writer.heldBytes;
   }
 
   hasOnlyReserve(): boolean {
     return this.#space?.hasOnlyReserve ?? false;
   }
 
-  checkpoints(): CheckpointFigures | null {
+  checkpoints(): CheckpointStatus | null {
     return this.#checkpoints?.figures ?? null;
   }
 
@@ -147,13 +153,13 @@ export class ChainedLog implements LineSink {
     this.#beforeEnd = callback;
   }
 
-  /** Goes on in a new file of the same name, where the present one was renamed; else does nothing. */
+  /** Continues in a new file of the same name if the current one was renamed; otherwise does nothing. */
   reopen(): void {
     const file = this.#file;
     if (file === null || this.#reopening || this.#closing !== null) return;
     this.#reopening = true;
     open(file, appending, 0o640, (error, descriptor) => {
-      if (error === null) this.#takeIfOther(descriptor);
+      if (error === null) this.#switchIfReplaced(descriptor);
       else this.#failToReopen(error);
     });
   }
@@ -179,50 +185,51 @@ export class ChainedLog implements LineSink {
     return new Chain(this.#checkpoints === null ? secret : treeAlgorithm, environment, origin);
   }
 
-  /** The last look, at the end of the process: the lines of a removed file go into a new one. */
+  /** The last check, at the end of the process: writes the lines of a removed file to a new one. */
   #replaceIfGone(): void {
     if (this.#file === null || fstatSync(this.#descriptor).nlink > 0) return;
-    this.#isFileGone = true;
+    this.#isFileRemoved = true;
     try {
       requireLogFile(this.#file);
       this.#lost += this.#writer.replaceGone(openSync(this.#file, appending, 0o640));
-      this.#isFileGone = false;
+      this.#isFileRemoved = false;
     } catch (error) {
       this.#options.onReopenFailure(error instanceof Error ? error : new Error(String(error)));
     }
   }
 
-  #tellOfProblem(): void {
+  #reportProblem(): void {
     const problem = this.problem();
-    if ((problem === null) !== (this.#told === null)) this.#options.onProblem?.(problem);
-    this.#told = problem;
+    if ((problem === null) !== (this.#reportedProblem === null)) this.#options.onProblem?.(problem);
+    this.#reportedProblem = problem;
   }
 
   #checkpoint(
     reason: 'interval' | 'file-end' | 'file-start' | 'end',
-    neighbours: Parameters<Chain['checkpoint']>[3] = {},
+    more: Parameters<Chain['checkpoint']>[3] = {},
   ): void {
     if (reason === 'interval' && !this.#writer.hasRoom) return;
     const lost = this.#lost - this.#lostBefore;
-    this.#writer.append(this.#chain.checkpoint(reason, this.#options.now(), lost, neighbours));
+    const received = reason === 'interval' ? this.#checkpoints?.received : null;
+    this.#writer.append(this.#chain.checkpoint(reason, this.#options.now(), lost, { ...more, ...received }));
     if (this.#file !== null) this.#writer.sync();
   }
 
   #failToReopen(error: Error): void {
     this.#reopening = false;
     fstat(this.#descriptor, (heldError, held) => {
-      this.#isFileGone = heldError === null && held.nlink === 0;
+      this.#isFileRemoved = heldError === null && held.nlink === 0;
     });
     if (!this.#reopenFailed) this.#options.onReopenFailure(error);
     this.#reopenFailed = true;
   }
 
-  #takeIfOther(descriptor: number): void {
+  #switchIfReplaced(descriptor: number): void {
     fstat(descriptor, (error, opened) => {
       fstat(this.#descriptor, (heldError, held) => {
         if (error === null && !opened.isFile()) {
           close(descriptor);
-          this.#failToReopen(new NoLogFile(opened));
+          this.#failToReopen(new NotARegularFile(opened));
           return;
         }
         this.#reopening = false;
@@ -231,31 +238,38 @@ export class ChainedLog implements LineSink {
           close(descriptor);
           return;
         }
-        this.#goOnIn(descriptor, opened.size, heldError === null && held.nlink === 0);
+        this.#continueIn(descriptor, opened.size, heldError === null && held.nlink === 0);
       });
     });
   }
 
-  #goOnIn(descriptor: number, size: number, isFormerGone: boolean): void {
+  #continueIn(descriptor: number, size: number, isFormerGone: boolean): void {
     this.#reopenFailed = false;
-    this.#isFileGone = false;
+    this.#isFileRemoved = false;
+    this.#beginNextRun(() => {
+      this.#descriptor = descriptor;
+      this.#growth = new FileGrowth(size);
+      if (isFormerGone) this.#lost += this.#writer.replaceGone(descriptor);
+      else this.#writer.switchTo(descriptor);
+    });
+    this.#options.onReopened?.();
+  }
+
+  /** With signed checkpoints, ends the current run and begins another one. */
+  #beginNextRun(switchFile: () => void): void {
     const former = this.#chain;
     const next = this.#checkpoints === null ? former : this.#newChain();
     const isOther = next !== former;
     this.#checkpoint('file-end', isOther ? { next: next.id } : {});
     this.#signer.sign(former, 'end', { next: next.id });
-    this.#descriptor = descriptor;
-    this.#growth = new FileGrowth(size);
-    if (isFormerGone) this.#lost += this.#writer.replaceGone(descriptor);
-    else this.#writer.switchTo(descriptor);
+    switchFile();
     if (isOther) [this.#chain, this.#lostBefore] = [next, this.#lost];
     this.#checkpoint('file-start', isOther ? { predecessor: predecessorOf(former.end) } : {});
     this.#signer.sign(this.#chain, 'start', { previous: former.end });
-    this.#options.onReopened?.();
   }
 
-  /** Looks at whether the file was renamed, and whether another process writes it. */
-  #look(): void {
+  /** Checks whether the file was renamed, and whether another process writes it. */
+  #checkFile(): void {
     const file = this.#file;
     if (file === null || this.#reopening) return;
     stat(file, (error, there) => {
@@ -266,7 +280,7 @@ export class ChainedLog implements LineSink {
       const growth = this.#growth;
       const { written } = this.#writer;
       fstat(this.#descriptor, (heldError, held) => {
-        // Lines go on into another file since.
+        // The log switched to another file during this check.
         if (heldError !== null || growth !== this.#growth) return;
         if (held.ino !== there.ino || held.dev !== there.dev) {
           this.reopen();

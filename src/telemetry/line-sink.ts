@@ -1,23 +1,25 @@
-import type { CheckpointFigures } from './checkpoint-log.js';
+import type { CheckpointStatus } from './checkpoints/checkpoint-log.js';
 
-/** Somewhere to append JSON lines to, without ever waiting for it. */
+/** A destination for JSON lines that never blocks the caller. */
 export interface LineSink {
-  /** Takes a line: the text of a JSON object whose last member is `event`. */
+  /** Accepts a line: the text of a JSON object whose last member is `event`. */
   write(line: string): void;
-  /** Why lines are not getting out, in words for an operator; null while they are. */
+  /** Why lines cannot be written, in words for an operator; null while they can. */
   problem(): string | null;
-  /** How many lines had no room and are gone for good. */
+  /** How many lines were lost because memory had no room for them. */
   lost(): number;
-  /** How many bytes something else has put into the file meanwhile. */
+  /** How many bytes another process has written to the file. */
   foreignBytes(): number;
   /** Bytes that wait to be written. */
   heldBytes(): number;
-  /** Whether the log's file system has less room than is reserved for what must not be lost. Left out: that is not looked at. */
+  /**
+   * Whether the log's file system has less space than is reserved for lines that must not be lost. Absent: not checked.
+   */
   hasOnlyReserve?(): boolean;
-  /** What has become of the signed checkpoints; null, or left out, where none are signed. */
-  checkpoints?(): CheckpointFigures | null;
-  /** Has something called back before the log ends, for the lines that it still has to write. Left out: the owner sees to that. */
+  /** State of the signed checkpoints; null or absent when none are signed. */
+  checkpoints?(): CheckpointStatus | null;
+  /** Registers a callback that writes the last lines before the log ends. Absent: the owner does that. */
   beforeEnd?(callback: () => void): void;
-  /** Writes out what is still in memory, as far as that is possible within the time. */
+  /** Writes the held lines as far as the timeout allows. */
   close(timeoutMilliseconds: number): Promise<void>;
 }

@@ -2,12 +2,12 @@ import { closeSync, constants, fstatSync, openSync, readSync, statfs, type Stats
 import path from 'node:path';
 import type { Predecessor } from './chain.js';
 
-/** How a log is opened: without waiting for the reader of a FIFO, which may never come. */
+/** Flags for opening a log. Without O_NONBLOCK, opening a FIFO waits for a reader, which may never come. */
 export const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
-/** Tells whether a file grows by more than one process appends to it. */
+/** Detects bytes that another process appends to a file. */
 export class FileGrowth {
-  /** What was in the file before anything of this process was. */
+  /** Bytes in the file that this process did not write. */
   #before: number;
 
   constructor(size: number) {
@@ -15,10 +15,11 @@ export class FileGrowth {
   }
 
   /**
-   * Looks at the file's size. A file that is shorter than it must be was cut (`copytruncate`), and is what it is now.
-   * @param written what of this process was in the file when its size was asked for
-   * @param handed what may have been in it when the answer came
-   * @returns how many bytes in it are another's, each told once; never more than there are
+   * Evaluates the file's size. A file shorter than expected was truncated (`copytruncate`); its size is then the new
+   * baseline.
+   * @param written bytes of this process in the file when its size was requested
+   * @param handed bytes of this process possibly in the file when the size arrived
+   * @returns newly found bytes of another process; never too many
    */
   foreignBytes(size: number, written: number, handed: number): number {
     if (size < this.#before + written) this.#before = size - written;
@@ -28,16 +29,16 @@ export class FileGrowth {
   }
 }
 
-/** Beyond the reserve, so that a few bytes more or less do not begin and end it again and again. */
-const clearlyMore = 1.1;
+/** Factor of the reserve at which it counts as free again, so that a few bytes do not toggle the state repeatedly. */
+const hysteresisFactor = 1.1;
 
-/** Looks at whether a file system has more room than is reserved. */
+/** Checks whether a file system has more free space than is reserved. */
 export class FreeSpace {
   readonly #directory: string;
   readonly #reserveBytes: number;
   readonly #onChange: (hasOnlyReserve: boolean) => void;
   readonly #read: typeof readFreeBytes;
-  #isLooking = false;
+  #isChecking = false;
   hasOnlyReserve = false;
 
   /** @param reserveBytes 0: nothing is reserved */
@@ -54,14 +55,14 @@ export class FreeSpace {
     this.look();
   }
 
-  /** Looks, and does not wait for the answer. Where there is none, it stays as it was. */
+  /** Starts a check without waiting for it. A failed check leaves the state unchanged. */
   look(): void {
-    if (this.#isLooking || this.#reserveBytes === 0) return;
-    this.#isLooking = true;
+    if (this.#isChecking || this.#reserveBytes === 0) return;
+    this.#isChecking = true;
     this.#read(this.#directory, (freeBytes) => {
-      this.#isLooking = false;
+      this.#isChecking = false;
       if (freeBytes === null) return;
-      const enough = this.#reserveBytes * (this.hasOnlyReserve ? clearlyMore : 1);
+      const enough = this.#reserveBytes * (this.hasOnlyReserve ? hysteresisFactor : 1);
       const hasOnlyReserve = freeBytes < enough;
       if (hasOnlyReserve === this.hasOnlyReserve) return;
       this.hasOnlyReserve = hasOnlyReserve;
@@ -70,48 +71,48 @@ export class FreeSpace {
   }
 }
 
-/** The bytes that a process without privileges may still write below a directory; null where nobody says. */
+/** The bytes that an unprivileged process may still write below a directory; null when they cannot be read. */
 export function readFreeBytes(directory: string, callback: (freeBytes: number | null) => void): void {
   statfs(directory, (error, found) => {
     callback(error === null ? found.bavail * found.bsize : null);
   });
 }
 
-/** A log cannot be kept where lines do not stay. */
-export class NoLogFile extends Error {
+/** The log file is not a regular file, so it would not store lines. */
+export class NotARegularFile extends Error {
   constructor(found: Pick<Stats, 'isFIFO' | 'isSocket'>) {
     const what = found.isFIFO() ? 'a FIFO' : found.isSocket() ? 'a socket' : 'a device';
-    super(`it is ${what}, and has to be a file: lines would not stay there`);
-    this.name = 'NoLogFile';
+    super(`it is ${what} and must be a regular file: lines would not be stored there`);
+    this.name = 'NotARegularFile';
   }
 }
 
-/** @throws NoLogFile where something has the name that is neither a file nor, as opening it tells as well, a directory */
+/** @throws NotARegularFile for a FIFO, a socket or a device; opening a directory fails anyway */
 export function requireLogFile(file: string): void {
   const found = statSync(file, { throwIfNoEntry: false });
-  if (found !== undefined && !found.isFile() && !found.isDirectory()) throw new NoLogFile(found);
+  if (found !== undefined && !found.isFile() && !found.isDirectory()) throw new NotARegularFile(found);
 }
 
-/** Longer than any line: each of its few values is cut. */
+/** Longer than any line, because the length of each value is limited. */
 const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
 const sealedLine =
   /^\{"service":\{"ephemeral_id":"([0-9A-Z]{26})"[,}].*,"sequence":(\d{1,15}),"hash":"([0-9a-f]{64})"\}\}$/;
 
-/** How a file ends to which lines are to be appended. */
+/** The end of a file to which lines will be appended. */
 interface FileEnd {
-  /** Null where there is no file, or nothing in it. */
+  /** Null for a missing or empty file. */
   readonly predecessor: Predecessor | null;
-  /** Whether something stands behind the last line end. */
+  /** Whether bytes follow the last line end. */
   readonly isOpen: boolean;
 }
 
 /**
- * Reads the end of a file that is to be appended to.
- * @throws the file system's error when there is a file that cannot be read
+ * Reads the end of a file before lines are appended.
+ * @throws the file system's error for an existing file that cannot be read
  */
-export function readFileEnd(file: string): FileEnd {
+export function readLogEnd(file: string): FileEnd {
   const tail = readTail(file);
   if (tail.length === 0) return { predecessor: null, isOpen: false };
   const lines = tail.toString('utf8').split('\n');
@@ -134,7 +135,7 @@ function readTail(file: string): Buffer {
   }
   try {
     const stats = fstatSync(descriptor);
-    // A pipe or a device has no end that could be read.
+    // A pipe or a device has no end to read.
     if (!stats.isFile()) return Buffer.alloc(0);
     const length = Math.min(stats.size, tailBytes);
     const tail = Buffer.alloc(length);

@@ -3,23 +3,23 @@ import { cutKeysIn } from './mask-keys.js';
 
 export type { Logger };
 
-const mostCauses = 5;
+const maxCauses = 5;
 
-/** What is held at most while standard error takes nothing; further lines are dropped. */
+/** The most bytes buffered while standard error accepts nothing; further lines are dropped. */
 const maxHeldBytes = 1024 * 1024;
 const retryMilliseconds = 100;
 
 /**
- * The product's own log: JSON lines on standard error, so that standard output stays the access log's. A message that
- * comes again and again is written some times in a minute, and then told of by its number.
- * @param windowMilliseconds the minute
+ * The product's own log: JSON lines on standard error, because standard output is for the access log. A repeated
+ * message is written several times per window, then only counted.
+ * @param windowMilliseconds length of the window
  */
 export function createLogger(
   level: Level | 'silent',
   destination: DestinationStream = standardError(),
   windowMilliseconds = 60_000,
 ): Logger {
-  const lines = new RepeatedLines(windowMilliseconds);
+  const lines = new RepeatLimiter(windowMilliseconds);
   let summary: NodeJS.Timeout | null = null;
   const logger = pino(
     {
@@ -27,7 +27,7 @@ export function createLogger(
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      serializers: { err: (error: unknown) => errorView(error, mostCauses) },
+      serializers: { err: (error: unknown) => errorView(error, maxCauses) },
       hooks: {
         streamWrite: withoutKeys,
         logMethod(args, method, severity) {
@@ -39,7 +39,7 @@ export function createLogger(
           summary ??= setTimeout(() => {
             summary = null;
             for (const [repeated, leftOut] of lines.takeLeftOut()) {
-              logger.warn({ repeated, leftOut }, 'a message came too often, and was left out');
+              logger.warn({ repeated, leftOut }, 'repeated message suppressed');
             }
           }, windowMilliseconds).unref();
         },
@@ -50,26 +50,29 @@ export function createLogger(
   return logger;
 }
 
-/** A line of the log without API keys, however they are written. Few lines are written, so each is read again. */
+/** A line of the log without API keys, in any encoding. The log has few lines, so each is parsed again. */
 function withoutKeys(line: string): string {
   return `${JSON.stringify(cutKeysIn(JSON.parse(line)))}\n`;
 }
 
-/** Standard error, which may be a pipe that nobody reads or a file on a full disk: that must neither hold the process up nor end it. */
+/** Standard error may be a pipe without a reader, or a file on a full disk. Neither may block or end the process. */
 function standardError(): DestinationStream {
   const destination = pino.destination({ dest: 2, sync: true, maxLength: maxHeldBytes, retryEAGAIN: () => false });
   let retry: NodeJS.Timeout | null = null;
   return destination.on('error', () => {
     retry ??= setTimeout(() => {
       retry = null;
-      destination.write(''); // what is held goes out in front of it
+      destination.write(''); // writes the buffered lines
     }, retryMilliseconds).unref();
   });
 }
 
-/** What is told of an error. Not all that it has: those of a client of Redis hold commands, and with them a password. */
+/**
+ * The logged properties of an error. Others are omitted: errors of a Redis client contain commands, and with them a
+ * password.
+ */
 function errorView(error: unknown, causes: number): unknown {
-  if (!(error instanceof Error)) return 'no error';
+  if (!(error instanceof Error)) return 'not an Error object';
   const { code } = error as NodeJS.ErrnoException;
   return {
     type: error.name,
@@ -80,13 +83,13 @@ function errorView(error: unknown, causes: number): unknown {
   };
 }
 
-/** A message is written so often in a window, and then counted alone. */
-const mostInWindow = 20;
-/** Messages are a fixed set of sentences; this is a guard, not a limit that is met. */
-const mostMessages = 1_000;
+/** How often a message is written in a window; further occurrences are only counted. */
+const maxPerWindow = 20;
+/** A safeguard that is not reached in practice: messages are a fixed set of sentences. */
+const maxMessages = 1_000;
 
-/** Counts the messages of a log, so that one that comes with every request does not fill the disk. */
-export class RepeatedLines {
+/** Counts the messages of a log, so that a message on every request does not fill the disk. */
+export class RepeatLimiter {
   readonly #windowMilliseconds: number;
   #counts = new Map<string, number>();
   #windowEnd = 0;
@@ -96,8 +99,8 @@ export class RepeatedLines {
   }
 
   /**
-   * Says whether a message may be written now.
-   * @param now milliseconds on a clock that nobody sets
+   * Whether a message may be written now.
+   * @param now milliseconds of a monotonic clock
    */
   admit(message: string, now: number): boolean {
     if (now >= this.#windowEnd) {
@@ -105,16 +108,16 @@ export class RepeatedLines {
       this.#windowEnd = now + this.#windowMilliseconds;
     }
     const count = (this.#counts.get(message) ?? 0) + 1;
-    if (count === 1 && this.#counts.size >= mostMessages) return false;
+    if (count === 1 && this.#counts.size >= maxMessages) return false;
     this.#counts.set(message, count);
-    return count <= mostInWindow;
+    return count <= maxPerWindow;
   }
 
-  /** The messages of this window that were left out, and how often; a new window begins. */
+  /** Returns the suppressed messages of this window with their counts, and begins a new window. */
   takeLeftOut(): [message: string, count: number][] {
-    const leftOut = [...this.#counts].filter(([, count]) => count > mostInWindow);
+    const leftOut = [...this.#counts].filter(([, count]) => count > maxPerWindow);
     this.#counts = new Map();
     this.#windowEnd = 0;
-    return leftOut.map(([message, count]) => [message, count - mostInWindow]);
+    return leftOut.map(([message, count]) => [message, count - maxPerWindow]);
   }
 }

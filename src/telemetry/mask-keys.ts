@@ -1,35 +1,35 @@
-/** A key, and whatever stands behind it up to the next word: one that was made elsewhere may have any of these characters. */
+/** A key, with everything up to the next space or quote: a key made elsewhere may contain any other character. */
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
-/** Without any of these there is no key, written plainly or encoded; most texts are so. */
+/** A text without any of these contains no key, plain or encoded. Most texts are of this kind. */
 const maybeKey = /svc_|%/i;
 const percent = 0x25;
 
-/** Says whether a text holds a key, or what could be the beginning of one. */
-export function holdsKey(text: string): boolean {
+/** Whether a text contains a key, or the possible beginning of one. */
+export function containsKey(text: string): boolean {
   return keyBeginning.test(text);
 }
 
 /**
- * A text in which nothing is left of an API key but its prefix: callers put keys into paths, user agents and wherever
- * else they do not belong, and a log would keep them. A key that is percent-encoded, wholly, in part or many times over, is
- * found as well; then the text is told decoded.
+ * Reduces each API key in a text to its prefix. Clients put keys into paths, user agents and other fields, and a log
+ * would store them. Keys that are percent-encoded, in part or many times over, are found too; the text is then returned
+ * decoded.
  */
 export function maskKeys(text: string): string {
   if (!maybeKey.test(text)) return text;
   const decoded = decode(text);
-  return (holdsKey(decoded) ? decoded : text).replace(keyForm, withoutSecret);
+  return (containsKey(decoded) ? decoded : text).replace(keyForm, withoutSecret);
 }
 
 const prefixes = ['svc_live_', 'svc_test_'];
-/** What may stand between the characters of a prefix that is split. */
+/** Characters that may separate those of a split prefix. */
 const gap = String.raw`[\s"'\`+\\]{0,3}`;
-/** An underscore, also as HTML, JSON, JavaScript and quoted-printable write it. */
+/** An underscore, plain or as HTML, JSON, JavaScript and quoted-printable encode it. */
 const underscore = String.raw`(?:_|&#(?:0*95|x0*5f);|&lowbar;|\\u005f|\\x5f|%u005f|=5f)`;
 const inOneCase = prefixes.map((prefix) => Array.from(prefix, (one) => (one === '_' ? underscore : one)).join(gap));
 const hex = prefixes.map((prefix) => Buffer.from(prefix).toString('hex'));
 const disguisedForm = new RegExp([...inOneCase, ...hex].join('|'), 'i');
-/** Base64 of a prefix at each of its three offsets, without the characters that depend on the bytes around it. */
+/** Base64 of a prefix at each of its three offsets, without the characters that depend on the neighbouring bytes. */
 const base64Form = new RegExp(
   prefixes.flatMap((prefix) => [0, 1, 2].map((before) => base64Behind(before, prefix))).join('|'),
 );
@@ -44,9 +44,7 @@ function base64Behind(before: number, prefix: string): string {
     .replaceAll('/', '[/_]');
 }
 
-/**
- * Cuts a caller's text where an API key begins in it. The key may be split or encoded, so that nobody can tell where it ends.
- */
+/** Cuts a client's text where an API key begins. The end of a split or encoded key is unknown. */
 export function cutAtKey(text: string): string {
   const decoded = text.includes('%') ? decode(text) : text;
   const plain = disguisedForm.exec(decoded);
@@ -54,10 +52,28 @@ export function cutAtKey(text: string): string {
   if (plain === null && inBase64 === null) return text;
   const isFirst = plain !== null && plain.index < (inBase64?.index ?? Infinity);
   if (!isFirst) return `${decoded.slice(0, inBase64?.index)}…`;
-  return `${decoded.slice(0, plain.index)}${holdsKey(plain[0]) ? plain[0] : ''}…`;
+  return `${decoded.slice(0, plain.index)}${containsKey(plain[0]) ? plain[0] : ''}…`;
 }
 
-/** A value of JSON in which each text, and each name, ends where an API key begins in it. */
+/** A masked key, as this program writes it. */
+const writtenForm = /svc_(?:live|test)_…/gi;
+
+/** A complete key: nothing of it can follow. */
+const wholeForm = /svc_(?:live|test)_[^\s"']{49,}/gi;
+
+/** Masks complete API keys, and cuts each line where a split or encoded key begins. */
+export function cutKeysInLines(text: string): string {
+  return text
+    .split('\n')
+    .map((line) => {
+      const masked = line.replaceAll(wholeForm, withoutSecret);
+      const others = masked.replaceAll(writtenForm, '');
+      return cutAtKey(others) === others ? masked : cutAtKey(masked);
+    })
+    .join('\n');
+}
+
+/** A JSON value in which each text and each name is cut where an API key begins. */
 export function cutKeysIn(value: unknown): unknown {
   if (typeof value === 'string') return cutAtKey(value);
   if (Array.isArray(value)) return value.map(cutKeysIn);
@@ -70,8 +86,8 @@ function withoutSecret(key: string): string {
 }
 
 /**
- * Decodes until nothing is left that is encoded. From the end: what is behind a `%` is decoded by then, and the text is gone
- * through once, however often it was encoded.
+ * Removes every percent-encoding, in one pass from the end. Text after a `%` is already decoded then, so one pass is
+ * enough for repeated encoding.
  */
 function decode(text: string): string {
   if (!text.includes('%')) return text;
@@ -91,7 +107,7 @@ function decode(text: string): string {
   return Buffer.from(codes.buffer, 2 * start).toString('utf16le');
 }
 
-/** NaN where it is none. */
+/** NaN for any other character. */
 function hexDigit(code = 0): number {
   if (code >= 0x30 && code <= 0x39) return code - 0x30;
   const letter = code | 0x20;

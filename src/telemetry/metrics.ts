@@ -1,12 +1,12 @@
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { RenderedMetrics } from './aggregate-figures.js';
-import type { CheckpointFigures } from './checkpoint-log.js';
+import type { CheckpointStatus } from './checkpoints/checkpoint-log.js';
 import type { LineSink } from './line-sink.js';
 import {
-  type CertificateFigures,
+  type CertificateValidity,
   registerCertificateMetrics,
   registerTorExitMetrics,
-  type TorExitFigures,
+  type TorExitStats,
 } from './part-metrics.js';
 import { type Build, collectProcessMetrics } from './process-metrics.js';
 import {
@@ -16,17 +16,17 @@ import {
   type RequestLabels,
 } from './request-metrics.js';
 
-/** How long a request and its parts took, in milliseconds. */
+/** Durations of a request and its parts, in milliseconds. */
 export interface RequestDurations {
   readonly whole: number;
   readonly decision: number;
-  /** The look-up of its key: how the record came to be known, or `unavailable`. Null where there was none. */
+  /** The lookup of the key: the record's source, or `unavailable`. Null without a lookup. */
   readonly lookup: { readonly source: string; readonly duration: number } | null;
-  /** Until the headers of its upstream's answer. Null where there were none. */
+  /** Time to the upstream's response headers; null without an upstream response. */
   readonly upstream: { readonly name: string; readonly duration: number } | null;
 }
 
-/** What the gateway is asked about when the metrics are read. */
+/** State of the gateway, read at each scrape. */
 export interface GatewayState {
   readonly isReady: () => boolean;
   readonly keyStoreProblem: () => string | null;
@@ -38,21 +38,21 @@ const shortBuckets = [
   0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 ];
 
-/** What is made of the values of several processes. */
+/** How the values of several processes are combined. */
 type Aggregator = 'sum' | 'min' | 'max';
 
-const readyFigure = {
+const readyMetric = {
   name: 'gateway_ready',
   help: '1 while the gateway is ready for traffic, 0 while it is not.',
   aggregator: 'min',
 } as const;
 
-/** What stands in the figures for a process that tells none. */
-export function figureOfReadiness(isReady: boolean): object {
-  return { ...readyFigure, type: 'gauge', values: [{ value: Number(isReady), labels: {} }] };
+/** The readiness metric of a worker process that reports no metrics. */
+export function readinessMetric(isReady: boolean): object {
+  return { ...readyMetric, type: 'gauge', values: [{ value: Number(isReady), labels: {} }] };
 }
 
-/** What the gateway counts, in a registry of its own. */
+/** The metrics of the gateway, in a separate prom-client registry. */
 export class GatewayMetrics {
   readonly #registry = new Registry();
   readonly #requests = new RequestCounts();
@@ -63,14 +63,14 @@ export class GatewayMetrics {
   readonly #refusedConnections: Counter<'reason'>;
   readonly #tlsReloads: Counter<'result'>;
 
-  /** @param refusals every reason for which a connection may be refused */
+  /** @param refusals every reason for rejecting a connection */
   constructor(environment: string, state: GatewayState, refusals: readonly string[] = [], build?: Build) {
     const registers = [this.#registry];
     collectProcessMetrics(this.#registry, 'gateway', build);
     const requests = this.#requests;
     new Counter({
       name: 'gateway_requests_total',
-      help: 'Requests by what was decided (accepted, a denial or an error code), status, route and environment.',
+      help: 'Requests by decision (accepted, a denial or an error code), status, route and environment.',
       labelNames: ['code', 'status', 'route', 'environment'],
       registers,
       collect() {
@@ -81,41 +81,41 @@ export class GatewayMetrics {
     });
     this.#refusedConnections = new Counter({
       name: 'gateway_connections_refused_total',
-      help: 'Connections that were closed for what they did or failed to do, by reason.',
+      help: 'Connections rejected or closed by the gateway, by reason.',
       labelNames: ['reason'],
       registers,
     });
     this.#tlsReloads = new Counter({
       name: 'gateway_tls_reloads_total',
-      help: 'Changes of certificates and ticket keys: replaced, or refused and the ones before kept.',
+      help: 'Reloads of certificates and ticket keys: replaced, or refused with the previous ones still in use.',
       labelNames: ['result'],
       registers,
     });
-    // Prometheus sees no increase where a series begins with its first event.
+    // Prometheus sees no increase in a series that begins with its first event.
     for (const reason of refusals) this.#refusedConnections.inc({ reason }, 0);
     for (const result of ['replaced', 'refused']) this.#tlsReloads.inc({ result }, 0);
     this.#whole = this.#histogram({
       name: 'gateway_request_duration_seconds',
-      help: 'Time from the headers of a request to the end of its answer, by route.',
+      help: 'Time from the headers of a request to the end of its response, by route.',
       label: 'route',
       buckets,
     });
     this.#decision = this.#histogram({
       name: 'gateway_decision_duration_seconds',
-      help: 'Time from the headers of a request to the decision, the look-up of its key included.',
+      help: 'Time from the headers of a request to the decision, including the key lookup.',
       label: null,
       buckets: shortBuckets,
     });
     this.#lookup = this.#histogram({
       name: 'gateway_key_lookup_duration_seconds',
-      help: 'Look-ups of keys, by how the record was known: store, cache, stale, or unavailable.',
+      help: 'Duration of key lookups, by source of the record: store, cache, stale, or unavailable.',
       label: 'source',
       words: ['store', 'cache', 'stale', 'unavailable'],
       buckets: shortBuckets,
     });
     this.#upstream = this.#histogram({
       name: 'gateway_upstream_duration_seconds',
-      help: "Time until the headers of an upstream's answer, by upstream.",
+      help: "Time to an upstream's response headers, by upstream.",
       label: 'upstream',
       buckets,
     });
@@ -123,8 +123,8 @@ export class GatewayMetrics {
   }
 
   /**
-   * Adds a value that is asked for whenever the metrics are.
-   * @param aggregator what is made of the values of several processes
+   * Adds a gauge whose value is read at each scrape.
+   * @param aggregator how the values of several processes are combined
    */
   gauge(name: string, help: string, value: () => number, aggregator: Aggregator = 'sum'): void {
     new Gauge({
@@ -138,7 +138,7 @@ export class GatewayMetrics {
     });
   }
 
-  /** Adds values, one for each word of a set that does not grow, that are asked for whenever the metrics are. */
+  /** Adds a gauge with a series for each word of a bounded set. Its values are read at each scrape. */
   gaugeByWord(name: string, help: string, label: string, values: () => Readonly<Record<string, number>>): void {
     new Gauge({
       name,
@@ -151,7 +151,7 @@ export class GatewayMetrics {
     });
   }
 
-  /** The same of what only grows. */
+  /** The same as a counter. */
   counterByWord(name: string, help: string, label: string, values: () => Readonly<Record<string, number>>): void {
     new Counter({
       name,
@@ -185,22 +185,22 @@ export class GatewayMetrics {
     this.#tlsReloads.inc({ result });
   }
 
-  /** Adds the metrics of the certificates in use, which are asked for whenever they are. */
-  showCertificates(current: () => Iterable<CertificateFigures>): void {
+  /** Adds the metrics of the certificates in use, read at each scrape. */
+  showCertificates(current: () => Iterable<CertificateValidity>): void {
     registerCertificateMetrics(this.#registry, current);
   }
 
-  /** Adds the metrics of the list of Tor exits, which is asked whenever they are. */
-  watchTorExits(figures: () => TorExitFigures): void {
+  /** Adds the metrics of the Tor exit list, read at each scrape. */
+  watchTorExits(figures: () => TorExitStats): void {
     registerTorExitMetrics(this.#registry, figures);
   }
 
-  /** The text format that Prometheus reads, and its content type. */
+  /** The metrics in the text format of Prometheus, with its content type. */
   async render(): Promise<RenderedMetrics> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }
 
-  /** The same, as `aggregateFigures` takes it. */
+  /** The metrics in the form that `aggregateMetrics` takes. */
   figures(): Promise<readonly object[]> {
     return this.#registry.getMetricsAsJSON();
   }
@@ -210,50 +210,71 @@ export class GatewayMetrics {
   }
 
   #addState({ isReady, keyStoreProblem, accessLog }: GatewayState): void {
-    this.gauge(readyFigure.name, readyFigure.help, () => Number(isReady()), readyFigure.aggregator);
+    this.gauge(readyMetric.name, readyMetric.help, () => Number(isReady()), readyMetric.aggregator);
     this.gauge(
       'gateway_key_store_available',
-      '1 while keys can be looked up, 0 while nothing can be asked.',
+      '1 while keys can be looked up, 0 while the key store is unavailable.',
       () => Number(keyStoreProblem() === null),
       'min',
     );
     this.gauge(
       'gateway_access_log_failing',
-      '1 while lines of the access log cannot be written or fall behind.',
+      '1 while lines of the access log cannot be written, or the destination is too slow.',
       () => Number(accessLog.problem() !== null),
       'max',
     );
-    this.gauge('gateway_access_log_held_bytes', 'Bytes of lines that wait to be written.', () => accessLog.heldBytes());
-    this.counter('gateway_access_log_lines_lost_total', 'Lines that had no room in memory, and are gone.', () =>
-      accessLog.lost(),
+    this.gauge('gateway_access_log_held_bytes', 'Bytes of access log lines waiting to be written.', () =>
+      accessLog.heldBytes(),
     );
-    this.counter('gateway_access_log_foreign_bytes_total', 'Bytes in the access log that something else wrote.', () =>
+    this.counter(
+      'gateway_access_log_lines_lost_total',
+      'Access log lines lost because the memory buffer was full.',
+      () => accessLog.lost(),
+    );
+    this.counter('gateway_access_log_foreign_bytes_total', 'Bytes in the access log written by another process.', () =>
       accessLog.foreignBytes(),
     );
     this.#addCheckpoints(() => accessLog.checkpoints?.() ?? null);
   }
 
-  #addCheckpoints(figures: () => CheckpointFigures | null): void {
+  #addCheckpoints(figures: () => CheckpointStatus | null): void {
     this.gauge(
       'gateway_access_log_checkpoints_failing',
-      '1 while signed checkpoints of the access log cannot be written, or come late.',
+      '1 while a destination does not accept signed checkpoints of the access log, or they are late.',
       () => Number((figures()?.problem ?? null) !== null),
       'max',
     );
     this.counter(
       'gateway_access_log_checkpoints_total',
-      'Signed checkpoints of the access log that were written.',
+      'Signed checkpoints of the access log written, summed over all destinations.',
       () => figures()?.kept ?? 0,
     );
     this.gauge(
       'gateway_access_log_checkpoint_age_seconds',
-      'Seconds since the newest checkpoint that was written was signed.',
+      'Seconds since the newest written checkpoint was signed, at the destination furthest behind.',
       () => (figures()?.ageMilliseconds ?? 0) / 1000,
+      'max',
+    );
+    this.gauge(
+      'gateway_access_log_receipts_failing',
+      '1 while the registry signs no receipts for checkpoints of the access log, or signs them late.',
+      () => Number((figures()?.receipts?.problem ?? null) !== null),
+      'max',
+    );
+    this.counter(
+      'gateway_access_log_receipts_total',
+      'Checkpoints of the access log for which the registry signed a receipt.',
+      () => figures()?.receipts?.kept ?? 0,
+    );
+    this.gauge(
+      'gateway_access_log_receipt_age_seconds',
+      'Seconds since the newest checkpoint with a receipt was signed.',
+      () => (figures()?.receipts?.ageMilliseconds ?? 0) / 1000,
       'max',
     );
   }
 
-  /** Adds a value that only grows, which is asked for whenever the metrics are. */
+  /** Adds a counter whose value is read at each scrape. */
   counter(name: string, help: string, value: () => number): void {
     new Counter({
       name,

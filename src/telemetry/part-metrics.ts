@@ -1,14 +1,14 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** The list of Tor exits as the metrics see it. */
-export interface TorExitFigures {
+/** Metrics of the Tor exit list. */
+export interface TorExitStats {
   readonly available: boolean;
   readonly digest: string | null;
   readonly size: number;
-  /** null: there never was a list. */
+  /** Null before the first list. */
   readonly ageSeconds: number | null;
   readonly sources: readonly {
-    /** Configured, without what could be secret in it. */
+    /** The configured source, without secret parts. */
     readonly source: string;
     readonly ageSeconds: number | null;
     readonly size: number;
@@ -17,19 +17,19 @@ export interface TorExitFigures {
   }[];
 }
 
-/** Metrics of the list of Tor exits, taken when they are asked for. */
-export function registerTorExitMetrics(register: Registry, figures: () => TorExitFigures): void {
+/** Registers the metrics of the Tor exit list, read at each scrape. */
+export function registerTorExitMetrics(register: Registry, figures: () => TorExitStats): void {
   const gauge = <Label extends string>(
     name: string,
     help: string,
     labelNames: Label[],
-    collect: (gauge: Gauge<Label>, figures: TorExitFigures) => void,
+    collect: (gauge: Gauge<Label>, figures: TorExitStats) => void,
   ): void => {
     new Gauge({
       name,
       help,
       labelNames,
-      aggregator: name === 'gateway_tor_list_available' ? 'min' : 'max', // the same list in each of several processes
+      aggregator: name === 'gateway_tor_list_available' ? 'min' : 'max', // every process has the same list
       registers: [register],
       collect() {
         this.reset();
@@ -37,30 +37,35 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
       },
     });
   };
-  gauge('gateway_tor_list_available', '1 while there is a list of Tor exits that is young enough.', [], (it, list) => {
+  gauge('gateway_tor_list_available', '1 while a Tor exit list is loaded and not too old.', [], (it, list) => {
     it.set(list.available ? 1 : 0);
   });
-  gauge('gateway_tor_list_entries', 'Addresses in the list of Tor exits in force.', [], (it, list) => {
+  gauge('gateway_tor_list_entries', 'Addresses in the current Tor exit list.', [], (it, list) => {
     it.set(list.size);
   });
-  gauge('gateway_tor_list_info', 'The SHA-256 of the list in force, as a label.', ['digest'], (it, list) => {
+  gauge('gateway_tor_list_info', 'The SHA-256 of the current Tor exit list, as a label.', ['digest'], (it, list) => {
     if (list.digest !== null) it.set({ digest: list.digest }, 1);
   });
   gauge(
     'gateway_tor_list_age_seconds',
-    'Age of the youngest list by its own date, or since its source was confirmed where it has none.',
+    'Age of the newest Tor exit list by its own date; without a date, since its source confirmed it.',
     [],
     (it, list) => {
       if (list.ageSeconds === null) it.remove();
       else it.set(list.ageSeconds);
     },
   );
-  gauge('gateway_tor_list_source_age_seconds', 'The same of the list of this source.', ['source'], (it, list) => {
-    for (const { source, ageSeconds } of list.sources) if (ageSeconds !== null) it.set({ source }, ageSeconds);
-  });
+  gauge(
+    'gateway_tor_list_source_age_seconds',
+    "Age of this source's list, determined likewise.",
+    ['source'],
+    (it, list) => {
+      for (const { source, ageSeconds } of list.sources) if (ageSeconds !== null) it.set({ source }, ageSeconds);
+    },
+  );
   gauge(
     'gateway_tor_list_source_entries',
-    'Addresses in the last good list of this source.',
+    'Addresses in the last valid list of this source.',
     ['source'],
     (it, list) => {
       for (const { source, size } of list.sources) it.set({ source }, size);
@@ -68,7 +73,7 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
   );
   gauge(
     'gateway_tor_list_left_out',
-    'Reserved addresses left out of the list of this source.',
+    'Reserved addresses omitted from the list of this source.',
     ['source'],
     (it, list) => {
       for (const { source, leftOut } of list.sources) it.set({ source }, leftOut);
@@ -76,7 +81,7 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
   );
   new Counter({
     name: 'gateway_tor_list_refusals_total',
-    help: 'Lists that this process could not have or refused, by source and reason.',
+    help: 'Lists that this process could not fetch, or rejected, by source and reason.',
     labelNames: ['source', 'reason'],
     registers: [register],
     collect() {
@@ -88,21 +93,21 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
   });
 }
 
-/** A certificate as the metrics see it: moments in milliseconds since 1970. */
-export interface CertificateFigures {
+/** A certificate in the metrics; times in milliseconds since 1970. */
+export interface CertificateValidity {
   readonly file: string;
   readonly notBefore: number;
   readonly notAfter: number;
 }
 
-/** Metrics of the certificates that are in use whenever they are asked for. */
-export function registerCertificateMetrics(register: Registry, current: () => Iterable<CertificateFigures>): void {
-  const gauge = (name: string, help: string, momentOf: (certificate: CertificateFigures) => number): void => {
+/** Registers the metrics of the certificates in use, read at each scrape. */
+export function registerCertificateMetrics(register: Registry, current: () => Iterable<CertificateValidity>): void {
+  const gauge = (name: string, help: string, momentOf: (certificate: CertificateValidity) => number): void => {
     new Gauge({
       name,
       help,
       labelNames: ['file'],
-      aggregator: 'min', // of several processes that of the one whose certificate ends first
+      aggregator: 'min', // of several processes: the certificate that expires first
       registers: [register],
       collect() {
         this.reset();
@@ -112,12 +117,12 @@ export function registerCertificateMetrics(register: Registry, current: () => It
   };
   gauge(
     'gateway_tls_certificate_not_before_seconds',
-    'When the certificate in use from this file began to be valid, in seconds since 1970.',
+    'Beginning of validity of the certificate in use from this file, in seconds since 1970.',
     ({ notBefore }) => notBefore,
   );
   gauge(
     'gateway_tls_certificate_not_after_seconds',
-    'When the certificate in use from this file ends, in seconds since 1970.',
+    'Expiry of the certificate in use from this file, in seconds since 1970.',
     ({ notAfter }) => notAfter,
   );
 }

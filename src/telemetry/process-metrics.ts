@@ -2,32 +2,32 @@ import { createRequire } from 'node:module';
 import { Gauge } from 'prom-client';
 import type { Registry } from 'prom-client';
 
-/** Of prom-client's default metrics each is in a file of its own, which has no types. */
+/** prom-client has each default metric in a separate file, without types. */
 type Register = (registry: Registry, config: { readonly eventLoopMonitoringPrecision: number }) => void;
 
 const resolutionMilliseconds = 10;
 
-/** All of them but `gc`, the durations of collections. */
+/** All default metrics except `gc`, the durations of garbage collections. */
 const chosen = [
   ...['processCpuTotal', 'processStartTime', 'osMemoryHeap', 'processOpenFileDescriptors', 'processMaxFileDescriptors'],
   ...['eventLoopLag', 'processResources', 'processHandles', 'processRequests'],
   ...['heapSizeAndUsed', 'heapSpacesSizeAndUsed', 'version'],
 ];
 
-/** What runs: the version of the product, and what stands for its configuration. */
+/** The running build: the product's version and the digest of its configuration. */
 export interface Build {
   readonly version: string;
   readonly config: string;
 }
 
-/** In tests, and wherever nobody says. */
+/** For tests and other callers that pass no build. */
 const unknownBuild: Build = { version: 'unknown', config: 'unknown' };
 
-/** Registers what runs in this process, as a metric that is always 1. */
+/** Registers the build of this process, as a metric that is always 1. */
 function registerBuild(registry: Registry, part: string, { version, config }: Build): void {
   new Gauge({
     name: `${part}_build_info`,
-    help: '1; which version runs, on which Node, and what stands for its configuration.',
+    help: '1; labels: the product version, the Node version, and the configuration digest.',
     labelNames: ['version', 'node', 'config'],
     aggregator: 'max',
     registers: [registry],
@@ -35,9 +35,9 @@ function registerBuild(registry: Registry, part: string, { version, config }: Bu
 }
 
 /**
- * Registers what is told of a process and of Node. Collections of garbage are not observed: for each one Node makes an
- * entry with accessors of its own, which stays in the old generation until all of that is collected. Under load that
- * was up to half a megabyte a second.
+ * Registers the metrics of the process and of Node. Garbage collections are not observed: for each, Node creates an
+ * entry with accessors, which stays in the old generation until its next collection. Under load that was up to half a
+ * megabyte per second.
  */
 export function collectProcessMetrics(
   registry: Registry,

@@ -1,26 +1,26 @@
 import type { Metric, Registry } from 'prom-client';
 
-/** What a histogram is called, and how it is divided. */
+/** Options of a duration histogram. */
 export interface DurationHistogramOptions {
   readonly name: string;
   readonly help: string;
-  /** Its one label; null where it has none. */
+  /** Name of the single label; null without a label. */
   readonly label: string | null;
-  /** Values of the label that are there before the first of them is observed. */
+  /** Label values whose series exist before their first observation. */
   readonly words?: readonly string[];
   /** Upper bounds in seconds, ascending. */
   readonly buckets: readonly number[];
 }
 
 interface Series {
-  /** How many fell into each bucket and not into the one before; the last is for those above all bounds. */
+  /** Observations per bucket, not cumulative. The last bucket is above all bounds. */
   readonly counts: number[];
   sum: number;
 }
 
 /**
- * Durations, counted by buckets, as prom-client's registry asks for them. prom-client's own histogram makes and hashes an
- * object of labels for each value, and a request has four of them.
+ * A histogram of durations for prom-client's registry. prom-client's own histogram creates and hashes an object of
+ * labels for each value, and each request has four values.
  */
 export class DurationHistogram {
   readonly name: string;
@@ -36,12 +36,12 @@ export class DurationHistogram {
     this.help = help;
     this.#label = label;
     this.#buckets = buckets;
-    // The registry asks a metric for what it holds, and for nothing else.
+    // The registry only reads the values of a metric.
     registry.registerMetric(this as unknown as Metric);
     for (const word of label === null ? [''] : words) this.#seriesOf(word);
   }
 
-  /** @param word the label's value, one of a bounded set; empty where there is no label */
+  /** @param word the label's value, from a bounded set; empty without a label */
   observe(word: string, seconds: number): void {
     const series = this.#seriesOf(word);
     const { counts } = series;
@@ -51,7 +51,7 @@ export class DurationHistogram {
     series.sum += seconds;
   }
 
-  /** What has been observed so far, as prom-client's registry writes it out. */
+  /** The values observed so far, in the form that prom-client's registry renders. */
   get(): object {
     const values: { metricName: string; labels: Record<string, string | number>; value: number }[] = [];
     for (const [word, { counts, sum }] of this.#series) {
@@ -79,23 +79,23 @@ export class DurationHistogram {
   }
 }
 
-/** A request as the metrics see it. Codes and configured names alone, so that no caller can make new series. */
+/** The labels of a request in metrics: only codes and configured names, so that no client can create new series. */
 export interface RequestLabels {
   /** `accepted`, a denial code or an error code. */
   readonly code: string;
   readonly status: number;
-  /** The route's configured path; `none` where there was none. */
+  /** The route's configured path; `none` without a route. */
   readonly route: string;
 }
 
-/** How many requests there were with the same labels. */
+/** The number of requests with the same labels. */
 interface RequestCount extends RequestLabels {
   count: number;
 }
 
 /**
- * Counts requests by their labels. By one after the other: a name made of all of them would have to be made, and hashed,
- * for each request, which costs more than all the look-ups.
+ * Counts requests by their labels, in nested maps. Building and hashing a combined name for each request would cost
+ * more than all the lookups.
  */
 export class RequestCounts {
   readonly #counts: RequestCount[] = [];

@@ -1,10 +1,10 @@
 import { randomFillSync } from 'node:crypto';
 
-/** Random bytes are drawn by the block: a draw for each id costs more than the id. */
+/** Random bytes are drawn in blocks: a draw for each id would cost more than the id. */
 const block = Buffer.alloc(4096);
 let used = block.length;
 
-/** Where the next so many random bytes begin in the block. */
+/** Offset of the next random bytes in the block. */
 function draw(bytes: number): number {
   if (used + bytes > block.length) {
     randomFillSync(block);
@@ -22,8 +22,8 @@ const text = Buffer.alloc(timeDigits + randomDigits);
 let latestTime = NaN;
 
 /**
- * A ULID: 26 characters of which the first ten are the time, so that ids sort by it, and the rest 80 random bits. Two for
- * each request are made in place: a library puts each together out of as many strings as it has characters.
+ * A ULID: 26 characters, of which the first ten are the time, so that ids sort by it. The others are 80 random bits.
+ * Each request needs two; a library would join as many strings as an id has characters.
  */
 export function uniqueId(): string {
   const now = Date.now();
@@ -44,7 +44,7 @@ function writeTime(now: number): void {
   }
 }
 
-/** So many random bytes in lower-case hex. */
+/** Random bytes in lower-case hex. */
 export function randomHex(bytes: number): string {
   const start = draw(bytes);
   return block.toString('hex', start, start + bytes);

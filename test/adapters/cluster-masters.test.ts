@@ -8,14 +8,14 @@ import type { Teardown } from './redis-server.js';
 
 interface FakeMaster {
   readonly port: number;
-  /** What it says of its Cluster. */
+  /** What it reports about its Cluster. */
   epoch: number;
   nodes: string;
-  /** The commands that it got. */
+  /** The commands that it received. */
   readonly asked: string[];
 }
 
-/** A master that says what the test wants: a real one that is cut off from its Cluster finds that out too soon to look at. */
+/** A fake master with a scripted view: a real one that is partitioned notices it too quickly for a test. */
 async function startFakeMaster(t: Teardown): Promise<FakeMaster> {
   const sockets = new Set<net.Socket>();
   const server = net.createServer((socket) => {
@@ -51,7 +51,7 @@ async function startFakeMaster(t: Teardown): Promise<FakeMaster> {
   return master;
 }
 
-t.test('the map of slots is one that every master confirms with the same epoch, each time anew', async (t) => {
+t.test('a slot map counts only when every master confirms it with the same epoch, on each check', async (t) => {
   const [one, other] = [await startFakeMaster(t), await startFakeMaster(t)];
   const nodesWith = (border: number): string =>
     `a 127.0.0.1:${one.port}@1 master - 0 0 1 connected 0-${border}\nb 127.0.0.1:${other.port}@1 master - 0 0 1 connected ${border + 1}-16383`;
@@ -87,23 +87,23 @@ t.test('the map of slots is one that every master confirms with the same epoch, 
   t.equal(masters.owner(8_000).node.port, one.port);
   t.equal(masters.owner(8_001).node.port, other.port);
   await masters.catchUp();
-  for (const { asked } of [one, other]) t.ok(asked.includes('ping'), 'each master was caught up with');
+  for (const { asked } of [one, other]) t.ok(asked.includes('ping'), "each master's pending notices were processed");
 
   const before = masters.epoch;
   heard.length = 0;
-  other.epoch = 2; // it has voted for somebody who takes the place of the first one, which does not know that yet
-  await t.rejects(masters.agree(), /do not see the same/);
+  other.epoch = 2; // it voted for a replacement of the first master, which does not know that yet
+  await t.rejects(masters.agree(), /do not report the same/);
   t.equal(masters.hearing, false);
-  t.same(heard, ['deaf'], 'what is held is not known to be true any more');
-  t.throws(() => masters.owner(0), /do not agree/, 'and nobody is asked');
-  await t.rejects(masters.agree(), /do not see the same/);
+  t.same(heard, ['deaf'], 'cached records are no longer known to be current');
+  t.throws(() => masters.owner(0), /do not agree/, 'no master is queried');
+  await t.rejects(masters.agree(), /do not report the same/);
   one.epoch = 2;
   await masters.agree();
-  t.ok(masters.epoch > before, 'under another epoch nothing is known of what was before');
+  t.ok(masters.epoch > before, 'after an epoch change earlier knowledge is invalid');
   t.same(heard, ['deaf', 'listening']);
 
   one.nodes = nodesWith(9_000);
-  await t.rejects(masters.agree(), /do not see the same/, 'the epoch alone does not do');
+  await t.rejects(masters.agree(), /do not report the same/, 'the same epoch alone is not enough');
   other.nodes = nodesWith(9_000);
   await masters.agree();
   t.equal(masters.owner(9_000).node.port, one.port);

@@ -14,7 +14,7 @@ const lines = [
   '',
 ];
 
-t.test('what a node sees of its Cluster is read: its masters, also idle ones, and their slots', (t) => {
+t.test("a node's view of its Cluster is parsed: masters, including those without slots, and their slots", (t) => {
   const view = readView(info, lines.join('\n'), asked);
   t.equal(view.epoch, 7);
   t.same(
@@ -24,12 +24,12 @@ t.test('what a node sees of its Cluster is read: its masters, also idle ones, an
   const owners = ownersOf(view);
   t.same([owners[0], owners[8191], owners[8192], owners[16_383]], [0, 0, 1, 1]);
   const secure = readView(info, lines.join('\n'), { ...asked, secure: true });
-  t.equal(secure.masters[0]?.host, 'redis-0.example', 'over TLS the name counts');
+  t.equal(secure.masters[0]?.host, 'redis-0.example', 'over TLS the host name is used');
   t.equal(secure.fingerprint, view.fingerprint);
   t.end();
 });
 
-t.test('two nodes agree when they see the same epoch, masters and slots, in whatever order', (t) => {
+t.test('two nodes agree if they report the same epoch, masters and slots, in any order', (t) => {
   const { fingerprint } = readView(info, lines.join('\n'), asked);
   t.equal(readView(info, lines.toReversed().join('\n'), { ...asked, host: 'other' }).fingerprint, fingerprint);
   const others = [
@@ -41,17 +41,17 @@ t.test('two nodes agree when they see the same epoch, masters and slots, in what
   t.end();
 });
 
-t.test('what is no whole Cluster is none', (t) => {
-  t.throws(() => readView(info.replace('ok', 'fail'), lines.join('\n'), asked), /its state is fail/);
-  t.throws(() => readView('', lines.join('\n'), asked), /its state is unknown/);
-  t.throws(() => readView('cluster_state:ok\r\n', lines.join('\n'), asked), /no epoch/);
+t.test('an incomplete Cluster is rejected', (t) => {
+  t.throws(() => readView(info.replace('ok', 'fail'), lines.join('\n'), asked), /reports the state fail/);
+  t.throws(() => readView('', lines.join('\n'), asked), /reports the state unknown/);
+  t.throws(() => readView('cluster_state:ok\r\n', lines.join('\n'), asked), /reports no epoch/);
   t.throws(() => ownersOf(readView(info, lines.slice(1).join('\n'), asked)), /does not cover all slots/);
   const many = Array.from({ length: 1_001 }, (_, index) => `${index} h:1@2 master - 0 0 1 connected`);
   t.throws(() => readView(info, many.join('\n'), asked), /more than 1000 masters/);
   t.end();
 });
 
-t.test('of an outage its beginning and its end are told, and no attempt in between', (t) => {
+t.test('the start and the end of an outage are reported, and no attempt in between', (t) => {
   const told: string[] = [];
   const { failed, recovered } = new Outage({
     onLost: ({ message }) => told.push(message),

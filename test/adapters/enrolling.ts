@@ -6,21 +6,21 @@ import type { RedisServer, Teardown } from './redis-server.js';
 
 const metaName = 'mg:meta';
 
-/** What a registry does for a gateway, in a test that has none: it names servers, and grants what it has seen of beats. */
+/** The registry's part for a gateway, in tests without a registry: names the servers and grants the observed beats. */
 export interface EnrollingRegistry {
-  /** Writes the meta record, in which this server is named, or whichever is given. */
+  /** Writes the meta record, which names this server or the given servers. */
   name(part?: { servers?: string[]; replicas?: number; generation?: string }): Promise<void>;
-  /** Sees no more beats, as a registry that is away. Resolves when it writes no grant any more. */
+  /** Ignores beats, like an unavailable registry. Resolves once it writes no more grants. */
   stop(): Promise<void>;
   resume(): void;
 }
 
-/** The newest acknowledgement of a gateway; null where there is none. */
+/** The newest acknowledgement of a gateway; null if there is none. */
 export async function acknowledgementOf(server: RedisServer, instanceId: string): Promise<Acknowledgement | null> {
   return readAcknowledgement(await server.client.get(`mg:gateway:${instanceId}`));
 }
 
-/** Stands in for a registry on this server, for one gateway. */
+/** Simulates a registry on this server for one gateway. */
 export function startEnrolling(t: Teardown, server: RedisServer, instanceId: string): EnrollingRegistry {
   let isRunning = true;
   let granting: Promise<unknown> = Promise.resolve();

@@ -3,7 +3,7 @@ import { GatewayDirectory } from '../../src/adapters/redis/registry/gateway-dire
 
 const gateway = { revision: 3, environment: 'live', host: 'h', startedAt: '2026-01-01T00:00:00.000Z' } as const;
 
-/** A directory of acknowledgements that the test keeps, on clocks that stand still. */
+/** A directory over acknowledgements that the test stores, with clocks that only the test advances. */
 function start() {
   const stored = new Map<string, string>();
   const clocks = { monotonic: 0, wall: 1_000_000 };
@@ -35,14 +35,14 @@ function start() {
   return { clocks, directory, hear, put, silence, source, stored };
 }
 
-t.test('one that acknowledges while it is found to be gone is not overlooked the next time', async (t) => {
+t.test('an acknowledgement written while the read reports it missing is found on the next read', async (t) => {
   const { directory, hear, put, source, stored } = start();
   put('g');
   const { read } = source;
   source.read = (names) => {
     stored.clear();
     const answer = read(names);
-    // Its notice comes over another connection than the answer, and may be there first.
+    // Its notice arrives on another connection than the reply, and may overtake it.
     put('g');
     hear('g');
     source.read = read;
@@ -52,24 +52,24 @@ t.test('one that acknowledges while it is found to be gone is not overlooked the
   t.match((await directory.list([])).gateways, [{ instanceId: 'g', acknowledgement: { revision: 3 } }]);
 });
 
-t.test('silence is counted from the last notice, and anew where one may have been missed', async (t) => {
+t.test('silence is counted from the last notice, and restarts when a notice may have been missed', async (t) => {
   const { clocks, directory, hear, put, silence } = start();
   put('a');
   put('b');
   clocks.monotonic = 500;
-  t.same(await silence(), { a: 0, b: 0 }, 'nothing is known of their silence before they were found');
+  t.same(await silence(), { a: 0, b: 0 }, 'silence before the first listing is unknown');
   clocks.monotonic = 2_000;
   hear('a');
   clocks.monotonic = 2_500;
   t.same(await silence(), { a: 500, b: 2_000 });
   directory.missed();
-  t.same(await silence(), { a: 0, b: 0 }, 'they may have been heard of meanwhile');
+  t.same(await silence(), { a: 0, b: 0 }, 'a notice may have arrived in the meantime');
   clocks.monotonic = 9_000;
   hear('b');
   t.same(await silence(), { a: 6_500, b: 0 });
 });
 
-t.test('what was sent before the look ends a silence, and the look itself makes none longer', async (t) => {
+t.test('notices sent before the listing end a silence, and the time of the listing does not count', async (t) => {
   const { clocks, hear, put, silence, source } = start();
   put('a');
   await silence();
@@ -84,12 +84,12 @@ t.test('what was sent before the look ends a silence, and the look itself makes 
     clocks.monotonic += 5_000;
     return Promise.resolve();
   };
-  t.same(await silence(), { a: 0 }, 'a gateway could be heard of until the look began, and not later');
+  t.same(await silence(), { a: 0 }, 'notices count until the listing began, and not later');
 });
 
-// It was forgotten as soon as its acknowledgement was gone, and then counted as silent since the registry had started: the
-// next look took it out of the roster although it could use what it held.
-t.test('the loss of an acknowledgement of one in the roster is a sign of life, and no more', async (t) => {
+// Regression: a gateway was forgotten once its acknowledgement was gone, and then counted as silent since the
+// registry's start. The next listing removed it from the roster although its cache was still valid.
+t.test('a lost acknowledgement of a gateway in the roster is a sign of life, once', async (t) => {
   const { clocks, hear, put, silence, source, stored } = start();
   put('a');
   await silence('a');
@@ -106,22 +106,18 @@ t.test('the loss of an acknowledgement of one in the roster is a sign of life, a
     await silence();
     return read(names);
   };
-  t.same(
-    await silence('a'),
-    { a: 0 },
-    'nor is it forgotten by a look that does not know the roster, and overtakes another',
-  );
+  t.same(await silence('a'), { a: 0 }, 'a concurrent listing without the roster does not forget it');
   t.same(await silence('a'), { a: 0 });
   clocks.monotonic += 1_000;
-  t.same(await silence('a'), { a: 1_000 }, 'but counted anew');
-  t.same(await silence(), { a: 1_000 }, 'it is not in the roster any more');
-  t.same(await silence(), {}, 'and then forgotten');
+  t.same(await silence('a'), { a: 1_000 }, 'its silence is counted from zero');
+  t.same(await silence(), { a: 1_000 }, 'it is no longer in the roster');
+  t.same(await silence(), {}, 'it is forgotten on the next listing');
 });
 
-t.test('one of the roster that was never heard of is silent since it was first asked for', async (t) => {
+t.test('a roster gateway without any notice is silent since it was first listed', async (t) => {
   const { clocks, directory, silence } = start();
   clocks.monotonic = 3_600_000;
-  t.same(await silence('a'), { a: 0 }, 'not since the process began');
+  t.same(await silence('a'), { a: 0 }, 'not since the process started');
   clocks.monotonic += 1_000;
   t.same(await silence('a'), { a: 1_000 });
   directory.missed();
@@ -129,7 +125,7 @@ t.test('one of the roster that was never heard of is silent since it was first a
   t.match((await directory.list(['a'])).gateways, [{ instanceId: 'a', acknowledgement: null }]);
 });
 
-t.test('whoever cannot hear, or stopped hearing during the look, says so', async (t) => {
+t.test('a directory that is not tracking, or stopped tracking during a listing, reports that', async (t) => {
   const { directory, put, source } = start();
   put('a');
   const isHearing = async (): Promise<boolean> => (await directory.list([])).isHearing;
@@ -142,7 +138,7 @@ t.test('whoever cannot hear, or stopped hearing during the look, says so', async
     source.epoch += 1;
     return read(names);
   };
-  t.equal(await isHearing(), false, 'the connections were opened anew');
+  t.equal(await isHearing(), false, 'the connections were reopened');
   source.read = (names) => {
     source.hearing = false;
     return read(names);
@@ -153,16 +149,16 @@ t.test('whoever cannot hear, or stopped hearing during the look, says so', async
   await t.rejects(directory.list([]), /no answer/);
 });
 
-t.test('what came while nothing could be heard is looked for again', async (t) => {
+t.test('acknowledgements written while not tracking are found by a new scan', async (t) => {
   const { directory, put, silence, source } = start();
   t.same(await silence(), {});
   put('unheard');
-  t.same(await silence(), {}, 'where everything is heard, nobody looks through a million records');
+  t.same(await silence(), {}, 'while tracking, no scan over a million records is made');
   directory.missed();
   source.hearing = false;
   t.same(Object.keys(await silence()), ['unheard']);
   put('later');
-  t.same(Object.keys(await silence()), ['unheard', 'later'], 'still deaf');
+  t.same(Object.keys(await silence()), ['unheard', 'later'], 'still not tracking');
   source.hearing = true;
   const names = source.names.bind(source);
   source.names = () => {
@@ -172,12 +168,12 @@ t.test('what came while nothing could be heard is looked for again', async (t) =
   await silence();
   source.names = names;
   put('between');
-  t.same(Object.keys(await silence()), ['unheard', 'later', 'between'], 'not sure that it heard all');
+  t.same(Object.keys(await silence()), ['unheard', 'later', 'between'], 'some notices may have been lost');
   put('nobody heard');
   t.equal(Object.keys(await silence()).length, 3);
 });
 
-t.test('an acknowledgement in another one’s name is none', async (t) => {
+t.test('an acknowledgement with another instance id is ignored', async (t) => {
   const { directory, put, stored } = start();
   put('a');
   stored.set('mg:gateway:b', JSON.stringify({ instanceId: 'a', ...gateway, revision: 9 }));
@@ -187,19 +183,19 @@ t.test('an acknowledgement in another one’s name is none', async (t) => {
   ]);
 });
 
-t.test('the difference of clocks is that at the last notice', async (t) => {
+t.test('the clock skew is that of the last notice', async (t) => {
   const { clocks, directory, hear, put } = start();
   const skews = async () => (await directory.list([])).gateways.map((one) => one.clockSkewMilliseconds);
   put('a', { now: clocks.wall + 7_000 });
-  t.same(await skews(), [null], 'nobody knows when one that was found was written');
+  t.same(await skews(), [null], 'the age of an acknowledgement found by a scan is unknown');
   hear('a');
   clocks.wall += 60_000;
   t.same(await skews(), [7_000]);
   put('a', { now: clocks.wall - 3_000 });
   hear('a');
   directory.missed();
-  t.same(await skews(), [-3_000], 'looking for others is not hearing of this one');
+  t.same(await skews(), [-3_000], 'a scan is not a notice');
   put('a');
   hear('a');
-  t.same(await skews(), [null], 'an earlier release does not tell its time');
+  t.same(await skews(), [null], 'an earlier release does not report its time');
 });

@@ -30,7 +30,7 @@ const anonymous = mmdb({
     ['198.51.100.10', { is_anonymous: true }],
     ['198.51.100.11', { is_anonymous: true, is_tor_exit_node: false }],
     ['2001:db8::9', { is_tor_exit_node: true }],
-    // What is true only in a manner of speaking is no yes.
+    // Only the boolean true counts, not the number 1.
     ['198.51.100.12', { is_tor_exit_node: 1 }],
   ],
 });
@@ -61,7 +61,7 @@ async function open(
   return Object.assign(opened, { databases });
 }
 
-t.test('country and autonomous system are told where the databases know them, and nothing where not', async (t) => {
+t.test('country and autonomous system are reported if the databases have them, otherwise null', async (t) => {
   const directory = t.testdir({ 'c.mmdb': country('US'), 'a.mmdb': asn });
   const { databases } = await open(t, {
     countryFile: path.join(directory, 'c.mmdb'),
@@ -69,14 +69,18 @@ t.test('country and autonomous system are told where the databases know them, an
   });
   const at = (text: string) => databases.whereabouts(address(text));
   t.same(at('198.51.100.77'), { countryIsoCode: 'US', asNumber: 64_500 });
-  t.same(at('::ffff:198.51.100.77'), { countryIsoCode: 'US', asNumber: 64_500 }, 'an IPv4-mapped address is IPv4');
+  t.same(
+    at('::ffff:198.51.100.77'),
+    { countryIsoCode: 'US', asNumber: 64_500 },
+    'an IPv4-mapped address counts as IPv4',
+  );
   t.same(at('2001:DB8:0:0::1'), { countryIsoCode: 'SE', asNumber: null });
   t.same(at('192.0.2.1'), { countryIsoCode: null, asNumber: null });
-  t.same(at('203.0.113.1'), { countryIsoCode: null, asNumber: null }, 'what cannot be one is left out');
-  t.equal(databases.isTorExit(address('198.51.100.9')), false, 'without its database nobody is an exit');
+  t.same(at('203.0.113.1'), { countryIsoCode: null, asNumber: null }, 'invalid values are omitted');
+  t.equal(databases.isTorExit(address('198.51.100.9')), false, 'without a database no address is an exit');
 });
 
-t.test('an exit is what the database calls one, and nothing else that is anonymous', async (t) => {
+t.test('only addresses marked as Tor exits are exits, not other anonymous ones', async (t) => {
   const directory = t.testdir({ 'x.mmdb': anonymous });
   const { databases } = await open(t, { anonymousIpFile: path.join(directory, 'x.mmdb') });
   for (const exit of ['198.51.100.9', '::ffff:198.51.100.9', '2001:db8::9', '2001:0DB8:0:0:0:0:0:9']) {
@@ -100,7 +104,7 @@ t.test('an exit is what the database calls one, and nothing else that is anonymo
   t.same(databases.whereabouts(address('198.51.100.9')), { countryIsoCode: null, asNumber: null });
 });
 
-t.test('a file that is no such database stops the start with a sentence that names it', async (t) => {
+t.test('a file that is not such a database stops the start with a sentence that names it', async (t) => {
   const whole = country('US');
   const directory = t.testdir({
     'country.mmdb': whole,
@@ -110,9 +114,9 @@ t.test('a file that is no such database stops the start with a sentence that nam
   });
   const rows: [keyof GeoIpFiles, string, RegExp][] = [
     ['countryFile', 'nowhere.mmdb', /^The country database .*nowhere\.mmdb cannot be read: there is no such file\.$/],
-    ['countryFile', 'cut.mmdb', /cut\.mmdb cannot be used: it is not a whole database in MaxMind format/],
-    ['countryFile', 'page.mmdb', /page\.mmdb cannot be used: it is not a whole database/],
-    ['countryFile', 'empty.mmdb', /empty\.mmdb cannot be used: it is not a whole database/],
+    ['countryFile', 'cut.mmdb', /cut\.mmdb cannot be used: it is not a complete database in MaxMind format/],
+    ['countryFile', 'page.mmdb', /page\.mmdb cannot be used: it is not a complete database/],
+    ['countryFile', 'empty.mmdb', /empty\.mmdb cannot be used: it is not a complete database/],
     ['anonymousIpFile', 'country.mmdb', /country\.mmdb cannot be used: it is of the type "Test-Country"/],
     ['asnFile', 'country.mmdb', /^The database of autonomous systems .* is of the type "Test-Country"/],
   ];
@@ -124,7 +128,7 @@ t.test('a file that is no such database stops the start with a sentence that nam
 });
 
 t.test(
-  'a database that is replaced is read again: by a rename, by the swap of a symbolic link, by writing',
+  'a replaced database is reloaded: after a rename, after the swap of a symbolic link, and after a write',
   async (t) => {
     const directory = t.testdir({
       'renamed.mmdb': country('US'),
@@ -139,7 +143,7 @@ t.test(
     const codeOf = ({ databases }: Opened) => databases.whereabouts(address('198.51.100.1')).countryIsoCode;
 
     await one.databases.reload();
-    t.same([codeOf(one), one.reloads], ['US', 0], 'what has not changed is not read');
+    t.same([codeOf(one), one.reloads], ['US', 0], 'an unchanged file is not read');
 
     await writeFile(`${renamed}.new`, country('GB'));
     await rename(`${renamed}.new`, renamed);
@@ -151,14 +155,15 @@ t.test(
     await other.databases.reload();
     t.same([codeOf(other), other.reloads], ['FR', 1]);
 
-    await writeFile(renamed, country('IT', 'Test-City')); // of another length: the clock of a file system is coarse
+    // a different length, because the file system's clock is coarse
+    await writeFile(renamed, country('IT', 'Test-City'));
     await one.databases.reload();
     t.same([codeOf(one), one.reloads], ['IT', 2]);
     t.same([...one.problems, ...other.problems], []);
   },
 );
 
-t.test('a broken database, another one and none leave the one before in place, and are told once', async (t) => {
+t.test('a broken, wrong or missing database leaves the previous one in use, and is reported once', async (t) => {
   const directory = t.testdir({ 'x.mmdb': anonymous, 'c.mmdb': country('US') });
   const file = path.join(directory, 'x.mmdb');
   const { databases, problems } = await open(t, { anonymousIpFile: file });
@@ -166,7 +171,7 @@ t.test('a broken database, another one and none leave the one before in place, a
     const before = problems.length;
     await databases.reload();
     await databases.reload();
-    t.equal(problems.length, before + 1, `${what} is told once`);
+    t.equal(problems.length, before + 1, `${what} is reported once`);
     t.equal(databases.isTorExit(address('198.51.100.9')), true);
   };
   await writeFile(file, anonymous.subarray(0, anonymous.length - 10));
@@ -177,13 +182,13 @@ t.test('a broken database, another one and none leave the one before in place, a
   await stillKnows('no database');
   await writeFile(file, mmdb({ type: 'Test-Anonymous-IP', entries: [['192.0.2.1', { is_tor_exit_node: true }]] }));
   await databases.reload();
-  t.equal(databases.isTorExit(address('198.51.100.9')), false, 'and a good one takes its place');
+  t.equal(databases.isTorExit(address('198.51.100.9')), false, 'the next valid one is loaded');
   t.equal(databases.isTorExit(address('192.0.2.1')), true);
 });
 
-t.test('a database that is damaged where it is asked says nothing, which is not a no', async (t) => {
+t.test('a database with a damaged entry returns unknown for it, and not false', async (t) => {
   const directory = t.testdir();
-  // The damaged entry is at an address that the probe of a start does not meet.
+  // The damaged entry is at an address that the check at start does not read.
   const bytes = mmdb({ type: 'Test-Anonymous-IP', entries: [['198.51.100.9', { is_tor_exit_node: true }]] });
   const at = bytes.indexOf('is_tor_exit_node') - 2;
   bytes[at] = 0xff;
@@ -193,14 +198,18 @@ t.test('a database that is damaged where it is asked says nothing, which is not 
   const strict = await open(t, { anonymousIpFile: file });
   t.equal(strict.databases.isTorExit(address('198.51.100.9')), null);
   t.equal(strict.databases.isTorExit(address('198.51.100.9')), null);
-  t.equal(strict.databases.isTorExit(address('2002:c633:6409::1')), null, 'nor of what embeds that address');
-  t.equal(strict.problems.length, 1, 'which is told once, not for each request');
+  t.equal(strict.databases.isTorExit(address('2002:c633:6409::1')), null, 'unknown also for an address that embeds it');
+  t.equal(strict.problems.length, 1, 'reported once, not for each request');
   t.equal(strict.databases.isTorExit(address('198.51.100.8')), false);
   const lax = await open(t, { anonymousIpFile: file }, false);
-  t.equal(lax.databases.isTorExit(address('198.51.100.9')), false, 'unless the configuration wants a no then');
+  t.equal(
+    lax.databases.isTorExit(address('198.51.100.9')),
+    false,
+    'false only if configured to allow when unavailable',
+  );
 });
 
-t.test('a database of IPv4 alone knows nothing of IPv6', async (t) => {
+t.test('an IPv4-only database knows nothing about IPv6', async (t) => {
   // 0x2001:0db8… begins with the bits of 32.1.13.184.
   const bytes = mmdb({
     type: 'Test-Anonymous-IP',

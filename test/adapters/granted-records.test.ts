@@ -13,7 +13,7 @@ const lookupId = lookupIdOf(seededKey, null);
 const keyName = `mg:key:${lookupId}`;
 const nowhere = { sentinels: null, masterName: 'mymaster', cluster: null, username: null, password: null, ca: null };
 
-/** A gateway's records, and what is said of a key by them. */
+/** A gateway's records, and the status of a key according to them. */
 function open(t: Teardown, url: string, { maxStaleMilliseconds = 3_000, ...address } = {}) {
   const told: string[] = [];
   const records = new RedisRecords({
@@ -54,14 +54,14 @@ async function until(holds: () => Promise<boolean> | boolean, what: string): Pro
   }
 }
 
-t.test('a gateway holds nothing before the registry has enrolled it', { skip: withoutRedis }, async (t) => {
+t.test('a gateway caches nothing before the registry has enrolled it', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t);
   const registry = startEnrolling(t, server, 'g');
   await registry.stop();
   await registry.name();
   const { records, told, status } = open(t, server.url);
   await until(async () => (await status()) === 'ACTIVE (store)', 'answered');
-  t.match(records.startingReason(), 'waiting for the registry to enrol', 'no traffic should come yet');
+  t.match(records.startingReason(), 'waiting for the registry to enrol', 'not ready for traffic yet');
   t.equal(records.unavailableReason(), null);
   for (let count = 0; count < 5; count += 1) t.equal(await status(), 'ACTIVE (store)');
   await until(() => records.startingReason() === null, 'ready without a grant');
@@ -72,17 +72,20 @@ t.test('a gateway holds nothing before the registry has enrolled it', { skip: wi
   t.match(await acknowledgementOf(server, 'g'), {
     ...{ revision: 7, generation: '01CONTRACT', lifetimeMilliseconds: 4_000, version: '1', leaving: undefined },
   });
-  t.ok((await server.client.pttl('mg:gateway:g')) > 8_000, 'the registry sees it until it has removed the gateway');
+  t.ok(
+    (await server.client.pttl('mg:gateway:g')) > 8_000,
+    'the record outlives the time until the registry removes the gateway',
+  );
   await registry.stop();
   await server.client.del('mg:grant:g');
-  await until(async () => (await status()) === 'ACTIVE (store)', 'removed, and asking as before');
+  await until(async () => (await status()) === 'ACTIVE (store)', 'removed, and read on demand as before');
   await records.close();
   t.match(await acknowledgementOf(server, 'g'), { leaving: true, revision: 7 });
   t.ok((await server.client.pttl('mg:gateway:g')) <= 4_000);
-  t.equal(await status(), 'KeyStoreUnavailable', 'after which nothing is decided');
+  t.equal(await status(), 'KeyStoreUnavailable', 'a closed gateway decides nothing');
 });
 
-t.test('while the registry is away nothing changes on one server', { skip: withoutRedis }, async (t) => {
+t.test('while the registry is down, a gateway on a single server is unaffected', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t);
   const registry = startEnrolling(t, server, 'g');
   await registry.name();
@@ -97,7 +100,7 @@ t.test('while the registry is away nothing changes on one server', { skip: witho
 });
 
 t.test(
-  'a server that was restarted is believed by whoever remembers that it lacks nothing',
+  'a restarted server is trusted by a gateway that remembers its data as complete',
   { skip: withoutRedis },
   async (t) => {
     const server = await startSeeded(t, ['appendonly yes', 'appendfsync always']);
@@ -108,13 +111,13 @@ t.test(
     await server.kill();
     await server.restart();
     await registry.stop();
-    await until(async () => (await status()) === 'ACTIVE (cache)', 'held again');
+    await until(async () => (await status()) === 'ACTIVE (cache)', 'cached again');
     t.match(told.at(-1), 'the registry has not compared this Redis server');
   },
 );
 
 t.test(
-  'while the store is emptied what is held is served for as long as is allowed',
+  'while the store is emptied, cached records are served up to the stale limit',
   { skip: withoutRedis },
   async (t) => {
     const server = await startSeeded(t);
@@ -128,26 +131,26 @@ t.test(
     await t.rejects(
       Promise.resolve(records.key(lookupIdOf(`${seededKey}x`, null))),
       /not seeded/,
-      'what is not held is refused with the reason of the store, though there is none for all requests',
+      "an uncached key fails with the store's reason, although cached keys are still served",
     );
     const asked = Date.now();
-    await until(async () => (await status()) === 'KeyStoreUnavailable', 'no longer');
+    await until(async () => (await status()) === 'KeyStoreUnavailable', 'no longer served');
     t.ok(Date.now() - asked < 3_500);
     t.match(records.unavailableReason(), 'not seeded');
   },
 );
 
-t.test('a Redis that does not say which server it is is not believed', { skip: withoutRedis }, async (t) => {
+t.test('a Redis server that does not report its run id is not trusted', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t);
   await startEnrolling(t, server, 'g').name();
   await server.client.call('ACL', 'SETUSER', 'mute', 'on', 'nopass', '~*', '&*', '+@all', '-info');
   const { records, status } = open(t, server.url, { username: 'mute', password: 'x' } as object);
-  await until(() => (records.unavailableReason() ?? '').includes('lacks the right +info'), 'it says why');
+  await until(() => (records.unavailableReason() ?? '').includes('lacks the right +info'), 'the reason is reported');
   t.equal(await status(), 'KeyStoreUnavailable');
 });
 
 t.test(
-  'without the registry and Sentinel, all replicas show that the server is the master',
+  'without the registry and Sentinel, all replicas prove that the server is the master',
   { skip: withoutRedis },
   async (t) => {
     const server = await startSeeded(t);
@@ -159,18 +162,18 @@ t.test(
     await until(async () => (await status()) === 'ACTIVE (cache)', 'enrolled');
     await registry.stop();
     await wait(4_000);
-    t.equal(await status(), 'ACTIVE (cache)', 'a replica follows');
+    t.equal(await status(), 'ACTIVE (cache)', 'a replica follows it');
     await replica.client.replicaof('127.0.0.1', String(await freePort()));
     await until(async () => (await status()) === 'KeyStoreUnavailable', 'the replica may be the master by now');
     t.match(records.unavailableReason(), 'nothing shows that this Redis server is still the master');
     const lower = open(t, server.url, { replicas: 0 } as object);
-    await until(async () => (await lower.status()).startsWith('ACTIVE'), 'but where the operator leaves it out');
+    await until(async () => (await lower.status()).startsWith('ACTIVE'), 'unless the operator excludes it');
     registry.resume();
     await until(async () => (await status()) === 'ACTIVE (cache)', 'the registry is back');
   },
 );
 
-t.test('replicas that Redis does not show count where the operator names them', { skip: withoutRedis }, async (t) => {
+t.test('replicas that Redis does not show count if the operator configures them', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t);
   const registry = startEnrolling(t, server, 'g');
   await registry.name({ replicas: 0 });
@@ -189,12 +192,12 @@ t.test('replicas that Redis does not show count where the operator names them', 
     return !Number.isNaN(replicas);
   };
   await until(looked, 'connected');
-  t.equal(replicas, 1, 'the registry tells it to all gateways');
+  t.equal(replicas, 1, 'the registry writes the count for all gateways');
   t.equal(store.canFailOver, true);
 });
 
 t.test(
-  'a registry that looks before the sentinels can be asked connects all the same',
+  'a registry that reads before the sentinels respond connects as soon as they do',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -209,7 +212,7 @@ t.test(
   },
 );
 
-t.test('where most sentinels name another server, a gateway goes there', { skip: withoutRedis }, async (t) => {
+t.test('a gateway follows the majority of the sentinels to another server', { skip: withoutRedis }, async (t) => {
   const [before, after] = [await startSeeded(t), await startSeeded(t)];
   await after.client.set(keyName, JSON.stringify({ ...(seededRecords[keyName] as object), status: 'REVOKED' }));
   const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${before.port} 1`], ['--sentinel']);
@@ -218,13 +221,13 @@ t.test('where most sentinels name another server, a gateway goes there', { skip:
   const { told, status } = open(t, 'redis://ignored:1', { sentinels } as object);
   await until(async () => (await status()) === 'ACTIVE (store)', 'asked');
   await sentinel.client.call('SENTINEL', 'REMOVE', 'mymaster');
-  await until(async () => (await status()) === 'KeyStoreUnavailable', 'nobody names it');
+  await until(async () => (await status()) === 'KeyStoreUnavailable', 'no sentinel names it');
   await sentinel.client.call('SENTINEL', 'MONITOR', 'mymaster', '127.0.0.1', String(after.port), '1');
-  await until(async () => (await status()) === 'REVOKED (store)', 'gone there');
+  await until(async () => (await status()) === 'REVOKED (store)', 'connected there');
   t.match(told.join(), 'most sentinels name another server');
 });
 
-t.test('sentinels that hang are not waited for while most of them answer', { skip: withoutRedis }, async (t) => {
+t.test('hung sentinels do not delay a majority of the others', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t);
   const sentinels = await Promise.all(
     [1, 2, 3].map(() => startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${server.port} 2`], ['--sentinel'])),
@@ -243,10 +246,10 @@ t.test('sentinels that hang are not waited for while most of them answer', { ski
     await wait(20);
     seen.add(await status());
   }
-  t.same([...seen], ['ACTIVE (cache)'], 'two of three name the server, without the registry');
+  t.same([...seen], ['ACTIVE (cache)'], 'two of three sentinels name the server, without the registry');
   sentinels[1]?.signal('SIGSTOP');
   await until(async () => (await status()) === 'KeyStoreUnavailable', 'one of three is not enough');
   t.match(records.unavailableReason(), 'nothing shows that this Redis server is still the master');
   for (const sentinel of sentinels) sentinel.signal('SIGCONT');
-  await until(async () => (await status()) === 'ACTIVE (store)', 'they name it again');
+  await until(async () => (await status()) === 'ACTIVE (store)', 'the sentinels name it again');
 });

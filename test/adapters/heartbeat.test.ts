@@ -37,7 +37,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
     ...{ onCaughtUp: () => undefined, onForget: () => undefined, onNotice: () => undefined, holds: () => true },
     inactive: () => [],
   });
-  /** From now on a question is left without an answer until this is called. */
+  /** The store does not reply until the returned function is called. */
   const silence = (): (() => void) => {
     let speak = (): void => undefined;
     const later = new Promise<State>((resolve) => {
@@ -59,7 +59,7 @@ async function settlesSoon(promise: Promise<void>): Promise<boolean> {
   return Promise.race([promise.then(() => true), wait(200, false)]);
 }
 
-t.test('a request does not wait for a beat while the store is known to be lost', async (t) => {
+t.test('a request does not wait for a heartbeat while the store is known to be down', async (t) => {
   const { heartbeat, store, silence } = openHeartbeat(t);
   await heartbeat.beat();
   store.hearing = false;
@@ -67,12 +67,12 @@ t.test('a request does not wait for a beat while the store is known to be lost',
   await heartbeat.beat();
   const speak = silence();
   const beat = heartbeat.beat();
-  t.ok(await settlesSoon(heartbeat.catchUp()), 'what is held is served at once');
+  t.ok(await settlesSoon(heartbeat.catchUp()), 'cached records are served at once');
   speak();
   await beat;
 });
 
-t.test('the first requests wait for the first beat, and those after a pause for the next one', async (t) => {
+t.test('the first requests wait for the first heartbeat, and those after a pause for the next one', async (t) => {
   const { heartbeat, silence } = openHeartbeat(t);
   for (const when of ['first', 'next']) {
     const speak = silence();

@@ -34,10 +34,10 @@ function setUp() {
   return { memory, names, state, written };
 }
 
-t.test('what is held as inactive is reported once over the same connections', async (t) => {
+t.test('records cached as inactive are reported once per connection', async (t) => {
   const { memory, names, state, written } = setUp();
   await memory.report(known, 1);
-  t.equal(written.size, 0, 'nothing is held');
+  t.equal(written.size, 0, 'nothing is cached');
   state.held = [{ name: keyName, value: { revision: 3 } }];
   await memory.report(known, 2);
   t.same([...written.keys()], ['mg:inactive:g:0']);
@@ -50,7 +50,7 @@ t.test('what is held as inactive is reported once over the same connections', as
   t.same(names(), [keyName], 'another server may have lost it again');
 });
 
-t.test('what was dropped is remembered until the gateway is enrolled again', async (t) => {
+t.test('dropped records are remembered until the gateway is enrolled again', async (t) => {
   const { memory, names, state, written } = setUp();
   state.held = [{ name: keyName, value: {} }];
   memory.remember(known);
@@ -64,10 +64,10 @@ t.test('what was dropped is remembered until the gateway is enrolled again', asy
   t.equal(written.size, 0);
   memory.remember(null);
   await memory.report(null, 3);
-  t.equal(written.size, 0, 'a gateway that has believed no store knows nothing');
+  t.equal(written.size, 0, 'a gateway that has never trusted a store remembers nothing');
 });
 
-t.test('a report that cannot be written is written by the next beat', async (t) => {
+t.test('a report that cannot be written is written by the next heartbeat', async (t) => {
   const { memory, names, state } = setUp();
   state.held = [{ name: keyName, value: {} }];
   state.fails = true;
@@ -78,7 +78,7 @@ t.test('a report that cannot be written is written by the next beat', async (t) 
   t.same(names(), [keyName]);
 });
 
-t.test('a long report is cut into parts', async (t) => {
+t.test('a long report is split', async (t) => {
   const { memory, names, state, written } = setUp();
   state.held = Array.from({ length: 1_001 }, (_, index) => ({
     name: `key:${String(index).padStart(64, '0')}`,
@@ -89,7 +89,7 @@ t.test('a long report is cut into parts', async (t) => {
   t.equal(names().length, 1_001);
 });
 
-t.test('only what is inactive or ends some day is remembered', (t) => {
+t.test('only inactive records and those with an expiry are remembered', (t) => {
   const key = { keyId: 'k', merchantId: 'm', environment: 'live', permissions: ['*'], revision: 5 };
   const keys = [
     ['good', compileKeyRecord({ ...key, status: 'ACTIVE', expiresAt: null })],
@@ -123,7 +123,7 @@ t.test('only what is inactive or ends some day is remembered', (t) => {
   t.end();
 });
 
-t.test('a report that names anything but records cannot be used', (t) => {
+t.test('a report with names other than records is rejected', (t) => {
   const report = { instanceId: 'g', ...known };
   for (const name of ['key:\u0000', 'key:a', 'merchant:m 1', 'meta', `${keyName}\n`]) {
     t.equal(readReport(JSON.stringify({ ...report, entries: [{ name, value: {} }] })), null, JSON.stringify(name));

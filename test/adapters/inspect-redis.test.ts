@@ -7,11 +7,11 @@ import type { RedisUse } from '../../src/adapters/redis/inspect/rights.js';
 import { makeCertificate } from '../edge/certificates.js';
 import { freePort, startRedis, withoutRedis } from './redis-server.js';
 
-const everything = { part: 'gateway', preloads: true, countsRequests: true } as const;
+const everything = { part: 'gateway', preloads: true, countsRequests: true, usesChannel: true } as const;
 const nobody = { username: null, password: null, ca: null, commandTimeoutMilliseconds: 200 };
 const alone = { sentinels: null, cluster: null, masterName: '' };
 
-/** What is found at an address, each as `severity option: message`. */
+/** The findings for an address, each as `severity option: message`. */
 async function findingsAt(
   address: Partial<RedisAddress>,
   use: Omit<RedisUse, 'isCluster' | 'asksReplicas'> = everything,
@@ -21,14 +21,14 @@ async function findingsAt(
   return found.map(({ severity, option, message }) => `${severity} ${option}: ${message}`);
 }
 
-t.test('a Redis that is right has nothing to be found', { skip: withoutRedis }, async (t) => {
+t.test('a correctly configured Redis has no findings', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t);
   t.same(await findingsAt({ url: redis.url }), []);
   t.same(await findingsAt({ url: `${redis.url}/3` }, { ...everything, part: 'registry' }), []);
-  t.same(await redis.client.keys('*'), [], 'and nothing is left there');
+  t.same(await redis.client.keys('*'), [], 'no key was left behind');
 });
 
-t.test('what keeps Redis from being used is named', { skip: withoutRedis }, async (t) => {
+t.test('every obstacle to using Redis is named', { skip: withoutRedis }, async (t) => {
   const certificate = await makeCertificate();
   const [open, locked, secure] = await Promise.all([
     startRedis(t),
@@ -44,22 +44,25 @@ t.test('what keeps Redis from being used is named', { skip: withoutRedis }, asyn
       { url: locked.url, username: 'gateway', password: 'wrong' },
       /passwordFile: Redis at \S+ refuses the user or the password \(WRONGPASS\)/,
     ],
-    [{ url: locked.url }, /passwordFile: Redis at \S+ asks for a password \(NOAUTH\)/],
-    [{ url: open.url, password: 'p' }, /^warning \S+passwordFile: Redis at \S+ has no password, and anybody/],
+    [{ url: locked.url }, /passwordFile: Redis at \S+ requires a password \(NOAUTH\)/],
+    [{ url: open.url, password: 'p' }, /^warning \S+passwordFile: Redis at \S+ has no password, so any client/],
     [
       { url: open.url.replace('redis:', 'rediss:') },
-      /redis\.url: Redis at \S+ speaks without TLS, and TLS is configured: write redis:/,
+      /redis\.url: Redis at \S+ does not use TLS, but TLS is configured: write redis:/,
     ],
     [
       { url: `redis://127.0.0.1:${secure.port}` },
-      /redis\.url: Redis at \S+ speaks TLS, and none is configured: write rediss:/,
+      /redis\.url: Redis at \S+ uses TLS, but TLS is not configured: write rediss:/,
     ],
-    [{ url: atSecure }, /redis\.caFile: .* is not signed by an authority that is trusted/],
-    [{ url: `rediss://127.0.0.1:${secure.port}`, ca }, /redis\.url: .* its certificate is for another name/],
+    [{ url: atSecure }, /redis\.caFile: .* is not signed by a trusted authority/],
+    [{ url: `rediss://127.0.0.1:${secure.port}`, ca }, /redis\.url: .* its certificate is for another host name/],
     [{ url: `redis://127.0.0.1:${closed}` }, /redis\.url: .* nothing listens there/],
-    [{ url: 'redis://nowhere.invalid' }, /redis\.url: .* (?:nothing has that name|cannot be looked up)/],
+    [{ url: 'redis://nowhere.invalid' }, /redis\.url: .* (?:host name not found|DNS lookup failed)/],
     [{ url: `${open.url}/99` }, /redis\.url: Redis at \S+ has no database 99/],
-    [{ cluster: [{ host: '127.0.0.1', port: open.port }] }, /redis\.cluster: .* is a single server and no Cluster/],
+    [
+      { cluster: [{ host: '127.0.0.1', port: open.port }] },
+      /redis\.cluster: .* is a single server, not a Cluster node/,
+    ],
   ];
   for (const [address, said] of cases) {
     const found = await findingsAt(address);
@@ -68,14 +71,14 @@ t.test('what keeps Redis from being used is named', { skip: withoutRedis }, asyn
   }
 });
 
-t.test('what is no master is told by its kind', { skip: withoutRedis }, async (t) => {
+t.test('a server that is not a master is named by its kind', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   const [replica, sentinel, node] = await Promise.all([
     startRedis(t, [`replicaof 127.0.0.1 ${master.port}`]),
     startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${master.port} 1`], ['--sentinel']),
     startRedis(t, ['cluster-enabled yes']),
   ]);
-  t.match(await findingsAt({ url: replica.url }), [/redis\.url: .* is a replica, which takes no writes/]);
+  t.match(await findingsAt({ url: replica.url }), [/redis\.url: .* is a replica and refuses writes/]);
   t.match(await findingsAt({ url: sentinel.url }), [
     /redis\.url: .* is a sentinel: name it in keyStore\.redis\.sentinel\.servers/,
   ]);
@@ -89,11 +92,11 @@ t.test('what is no master is told by its kind', { skip: withoutRedis }, async (t
   t.match(
     await findingsAt({ sentinels: away, masterName: 'mymaster' }),
     [/^warning keyStore\.redis\.sentinel\.servers: the sentinel at \S+: nothing listens there/],
-    'the others name the master',
+    'the other sentinels name the master',
   );
 });
 
-t.test('wrong credentials of sentinels are not taken for those of Redis', { skip: withoutRedis }, async (t) => {
+t.test('wrong sentinel credentials are not reported as wrong Redis credentials', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   const sentinel = await startRedis(
     t,
@@ -109,18 +112,18 @@ t.test('wrong credentials of sentinels are not taken for those of Redis', { skip
   t.match(await findingsAt(access('wrong')), [
     /sentinel\.passwordFile: the sentinel at \S+ refuses the user or the password/,
   ]);
-  t.match(await findingsAt(access(null)), [/sentinel\.passwordFile: the sentinel at \S+ asks for a password/]);
-  t.match(await findingsAt(access('of-sentinels', true)), [/sentinel\.tls: .* speaks without TLS, .* set false/]);
+  t.match(await findingsAt(access(null)), [/sentinel\.passwordFile: the sentinel at \S+ requires a password/]);
+  t.match(await findingsAt(access('of-sentinels', true)), [/sentinel\.tls: .* does not use TLS, .* set false/]);
 });
 
 const records = readFileSync('docs/records.md', 'utf8');
 
-/** The rights that a paragraph of the document names. */
+/** The ACL rights in a paragraph of the document. */
 function documented(paragraph: RegExp): string[] {
   return [...(paragraph.exec(records)?.[0] ?? '').matchAll(/\+([a-z|]+)/g)].map(([, right = '']) => right);
 }
 
-t.test('the documented rights are those that are looked for', (t) => {
+t.test('the documented rights are exactly those inspected', (t) => {
   const needed = (use: Partial<RedisUse>): string[] =>
     [...neededCommands({ ...everything, isCluster: false, asksReplicas: true, ...use }), 'subscribe'].toSorted();
   const gateway = documented(/^The rights that a gateway needs[^]*?\n\n/m);
@@ -141,13 +144,13 @@ t.test('the documented rights are those that are looked for', (t) => {
   t.end();
 });
 
-t.test('each right that is missing is named, and no other', { skip: withoutRedis }, async (t) => {
+t.test('exactly the missing rights are named', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t);
   for (const part of ['gateway', 'registry'] as const) {
     const use = { ...everything, part };
     const needed = [...neededCommands({ ...use, isCluster: false, asksReplicas: true }), 'subscribe'];
     const rights = ['~mg:*', '&__redis__:invalidate', ...needed.map((command) => `+${command}`)];
-    // As many as are needed where there are replicas to be asked.
+    // All rights, including those for querying replicas.
     const at = { url: redis.url, username: part, password: 'p', replicas: 1 };
     for (const left of [null, ...rights]) {
       await redis.client.call('ACL', 'SETUSER', part, 'reset', 'on', '>p', ...rights.filter((right) => right !== left));

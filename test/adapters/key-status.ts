@@ -1,6 +1,6 @@
 import type { Records } from '../../src/gateway/ports.js';
 
-/** What is said of a key, and how it is known, as `ACTIVE (cache)`; or the name of the error where nothing can be said. */
+/** The status of a key and its source, e.g. `ACTIVE (cache)`, or the name of the error if the look-up fails. */
 export async function keyStatus(records: Records, lookupId: string): Promise<string> {
   try {
     const { record, source } = await records.key(lookupId);

@@ -5,19 +5,19 @@ import type { KeyStore } from '../../src/gateway/ports.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { address } from '../policy/fixtures.js';
 
-/** What a store holds, by store key as in the contract (`mg:…`); each value is one JSON value. */
+/** The contents of a store, by the store keys of the contract (`mg:…`); each value is one JSON value. */
 type StoredRecords = Readonly<Record<string, unknown>>;
 
-/** An adapter over a given set of records. */
+/** An adapter with the given records. */
 interface OpenedKeyStore {
   readonly store: KeyStore;
   close(): Promise<void>;
 }
 
-/** Makes the adapter under test. */
+/** Opens the adapter under test. */
 export type OpenKeyStore = (records: StoredRecords) => Promise<OpenedKeyStore>;
 
-/** A key that the seeded records hold. */
+/** A key in the seeded records. */
 export const seededKey = 'svc_live_Contract0001';
 const key = seededKey;
 const siblingKey = 'svc_live_Contract0002';
@@ -59,7 +59,7 @@ export const seededRecords: StoredRecords = {
 
 const seeded = seededRecords;
 
-/** The three answers that a store has, each as a word; anything else that comes of asking is a defect. */
+/** Maps the three possible results of a look-up to a word; any other result is a defect. */
 async function answerTo(store: KeyStore, lookupId: string): Promise<string> {
   try {
     const { credential } = await store.find(lookupId);
@@ -76,7 +76,7 @@ function without(name: string): StoredRecords {
   return Object.fromEntries(Object.entries(seeded).filter(([storeKey]) => storeKey !== name));
 }
 
-/** Records of which one is damaged, and which keys nothing can be said about because of it. */
+/** Records with one malformed record, and the keys that are therefore undecidable. */
 const damages: readonly { name: string; records: StoredRecords; unaskable: readonly string[] }[] = [
   ...Object.entries({
     null: null,
@@ -114,8 +114,8 @@ const damages: readonly { name: string; records: StoredRecords; unaskable: reado
 ];
 
 /**
- * What every key store must do, whatever it is made of.
- * @param open makes the adapter over the given records; it is closed after each test
+ * The contract that every key store adapter must fulfil.
+ * @param open opens the adapter with the given records; the adapter is closed after each test
  */
 export function keyStoreContract(t: Test, open: OpenKeyStore): void {
   const opened = async (t: Test, records: StoredRecords): Promise<KeyStore> => {

@@ -2,7 +2,7 @@ import t from 'tap';
 import type { Test } from 'tap';
 import { Lease } from '../../src/adapters/redis/gateway/lease.js';
 
-/** A lease of 30 s, at moments that are given. */
+/** A lease of 30 s on clocks that the test sets. */
 function setUp(t: Test, maxStaleMilliseconds = 30_000) {
   const time = { wall: 1_700_000_000_000, monotonic: 5_000 };
   t.intercept(performance, 'now', { value: () => time.monotonic });
@@ -17,34 +17,34 @@ function setUp(t: Test, maxStaleMilliseconds = 30_000) {
   return { lease, time, pass, grant };
 }
 
-t.test('a grant enrols for a beat that began a short time ago, and for no other', (t) => {
+t.test('a grant enrols for a recent heartbeat of this gateway, and for no other', (t) => {
   const { lease, pass, grant } = setUp(t);
   t.equal(lease.lifetimeMilliseconds, 31_000);
   lease.begin();
   t.notOk(lease.enrolled);
   grant(2);
-  t.notOk(lease.enrolled, 'a beat that was none of its own');
+  t.notOk(lease.enrolled, 'a heartbeat that it has not sent');
   grant(1, { generation: 'former' });
-  t.notOk(lease.enrolled, 'of another history');
+  t.notOk(lease.enrolled, 'of another generation');
   pass(30_001);
   grant(1);
-  t.notOk(lease.enrolled, 'whoever gave it may have removed the gateway since');
+  t.notOk(lease.enrolled, 'the registry may have removed the gateway since');
   lease.begin();
   pass(30_000);
   grant(2);
   t.ok(lease.enrolled);
-  t.equal(lease.sinceSure, 30_000, 'it proves what was when that beat began');
+  t.equal(lease.sinceSure, 30_000, 'it proves the state at the start of that heartbeat');
   lease.begin();
   pass(100);
   grant(2);
-  t.ok(lease.enrolled, 'who is enrolled stays so while the grant is there');
-  t.ok(lease.isOver, 'but not for longer than the registry waits');
+  t.ok(lease.enrolled, 'an enrolled gateway stays enrolled while its grant exists');
+  t.ok(lease.isOver, 'but not longer than the registry waits');
   lease.granted(null, 'g');
   t.notOk(lease.enrolled);
   t.end();
 });
 
-t.test('an echo never makes a gateway less sure, and a shorter lifetime counts', (t) => {
+t.test('an older grant never lowers the certainty, and a shorter lifetime applies', (t) => {
   const { lease, pass, grant } = setUp(t);
   lease.begin();
   pass(500);
@@ -64,16 +64,16 @@ t.test('an echo never makes a gateway less sure, and a shorter lifetime counts',
   t.ok(lease.isOver);
   lease.end();
   grant(2, { lifetimeMilliseconds: 3_000 });
-  t.notOk(lease.enrolled, 'also for the age of a grant');
+  t.notOk(lease.enrolled, 'the age of a grant counts too');
   t.end();
 });
 
-t.test('of two clocks the one that has gone further counts; one that was set back ends the lease', (t) => {
+t.test('the clock that has advanced further counts; a clock set back ends the lease', (t) => {
   const { lease, time, grant } = setUp(t);
   lease.begin();
   grant(1);
   time.wall += 30_001;
-  t.ok(lease.isOver, 'a machine that slept');
+  t.ok(lease.isOver, 'a machine that was suspended');
   time.wall -= 30_001;
   t.notOk(lease.isOver);
   time.wall -= 1;
@@ -81,7 +81,7 @@ t.test('of two clocks the one that has gone further counts; one that was set bac
   t.end();
 });
 
-t.test('another history has to enrol the gateway anew', (t) => {
+t.test('a new generation requires a new enrolment', (t) => {
   const { lease, pass } = setUp(t);
   lease.begin();
   lease.granted({ generation: 'g', beat: 1, lifetimeMilliseconds: 31_000 }, 'g');
@@ -96,12 +96,12 @@ t.test('another history has to enrol the gateway anew', (t) => {
 });
 
 t.test(
-  'what is fresh is waited for also where nothing stale may be served, and no lifetime is longer than a day',
+  'fresh records are waited for even where stale ones are never served, and a lifetime is at most one day',
   (t) => {
     t.equal(setUp(t, 0).lease.lifetimeMilliseconds, 2_500);
     t.equal(setUp(t, 86_400_000).lease.lifetimeMilliseconds, 86_400_000);
     const { lease, pass, grant } = setUp(t);
-    // Beats that follow each other without a pause are remembered in part: one in between counts as the one before.
+    // Rapid heartbeats are remembered selectively: one in between counts as the one before it.
     for (let beat = 1; beat <= 50; beat += 1) {
       lease.begin();
       pass(10);

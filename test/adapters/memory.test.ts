@@ -9,7 +9,7 @@ import { lookupIdOf } from '../../src/gateway/api-key.js';
 import type { RecordsStore } from '../../src/gateway/store-ports.js';
 import { keyStoreContract, seededKey, seededRecords } from './key-store-contract.js';
 
-t.test('the memory key store obeys the contract of key stores', (t) => {
+t.test('the memory key store satisfies the key store contract', (t) => {
   keyStoreContract(t, (records) => {
     const store = new RecordKeyStore(new MemoryRecords(records));
     return Promise.resolve({ store, close: () => store.close() });
@@ -20,7 +20,7 @@ t.test('the memory key store obeys the contract of key stores', (t) => {
 const seededId = lookupIdOf(seededKey, null);
 
 t.test(
-  'each record that cannot be used is told once, at the start, with its store key and what is wrong',
+  'each record that is invalid is reported once, at the start, with its store key and what is wrong',
   async (t) => {
     const records = {
       ...seededRecords,
@@ -36,11 +36,11 @@ t.test(
     t.ok(told.every(([, problem]) => problem !== ''));
     t.match(told[1]?.[1], /mg:merchant:m_nobody/);
     await t.rejects(async () => store.find('1'.repeat(64)));
-    t.equal(told.length, 2, 'and not again when it is asked for');
+    t.equal(told.length, 2, 'it is not reported again on a read');
   },
 );
 
-t.test('what happens to the records afterwards does not reach the store', async (t) => {
+t.test('later changes of the given records do not affect the store', async (t) => {
   const records: Record<string, unknown> = { ...seededRecords };
   const store = new RecordKeyStore(new MemoryRecords(records));
   for (const name of Object.keys(records)) Reflect.deleteProperty(records, name);
@@ -48,7 +48,7 @@ t.test('what happens to the records afterwards does not reach the store', async 
   t.equal(store.unavailableReason(), null);
 });
 
-t.test('a records file is read as it is written', async (t) => {
+t.test('a records file is read as written', async (t) => {
   const file = path.join(t.testdir(), 'records.json');
   const records = { ...seededRecords, 'mg:note': 'Bücher & Söhne – 本' };
   await writeFile(file, JSON.stringify(records, null, 2));
@@ -57,7 +57,7 @@ t.test('a records file is read as it is written', async (t) => {
   t.match((await store.find(seededId)).credential, { keyId: 'key_1' });
 });
 
-t.test('a records file that has something twice is refused: the last of two would win silently', async (t) => {
+t.test('a records file with a duplicate member is rejected: the last one would silently win', async (t) => {
   const file = path.join(t.testdir(), 'records.json');
   for (const [text, column] of [
     ['{"mg:key:a":{},"mg:key:a":{}}', 16],
@@ -73,7 +73,7 @@ t.test('a records file that has something twice is refused: the last of two woul
   }
 });
 
-t.test('what is wrong with the JSON of a records file is told with its place and what to do', async (t) => {
+t.test('a JSON error in a records file is reported with its position and the remedy', async (t) => {
   const file = path.join(t.testdir(), 'records.json');
   const rows: readonly [string, string][] = [
     ['', 'ends at line 1, column 1, before its JSON is complete. Was it cut off? Write it again.'],
@@ -93,7 +93,7 @@ t.test('what is wrong with the JSON of a records file is told with its place and
     ],
     [
       '{"mg:meta": {\n"revision": 1.00000000000000000001}}',
-      'has a number with more digits than can be kept at line 2, column 13. Write it as an integer.',
+      'has a number with more digits than can be stored exactly at line 2, column 13. Write it as an integer.',
     ],
   ];
   for (const [text, sentence] of rows) {
@@ -111,7 +111,7 @@ async function problemOf(file: string): Promise<string> {
   }
 }
 
-t.test('a records file that cannot be used is told in one sentence that names the file', async (t) => {
+t.test('an unusable records file is reported in one sentence that names the file', async (t) => {
   const directory = t.testdir({
     'empty.json': '',
     'cut.json': '{"mg:meta": {"version": 1}',
@@ -140,7 +140,7 @@ t.test('a records file that cannot be used is told in one sentence that names th
   for (const [file, sentence] of rows) t.match(await problemOf(file), sentence, file.replace(directory, ''));
 });
 
-t.test('a problem of a records file does not quote what is in it, for that may be a key', async (t) => {
+t.test('a problem with a records file never quotes its content, which may be a key', async (t) => {
   const key = 'svc_live_Memory0001';
   const twice = `{"${key}":1,"${key}":2}`;
   const texts = [twice, key, `{"${key}"}`, `{"mg:key:${key}": }`, `{"a": "${key}`, `["${key}"]`, `"${key}"`];
@@ -154,7 +154,7 @@ t.test('a problem of a records file does not quote what is in it, for that may b
   }
 });
 
-t.test('a record under a name that no key has a hash for is told of', (t) => {
+t.test('a record whose name is not a possible key hash is reported', (t) => {
   const told: string[] = [];
   const upperCase = `mg:key:${seededId.toUpperCase()}`;
   const records = { ...seededRecords, [upperCase]: seededRecords[`mg:key:${seededId}`] };
@@ -170,20 +170,20 @@ t.test('a registry in the same process writes the records that its gateway reads
   const records = new MemoryRecords({}, undefined, { instanceId: 'here', environment: 'test', ...started });
   const registry: RecordsStore = records;
   const own = { endsWithProcess: true, canFailOver: false };
-  t.match(records, own, 'nobody can have been forgotten, and no other server takes its place');
+  t.match(records, own, 'no gateway can be missing, and no other server can take over');
   const look = await registry.look();
   const { servers } = look;
   t.same(look, {
     ...{ epoch: 0, servers, replicas: 0, isWhole: true, meta: null, seal: 'none', revision: 0, change: null },
   });
-  t.equal(servers.length, 1, 'a server with a name: a registry waits for one that has none');
+  t.equal(servers.length, 1, 'one server id: a registry waits for a server without one');
   t.match(await registry.gateways([]), { generation: null, isHearing: true, gateways: [{ instanceId: 'here' }] });
 
   await registry.begin();
   const entries = Object.entries(seededRecords).filter(([name]) => /^mg:(key|merchant):/.test(name));
   const written = entries.map(([name, value]) => ({ name: name.slice('mg:'.length), value: value as object }));
-  t.equal(await registry.rewrite(written, 4, 'g'), 0, 'nothing of a later change stays');
-  t.match(records.unavailableReason(), /not seeded/, 'it is not complete');
+  t.equal(await registry.rewrite(written, 4, 'g'), 0, 'no record of a later change remains');
+  t.match(records.unavailableReason(), /not seeded/, 'the store is incomplete');
   await registry.complete({ ...meta, servers: [...servers] }, { revision: 4, change: 'fourth' });
   t.equal(records.unavailableReason(), null);
   t.match(records.key(seededId), { record: { keyId: 'key_1' }, source: 'store', ageMilliseconds: 0 });
@@ -205,17 +205,17 @@ t.test('a registry in the same process writes the records that its gateway reads
       .toSorted(),
   );
   t.equal(await registry.write([{ name: `key:${seededId}`, value: null }], 5, 'g'), 0);
-  t.match(records.key(seededId), { record: null }, 'the gateway reads it as it is written');
+  t.match(records.key(seededId), { record: null }, 'the gateway reads the record once it is written');
   await registry.publish({ revision: 5, change: 'fifth' });
   t.match(await registry.look(), { meta, revision: 5, change: 'fifth' });
   t.match((await registry.gateways([])).gateways, [{ acknowledgement: { environment: 'test', revision: 5 } }]);
   await registry.grant([{ instanceId: 'here', generation: 'g', beat: 1, lifetimeMilliseconds: 1 }]);
   await registry.removeGateways(['here']);
-  t.equal((await registry.gateways([])).gateways.length, 1, 'it is there as long as the process');
-  t.same(await registry.read(['merchant:m_1']), [], 'a new process knows nothing that its database does not know');
+  t.equal((await registry.gateways([])).gateways.length, 1, 'the gateway is listed as long as its process runs');
+  t.same(await registry.read(['merchant:m_1']), [], 'a new process has only the records of its database');
 });
 
-t.test('records in memory that no gateway reads have no gateway', async (t) => {
+t.test('records in memory without a gateway list no gateway', async (t) => {
   const registry: RecordsStore = new MemoryRecords({});
   await registry.complete(meta, { revision: 1, change: 'c' });
   t.same(await registry.gateways(['gone']), {

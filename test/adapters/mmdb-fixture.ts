@@ -1,12 +1,12 @@
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 
-/** A value as a database holds it. */
+/** A value in a database. */
 type Value = string | number | boolean | { readonly [name: string]: Value };
 
-/** A network and what is said about it. */
+/** A network and its value. */
 type MmdbEntry = readonly [cidr: string, value: Value];
 
-/** What a database is made of. */
+/** The contents of a database. */
 export interface MmdbSource {
   readonly type: string;
   readonly ipVersion?: 4 | 6;
@@ -14,10 +14,10 @@ export interface MmdbSource {
 }
 
 type Node = [Branch, Branch];
-/** A node below, the offset of data, or nothing. */
+/** A child node, the offset of data, or no data. */
 type Branch = Node | number | null;
 
-/** Makes a database in MaxMind's format (version 2.0, records of 24 bits), small enough for a test. */
+/** Builds a small database in MaxMind's format (version 2.0, 24-bit records). */
 export function mmdb({ type, ipVersion = 6, entries }: MmdbSource): Buffer {
   const root: Node = [null, null];
   const data: Buffer[] = [];
@@ -56,7 +56,7 @@ export function mmdb({ type, ipVersion = 6, entries }: MmdbSource): Buffer {
   return Buffer.concat([tree, Buffer.alloc(16), ...data, marker, metadata]);
 }
 
-/** The way through the tree: IPv4 lies in the first 32 bits, or below 96 zeros. */
+/** The path through the tree: an IPv4 network has its 32 bits at the root, or after 96 zero bits in an IPv6 tree. */
 function bitsOf(cidr: string, ipVersion: 4 | 6): string {
   const [text = '', prefix] = cidr.split('/');
   const address = parseIpAddress(text);

@@ -11,7 +11,7 @@ import { seededRecords } from './key-store-contract.js';
 import { freePort, startRedis, withoutRedis } from './redis-server.js';
 import type { Teardown } from './redis-server.js';
 
-/** A name that leads to one server and, later, to another one; connections stay where they are. */
+/** A name that resolves to one server and later to another; open connections stay. */
 async function startName(t: Teardown, port: number) {
   const name = { url: '', target: port, opened: 0 };
   const sockets = new Set<Socket>();
@@ -58,7 +58,7 @@ async function publish(store: OpenedRecordsStore, revision: number): Promise<voi
 
 for (const isLinked of [true, false]) {
   t.test(
-    `gateway, registry and rate leave a master that was demoted${isLinked ? '' : ' and hears of nothing'}`,
+    `gateway, registry and rate leave a demoted master${isLinked ? '' : ' without a replication link'}`,
     { skip: withoutRedis },
     async (t) => {
       const [before, after] = await Promise.all([startRedis(t), startRedis(t)]);
@@ -79,7 +79,7 @@ for (const isLinked of [true, false]) {
         return (seen?.gateways ?? []).map(({ instanceId }) => instanceId).sort();
       };
       await until(async () => (await live()).join() === 'g', 'the registry knows the gateway');
-      await until(async () => (await rate.take('m_1')) !== null, 'counted together');
+      await until(async () => (await rate.take('m_1')) !== null, 'counted in Redis');
 
       await before.client.replicaof('127.0.0.1', String(isLinked ? after.port : await freePort()));
       name.target = after.port;
@@ -95,15 +95,15 @@ for (const isLinked of [true, false]) {
         return text === null ? null : (JSON.parse(text) as { revision: number }).revision;
       };
       await until(async () => (await acknowledged()) === 7, 'the gateway acknowledges there');
-      await until(async () => (await rate.take('m_1')) !== null, 'counted together again');
+      await until(async () => (await rate.take('m_1')) !== null, 'counted in Redis again');
       await after.client.set('mg:gateway:h', JSON.stringify({ ...told, instanceId: 'h', revision: 7 }));
-      t.same(await live(), ['g', 'h'], 'one that has come there is waited for');
+      t.same(await live(), ['g', 'h'], 'the registry waits for a gateway that has arrived there');
     },
   );
 }
 
 t.test(
-  'where its name still leads to what refuses, it is opened anew once a second',
+  'a server that refuses writes under an unchanged name is reconnected to once a second',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -122,7 +122,7 @@ t.test(
     const [opened, began] = [name.opened, performance.now()];
     while (performance.now() - began < 2_500) await publish(registry, 2).catch(() => wait(1));
     const seconds = (performance.now() - began) / 1_000;
-    t.ok(name.opened > opened, 'opened anew');
-    t.ok(name.opened - opened <= 1 + seconds, `${name.opened - opened} times in ${seconds} s`);
+    t.ok(name.opened > opened, 'reconnected');
+    t.ok(name.opened - opened <= 1 + seconds, `${name.opened - opened} connections in ${seconds} s`);
   },
 );

@@ -19,7 +19,7 @@ interface Received {
   };
 }
 
-/** A collector that notes what it gets, and answers with this status, or not at all. */
+/** A collector that records requests, and responds with this status, or never. */
 async function startCollector(t: Test) {
   const received: Received[] = [];
   const collector = { received, url: '', status: 200 as number | null, open: 0 };
@@ -76,7 +76,7 @@ const spansOf = (received: readonly Received[]): Record<string, unknown>[] =>
     body.resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap((one) => one.spans)),
   );
 
-t.test('a span is what OTLP has for one', async (t) => {
+t.test('a span has the form of OTLP', async (t) => {
   const collector = await startCollector(t);
   const { traces, problems } = openTraces(t, collector.url);
   traces.take(span);
@@ -101,17 +101,17 @@ t.test('a span is what OTLP has for one', async (t) => {
   t.same(problems, []);
 });
 
-t.test('a collector that is slow, refuses or is away costs spans and nothing else', async (t) => {
+t.test('a collector that is slow, refuses or is down costs only spans', async (t) => {
   const collector = await startCollector(t);
   const { traces, problems } = openTraces(t, collector.url);
   collector.status = null;
   traces.take(span);
   await until(() => collector.open === 1);
   for (let count = 0; count < 5_000; count += 1) traces.take(span);
-  t.equal(traces.figures().dropped, 5_000 - 4_096, 'what waits is bounded');
-  t.equal(collector.open, 1, 'and is not sent beside what is under way');
+  t.equal(traces.figures().dropped, 5_000 - 4_096, 'the queue is bounded');
+  t.equal(collector.open, 1, 'no second export while one is in flight');
   await traces.close(1);
-  t.same(traces.figures(), { exported: 0, dropped: 5_001 }, 'and an end waits for nobody');
+  t.same(traces.figures(), { exported: 0, dropped: 5_001 }, 'closing does not wait');
 
   const second = openTraces(t, collector.url);
   for (const status of [503, 503, 200]) {
@@ -121,7 +121,7 @@ t.test('a collector that is slow, refuses or is away costs spans and nothing els
     await until(() => Object.values(second.traces.figures()).join() !== Object.values(before).join());
   }
   t.same(second.traces.figures(), { exported: 1, dropped: 2 });
-  t.same(second.problems, ['the collector answers 503', null], 'each is told once');
+  t.same(second.problems, ['the collector responded with status 503', null], 'each problem is reported once');
   const nobody = openTraces(t, 'http://127.0.0.1:1/v1/traces');
   nobody.traces.take(span);
   await until(() => nobody.problems.length === 1);
@@ -129,7 +129,7 @@ t.test('a collector that is slow, refuses or is away costs spans and nothing els
   t.equal(problems.length, 1);
 });
 
-t.test('a collector whose answer drips is given up, and the next spans are sent', async (t) => {
+t.test('a collector that trickles its response times out, and the next spans are sent', async (t) => {
   let isDripping = true;
   const server = http.createServer((request, response) => {
     request.resume().on('end', () => {
@@ -156,7 +156,7 @@ t.test('a collector whose answer drips is given up, and the next spans are sent'
   t.equal(problems[1], null);
 });
 
-t.test('one request in so many is taken, by chance', (t) => {
+t.test('one request in `sampleOneIn` is sampled, at random', (t) => {
   const numbers = [0, 0.0999, 0.1, 0.5, 0.999];
   const { traces } = openTraces(t, 'http://127.0.0.1:1/', { sampleOneIn: 10, random: () => numbers.shift() ?? 1 });
   t.same(
@@ -166,7 +166,7 @@ t.test('one request in so many is taken, by chance', (t) => {
   t.end();
 });
 
-t.test('a request that is chosen is a span of its trace, and no caller chooses', async (t) => {
+t.test("a sampled request is a span of its trace, and the caller's flag is ignored", async (t) => {
   const upstream = await startUpstream(t);
   const collector = await startCollector(t);
   const chosen = [true, false, true];
@@ -185,14 +185,14 @@ t.test('a request that is chosen is a span of its trace, and no caller chooses',
   await ask(gateway, { path: '/v1/payouts' });
   await gateway.drain();
   const flags = upstream.seen.map((seen) => String(seen.headers.traceparent).slice(-2));
-  t.same(flags, ['01', '00'], 'what goes on says whether there will be a span to belong to');
+  t.same(flags, ['01', '00'], "the forwarded flag says whether the gateway's span exists");
   const spans = spansOf(collector.received);
-  t.equal(spans.length, 2, 'a drain sends what is left');
+  t.equal(spans.length, 2, 'a drain exports the remaining spans');
   t.match(spans[0], { traceId: id, parentSpanId: parent, name: 'GET /transactions', status: {} });
   t.equal(spans[0]?.spanId, String(upstream.seen[0]?.headers.traceparent).split('-')[2]);
   const attributes = JSON.stringify(spans);
   for (const told of ['accepted', 'key_required', 'm_1', 'key_1', '/v1/transactions/svc_live_…', '/transactions']) {
     t.ok(attributes.includes(`"${told}"`), told);
   }
-  t.notMatch(attributes, /TestOnly|q=1/, 'and no more than the log');
+  t.notMatch(attributes, /TestOnly|q=1/, 'no more than the log contains');
 });

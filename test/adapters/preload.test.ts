@@ -22,7 +22,7 @@ function merchantOf(id: string, over: object = {}): string {
   return JSON.stringify({ merchantId: id, name: 'M', status: 'ACTIVE', goLive: true, ...lists, revision: 7, ...over });
 }
 
-/** A store with keys of two environments, a registry that enrols, and no gateway yet. */
+/** A store with keys of two environments and a registry that enrols gateways; no gateway yet. */
 async function startStore(t: Teardown, settings: readonly string[] = []) {
   const server = await startRedis(t, settings);
   await seed(server);
@@ -76,17 +76,17 @@ async function until(holds: () => Promise<boolean> | boolean, what: string): Pro
 
 const whole = { keys: keyCount, merchants: merchantCount, seen: keyCount + foreignCount };
 
-/** What is said of keys that nobody has asked for. */
+/** The statuses of keys that were not requested before. */
 async function statusesOf(records: RedisRecords, ids: readonly string[]): Promise<string[]> {
   return [...new Set(await Promise.all(ids.map((id) => keyStatus(records, id))))].toSorted();
 }
 
 for (const how of ['stops answering', 'is killed']) {
-  t.test(`a gateway knows every key and merchant when Redis ${how}`, { skip: withoutRedis }, async (t) => {
+  t.test(`a gateway has every key and merchant when Redis ${how}`, { skip: withoutRedis }, async (t) => {
     const { server } = await startStore(t);
     const { records, figures, reaches } = open(t, server.url);
     await reaches('complete');
-    t.match(figures(), whole, 'those of the environment, and no merchant that they do not name');
+    t.match(figures(), whole, 'the keys of its environment, and only the merchants that they name');
     if (how === 'is killed') await server.kill();
     else server.signal('SIGSTOP');
     t.teardown(() => {
@@ -98,12 +98,12 @@ for (const how of ['stops answering', 'is killed']) {
     t.equal(
       await keyStatus(records, idOf(0, 'test')),
       'KeyStoreUnavailable',
-      'one of the other environment is not held',
+      'a key of the other environment is not cached',
     );
   });
 }
 
-t.test('what is changed is read again, and what is new as well', { skip: withoutRedis }, async (t) => {
+t.test('changed records are read again, and new ones too', { skip: withoutRedis }, async (t) => {
   const { server } = await startStore(t);
   const { records, figures, reaches } = open(t, server.url);
   await reaches('complete');
@@ -115,14 +115,14 @@ t.test('what is changed is read again, and what is new as well', { skip: without
   await server.client.set('mg:merchant:m_new', merchantOf('m_new'));
   await server.client.set(`mg:key:${idOf(-1)}`, keyOf(-1, { merchantId: 'm_new' }));
   await server.client.set('mg:revision', '8');
-  await until(() => figures()?.keys === keyCount + 1 && figures()?.merchants === merchantCount + 1, 'held again');
+  await until(() => figures()?.keys === keyCount + 1 && figures()?.merchants === merchantCount + 1, 'cached again');
   t.same(await statusesOf(records, changed), ['REVOKED (cache)']);
   t.equal(await keyStatus(records, idOf(-1)), 'ACTIVE (cache)');
   t.match(await records.merchant('m_0'), { record: { merchantStatus: 'SUSPENDED' }, source: 'cache' });
   t.match(await records.merchant('m_new'), { record: { merchantId: 'm_new' }, source: 'cache' });
 });
 
-t.test('after everything was dropped, everything is read again', { skip: withoutRedis }, async (t) => {
+t.test('after the cache was dropped, everything is read again', { skip: withoutRedis }, async (t) => {
   const { server, registry } = await startStore(t);
   const { records, figures, reaches } = open(t, server.url);
   await reaches('complete');
@@ -132,7 +132,10 @@ t.test('after everything was dropped, everything is read again', { skip: without
   t.match(figures(), whole);
 
   await server.client.flushall();
-  await until(async () => (await statusesOf(records, idsOfAll)).join() === 'ACTIVE (stale)', 'what is held is stale');
+  await until(
+    async () => (await statusesOf(records, idsOfAll)).join() === 'ACTIVE (stale)',
+    'cached records are stale',
+  );
   await seed(server);
   await registry.name({ generation: '01OTHER' });
   await until(() => figures()?.state === 'loading', 'dropped');
@@ -141,11 +144,11 @@ t.test('after everything was dropped, everything is read again', { skip: without
   t.same(await statusesOf(records, idsOfAll), ['ACTIVE (cache)']);
 });
 
-t.test('records that do not fit are left out, and nothing goes for them', { skip: withoutRedis }, async (t) => {
+t.test('records beyond maxEntries are left out, and none is evicted for them', { skip: withoutRedis }, async (t) => {
   const { server } = await startStore(t);
   const exact = open(t, server.url, { maxEntries: keyCount });
   await exact.reaches('complete');
-  t.same(exact.told, [], 'what fits exactly is not full');
+  t.same(exact.told, [], 'exactly maxEntries is not full');
   t.match(exact.figures(), whole);
   await server.client.set(`mg:key:${idOf(-1)}`, keyOf(-1));
   await exact.reaches('full');
@@ -162,29 +165,29 @@ t.test('records that do not fit are left out, and nothing goes for them', { skip
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
   await until(() => small.figures()?.state === 'loading', 'dropped');
   await small.reaches('full');
-  t.equal(small.told.length, 1, 'and it is told once');
+  t.equal(small.told.length, 1, 'reported once');
 });
 
 for (const right of ['scan', 'mget']) {
-  t.test(`without the right +${right} a gateway asks, as it is asked`, { skip: withoutRedis }, async (t) => {
+  t.test(`without the right +${right} a gateway reads records on demand`, { skip: withoutRedis }, async (t) => {
     const { server } = await startStore(t);
     await server.client.call('ACL', 'SETUSER', 'user', 'on', '>secret', '~*', '&*', '+@all', `-${right}`);
     const { records, told, figures, reaches } = open(t, server.url, { username: 'user', password: 'secret' });
     await reaches('refused');
     t.equal(figures()?.keys, 0);
     const [id = ''] = idsOfAll;
-    await until(async () => (await keyStatus(records, id)) === 'ACTIVE (cache)', 'asked for and held');
+    await until(async () => (await keyStatus(records, id)) === 'ACTIVE (cache)', 'read and cached');
     await server.client.set(`mg:key:${id}`, keyOf(0, { status: 'REVOKED', revision: 8 }));
     await until(async () => (await keyStatus(records, id)).startsWith('REVOKED'), 'heard');
     await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await until(() => figures()?.state === 'loading', 'tried again on the next connection');
+    await until(() => figures()?.state === 'loading', 'retried on the next connection');
     await reaches('refused');
     t.equal(told.length, 1);
     t.match(told[0], new RegExp(`NOPERM.*${right}`));
   });
 }
 
-t.test('a gateway that is not enrolled reads nothing', { skip: withoutRedis }, async (t) => {
+t.test('a gateway that is not enrolled preloads nothing', { skip: withoutRedis }, async (t) => {
   const { server, registry } = await startStore(t);
   await registry.stop();
   const { records, figures, reaches } = open(t, server.url);
@@ -196,7 +199,7 @@ t.test('a gateway that is not enrolled reads nothing', { skip: withoutRedis }, a
   t.match(figures(), whole);
 });
 
-t.test('a damaged record does not keep the others from being read', { skip: withoutRedis }, async (t) => {
+t.test('a malformed record does not stop the preload of the others', { skip: withoutRedis }, async (t) => {
   const { server } = await startStore(t);
   await server.client.set(`mg:key:${idOf(3)}`, '{');
   await server.client.del(`mg:key:${idOf(4)}`);

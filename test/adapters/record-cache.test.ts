@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type CacheLimits, type Hearing, RecordCache } from '../../src/adapters/cache/record-cache.js';
+import { type CacheLimits, type Freshness, RecordCache } from '../../src/adapters/cache/record-cache.js';
 import type { Eventual } from '../../src/gateway/eventual.js';
 import { KeyStoreUnavailable, type RecordRead } from '../../src/gateway/ports.js';
 
@@ -17,17 +17,17 @@ const limits: CacheLimits = {
   maxStaleMilliseconds: 1000,
 };
 
-/** What was asked for, or why it could not be had. */
+/** The read result, or its error. */
 function failureOr(asked: Eventual<RecordRead<Value>>): Promise<unknown> {
   return Promise.resolve(asked).catch((error: unknown) => error);
 }
 
-/** A cache over a store that answers when it is told to. */
+/** A cache over a store that replies on command. */
 function setUp(over: Partial<CacheLimits> = {}) {
   const hearing = { fresh: true, sinceKnownTrue: 0, beats: 0, onBeat: (): void | Promise<void> => undefined };
   const clock = { now: 1_000_000 };
   const asked: { name: string; answer: (value: Answer) => void; fail: (error: Error) => void }[] = [];
-  const port: Hearing = {
+  const port: Freshness = {
     get fresh() {
       return hearing.fresh;
     },
@@ -42,8 +42,10 @@ function setUp(over: Partial<CacheLimits> = {}) {
   };
   const read = (name: string) => new Promise<Answer>((answer, fail) => asked.push({ name, answer, fail }));
   const cache = new RecordCache<Value>({ ...limits, ...over }, port, read, () => clock.now);
-  /** Lets everything that can go on go on. */
-  const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+  /** Runs pending microtasks and no timer: on a slow machine the short wait for a store must not end early. */
+  const settle = async () => {
+    for (let turn = 0; turn < 100; turn += 1) await Promise.resolve();
+  };
   const next = async () => {
     await settle();
     const question = asked.shift();
@@ -58,20 +60,24 @@ function setUp(over: Partial<CacheLimits> = {}) {
   return { cache, hearing, clock, asked, next, put, settle };
 }
 
-t.test('what was read before a change and arrives after its notice is not held', async (t) => {
+t.test('a record read before a change whose reply arrives after the notice is not cached', async (t) => {
   const { cache, next } = setUp();
   const early = cache.get('a');
   const question = await next();
   cache.drop(['a']);
   question.answer({ version: 1 });
-  t.match(await early, { record: { version: 1 }, source: 'store' }, 'whoever asked before the change may see what was');
+  t.match(
+    await early,
+    { record: { version: 1 }, source: 'store' },
+    'a request made before the change may get the old record',
+  );
   const later = cache.get('a');
   (await next()).answer({ version: 2 });
   t.match(await later, { record: { version: 2 }, source: 'store' });
   t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' });
 });
 
-t.test('whoever asks after a change does not wait for the answer to a question from before it', async (t) => {
+t.test('a request made after a change does not share a read started before it', async (t) => {
   const { cache, next } = setUp();
   const early = cache.get('a');
   const before = await next();
@@ -81,10 +87,10 @@ t.test('whoever asks after a change does not wait for the answer to a question f
   before.answer({ version: 1 });
   after.answer({ version: 2 });
   t.match([await early, await late], [{ record: { version: 1 } }, { record: { version: 2 } }]);
-  t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' }, 'and the older answer does not stay');
+  t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' }, 'the older reply is not cached');
 });
 
-t.test('an old answer that comes after the newer one does not take its place', async (t) => {
+t.test('an old reply that arrives after the newer one does not replace it', async (t) => {
   const { cache, next } = setUp();
   const early = cache.get('a');
   const before = await next();
@@ -97,7 +103,7 @@ t.test('an old answer that comes after the newer one does not take its place', a
   t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' });
 });
 
-t.test('a question that nothing could be heard during is answered and not held', async (t) => {
+t.test('a reply is used but not cached if invalidation notices may have been lost meanwhile', async (t) => {
   const { cache, hearing, next, put } = setUp();
   const asking = cache.get('a');
   const question = await next();
@@ -106,11 +112,11 @@ t.test('a question that nothing could be heard during is answered and not held',
   t.match(await asking, { record: { version: 1 } });
   t.match(cache.figures, { known: { entries: 0 }, unknown: { entries: 0 } });
   hearing.fresh = false;
-  t.match(await put('b', { version: 1 }), { source: 'store' }, 'a store that answers is believed');
-  t.match(cache.figures, { known: { entries: 0 }, unknown: { entries: 0 } }, 'but what cannot be heard of is not held');
+  t.match(await put('b', { version: 1 }), { source: 'store' }, "the store's reply is used");
+  t.match(cache.figures, { known: { entries: 0 }, unknown: { entries: 0 } }, 'but without tracking it is not cached');
 });
 
-t.test('one question at a time is asked about a record', async (t) => {
+t.test('concurrent requests for a record share one read', async (t) => {
   const { cache, asked, settle } = setUp();
   const all = Array.from({ length: 1000 }, async () => cache.get('a'));
   await settle();
@@ -119,7 +125,7 @@ t.test('one question at a time is asked about a record', async (t) => {
   t.ok((await Promise.all(all)).every(({ record }) => record?.version === 1));
 });
 
-t.test('a failure is everybody’s who waited, and nobody’s afterwards', async (t) => {
+t.test('all waiting requests share a failure, which is not cached', async (t) => {
   const { cache, next, put } = setUp();
   const waiting = [cache.get('a'), cache.get('a')].map(failureOr);
   (await next()).fail(new KeyStoreUnavailable('away'));
@@ -127,7 +133,7 @@ t.test('a failure is everybody’s who waited, and nobody’s afterwards', async
   t.match(await put('a', { version: 1 }), { record: { version: 1 } });
 });
 
-t.test('a flood of unknown records evicts no known one, and is bounded itself', async (t) => {
+t.test('a flood of unknown keys evicts no known record, and is bounded', async (t) => {
   const { cache, put } = setUp();
   await put('known', { version: 1 });
   for (let count = 0; count < 100; count += 1) await put(`unknown-${count}`, null);
@@ -138,11 +144,11 @@ t.test('a flood of unknown records evicts no known one, and is bounded itself', 
   t.match(cache.figures, { known: { entries: 3, evictions: 98 }, unknown: { entries: 2, evictions: 98 } });
   cache.dropAll();
   const none = { known: { entries: 0, evictions: 98 }, unknown: { entries: 0, evictions: 98 } };
-  t.same(cache.figures, none, 'what is dropped is not evicted');
+  t.same(cache.figures, none, 'an invalidation is not an eviction');
 });
 
 t.test(
-  'a record is asked for anew when it has been held for its time, and one that is not there for its own',
+  'a record is read again after its maximum age, and an unknown one after the maximum age for these',
   async (t) => {
     const { cache, clock, put } = setUp({ maxAgeMilliseconds: 60_000, unknownMaxAgeMilliseconds: 5_000 });
     await put('a', { version: 1 });
@@ -158,7 +164,7 @@ t.test(
   },
 );
 
-t.test('a record that was not there is asked for as soon as it changes: a new key is accepted at once', async (t) => {
+t.test('an unknown key is read again as soon as its record changes: a new key is accepted at once', async (t) => {
   const { cache, put } = setUp();
   for (const isEverything of [false, true]) {
     await put('a', null);
@@ -170,9 +176,9 @@ t.test('a record that was not there is asked for as soon as it changes: a new ke
   }
 });
 
-t.test('an age of zero holds nothing for as much as a moment: each request asks', async (t) => {
+t.test('with a negative maximum age nothing is cached: each request reads', async (t) => {
   const { hearing, put } = setUp({ maxAgeMilliseconds: -1, unknownMaxAgeMilliseconds: -1 });
-  hearing.sinceKnownTrue = 1001; // else what is held might be served while this test is held up
+  hearing.sinceKnownTrue = 1001; // otherwise a stale record might be served while this test is delayed
   for (let version = 1; version < 4; version += 1) {
     t.match(await put('a', { version }), { record: { version }, source: 'store' });
     t.match(await put('b', null), { record: null, source: 'store' });
@@ -180,17 +186,17 @@ t.test('an age of zero holds nothing for as much as a moment: each request asks'
 });
 
 t.test(
-  'what is known to be there is forgotten when the store says that it is not, and the other way round',
+  'a cached record is removed when the store reports it missing, and a cached absence when it exists',
   async (t) => {
     const { cache, hearing, put } = setUp({ maxAgeMilliseconds: -1 });
-    hearing.sinceKnownTrue = 1001; // else what is held might be served while this test is held up
+    hearing.sinceKnownTrue = 1001; // otherwise a stale record might be served while this test is delayed
     await put('a', { version: 1 });
     t.match(await put('a', null), { record: null, source: 'store' });
     t.same(cache.figures, { known: { entries: 0, evictions: 0 }, unknown: { entries: 1, evictions: 0 } });
   },
 );
 
-t.test('while the store is away, what is held is served until it is too old, and only what is held', async (t) => {
+t.test('during an outage cached records are served up to the stale limit, and nothing else', async (t) => {
   const { cache, clock, hearing, next, put } = setUp();
   await put('a', { version: 1 });
   await put('nobody', null);
@@ -205,30 +211,26 @@ t.test('while the store is away, what is held is served until it is too old, and
   };
   t.match(await askWhileAway('a', 1000), { record: { version: 1 }, source: 'stale', ageMilliseconds: 1000 });
   t.type(await askWhileAway('a', 1001), KeyStoreUnavailable, 'a millisecond too old');
-  t.type(
-    await askWhileAway('nobody', 10),
-    KeyStoreUnavailable,
-    'that something is not there is never said from memory',
-  );
+  t.type(await askWhileAway('nobody', 10), KeyStoreUnavailable, 'a cached "unknown" is never served stale');
   t.type(await askWhileAway('b', 10), KeyStoreUnavailable);
   [hearing.sinceKnownTrue, clock.now] = [0, clock.now + 1000];
   t.match(
     await put('a', { version: 2 }),
     { record: { version: 2 }, source: 'store' },
-    'a store that answers comes first',
+    'a store that replies has priority',
   );
-  hearing.sinceKnownTrue = 1001; // else it might be served as stale while this test is held up
+  hearing.sinceKnownTrue = 1001;
   const defect = failureOr(cache.get('a'));
   (await next()).fail(new TypeError('a defect'));
   t.type(await defect, TypeError, 'a defect is not an outage');
 });
 
-t.test('a process that was stopped believes nothing before it has caught up', async (t) => {
+t.test('a suspended process trusts no cached record before it has processed its notices', async (t) => {
   const { cache, hearing, put } = setUp();
   await put('a', { version: 1 });
-  hearing.fresh = false; // it was stopped for longer than it may believe what it holds
+  hearing.fresh = false; // it was suspended longer than it may trust its cache
   hearing.onBeat = () => {
-    cache.drop(['a']); // the notice was waiting
+    cache.drop(['a']); // the notice was pending
     hearing.fresh = true;
   };
   t.match(await put('a', { version: 2 }), { record: { version: 2 }, source: 'store' });
@@ -237,10 +239,14 @@ t.test('a process that was stopped believes nothing before it has caught up', as
   hearing.onBeat = () => {
     hearing.fresh = true;
   };
-  t.match(await cache.get('a'), { record: { version: 2 }, source: 'cache' }, 'what no notice spoke of is true');
+  t.match(
+    await cache.get('a'),
+    { record: { version: 2 }, source: 'cache' },
+    'a record without a notice is still current',
+  );
 });
 
-t.test('a record that cannot be used is held as what it is, and asked for again when it changes', async (t) => {
+t.test('a malformed record is cached as malformed, and read again when it changes', async (t) => {
   const { cache, asked, put } = setUp();
   const damaged = new KeyStoreUnavailable('damaged');
   t.equal(await put('a', damaged), damaged);
@@ -250,19 +256,19 @@ t.test('a record that cannot be used is held as what it is, and asked for again 
   t.match(await put('a', { version: 2 }), { record: { version: 2 } });
 });
 
-t.test('whoever asks for what is held does not wait for a store that is silent', async (t) => {
+t.test('a request for a cached record does not wait for a silent store', async (t) => {
   const { cache, clock, hearing, asked, put } = setUp();
   await put('a', { version: 1 });
   hearing.fresh = false;
   hearing.onBeat = () => new Promise(() => undefined);
-  t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' }, 'not for a beat');
+  t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' }, 'not for a heartbeat');
   hearing.onBeat = () => undefined;
   [asked.length, clock.now] = [0, clock.now + 250];
   t.match(await cache.get('a'), { record: { version: 1 }, source: 'stale' }, 'nor for the record');
-  t.equal(asked.length, 1, 'which is asked for all the same');
+  t.equal(asked.length, 1, 'which is read all the same');
 });
 
-t.test('of many requests for what is held one waits for a Redis that is silent', async (t) => {
+t.test('of many requests for cached records only one waits for a silent Redis', async (t) => {
   const { asked, cache, clock, hearing, put } = setUp();
   await put('a', { version: 1 });
   await put('b', { version: 1 });
@@ -275,9 +281,9 @@ t.test('of many requests for what is held one waits for a Redis that is silent',
   t.equal(asked.length, 0);
   clock.now += 250;
   t.match(await cache.get('a'), { source: 'stale' });
-  t.equal(hearing.beats, 2, 'and now and then one tries again');
+  t.equal(hearing.beats, 2, 'a later one tries again');
   hearing.sinceKnownTrue = 1001;
   const tooOld = cache.get('a');
-  t.equal(hearing.beats, 3, 'what is too old is not served');
+  t.equal(hearing.beats, 3, 'a record beyond the stale limit is not served');
   void Promise.resolve(tooOld).catch(() => undefined);
 });

@@ -13,7 +13,7 @@ const value = { status: 'ACTIVE', revision: 2 };
 const generation = 'r_1';
 const text = JSON.stringify({ ...value, generation });
 
-/** Where records are watched, and the server that has a record. */
+/** A place with watched records, and the server of each record. */
 interface Place {
   readonly url: string;
   readonly cluster: readonly HostAndPort[] | null;
@@ -42,11 +42,11 @@ async function openWatched(t: Teardown, { url, cluster }: Place) {
   await until(async () => (await store.gateways([])).isHearing && (await store.look()).meta === null, 'heard');
   await store.begin();
   const { watched } = store;
-  if (watched === null) throw new Error('it is not watched');
+  if (watched === null) throw new Error('no notices are tracked');
   return { store, watched };
 }
 
-/** The next records that somebody else has changed. */
+/** The next records changed by another writer. */
 async function changed(watched: WatchedRecords, length: number): Promise<string[]> {
   const names: string[] = [];
   await until(() => {
@@ -64,13 +64,13 @@ for (const [what, start] of Object.entries(places)) {
     const set = async (name: string, text: string | Buffer) => (await client(name)).set(name, text);
     const get = async (name: string) => (await client(name)).get(name);
 
-    t.equal(watched.take(10).isIncomplete, true, 'of what was changed before nothing was heard');
+    t.equal(watched.take(10).isIncomplete, true, 'earlier changes had no notices');
     t.equal(watched.take(10).isIncomplete, false);
     const own = Array.from({ length: 20 }, (_, index) => ({ name: `key:${index}`, value }));
     await store.write(own, 2, generation);
     await set('mg:key:foreign', text);
     await set('mg:gateway:x', text);
-    t.same(await changed(watched, 1), ['key:foreign'], 'what this registry wrote is none of it, nor what is no record');
+    t.same(await changed(watched, 1), ['key:foreign'], 'neither own writes nor other keys are reported');
     const told = watched.next();
     await set('mg:key:0', text);
     await set('mg:key:1', text.replace('ACTIVE', 'ACTIV1'));
@@ -82,7 +82,7 @@ for (const [what, start] of Object.entries(places)) {
     await (await client('mg:key:6')).pexpire('mg:key:6', 1);
     await told;
     const wrong = ['key:1', 'key:2', 'key:3', 'key:4', 'key:5', 'key:6'];
-    t.same(await changed(watched, 6), wrong, 'what is the same is as it should be');
+    t.same(await changed(watched, 6), wrong, 'an unchanged value is correct');
 
     const expected = [...own, { name: 'key:foreign', value: null }, { name: 'key:nobody', value: null }];
     const { epoch, differences } = await watched.compare(expected, generation);
@@ -104,20 +104,20 @@ for (const [what, start] of Object.entries(places)) {
     t.equal(await get('mg:key:foreign'), null);
     t.same((await watched.compare(expected, generation)).differences, []);
     await set('mg:key:7', 'x');
-    t.same(await changed(watched, 1), ['key:7'], 'and no repair is');
+    t.same(await changed(watched, 1), ['key:7'], 'a repair is not reported');
     await set('mg:key:8', 'x');
     await wait(200);
     await watched.next();
-    t.same(await changed(watched, 1), ['key:8'], 'what came while nobody waited is told of at once');
+    t.same(await changed(watched, 1), ['key:8'], 'a change before the wait is reported at once');
 
     const [flushed] = [await client('mg:key:7')];
     await flushed.flushall();
-    t.not((await watched.compare(expected, generation)).epoch, epoch, 'a flush is seen by whoever compares');
+    t.not((await watched.compare(expected, generation)).epoch, epoch, 'a flush changes the epoch of a comparison');
     t.match(watched.take(10), { names: [], isIncomplete: true });
   });
 }
 
-t.test('a registry that was paused replaces no later record', { skip: withoutRedis }, async (t) => {
+t.test('a registry that was paused does not overwrite a later record', { skip: withoutRedis }, async (t) => {
   for (const start of Object.values(places)) {
     const place = await start(t);
     const { store, watched } = await openWatched(t, place);
@@ -134,13 +134,13 @@ t.test('a registry that was paused replaces no later record', { skip: withoutRed
   }
 });
 
-t.test('notices without end are bounded, and what is left out is said', { skip: withoutRedis }, async (t) => {
+t.test('a flood of notices is bounded, and the omission is reported', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const { watched } = await openWatched(t, { url: server.url, cluster: null, ownerOf: () => Promise.resolve(server) });
   watched.take(1);
   watched.take(1);
   await server.client.eval("for i = 1, 100100 do redis.call('SET', 'mg:key:' .. i, 'x') end", 0);
-  await until(() => Promise.resolve(watched.take(1).isIncomplete), 'there were too many');
+  await until(() => Promise.resolve(watched.take(1).isIncomplete), 'too many notices');
   await server.client.set(`mg:key:${'x'.repeat(300)}`, 'x');
   watched.rest();
   t.same(watched.take(1), { names: [], isIncomplete: true });

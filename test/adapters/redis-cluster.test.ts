@@ -39,7 +39,7 @@ function addressOf({ nodes }: TestCluster, commandTimeoutMilliseconds: number) {
   };
 }
 
-/** The store as a registry writes it, once its connections are there. */
+/** The store as a registry uses it, once its connections are open. */
 async function openStore(
   t: Teardown,
   cluster: TestCluster,
@@ -51,11 +51,11 @@ async function openStore(
   await until(async () => {
     await store.look();
     return true;
-  }, 'the store can be asked');
+  }, 'the store replies');
   return store;
 }
 
-/** What a gateway does with its store, and what it told of outages. */
+/** A gateway's use of its store, and the outages that it reported. */
 function openGateway(
   t: Teardown,
   cluster: TestCluster,
@@ -81,7 +81,7 @@ function openGateway(
 
 type Store = Pick<RecordKeyStore, 'find'>;
 
-/** The answer as a word, and where it came from. */
+/** The key status as a word, and the source. */
 async function ask(store: Store, lookupId: string): Promise<string> {
   try {
     const { credential, source } = await store.find(lookupId);
@@ -102,12 +102,12 @@ const keyEntry = (lookupId: string, status: string, revision: number): StoreEntr
 
 const position = (revision: number) => ({ revision, change: `change-${revision}` });
 
-/** Whether the registry finds everything at every master that was written there. */
+/** Whether every master has everything that the registry wrote there. */
 async function isWhole(store: OpenedRecordsStore): Promise<boolean> {
   return (await store.look()).isWhole;
 }
 
-/** Writes as a registry does that finds the store incomplete: everything, and then that it is complete. */
+/** Writes like a registry that finds the store incomplete: all records, then the mark of completeness. */
 async function rebuild(store: OpenedRecordsStore, entries: readonly StoreEntry[], revision: number): Promise<void> {
   await store.begin();
   await store.rewrite([{ name: 'merchant:m_1', value: merchant }, ...entries], revision, 'g');
@@ -119,7 +119,7 @@ async function acknowledged(store: OpenedRecordsStore, instanceId: string): Prom
   return gateways.find((one) => one.instanceId === instanceId)?.acknowledgement?.revision ?? -1;
 }
 
-/** A look-up id of which some master has the record. */
+/** A look-up id whose record belongs to this master. */
 async function idAt(cluster: TestCluster, node: ClusterServer, salt: string): Promise<string> {
   for (let count = 0; ; count += 1) {
     const id = lookupIdOf(`svc_live_${salt}${count}`, null);
@@ -147,7 +147,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     t.equal(slotOf('mg:changed:{mg:revision}'), slotOf('mg:revision'));
   });
 
-  await t.test('a look names every master, and the change that was published last', async (t) => {
+  await t.test('a look returns every master and the last published change', async (t) => {
     const own = await openStore(t, cluster, {}, 'look:');
     const servers = (await Promise.all((await masters()).map(runIdOf))).toSorted();
     t.equal(servers.length, 3);
@@ -159,14 +159,14 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     t.equal(slotOf('look:change:{look:revision}'), slotOf('look:revision'), 'one script writes both');
     await t.rejects(own.complete({ ...meta, servers }, position(1)), /another registry has published a later revision/);
     t.equal((await own.look()).meta, null, 'it is not complete before its revision is published');
-    t.match(await own.look(), { revision: 2, change: 'change-2' }, 'and the change is that of the revision still');
+    t.match(await own.look(), { revision: 2, change: 'change-2' }, 'the change still belongs to the revision');
     await own.complete({ ...meta, servers }, position(3));
     t.match(await own.look(), { meta: { ...meta, servers }, revision: 3, change: 'change-3', isWhole: true });
     await cluster.set('look:revision', '4');
-    t.match(await own.look(), { revision: 4, change: null }, 'the name is that of another revision');
+    t.match(await own.look(), { revision: 4, change: null }, 'the change belongs to another revision');
   });
 
-  await t.test('gateways are seen and granted at every master, in the generation of these masters', async (t) => {
+  await t.test('gateways are listed and granted at every master, in the generation of these masters', async (t) => {
     const own = await openStore(t, cluster, {}, 'seen:');
     const servers = (await Promise.all((await masters()).map(runIdOf))).toSorted();
     const instanceIds = ['a', 'b', 'c', 'd', 'e', 'f'];
@@ -181,7 +181,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     t.equal(await generation(), null);
     for (const named of [undefined, [], servers.slice(1), [...servers, 'x'], ['x', 'y', 'z']]) {
       await cluster.set('seen:meta', JSON.stringify({ ...meta, ...(named === undefined ? {} : { servers: named }) }));
-      t.equal(await generation(), null, `not where it names ${String(named)}`);
+      t.equal(await generation(), null, `no generation for servers ${String(named)}`);
     }
     await cluster.set('seen:meta', JSON.stringify({ ...meta, servers }));
     t.equal(await generation(), meta.generation);
@@ -194,25 +194,29 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const first = await seen('gone');
     t.same([...first.keys()].toSorted(), [...instanceIds, 'gone']);
     t.match(first.get('e'), { acknowledgement: { revision: 7, host: 'h' } });
-    for (const id of ['f', 'gone']) t.match(first.get(id), { acknowledgement: null }, `${id} has none of its own`);
+    for (const id of ['f', 'gone'])
+      t.match(first.get(id), { acknowledgement: null }, `${id} has no acknowledgement with its own id`);
     await wait(300);
     for (const id of ['a', 'b', 'c']) await put(id);
     const second = await seen();
     for (const id of ['a', 'b', 'c']) {
       const { silentMilliseconds = 999, clockSkewMilliseconds = 0 } = second.get(id) ?? {};
-      t.ok(silentMilliseconds < 300 && Math.abs((clockSkewMilliseconds ?? 0) - 3_600_000) < 1_000, `${id} was heard`);
+      t.ok(
+        silentMilliseconds < 300 && Math.abs((clockSkewMilliseconds ?? 0) - 3_600_000) < 1_000,
+        `the notice of ${id} arrived`,
+      );
     }
     const silence = async (): Promise<number> => {
       const { gateways, isHearing } = await own.gateways([]);
       const one = gateways.find(({ instanceId }) => instanceId === 'e');
-      if (one === undefined || !isHearing) throw new Error('it is not known');
+      if (one === undefined || !isHearing) throw new Error('the silence is unknown');
       return one.silentMilliseconds;
     };
     await wait(300);
-    t.ok((await silence()) >= 600, 'nothing was heard of this one');
+    t.ok((await silence()) >= 600, 'no notice of this gateway arrived');
     const [elsewhere] = owners.filter(({ id }) => id !== owners[4]?.id);
     await elsewhere?.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-    await until(async () => (await silence()) < 300, 'something may have been missed');
+    await until(async () => (await silence()) < 300, 'a notice may have been missed');
 
     const grants = instanceIds.map((instanceId, beat) => ({
       ...{ instanceId, beat, generation: 'g', lifetimeMilliseconds: 31_000 },
@@ -249,7 +253,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
   });
 
-  // It was a plain SET: gateways took the store for one that has lost changes, and answered 503 until all was written anew.
+  // Regression: with a plain SET gateways assumed lost changes and answered 503 until all records were written again.
   await t.test('a registry that was paused does not set the revision back', async (t) => {
     const paused = await openStore(t, cluster);
     await paused.begin();
@@ -260,12 +264,12 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     for (const damaged of ['', 'x', '2.5', 'nan', 'inf', String(2 ** 51)]) {
       await cluster.set('mg:revision', damaged);
       await store.publish(position(1));
-      t.equal((await store.look()).revision, 1, `${damaged}: what is no revision is replaced`);
+      t.equal((await store.look()).revision, 1, `${damaged}: an invalid revision is replaced`);
     }
     const owner = await cluster.ownerOf('mg:revision');
     await owner.client.del('mg:revision');
     await owner.client.rpush('mg:revision', 'a list');
-    t.equal((await store.look()).revision, 0, 'nor is what is no text an outage');
+    t.equal((await store.look()).revision, 0, 'a revision of another Redis type is not an outage either');
     await store.publish(position(1));
     t.equal((await store.look()).revision, 1);
     await cluster.set('mg:revision', '0');
@@ -286,7 +290,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     for (const id of ids) await (await cluster.ownerOf(`mg:key:${id}`)).client.del(`mg:key:${id}`);
   });
 
-  await t.test('it obeys the contract of key stores', async (t) => {
+  await t.test('it satisfies the key store contract', async (t) => {
     const clients = new Map<string, Client>();
     const clientOf = async (name: string): Promise<Client> => {
       const client = clients.get(name) ?? (await cluster.ownerOf(name)).client;
@@ -294,7 +298,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       return client;
     };
     await clientOf('mg:meta');
-    // One gateway for all sets of records: it has to drop what it held of the set before.
+    // One gateway for all record sets: it must drop the records cached from the previous set.
     const gateway = openGateway(t, cluster, 'contract');
     let count = 100;
     keyStoreContract(t, async (records) => {
@@ -305,7 +309,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       await until(async () => {
         if (!isSeeded && !('more' in Object(records['mg:meta']))) return gateway.store.unavailableReason() !== null;
         return gateway.store.unavailableReason() === null && (await acknowledged(store, 'contract')) === count;
-      }, 'the records are taken note of');
+      }, 'the gateway has seen the records');
       return { store: gateway.store, close: () => Promise.resolve() };
     });
   });
@@ -324,27 +328,27 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
   await rebuild(store, active(), revision);
   const { store: keys, told } = openGateway(t, cluster, 'gateway-1');
   const holdsAll = async (): Promise<void> => {
-    for (const id of ids) await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', `${id} is held`);
+    for (const id of ids) await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', `${id} is cached`);
   };
 
-  await t.test('a change at any master, expiry and flush drop the record; each revision is acknowledged', async (t) => {
+  await t.test('a change at any master, expiry and flush invalidate records; revisions are acknowledged', async (t) => {
     await holdsAll();
     for (const id of ids) {
       for (const status of ['REVOKED', 'ACTIVE']) {
         const at = await change(id, status);
         await until(async () => (await acknowledged(store, 'gateway-1')) >= at, `revision ${at}`);
-        t.match(await ask(keys, id), status, 'what is acknowledged is in force');
+        t.match(await ask(keys, id), status, 'an acknowledged change is in force');
       }
       const { client } = await cluster.ownerOf(`mg:key:${id}`);
       t.match(await ask(keys, id), 'ACTIVE');
       await client.pexpire(`mg:key:${id}`, 1);
-      await until(async () => (await ask(keys, id)) === 'could not ask', 'it expired, which no key does');
+      await until(async () => (await ask(keys, id)) === 'could not ask', 'the record expired, which is damage');
       await change(id, 'ACTIVE');
-      await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'it is back');
+      await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'the record is back');
     }
   });
 
-  await t.test('a request beside a change in its slot is answered', async (t) => {
+  await t.test('a request concurrent with a change in its slot succeeds', async (t) => {
     await holdsAll();
     const [id = ''] = ids;
     let [isOver, requests, failed] = [false, 0, 0];
@@ -357,10 +361,10 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     for (let changes = 0; changes < 200; changes += 1) await change(id, 'ACTIVE');
     isOver = true;
     await asking;
-    t.equal(failed, 0, `none of ${requests}`);
+    t.equal(failed, 0, `no failure in ${requests} requests`);
   });
 
-  await t.test('users of an access control list need no more than the documented rights', async (t) => {
+  await t.test('users with an access control list need only the documented rights', async (t) => {
     const documented = readFileSync('docs/records.md', 'utf8').replaceAll('\n', ' ');
     const rightsAfter = (words: string): string[] => {
       const [, rest = ''] = documented.split(words);
@@ -378,11 +382,14 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     }
     const user = { username: 'gateway', password: 'secret' };
     const gateway = openGateway(t, cluster, 'limited', limits, user);
-    await until(async () => (await ask(gateway.store, first)) === 'ACTIVE (cache)', 'a gateway can all that it must');
+    await until(
+      async () => (await ask(gateway.store, first)) === 'ACTIVE (cache)',
+      'a gateway has all the rights that it needs',
+    );
     await until(async () => (await ask(gateway.store, lookupIdOf('svc_live_x', null))) === 'absent (cache)', 'absent');
     const exits = new RedisExitLists({ ...addressOf(cluster, 500), ...user }, 'mg:', () => undefined);
     t.teardown(() => exits.close());
-    await until(async () => (await exits.read()) === null, 'the list of Tor exits can be asked for');
+    await until(async () => (await exits.read()) === null, 'the Tor exit list can be read');
     const registry = await openStore(t, cluster, { username: 'registry', password: 'secret' });
     await rebuild(registry, active(), revision);
     t.equal(await isWhole(registry), true, 'and so can a registry');
@@ -395,7 +402,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
   });
 
   await t.test(
-    'a master that is silent: nothing is acknowledged, then nothing is answered, and never a 401',
+    'with a hung master no revision is acknowledged, then look-ups fail, but never with a 401',
     async (t) => {
       const { store: short } = openGateway(t, cluster, 'short', { ...limits, maxStaleMilliseconds: 4_000 });
       for (const id of ids) await until(async () => (await ask(short, id)) === 'ACTIVE (cache)', 'held');
@@ -412,33 +419,36 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       const told = new Set<number>();
       await until(async () => {
         for (const id of ids) seen.add(await ask(short, id));
-        // Those that still hear each other find out soon that a master is missing, and answer nothing any more.
+        // The other masters soon notice that one is missing, and then reply only with errors.
         const text = await acknowledging.client.get('mg:gateway:short').catch(() => null);
         if (text !== null) told.add((JSON.parse(text) as { revision: number }).revision);
         return seen.has('could not ask') && short.unavailableReason() !== null;
-      }, 'what is held has become too old');
-      t.ok(seen.has('ACTIVE (stale)'), `meanwhile it was served as stale: ${[...seen].join(', ')}`);
+      }, 'cached records are beyond the stale limit');
+      t.ok(seen.has('ACTIVE (stale)'), `served stale until then: ${[...seen].join(', ')}`);
       t.notOk(
         [...seen].some((answer) => answer.startsWith('absent')),
-        'and nothing was unknown',
+        'no key was unknown',
       );
       t.same([...told], [before], 'the revision is not acknowledged');
-      await t.rejects(store.gateways([]), 'and a registry does not say who lives, or has everything');
+      await t.rejects(store.gateways([]), 'the registry reports neither live gateways nor completeness');
       silent.signal('SIGCONT');
-      await until(async () => (await acknowledged(store, 'short')) === revision, 'it goes on, and so do the gateways');
+      await until(
+        async () => (await acknowledged(store, 'short')) === revision,
+        'the master and the gateways have recovered',
+      );
       for (const { client } of cluster.nodes) await client.config('SET', 'cluster-replica-no-failover', 'no');
       await cluster.settled();
       await holdsAll();
     },
   );
 
-  await t.test('the list of Tor exits and its claim are shared in a Cluster too', async (t) => {
+  await t.test('the Tor exit list and its claim are shared in a Cluster too', async (t) => {
     const [one, other] = [0, 1].map(() => {
       const lists = new RedisExitLists(addressOf(cluster, 5_000), 'mg:', () => undefined);
       t.teardown(() => lists.close());
       return lists;
     }) as [RedisExitLists, RedisExitLists];
-    // A node that is only being connected to takes no command yet; a gateway asks again at its next look.
+    // A node that is still connecting accepts no command; a gateway retries on its next tick.
     const release = async (lists: RedisExitLists) => {
       const own = await lists.claim();
       await own?.release();
@@ -452,12 +462,12 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     t.equal(await cluster.get('mg:tor-exits'), '{"exits":1}');
     await claim?.release();
     const next = await other.claim();
-    t.ok(next, 'and then another one');
+    t.ok(next, 'then another process');
     t.equal(await claim?.publish('late'), false);
     await next?.release();
   });
 
-  await t.test('one master is flushed: what is not there cannot be told until it is complete again', async (t) => {
+  await t.test('after the flush of one master missing records are unavailable until it is whole again', async (t) => {
     await holdsAll();
     const owner = await cluster.ownerOf(`mg:key:${first}`);
     const nobody = await idAt(cluster, owner, 'nobody');
@@ -472,15 +482,15 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       t.equal(await ask(keys, first), 'could not ask');
       t.equal(await ask(keys, nobody), 'could not ask');
     }
-    t.notOk(seen.has('absent (store)'), 'and a valid key was never unknown');
-    t.equal(await isWhole(store), false, 'the registry finds it out');
+    t.notOk(seen.has('absent (store)'), 'a valid key was never unknown');
+    t.equal(await isWhole(store), false, 'the registry detects it');
     await store.begin();
     await store.rewrite(active(), revision, 'g');
     await owner.client.flushall();
     await t.rejects(
       store.complete(meta, position(revision)),
-      /it is begun anew/,
-      'what was written meanwhile may be gone again',
+      /changed while the records were written; starting again/,
+      'the records written in the meantime may be lost again',
     );
     t.equal(await ask(keys, first), 'could not ask');
     await rebuild(store, active(), revision);
@@ -489,7 +499,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await until(async () => (await ask(keys, nobody)).startsWith('absent'), 'unknown keys are unknown again');
   });
 
-  await t.test('a master is lost: gateways come back by themselves, and a revoked key stays revoked', async (t) => {
+  await t.test('after the loss of a master gateways recover, and a revoked key stays revoked', async (t) => {
     await holdsAll();
     const at = await change(first, 'REVOKED');
     await until(async () => (await acknowledged(store, 'gateway-1')) >= at, 'the revocation is acknowledged');
@@ -507,21 +517,22 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       seen.filter((one) => one.startsWith('revoked: ACTIVE') || one.includes('absent')),
       [],
     );
-    for (const id of [second, third]) await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'held again');
-    await until(() => Promise.resolve(told.at(-1) === 'found'), 'told of');
-    t.ok(told.length <= 4, `an outage is two lines, and not one for each attempt: ${told.join(', ')}`);
+    for (const id of [second, third])
+      await until(async () => (await ask(keys, id)) === 'ACTIVE (cache)', 'cached again');
+    await until(() => Promise.resolve(told.at(-1) === 'found'), 'the recovery is reported');
+    t.ok(told.length <= 4, `an outage is two lines, not one per attempt: ${told.join(', ')}`);
     const back = await change(first, 'ACTIVE').catch(async () => {
       await until(() => isWhole(store), 'the registry has found the new master');
       return change(first, 'ACTIVE');
     });
     await until(async () => (await acknowledged(store, 'gateway-1')) >= back, 'changes are acknowledged again');
-    t.match(await ask(keys, first), 'ACTIVE', 'and it is the new master that is heard');
+    t.match(await ask(keys, first), 'ACTIVE', "the new master's notices arrive");
     t.equal(await isWhole(store), true, 'nothing was lost');
     await victim.restart();
     await cluster.settled();
   });
 
-  await t.test('a promoted replica that lacks a revocation is not believed until it has it again', async (t) => {
+  await t.test('a promoted replica that lacks a revocation is not trusted until it has it again', async (t) => {
     await until(() => isWhole(store), 'whole');
     await holdsAll();
     await cluster.settled();
@@ -533,17 +544,20 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const roles = await Promise.all(cluster.nodes.map(async (node) => ({ node, role: await node.client.role() })));
     const replica = roles.find(({ role }) => role[0] === 'slave' && role[2] === owner.port)?.node;
     if (replica === undefined) throw new Error('there is no replica');
-    // Replication is refused from now on, so what is changed now reaches no replica.
+    // Replication fails from here on, so the following change reaches no replica.
     await replica.client.config('SET', 'masteruser', 'nobody');
     await replica.client.config('SET', 'masterauth', 'nothing');
     await owner.client.call('CLIENT', 'KILL', 'TYPE', 'replica');
-    await until(async () => (await owner.client.info('replication')).includes('connected_slaves:0'), 'cut off');
+    await until(
+      async () => (await owner.client.info('replication')).includes('connected_slaves:0'),
+      'the replica is disconnected',
+    );
     const at = await change(id, 'REVOKED');
     await until(async () => (await acknowledged(store, 'gateway-1')) >= at, 'the revocation is acknowledged');
     await owner.kill();
     await replica.client.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
     await until(async () => (await cluster.ownerOf(`mg:key:${id}`)).id === replica.id, 'promoted');
-    t.match(await replica.client.get(`mg:key:${id}`), /"ACTIVE"/, 'and it lacks the revocation');
+    t.match(await replica.client.get(`mg:key:${id}`), /"ACTIVE"/, 'it lacks the revocation');
     const late = openGateway(t, cluster, 'late');
     const seen = new Set<string>();
     const others = ids.filter((one) => one !== id);
@@ -551,14 +565,14 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       for (const one of [keys, late.store]) seen.add(await ask(one, id));
       const answers = await Promise.all(others.map((one) => ask(late.store, one)));
       return answers.every((answer) => answer === 'ACTIVE (cache)');
-    }, 'a gateway that starts now answers for every slot that lacks nothing');
+    }, 'a gateway that starts now serves every complete slot');
     for (let count = 0; count < 100; count += 1) for (const one of [keys, late.store]) seen.add(await ask(one, id));
     t.notOk(
       [...seen].some((answer) => answer.startsWith('ACTIVE')),
       `never accepted: ${[...seen].join(', ')}`,
     );
     t.equal(await ask(late.store, id), 'could not ask');
-    await until(async () => !(await isWhole(store)), 'the registry finds it out');
+    await until(async () => !(await isWhole(store)), 'the registry detects it');
     revision += 1;
     const slot = slotOf(`mg:key:${id}`);
     await store.write(
@@ -568,7 +582,7 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     );
     await store.publish(position(revision));
     await until(async () => (await acknowledged(store, 'late')) >= revision, 'another change in the slot');
-    t.equal(await ask(late.store, id), 'could not ask', 'does not hide what the slot lacks');
+    t.equal(await ask(late.store, id), 'could not ask', 'it does not hide what the slot lacks');
     const entries = ids.map((one) => keyEntry(one, one === id ? 'REVOKED' : 'ACTIVE', revision));
     await rebuild(store, entries, revision);
     t.equal(await isWhole(store), true);
@@ -579,11 +593,11 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await owner.restart();
     await cluster.settled();
     const again = await change(id, 'ACTIVE');
-    await until(async () => (await acknowledged(store, 'late')) >= again, 'changes go on');
+    await until(async () => (await acknowledged(store, 'late')) >= again, 'changes continue');
     await holdsAll();
   });
 
-  await t.test('while a slot moves to another master no notice is lost, and every key is answered', async (t) => {
+  await t.test('while a slot migrates to another master no notice is lost, and every look-up succeeds', async (t) => {
     await cluster.settled();
     await until(() => isWhole(store), 'whole');
     await holdsAll();
@@ -625,6 +639,6 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     state.isRunning = false;
     await asking;
     t.notOk(seen.has('absent'), `never unknown: ${[...seen].join(', ')}`);
-    await until(async () => (await ask(keys, second)) === 'ACTIVE (cache)', 'and it is held as before');
+    await until(async () => (await ask(keys, second)) === 'ACTIVE (cache)', 'the record is cached as before');
   });
 });

@@ -3,25 +3,25 @@ import { slotCount, slotOf } from '../../src/adapters/redis/cluster/hash-slots.j
 import { freePort, startRedis } from './redis-server.js';
 import type { RedisServer, ServerCertificate, Teardown } from './redis-server.js';
 
-/** A node of the Cluster of a test. */
+/** A node of a test's Redis Cluster. */
 export interface ClusterServer extends RedisServer {
   readonly id: string;
   readonly busPort: number;
 }
 
-/** Redis nodes of the test's own that are one Cluster. */
+/** A Redis Cluster for one test. */
 export interface TestCluster {
-  /** The first half began as masters, the other half as their replicas, in the same order. */
+  /** With replicas, the first half started as masters, the second half as their replicas in the same order. */
   readonly nodes: readonly ClusterServer[];
-  /** Who is the master of a name at this moment, by the word of the nodes that run. */
+  /** The current master of a key's slot, according to the running nodes. */
   ownerOf(name: string): Promise<ClusterServer>;
   set(name: string, text: string): Promise<void>;
   get(name: string): Promise<string | null>;
-  /** Resolves when every running node sees a whole Cluster, with a replica in step for each master, and the same epoch. */
+  /** Resolves when every running node sees a complete Cluster, synchronized replicas and the same epoch. */
   settled(): Promise<void>;
 }
 
-/** Waits for what happens in other processes. */
+/** Waits for a condition in other processes. */
 export async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
   const deadline = performance.now() + 40_000;
   let reason: unknown = 'it was false';
@@ -36,7 +36,7 @@ export async function until(holds: () => Promise<boolean>, what: string): Promis
   throw new Error(`never: ${what}: ${String(reason)}`);
 }
 
-/** Starts masters and as many replicas, and waits until they are a Cluster. */
+/** Starts masters and optionally as many replicas, and waits until they form a Cluster. */
 export async function startCluster(
   t: Teardown,
   {

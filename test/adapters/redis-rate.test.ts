@@ -22,7 +22,7 @@ const toRedis: RedisAddress = {
   commandTimeoutMilliseconds: 10_000,
 };
 
-/** A count by a clock that stands still unless the test moves it, and what its operator is told. */
+/** A rate on a clock that only the test advances, and the outages that it reported. */
 function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<RedisRateOptions> = {}) {
   const told: string[] = [];
   const time = { now: 0 };
@@ -38,7 +38,7 @@ function open(t: Teardown, address: Partial<RedisAddress>, options: Partial<Redi
   return { rate, told, time };
 }
 
-/** The same, when it counts; asked by a merchant of whom nothing else is known. */
+/** The same, once it counts, tried with a merchant of no other test. */
 async function openReady(...args: Parameters<typeof open>) {
   const opened = open(...args);
   const { rate, told, time } = opened;
@@ -53,7 +53,7 @@ async function openReady(...args: Parameters<typeof open>) {
 const short = (take: TokenTake | null): string =>
   take === null ? 'not counted' : `${take.taken ? 'yes' : 'no'} ${Math.floor(take.tokens)}`;
 
-/** The rights that a document names behind these words. */
+/** The ACL rights that the document lists after these words. */
 async function rightsAfter(words: string): Promise<string[]> {
   const text = (await readFile('docs/records.md', 'utf8')).replaceAll('\n', ' ');
   const [rights = ''] = (text.split(words)[1] ?? '').split('`');
@@ -69,16 +69,16 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
   };
   t.beforeEach(() => client.flushall());
 
-  t.test('gateways take from one bucket, which ends when it would be full again', async (t) => {
+  t.test('gateways share one bucket, whose key expires when the bucket would be full again', async (t) => {
     const [one, other] = [await openReady(t, { url }), await openReady(t, { url })];
     const takes = [one, other, one, other].map(async ({ rate }) => rate.take('m_1'));
     t.same((await Promise.all(takes)).map(short).toSorted(), ['no 0', 'yes 0', 'yes 1', 'yes 2']);
     const left = await client.pttl(name);
     t.ok(left > 2_000 && left <= 3_000, `${left} ms`);
-    t.equal(short(await one.rate.take('m_2')), 'yes 2', 'others are not held up');
+    t.equal(short(await one.rate.take('m_2')), 'yes 2', 'other merchants are not delayed');
   });
 
-  t.test('at once through many connections no token is taken twice', async (t) => {
+  t.test('concurrent takes on many connections never take a token twice', async (t) => {
     const options = { burst: 20, requestsPerSecond: 1 };
     const rates = [await openReady(t, { url }, options), await openReady(t, { url }, options)];
     const takes = await Promise.all(
@@ -88,7 +88,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.equal(takes.filter((take) => take === null).length, 0);
   });
 
-  t.test('it fills by the clock of Redis, and never above its size', async (t) => {
+  t.test('the bucket refills by the clock of Redis, and never above its size', async (t) => {
     const { rate } = await openReady(t, { url });
     await client.set(name, `0 ${(await microseconds()) - 1_000_000}`);
     t.same([short(await rate.take('m_1')), short(await rate.take('m_1'))], ['yes 0', 'no 0']);
@@ -97,19 +97,19 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
   });
 
   t.test(
-    'a clock that was set back neither gives tokens nor keeps a merchant out until it has caught up',
+    'a clock that was set back neither adds tokens nor blocks a merchant until it has caught up again',
     async (t) => {
       const { rate } = await openReady(t, { url });
       await client.set(name, `0 ${(await microseconds()) + 3_600_000_000}`);
       t.equal(short(await rate.take('m_1')), 'no 0');
       const [, filledAt = ''] = ((await client.get(name)) ?? '').split(' ');
-      t.ok(Number(filledAt) <= (await microseconds()), 'from now on it fills');
+      t.ok(Number(filledAt) <= (await microseconds()), 'it refills from now on');
       const left = await client.pttl(name);
       t.ok(left > 2_000 && left <= 3_000, `${left} ms`);
     },
   );
 
-  t.test('limits that were changed hold for what is there, and what is damaged is a full bucket', async (t) => {
+  t.test('changed limits apply to existing buckets, and a malformed bucket counts as full', async (t) => {
     const { rate } = await openReady(t, { url }, { burst: 2 });
     await client.set(name, `50 ${await microseconds()}`);
     t.equal(short(await rate.take('m_1')), 'yes 1');
@@ -117,7 +117,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.equal(short(await rate.take('m_1')), 'yes 1');
   });
 
-  t.test('deployments and environments on one Redis are apart', async (t) => {
+  t.test('deployments and environments on one Redis are separate', async (t) => {
     const limits = { burst: 1, requestsPerSecond: 1 };
     const { rate } = await openReady(t, { url }, limits);
     t.equal(short(await rate.take('m_1')), 'yes 0');
@@ -128,7 +128,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.same(names, ['mg:rate:live:m_1', 'mg:rate:test:m_1', 'other:rate:live:m_1']);
   });
 
-  t.test('the rights that the documentation names are enough, and less is told', async (t) => {
+  t.test('the documented rights suffice, and a missing one is reported', async (t) => {
     const rights = await rightsAfter('on one server: `');
     const more = await rightsAfter('With `rateLimit.shared` it needs these as well: `');
     t.ok(rights.length > 10 && more.length > 0);
@@ -137,22 +137,25 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     const { rate, told } = await openReady(t, { url, username: 'counts', password: 'secret' });
     t.equal(short(await rate.take('m_1')), 'yes 2');
     await client.script('FLUSH');
-    t.equal(short(await rate.take('m_1')), 'yes 1', 'a script that is gone is given again');
+    t.equal(short(await rate.take('m_1')), 'yes 1', 'a script that Redis no longer has is loaded again');
     t.same(told, []);
     const without = open(t, { url, username: 'reads', password: 'secret' });
-    await until(async () => (await without.rate.take('m_1')) === null && without.told.length > 0, 'it is told');
+    await until(
+      async () => (await without.rate.take('m_1')) === null && without.told.length > 0,
+      'the outage is reported',
+    );
     t.equal(without.told.length, 1);
     t.match(without.told[0], /^lost: .*can't run this command/);
   });
 
-  t.test('a replica, which takes no writes, counts nothing', async (t) => {
+  t.test('a read-only replica counts nothing', async (t) => {
     const replica = await startRedis(t, [`replicaof 127.0.0.1 ${server.port}`]);
     const { rate, told } = open(t, { url: replica.url });
-    await until(async () => (await rate.take('m_1')) === null && told.length > 0, 'it is told');
+    await until(async () => (await rate.take('m_1')) === null && told.length > 0, 'the outage is reported');
     t.match(told[0], /^lost: .*READONLY/);
   });
 
-  t.test('a Redis that hangs is waited for once, and not by those who come later', async (t) => {
+  t.test('only the first requests wait for a hung Redis', async (t) => {
     const { rate, told, time } = await openReady(t, { url }, { waitMilliseconds: 50 });
     server.signal('SIGSTOP');
     t.teardown(() => {
@@ -164,32 +167,32 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.same(await Promise.all(waiting.map(async (take) => take)), [null, null]);
     const waited = performance.now() - startedAt;
     t.ok(waited < 2_000, `${waited} ms, of a commandTimeoutMilliseconds of ten seconds`);
-    t.same(told, ['lost: no answer within 50 ms']);
+    t.same(told, ['lost: no reply within 50 ms']);
     time.now += 499;
     t.equal(rate.take('m_1'), null, 'at once');
     server.signal('SIGCONT');
-    await until(async () => (await client.get(name)) !== null, 'what was asked is done in the end');
-    t.equal(rate.take('m_1'), null, 'an answer that comes too late ends nothing');
+    await until(async () => (await client.get(name)) !== null, 'the pending command is executed');
+    t.equal(rate.take('m_1'), null, 'a late reply does not end the outage');
     time.now += 1;
     const before = await client.get(name);
     const later = Array.from({ length: 100 }, () => rate.take('m_1'));
     t.ok(
       later.every((take) => take === null),
-      'at once, also where one asks whether it is over',
+      'at once, although one of them probes Redis',
     );
-    await until(async () => (await client.get(name)) !== before, 'one has asked');
-    t.equal((await client.get(name))?.startsWith('0'), false, 'and no more than one');
+    await until(async () => (await client.get(name)) !== before, 'one request has probed');
+    t.equal((await client.get(name))?.startsWith('0'), false, 'only one request probes');
     await until(async () => {
       time.now += 500;
       return (await rate.take('m_1')) !== null;
     }, 'it counts again');
-    t.equal(told.length, 1, 'and is not said to until it has gone well for a while');
+    t.equal(told.length, 1, 'recovery is reported only after a healthy period');
     time.now += 5_000;
     await rate.take('m_1');
-    t.same(told, ['lost: no answer within 50 ms', 'found']);
+    t.same(told, ['lost: no reply within 50 ms', 'found']);
   });
 
-  t.test('what fails now and then is one outage, not many', async (t) => {
+  t.test('intermittent failures are one outage, not many', async (t) => {
     const { rate, told, time } = await openReady(t, { url });
     await client.lpush(name, 'no text');
     for (let count = 0; count < 5; count += 1) {
@@ -198,17 +201,17 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
       await until(async () => {
         time.now += 500;
         return (await rate.take('m_2')) !== null;
-      }, 'it counts others');
+      }, 'other merchants are counted');
     }
     t.equal(told.length, 1, told.join());
     t.match(told[0], /^lost: .*WRONGTYPE/);
   });
 
-  t.test('a Redis that is lost is found by itself, empty and with full buckets', async (t) => {
+  t.test('a lost Redis is reconnected, empty and with full buckets', async (t) => {
     const { rate, told, time } = await openReady(t, { url });
     for (let count = 0; count < 4; count += 1) await rate.take('m_1');
     await server.kill();
-    await until(() => Promise.resolve(told.length === 1), 'it is told');
+    await until(() => Promise.resolve(told.length === 1), 'the outage is reported');
     t.equal(rate.take('m_1'), null, 'at once');
     await server.restart();
     await until(async () => {
@@ -222,7 +225,7 @@ t.test('merchants counted in a real Redis', { skip: withoutRedis }, async (t) =>
     t.equal(told[1], 'found');
   });
 
-  t.test('before it is connected nothing waits and nothing is an outage', (t) => {
+  t.test('before it is connected no request waits, and no outage is reported', (t) => {
     const { rate, told } = open(t, { url });
     t.equal(rate.take('m_1'), null);
     t.same(told, []);
@@ -242,7 +245,7 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
     ...{ username: 'counts', password: 'secret' },
   };
 
-  await t.test('each at the master of its name, with the documented rights', async (t) => {
+  await t.test('each merchant at the master of its key, with the documented rights', async (t) => {
     const [one, other] = [await openReady(t, address), await openReady(t, address)];
     const merchants = Array.from({ length: 12 }, (_, count) => `m_${count}`);
     const owners = new Set<string>();
@@ -261,7 +264,7 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
     t.ok(owners.size > 1, `${owners.size} masters`);
   });
 
-  await t.test('its masters are connected to before the first count', async (t) => {
+  await t.test('its masters are connected before the first take', async (t) => {
     const user = { username: 'early', password: 'secret' };
     for (const { client } of cluster.nodes) {
       await client.call('ACL', 'SETUSER', 'early', 'on', '>secret', 'resetkeys', '~mg:*', ...rights, ...more);
@@ -270,11 +273,11 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
     await until(async () => {
       const lists = await Promise.all(cluster.nodes.map(({ client }) => client.client('LIST')));
       return lists.every((list) => String(list).includes('user=early'));
-    }, 'each is connected to');
+    }, 'each master has a connection');
     t.ok(rate);
   });
 
-  await t.test('a master that is lost costs its own merchants a wait, and is one outage', async (t) => {
+  await t.test('a lost master delays only its own merchants, and is one outage', async (t) => {
     const { rate, told, time } = await openReady(t, address, { waitMilliseconds: 200 });
     const lost = await cluster.ownerOf('mg:rate:live:m_1');
     const others = Array.from({ length: 20 }, (_, count) => `other_${count}`);
@@ -290,11 +293,11 @@ t.test('merchants counted in a Redis Cluster', { skip: withoutRedis }, async (t)
       await until(async () => {
         time.now += 500;
         return (await rate.take('m_1')) === null;
-      }, 'they are not counted');
+      }, 'its merchants are not counted');
       await until(async () => {
         time.now += 500;
         return (await rate.take(living)) !== null;
-      }, 'others are');
+      }, 'other merchants are counted');
     }
     t.equal(told.length, 1, told.join());
     t.match(told[0], /^lost: /);

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { connectRedis, openAnew } from '../../src/adapters/redis/connection.js';
+import { connectRedis, reopen } from '../../src/adapters/redis/connection.js';
 import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import type { OpenedRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import { freePort, runIdOf, startRedis, withoutRedis } from './redis-server.js';
@@ -21,10 +21,10 @@ function open(t: Teardown, url: string, prefix = 'mg:', part: object = {}): Open
   return store;
 }
 
-/** A store that is connected: nothing is queued while it is not. */
+/** A connected store: before that, commands are not queued. */
 async function connected(store: OpenedRecordsStore): Promise<OpenedRecordsStore> {
-  await until(async () => (await store.look()).isWhole, 'the store can be asked');
-  await until(async () => (await store.gateways([])).isHearing, 'and is heard');
+  await until(async () => (await store.look()).isWhole, 'the store replies');
+  await until(async () => (await store.gateways([])).isHearing, 'notices are tracked');
   return store;
 }
 
@@ -34,7 +34,7 @@ function acknowledge({ client }: RedisServer, instanceId: string, part: object =
 }
 
 t.test(
-  'records, meta and position are written under the prefix, as the contract names them',
+  'records, meta and position are written under the prefix, with the names of the contract',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -72,11 +72,11 @@ t.test(
     t.equal(names.size, 1233);
     t.ok(
       [...names].every((name) => /^key:\d+$/.test(name)),
-      'and none of another prefix',
+      'no key of another prefix',
     );
     for (const damaged of ['', '{', '[]', '{"version":2}']) {
       await client.set('a*[b]:meta', damaged);
-      t.same((await store.look()).meta, { generation: null }, `${damaged}: there is one, of nobody that is known`);
+      t.same((await store.look()).meta, { generation: null }, `${damaged}: a meta record of an unknown generation`);
     }
     for (const damaged of ['x', '-1', '1.5', String(2 ** 51)]) {
       await client.set('a*[b]:revision', damaged);
@@ -85,9 +85,9 @@ t.test(
     await client.set('a*[b]:revision', '8');
     for (const damaged of ['', 'eighth', '7:seventh', '8:', '8', '8:a b', `8:${'x'.repeat(65)}`, '-8:x']) {
       await client.set('a*[b]:change', damaged);
-      t.match(await store.look(), { revision: 8, change: null }, `${damaged}: not the name of that change`);
+      t.match(await store.look(), { revision: 8, change: null }, `${damaged}: not the id of that change`);
     }
-    // The registry writes everything anew over what is damaged; a failure here would have it wait for a Redis that is well.
+    // The registry rewrites everything over malformed values; an error would make it wait for a healthy Redis.
     for (const name of ['meta', 'revision', 'change']) {
       await client.del(`a*[b]:${name}`);
       await client.rpush(`a*[b]:${name}`, 'a list');
@@ -96,7 +96,7 @@ t.test(
   },
 );
 
-t.test('a look counts replicas, also those that are away for a moment', { skip: withoutRedis }, async (t) => {
+t.test('a look counts replicas, also ones that are briefly disconnected', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const replica = await startRedis(t, [`replicaof 127.0.0.1 ${server.port}`]);
   const counted = async (): Promise<boolean> =>
@@ -108,13 +108,13 @@ t.test('a look counts replicas, also those that are away for a moment', { skip: 
   t.equal((await store.look()).replicas, 1);
   t.equal(store.canFailOver, true);
   await replica.kill();
-  await until(async () => !(await counted()), 'it is away');
+  await until(async () => !(await counted()), 'the replica is disconnected');
   await wait(5_100); // they are counted again
   t.equal((await store.look()).replicas, 1);
   t.equal(store.canFailOver, true);
 });
 
-t.test('the epoch changes with whatever may have hidden something', { skip: withoutRedis }, async (t) => {
+t.test('the epoch changes with every event that may have hidden a change', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const store = await connected(open(t, server.url));
   const epoch = async (): Promise<number> => (await store.look()).epoch;
@@ -126,22 +126,22 @@ t.test('the epoch changes with whatever may have hidden something', { skip: with
   const flushed = await epoch();
   t.equal(await epoch(), flushed, 'once');
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-  await until(async () => (await epoch()) !== flushed, 'what listens was connected anew');
+  await until(async () => (await epoch()) !== flushed, 'the tracking connection was reopened');
   await connected(store);
   const heard = await epoch();
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-  await until(async () => (await epoch()) !== heard, 'so was what asks');
+  await until(async () => (await epoch()) !== heard, 'the command connection was reopened');
   const runId = await runIdOf(server);
   await server.kill();
   await t.rejects(store.look());
   await server.restart();
   await connected(store);
   t.not(await runIdOf(server), runId);
-  t.same((await store.look()).servers, [await runIdOf(server)], 'the server that is there now');
+  t.same((await store.look()).servers, [await runIdOf(server)], 'the current server');
 });
 
 t.test(
-  'revision and change are published together, and by nobody without the mark',
+  'revision and change are published together, and only by the writer with the mark',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -154,21 +154,21 @@ t.test(
     await store.publish({ revision: 1, change: 'a' });
     t.same(await position(), [1, 'a']);
     await store.publish({ revision: 1, change: 'b' });
-    t.same(await position(), [1, 'b'], 'another change of the same number');
+    t.same(await position(), [1, 'b'], 'another change with the same number');
     await other.begin();
-    await t.rejects(store.publish({ revision: 2, change: 'c' }), /not the one that was written to/);
-    await t.rejects(store.complete(meta, { revision: 2, change: 'c' }), /not the one that was written to/);
-    t.same(await position(), [1, 'b'], 'neither of both');
+    await t.rejects(store.publish({ revision: 2, change: 'c' }), /the store was replaced or emptied/);
+    await t.rejects(store.complete(meta, { revision: 2, change: 'c' }), /the store was replaced or emptied/);
+    t.same(await position(), [1, 'b'], 'neither of them');
     t.equal((await store.look()).meta, null);
     await other.publish({ revision: 2, change: 'd' });
     t.same(await position(), [2, 'd']);
     await server.client.del('mg:writer');
-    await t.rejects(other.publish({ revision: 3, change: 'e' }), /not the one that was written to/);
+    await t.rejects(other.publish({ revision: 3, change: 'e' }), /the store was replaced or emptied/);
     t.same(await position(), [2, 'd']);
   },
 );
 
-t.test('what says that the store is complete is written last', { skip: withoutRedis }, async (t) => {
+t.test('the mark that the store is complete is written last', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const store = await connected(open(t, server.url));
   const seen: string[] = [];
@@ -186,7 +186,7 @@ t.test('what says that the store is complete is written last', { skip: withoutRe
 });
 
 t.test(
-  'every gateway that lives is found, as soon as it has acknowledged, and none that is gone',
+  'every live gateway is listed as soon as it has acknowledged, and no gateway that has left',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -198,7 +198,7 @@ t.test(
     t.same(await found(), ['before']);
     for (let count = 0; count < 50; count += 1) {
       await put(`new-${count}`);
-      t.ok((await found()).includes(`new-${count}`), 'one that has just come is not overlooked');
+      t.ok((await found()).includes(`new-${count}`), 'a new gateway is found at once');
     }
     await server.client.del('mg:gateway:before');
     t.notOk((await found()).includes('before'));
@@ -229,7 +229,10 @@ t.test(
     await put('late');
     await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
     await put('unheard');
-    await until(async () => (await found()).join() === 'late,unheard', 'what came while nothing could be heard');
+    await until(
+      async () => (await found()).join() === 'late,unheard',
+      'acknowledgements written without tracking are found',
+    );
   },
 );
 
@@ -243,16 +246,16 @@ t.test('gateways count in the generation of a store that names its server', { sk
   const runId = await runIdOf(server);
   const other = 'f'.repeat(runId.length);
   const named = (servers: string[]): string => JSON.stringify({ ...meta, servers });
-  t.equal((await store.gateways([])).generation, null, 'there is none');
+  t.equal((await store.gateways([])).generation, null, 'no generation');
   t.equal(await generation(named([runId])), 'g');
-  t.equal(await generation(named([other])), null, 'another server, of which this one has a copy');
+  t.equal(await generation(named([other])), null, 'another server, whose data was copied here');
   t.equal(await generation(named([runId, other])), null, 'more than this server');
   t.equal(await generation(named([])), null);
-  t.equal(await generation(JSON.stringify(meta)), null, 'an earlier release names none');
+  t.equal(await generation(JSON.stringify(meta)), null, 'an earlier release names no server');
   t.equal(await generation('{'), null);
 });
 
-t.test('grants are written, and removed with the acknowledgements', { skip: withoutRedis }, async (t) => {
+t.test('grants are written, and removed together with the acknowledgements', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const { client } = server;
   const store = await connected(open(t, server.url));
@@ -263,7 +266,7 @@ t.test('grants are written, and removed with the acknowledgements', { skip: with
   ]);
   t.same(JSON.parse((await client.get('mg:grant:a')) ?? ''), grant);
   t.same(JSON.parse((await client.get('mg:grant:b')) ?? ''), { ...grant, beat: 5 });
-  t.equal(await client.pttl('mg:grant:a'), -1, 'it does not end by itself');
+  t.equal(await client.pttl('mg:grant:a'), -1, 'it does not expire');
   for (const name of ['a', 'b']) await acknowledge(server, name);
   await store.removeGateways(['a', 'none']);
   t.same((await client.keys('mg:g*')).toSorted(), ['mg:gateway:b', 'mg:grant:b']);
@@ -271,7 +274,7 @@ t.test('grants are written, and removed with the acknowledgements', { skip: with
   await store.grant([]);
 });
 
-t.test('the clock of a gateway is compared when its acknowledgement is noticed', { skip: withoutRedis }, async (t) => {
+t.test('the clock skew is measured on the notice of an acknowledgement', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   await acknowledge(server, 'found', { now: Date.now() - 60_000 });
   const store = await connected(open(t, server.url));
@@ -279,13 +282,13 @@ t.test('the clock of a gateway is compared when its acknowledgement is noticed',
   await acknowledge(server, 'silent');
   const { gateways } = await store.gateways([]);
   const skew = (id: string) => gateways.find(({ instanceId }) => instanceId === id)?.clockSkewMilliseconds ?? null;
-  t.equal(skew('found'), null, 'nobody knows when that was written');
-  t.equal(skew('silent'), null, 'it does not say');
+  t.equal(skew('found'), null, 'its time of writing is unknown');
+  t.equal(skew('silent'), null, 'it has no timestamp');
   const ahead = skew('ahead') ?? 0;
   t.ok(ahead > 30_000 && ahead <= 60_000, `${ahead} ms`);
 });
 
-t.test('a gateway is silent since it was last heard of', { skip: withoutRedis }, async (t) => {
+t.test("a gateway's silence is counted from its last notice", { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const store = await connected(open(t, server.url));
   const silence = async (): Promise<number> =>
@@ -299,7 +302,7 @@ t.test('a gateway is silent since it was last heard of', { skip: withoutRedis },
   const deleted = performance.now();
   await server.client.del('mg:gateway:a');
   for (let count = 0; count < 3; count += 1) {
-    t.ok((await silence()) <= performance.now() - deleted, 'also where nothing stands any more');
+    t.ok((await silence()) <= performance.now() - deleted, 'a deletion is one too');
   }
   await wait(300);
   t.ok((await silence()) >= 250);
@@ -310,13 +313,13 @@ t.test('a gateway is silent since it was last heard of', { skip: withoutRedis },
   for (const kind of ['pubsub', 'normal']) {
     const closed = performance.now();
     await server.client.call('CLIENT', 'KILL', 'TYPE', kind, 'SKIPME', 'yes');
-    await until(async () => (await store.gateways([])).isHearing, 'connected anew');
-    t.ok((await silence()) <= performance.now() - closed, `so may a new connection: ${kind}`);
+    await until(async () => (await store.gateways([])).isHearing, 'reconnected');
+    t.ok((await silence()) <= performance.now() - closed, `a new connection may have, too: ${kind}`);
     await wait(300);
   }
 });
 
-t.test('a write that Redis refuses is a failure, not a success', { skip: withoutRedis }, async (t) => {
+t.test('a write that Redis refuses is an error', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const store = await connected(open(t, server.url));
   await store.begin();
@@ -334,7 +337,7 @@ t.test('a write that Redis refuses is a failure, not a success', { skip: without
   await t.rejects(store.write([{ name: 'key:1', value: null }], 1, 'g'));
 });
 
-t.test('a server whose user may not ask for its name names none', { skip: withoutRedis }, async (t) => {
+t.test('without the right to read its run id a server has no id', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   await server.client.call('ACL', 'SETUSER', 'mute', 'on', '>x', '~*', '&*', '+@all', '-info');
   const store = await connected(open(t, server.url, 'mg:', { username: 'mute', password: 'x' }));
@@ -343,7 +346,7 @@ t.test('a server whose user may not ask for its name names none', { skip: withou
   t.equal((await store.gateways([])).generation, null);
 });
 
-t.test('with sentinels, a majority of all that are configured names the master', { skip: withoutRedis }, async (t) => {
+t.test('with sentinels, a majority of the configured ones must name the master', { skip: withoutRedis }, async (t) => {
   const [before, after] = [await startRedis(t), await startRedis(t)];
   const sentinels = await Promise.all(
     [0, 1, 2].map(() => startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${before.port} 2`], ['--sentinel'])),
@@ -362,22 +365,22 @@ t.test('with sentinels, a majority of all that are configured names the master',
   await third.kill();
   t.same((await store.look()).servers, [await runIdOf(before)], 'two of three are enough');
   await second.kill();
-  await t.rejects(store.look(), isRefused, 'one of three is not, though nobody contradicts it');
+  await t.rejects(store.look(), isRefused, 'one of three is not enough, even without a contradiction');
   await second.restart();
-  await until(async () => (await store.look()).isWhole, 'two again');
+  await until(async () => (await store.look()).isWhole, 'two sentinels again');
   await point(second, after);
   await t.rejects(store.look(), isRefused, 'one against one');
   await third.restart();
   await point(third, after);
   await point(first, after);
-  await until(async () => (await store.look()).isWhole, 'the connections are opened anew');
-  t.same((await store.look()).servers, [await runIdOf(after)], 'and lead to the other one');
+  await until(async () => (await store.look()).isWhole, 'the connections are reopened');
+  t.same((await store.look()).servers, [await runIdOf(after)], 'they lead to the other server');
   await store.begin();
   t.equal(await before.client.get('mg:writer'), null);
   t.not(await after.client.get('mg:writer'), null);
 });
 
-t.test('a connection that is being opened is not opened anew', { skip: withoutRedis }, async (t) => {
+t.test('a connection that is still connecting is not reopened', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const line = `sentinel monitor mymaster 127.0.0.1 ${server.port} 1`;
   const { port } = await startRedis(t, [line], ['--sentinel']);
@@ -387,15 +390,15 @@ t.test('a connection that is being opened is not opened anew', { skip: withoutRe
   t.teardown(() => {
     redis.disconnect();
   });
-  openAnew(redis);
+  reopen(redis);
   await until(async () => (await redis.echo('x')) === 'x', 'open');
   const { stream } = redis;
-  openAnew(redis);
-  await until(async () => redis.stream !== stream && (await redis.echo('x')) === 'x', 'open again');
+  reopen(redis);
+  await until(async () => redis.stream !== stream && (await redis.echo('x')) === 'x', 'reopened');
   t.equal(await server.client.ping(), 'PONG');
 });
 
-t.test('a sentinel that hangs is no voice', { skip: withoutRedis }, async (t) => {
+t.test('a hung sentinel has no vote', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const line = `sentinel monitor mymaster 127.0.0.1 ${server.port} 1`;
   const [answers, hangs] = [await startRedis(t, [line], ['--sentinel']), await startRedis(t, [line], ['--sentinel'])];
@@ -408,5 +411,5 @@ t.test('a sentinel that hangs is no voice', { skip: withoutRedis }, async (t) =>
   });
   await t.rejects(store.look(), /no majority/);
   hangs.signal('SIGCONT');
-  await until(async () => (await store.look()).isWhole, 'it is one again');
+  await until(async () => (await store.look()).isWhole, 'the sentinel votes again');
 });

@@ -6,44 +6,44 @@ import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Redis } from 'ioredis';
-import { bearRepeatedErrors } from '../../src/adapters/redis/connection.js';
+import { ignoreRepeatedErrors, type RedisAddress } from '../../src/adapters/redis/connection.js';
 
-/** Why tests on a real Redis cannot run here; false where they can. */
+/** The reason why tests on a real Redis cannot run on this machine; false if they can. */
 export const withoutRedis =
   spawnSync('redis-server', ['--version']).status === 0
     ? false
     : 'redis-server is not installed: NOTHING ABOUT REDIS IS TESTED';
 
-/** A `redis-server` of the test's own, on a free port. */
+/** A `redis-server` for one test, on a free port. */
 export interface RedisServer {
   readonly port: number;
   readonly url: string;
-  /** A client to arrange and look with. */
+  /** A client for test setup and inspection. */
   readonly client: Redis;
-  /** Ends the process at once, as a crash would. */
+  /** Kills the process like a crash. */
   kill(): Promise<void>;
-  /** Starts it again on the same port, empty. */
+  /** Restarts it empty on the same port. */
   restart(): Promise<void>;
   signal(signal: NodeJS.Signals): void;
 }
 
-/** What is torn down when a test ends. */
+/** Registers handlers that run when the test ends. */
 export interface Teardown {
   teardown(handler: () => unknown): void;
 }
 
-/** The certificate of a server that is spoken to over TLS, and over nothing else. */
+/** The certificate of a server that accepts only TLS. */
 export interface ServerCertificate {
   readonly cert: string;
   readonly key: string;
 }
 
-/** Below the ports that Linux gives to whoever wants any: one of those could be somebody's before the server has it. */
+/** Below Linux's ephemeral ports: another process could take an ephemeral port before the server binds it. */
 const ports = { from: 10_000, count: 20_000 };
 const portsOfProcess = 40;
 let looked = process.pid * portsOfProcess;
 
-/** A port that nobody uses at this moment, and that no other call returns soon. */
+/** A port that is free now and that no other call returns soon. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = ports.from + (looked % ports.count);
@@ -53,7 +53,7 @@ export async function freePort(): Promise<number> {
       server.listen(port, '127.0.0.1');
       await once(server, 'listening');
     } catch {
-      continue; // somebody has it
+      continue; // the port is in use
     }
     server.close();
     await once(server, 'close');
@@ -76,7 +76,7 @@ export async function startRedis(
   await writeFile(file, `${lines.join('\n')}\n`);
   let server: ChildProcess;
   const start = async (): Promise<void> => {
-    // Not `inherit`: one that a broken test leaves behind would keep the pipe open behind which CI waits.
+    // Not `inherit`: a server left behind by a broken test would keep CI's output pipe open, and CI would wait for it.
     server = spawn('redis-server', [file, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     server.stderr?.on('data', (chunk: Buffer) => process.stderr.write(chunk));
     await new Promise<void>((resolve, reject) => {
@@ -97,7 +97,7 @@ export async function startRedis(
   await start();
   const tls = certificate === null ? {} : { tls: { ca: certificate.cert } };
   const host = certificate === null ? '127.0.0.1' : 'localhost';
-  const client = bearRepeatedErrors(new Redis({ port, host, lazyConnect: true, retryStrategy: () => 20, ...tls }));
+  const client = ignoreRepeatedErrors(new Redis({ port, host, lazyConnect: true, retryStrategy: () => 20, ...tls }));
   client.on('error', () => undefined);
   t.teardown(async () => {
     client.disconnect();
@@ -124,7 +124,15 @@ async function secureLines(directory: string, port: number, { cert, key }: Serve
   ];
 }
 
-/** The name that a server has given itself when it started. */
+/** The `run_id` that a server generated at its start. */
 export async function runIdOf({ client }: Pick<RedisServer, 'client'>): Promise<string> {
   return /^run_id:(\w+)/m.exec(await client.info('server'))?.[1] ?? '';
+}
+
+/** The address of a server without users, TLS and replicas. */
+export function plainRedis(url: string): RedisAddress {
+  return {
+    ...{ url, sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null },
+    commandTimeoutMilliseconds: 2_000,
+  };
 }

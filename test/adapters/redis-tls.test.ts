@@ -8,7 +8,7 @@ import type { ServerCertificate, Teardown } from './redis-server.js';
 
 type AltName = { type: 2; value: string } | { type: 7; ip: string };
 
-/** Its own authority; nodes of a Cluster prove with it also who calls. */
+/** A self-signed CA certificate; the nodes of a Cluster use it as client certificate too. */
 async function createCertificate(altNames: AltName[]): Promise<ServerCertificate> {
   const { cert, private: key } = await generate([{ name: 'commonName', value: 'redis' }], {
     keyType: 'ec',
@@ -29,7 +29,7 @@ interface Target {
   readonly cluster: readonly { host: string; port: number }[] | null;
 }
 
-/** Both sides of a Redis over TLS, and what they told of it. */
+/** Gateway and registry side of a Redis over TLS, and the outages that they reported. */
 function open(t: Teardown, target: Target, ca: string) {
   const address = {
     ...{ ...target, sentinels: null, masterName: '', username: null, password: null, ca: Buffer.from(ca) },
@@ -58,19 +58,22 @@ async function works(t: Teardown, target: Target, ca: string): Promise<void> {
   await until(async () => (await store.look()).meta === null, 'the registry has a connection');
   await store.begin();
   await store.complete(meta, { revision: 3, change: 'c' });
-  await until(async () => (await records.key('unknown')).source === 'cache', 'the gateway asks and hears');
-  await until(async () => (await store.gateways([])).gateways[0]?.acknowledgement?.revision === 3, 'and acknowledges');
+  await until(async () => (await records.key('unknown')).source === 'cache', 'the gateway reads and tracks');
+  await until(
+    async () => (await store.gateways([])).gateways[0]?.acknowledgement?.revision === 3,
+    'the gateway acknowledges',
+  );
 }
 
 async function isRefused(t: Test, target: Target, ca: string, reason: RegExp): Promise<void> {
   const { store, records, told } = open(t, target, ca);
-  await until(() => Promise.resolve(told.length >= 2), 'both sides tell why');
+  await until(() => Promise.resolve(told.length >= 2), 'both sides report the reason');
   for (const one of told) t.match(one, reason);
   await t.rejects(store.look());
   await t.rejects(async () => records.key('unknown'), { name: 'KeyStoreUnavailable' });
 }
 
-t.test('Redis over TLS is who the certificate says, or it is not talked to', { skip: withoutRedis }, async (t) => {
+t.test('a Redis server must prove its identity with its certificate', { skip: withoutRedis }, async (t) => {
   const right = await createCertificate([
     { type: 2, value: 'localhost' },
     { type: 7, ip: '127.0.0.1' },
@@ -78,31 +81,31 @@ t.test('Redis over TLS is who the certificate says, or it is not talked to', { s
   const other = await createCertificate([{ type: 7, ip: '127.0.0.1' }]);
   const server = await startRedis(t, [], [], right);
   const target = { url: server.url, cluster: null };
-  await t.test('with the authority of its certificate it works', (t) => works(t, target, right.cert));
-  await t.test('with another authority it is refused', (t) =>
+  await t.test('it works with the CA of its certificate', (t) => works(t, target, right.cert));
+  await t.test('it is refused with another CA', (t) =>
     isRefused(t, target, other.cert, /self-signed certificate|unable to verify/),
   );
   const named = await createCertificate([{ type: 2, value: 'localhost' }]);
   const strange = await startRedis(t, [], [], named);
-  await t.test('a certificate of another name is refused', (t) =>
+  await t.test('a certificate for another name is refused', (t) =>
     isRefused(t, { url: strange.url, cluster: null }, named.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
   );
 });
 
 t.test(
-  'a second error of one socket ends neither the process nor the connection’s tries',
+  'a second error of one socket stops neither the process nor the reconnection',
   { skip: withoutRedis },
   async (t) => {
     const { client } = await startRedis(t);
     await client.connect();
-    for (const message of ['of one address', 'of another address']) {
+    for (const message of ['error of one address', 'error of another address']) {
       t.doesNotThrow(() => client.stream.emit('error', new Error(message)), message);
     }
     t.equal(await client.ping(), 'PONG');
   },
 );
 
-t.test('so is each node of a Cluster, by the name that it announces', { skip: withoutRedis }, async (t) => {
+t.test('each node of a Cluster must prove the host name that it announces', { skip: withoutRedis }, async (t) => {
   const certificate = await createCertificate([{ type: 2, value: 'localhost' }]);
   const other = await createCertificate([{ type: 2, value: 'localhost' }]);
   const cluster = await startCluster(t, {
@@ -113,13 +116,11 @@ t.test('so is each node of a Cluster, by the name that it announces', { skip: wi
     url: 'rediss://ignored:1',
     cluster: cluster.nodes.map(({ port }) => ({ host, port })),
   });
-  await t.test('with the authority of its certificates it works', (t) =>
-    works(t, target('localhost'), certificate.cert),
-  );
-  await t.test('with another authority it is refused', (t) =>
+  await t.test('it works with the CA of its certificates', (t) => works(t, target('localhost'), certificate.cert));
+  await t.test('it is refused with another CA', (t) =>
     isRefused(t, target('localhost'), other.cert, /self-signed certificate|unable to verify/),
   );
-  await t.test('a certificate of another name is refused', (t) =>
+  await t.test('a certificate for another name is refused', (t) =>
     isRefused(t, target('127.0.0.1'), certificate.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
   );
   await Promise.all(cluster.nodes.map(({ client }) => client.config('SET', 'cluster-announce-hostname', '')));
@@ -128,8 +129,8 @@ t.test('so is each node of a Cluster, by the name that it announces', { skip: wi
       cluster.nodes.map(async ({ client }) => String(await client.call('CLUSTER', 'NODES'))),
     );
     return !seen.some((text) => text.includes('localhost'));
-  }, 'no name is announced any more');
-  await t.test('and where they announce none, by their addresses, which this certificate does not have', (t) =>
+  }, 'no host name is announced');
+  await t.test('without an announced name each node must prove its address, which this certificate lacks', (t) =>
     isRefused(t, target('localhost'), certificate.cert, /IP: 127\.0\.0\.1 is not in the cert's list/),
   );
 });

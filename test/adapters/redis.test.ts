@@ -7,7 +7,7 @@ import type { CacheLimits } from '../../src/adapters/cache/record-cache.js';
 import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
-import type { KeyAnswer } from '../../src/gateway/ports.js';
+import type { KeyLookup } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { keyStoreContract, seededKey, seededRecords } from './key-store-contract.js';
 import { startRedis, withoutRedis } from './redis-server.js';
@@ -31,7 +31,7 @@ interface Opened {
   readonly problems: string[];
 }
 
-/** A key store over a Redis, once it knows what it needs to know; or as it is, where `ready` is false. */
+/** A key store over a Redis, returned once it is ready; at once if `ready` is false. */
 async function open(
   t: { teardown(handler: () => unknown): void },
   url: string,
@@ -70,12 +70,12 @@ async function open(
   });
   const store = new RecordKeyStore(records);
   t.teardown(() => store.close());
-  // Ready, and hearing: from then on what is asked for is held.
+  // Ready and tracking: from then on records are cached.
   if (ready) await until(async () => (await ask(store, probeId)) === 'absent (cache)', 'ready');
   return { store, malformed, problems };
 }
 
-/** Polls until something holds; the events of another process cannot be awaited. */
+/** Polls a condition, because the events of another process cannot be awaited. */
 async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
   for (let attempt = 0; attempt < 500; attempt += 1) {
     if (await holds()) return;
@@ -88,10 +88,10 @@ async function seed(server: RedisServer, records: Readonly<Record<string, unknow
   for (const [name, value] of Object.entries(records)) await server.client.set(name, JSON.stringify(value));
 }
 
-/** The answer as a word, and where it came from. */
+/** The key status as a word, and the source. */
 async function ask(store: RecordKeyStore, lookupId = seededId): Promise<string> {
   try {
-    const { credential, source }: KeyAnswer = await store.find(lookupId);
+    const { credential, source }: KeyLookup = await store.find(lookupId);
     return credential === null ? `absent (${source})` : `${credential.keyStatus} (${source})`;
   } catch (error) {
     if (error instanceof KeyStoreUnavailable) return 'could not ask';
@@ -103,7 +103,7 @@ function changed(part: object): string {
   return JSON.stringify({ ...(seededRecords[keyName] as object), ...part });
 }
 
-t.test('the Redis key store obeys the contract of key stores', { skip: withoutRedis }, async (t) => {
+t.test('the Redis key store satisfies the key store contract', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   keyStoreContract(t, async (records) => {
     await server.client.flushall();
@@ -118,7 +118,7 @@ t.test('the Redis key store obeys the contract of key stores', { skip: withoutRe
   });
 });
 
-t.test('records are held until they change, by whomever and in whatever way', { skip: withoutRedis }, async (t) => {
+t.test('records are cached until they change, by any client and any command', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   await seed(server);
   const { store } = await open(t, server.url);
@@ -148,12 +148,15 @@ t.test('records are held until they change, by whomever and in whatever way', { 
   }
   const merchant = { ...(seededRecords['mg:merchant:m_1'] as object), status: 'SUSPENDED' };
   await server.client.set('mg:merchant:m_1', JSON.stringify(merchant));
-  await until(async () => (await store.find(seededId)).credential?.merchantStatus === 'SUSPENDED', 'the merchant');
+  await until(
+    async () => (await store.find(seededId)).credential?.merchantStatus === 'SUSPENDED',
+    'the merchant has changed',
+  );
   t.equal((await store.find(seededId)).credential?.merchantStatus, 'SUSPENDED');
 });
 
 t.test(
-  'a flushed, new or foreign store decides nothing, and comes back by itself',
+  'a flushed, new or foreign store decides nothing, and recovers without a restart',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -173,17 +176,17 @@ t.test(
     }
     const { 'mg:meta': meta, ...records } = seededRecords;
     await seed(server, records);
-    t.equal(await ask(store), 'could not ask', 'not before the meta record says that everything is there');
+    t.equal(await ask(store), 'could not ask', 'not before the meta record marks the store as complete');
     await seed(server, { 'mg:meta': meta });
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'complete');
 
     await server.client.set('mg:meta', '{"version":2}');
-    await until(async () => (await ask(store)) === 'could not ask', 'a layout that is not known');
+    await until(async () => (await ask(store)) === 'could not ask', 'an unknown layout');
   },
 );
 
 t.test(
-  'while Redis is away what is held is served for as long as is allowed, and nothing is unknown',
+  'during a Redis outage cached records are served up to the stale limit, and no key is unknown',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -194,19 +197,22 @@ t.test(
     await server.kill();
     await until(async () => (await ask(store)).endsWith('(stale)'), 'stale');
     t.equal(await ask(store), 'ACTIVE (stale)');
-    t.equal(await ask(store, unknownId), 'could not ask', 'that a key is unknown is not said from memory');
+    t.equal(await ask(store, unknownId), 'could not ask', 'an unknown key is never reported from the cache');
     t.equal(await ask(store, lookupIdOf(`${seededKey}x`, null)), 'could not ask');
     const before = await store.find(seededId);
     t.ok(before.ageMilliseconds > 0);
-    t.equal(store.unavailableReason(), null, 'and the gateway is still ready');
-    await until(async () => (await ask(store)) === 'could not ask', 'too old');
+    t.equal(store.unavailableReason(), null, 'the gateway is still ready');
+    await until(async () => (await ask(store)) === 'could not ask', 'beyond the stale limit');
     t.match(store.unavailableReason(), 'does not answer');
 
     await server.restart();
-    await until(() => Promise.resolve(store.unavailableReason()?.includes('not seeded') === true), 'back, and empty');
+    await until(
+      () => Promise.resolve(store.unavailableReason()?.includes('not seeded') === true),
+      'reconnected, and empty',
+    );
     t.equal(await ask(store), 'could not ask');
     await seed(server);
-    await until(async () => (await ask(store)).startsWith('ACTIVE'), 'back without a restart');
+    await until(async () => (await ask(store)).startsWith('ACTIVE'), 'recovered without a restart');
     t.equal(await ask(store, unknownId), 'absent (store)');
   },
 );
@@ -242,7 +248,7 @@ t.test(
       await server.kill();
       await until(() => Promise.resolve(count('ACTIVE (stale)') > stale), 'served while Redis is away');
       await server.restart();
-      await until(() => Promise.resolve(count('ACTIVE (cache)') > held + 5 * ids.length), 'held again');
+      await until(() => Promise.resolve(count('ACTIVE (cache)') > held + 5 * ids.length), 'cached again');
     }
     over.abort();
     await Promise.all([...load, hogging]);
@@ -253,7 +259,7 @@ t.test(
   },
 );
 
-/** Passes bytes on between a store and its Redis, until it is told to hold its breath. */
+/** Relays bytes between a store and its Redis, until it is frozen. */
 async function startRelay(t: { teardown(handler: () => unknown): void }, port: number) {
   const pairs = new Set<[Socket, Socket]>();
   const hearing = new WeakSet<[Socket, Socket]>();
@@ -289,11 +295,11 @@ async function startRelay(t: { teardown(handler: () => unknown): void }, port: n
   return {
     url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
     cut,
-    /** How many pieces came from either side. */
+    /** The number of chunks from either side. */
     chunks: () => chunks,
-    /** From now on everything that is sent is lost, and no connection says so. */
+    /** From now on all bytes are dropped, and the connections stay open. */
     freeze: () => (frozen = true),
-    /** The same, but for connections that are open now alone, of those that are asked, or of those that hear of changes. */
+    /** The same, only for the current connections of one kind: command or tracking connections. */
     silence: (kind: 'asked' | 'hearing') => {
       for (const pair of pairs) if (hearing.has(pair) === (kind === 'hearing')) silenced.add(pair);
     },
@@ -305,7 +311,7 @@ async function startRelay(t: { teardown(handler: () => unknown): void }, port: n
 }
 
 t.test(
-  'a connection that is cut between a change and its notice is noticed, and nothing old is believed afterwards',
+  'a connection cut between a change and its notice is detected, and no old record is trusted afterwards',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -319,21 +325,21 @@ t.test(
       server.client.set(keyName, changed({ status: 'REVOKED' })),
       server.client.set('mg:merchant:m_1', JSON.stringify(merchant)),
     ]);
-    await until(async () => (await ask(store)) === 'REVOKED (cache)', 'the connection is back, and nothing was kept');
-    t.equal((await store.find(seededId)).credential?.merchantStatus, 'SUSPENDED', 'of the merchant either');
+    await until(async () => (await ask(store)) === 'REVOKED (cache)', 'reconnected, with an empty cache');
+    t.equal((await store.find(seededId)).credential?.merchantStatus, 'SUSPENDED', "the merchant's record too");
 
     relay.freeze();
     await server.client.set(keyName, changed({ status: 'INACTIVE' }));
-    await until(async () => (await ask(store)) === 'REVOKED (stale)', 'a silent line is noticed');
-    await until(async () => (await ask(store)) === 'could not ask', 'and not believed for ever');
+    await until(async () => (await ask(store)) === 'REVOKED (stale)', 'a silent connection is detected');
+    await until(async () => (await ask(store)) === 'could not ask', 'its records expire at the stale limit');
     relay.thaw();
-    await until(async () => (await ask(store)).startsWith('INACTIVE'), 'back after the silence');
+    await until(async () => (await ask(store)).startsWith('INACTIVE'), 'recovered after the silence');
   },
 );
 
 for (const kind of ['asked', 'hearing'] as const) {
   t.test(
-    `a connection that is ${kind} and has lost its other end without a word is opened anew`,
+    `a connection (${kind}) whose other end is gone without a FIN is detected and reopened`,
     { skip: withoutRedis },
     async (t) => {
       const server = await startRedis(t);
@@ -343,12 +349,12 @@ for (const kind of ['asked', 'hearing'] as const) {
       relay.silence(kind);
       await wait(limits.maxStaleMilliseconds);
       await server.client.set(keyName, changed({ status: 'REVOKED' }));
-      await until(async () => (await ask(store)) === 'REVOKED (cache)', 'asked and heard as before');
+      await until(async () => (await ask(store)) === 'REVOKED (cache)', 'reads and notices work again');
     },
   );
 }
 
-t.test('a request does not wait for a line that is known to be dead', { skip: withoutRedis }, async (t) => {
+t.test('a request does not wait for a connection that is known to be dead', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   await seed(server);
   const relay = await startRelay(t, server.port);
@@ -359,11 +365,11 @@ t.test('a request does not wait for a line that is known to be dead', { skip: wi
   const before = relay.chunks();
   const asked = await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
   t.ok(asked.every((answer) => answer === 'could not ask'));
-  t.ok(relay.chunks() - before <= 2, 'nothing but a heartbeat is sent on it');
+  t.ok(relay.chunks() - before <= 2, 'only a heartbeat is sent on it');
 });
 
 t.test(
-  'a gateway acknowledges a revision only when it has dropped what was changed before it',
+  'a gateway acknowledges a revision only after it has dropped the records changed before it',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -386,9 +392,13 @@ t.test(
       startedAt: '2026-01-01T00:00:00.000Z',
     });
     const lifetime = await server.client.pttl('mg:gateway:gateway-1');
-    t.ok(lifetime > limits.maxStaleMilliseconds && lifetime < 60_000, 'it outlives what the gateway may still serve');
+    t.ok(lifetime > limits.maxStaleMilliseconds && lifetime < 60_000, "it outlives the gateway's stale limit");
     await store.close();
-    t.equal(await server.client.get('mg:gateway:gateway-1'), null, 'a gateway that ends is waited for by nobody');
+    t.equal(
+      await server.client.get('mg:gateway:gateway-1'),
+      null,
+      'the registry does not wait for a gateway that has stopped',
+    );
   },
 );
 
@@ -405,16 +415,16 @@ t.test('a store that has lost changes decides nothing until it has them again', 
   await server.client.set('mg:revision', '8');
   await until(async () => (await ask(store)).startsWith('ACTIVE'), 'the registry has written them again');
   await server.client.set('mg:revision', String(2 ** 51));
-  await until(async () => (await ask(store)) === 'could not ask', 'no registry counts so far');
+  await until(async () => (await ask(store)) === 'could not ask', 'a revision beyond any registry is refused');
   await server.client.set('mg:revision', '8');
-  await until(async () => (await ask(store)).startsWith('ACTIVE'), 'nor is the right one taken for a loss after that');
+  await until(async () => (await ask(store)).startsWith('ACTIVE'), 'the correct revision is accepted after that');
   await server.client.set('mg:revision', '1');
   await seed(server, { 'mg:meta': { ...(seededRecords['mg:meta'] as object), generation: '02REBUILT' } });
-  await until(async () => (await ask(store)).startsWith('ACTIVE'), 'records of another generation count anew');
+  await until(async () => (await ask(store)).startsWith('ACTIVE'), 'a new generation restarts the revisions');
 });
 
 t.test(
-  'a damaged record is told of once, and whoever has its key is never called unknown',
+  'a malformed record is reported once, and its key is never reported as unknown',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -425,14 +435,14 @@ t.test(
       await server.client.set(keyName, damaged);
       await until(async () => (await ask(store)) === 'could not ask', damaged);
       for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
-      t.ok(malformed.length >= 1 && malformed.length <= 2, `told of, and not for each request: ${malformed.length}`);
+      t.ok(malformed.length >= 1 && malformed.length <= 2, `reported, but not for each request: ${malformed.length}`);
     }
     await server.client.set(keyName, changed({}));
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
   },
 );
 
-t.test('a record that is no text is damaged, as any other, and no outage', { skip: withoutRedis }, async (t) => {
+t.test('a record of another Redis type is malformed, and not an outage', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   await seed(server);
   const { store, malformed } = await open(t, server.url);
@@ -441,8 +451,8 @@ t.test('a record that is no text is damaged, as any other, and no outage', { ski
     await becomesList(name);
     await until(async () => (await ask(store)) === 'could not ask', name);
     for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
-    t.equal(malformed.filter((told) => told === name).length, 1, `${name} is named, once`);
-    t.match(await ask(store, unknownId), 'absent', 'of all others there is an answer');
+    t.equal(malformed.filter((told) => told === name).length, 1, `${name} is reported once`);
+    t.match(await ask(store, unknownId), 'absent', 'other keys are decided');
     await seed(server);
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
   }
@@ -452,7 +462,7 @@ t.test('a record that is no text is damaged, as any other, and no outage', { ski
   ] as const) {
     await becomesList(name);
     await until(() => Promise.resolve(store.unavailableReason() === problem), problem);
-    t.equal(await ask(store), 'could not ask', 'and nothing is decided, not from what is held either');
+    t.equal(await ask(store), 'could not ask', 'nothing is decided, not even from the cache');
     await server.client.del(name);
     await seed(server);
     await until(async () => (await ask(store)).startsWith('ACTIVE'), 'mended');
@@ -460,7 +470,7 @@ t.test('a record that is no text is damaged, as any other, and no outage', { ski
 });
 
 t.test(
-  "a merchant's record that is missing, or another merchant's, is told of, and not for each request",
+  'a merchant record that is missing, or belongs to another merchant, is reported, and not for each request',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -469,9 +479,12 @@ t.test(
     await server.client.del('mg:merchant:m_1');
     await until(async () => (await ask(store)) === 'could not ask', 'missing');
     for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
-    t.same(problems, ['mg:merchant:m_1: it is not there, and a key names it']);
+    t.same(problems, ['mg:merchant:m_1: the record does not exist, although a key names it']);
     await server.client.copy('mg:merchant:m_2', 'mg:merchant:m_1');
-    await until(() => Promise.resolve(problems.length > 1 || ask(store).then(() => false)), 'another merchant');
+    await until(
+      () => Promise.resolve(problems.length > 1 || ask(store).then(() => false)),
+      'the record of another merchant',
+    );
     for (let count = 0; count < 5; count += 1) t.equal(await ask(store), 'could not ask');
     t.same(problems.slice(1), ["mg:merchant:m_1: the record of merchant m_1 is another merchant's"]);
     t.equal(await ask(store, unknownId), 'absent (store)');
@@ -479,7 +492,7 @@ t.test(
 );
 
 t.test(
-  'a thousand who miss one record at once ask for it once; unknown keys evict no known one',
+  'a thousand concurrent misses of one record read it once; unknown keys evict no known record',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -489,14 +502,14 @@ t.test(
     await Promise.all(Array.from({ length: 1000 }, () => ask(store)));
     const gets = async () => Number(/cmdstat_get:calls=(\d+)/.exec(await server.client.info('commandstats'))?.[1] ?? 0);
     t.ok((await gets()) <= 2 + 6, `a key and its merchant, and a heartbeat or two: ${await gets()}`);
-    // Few, so that no heartbeat is late meanwhile; in one cache of ten entries they would evict the known one all the same.
+    // Few, so that no heartbeat is late; in a shared cache of ten entries they would still evict the known record.
     await Promise.all(Array.from({ length: 100 }, (_, index) => ask(store, lookupIdOf(`svc_live_${index}`, null))));
     t.equal(await ask(store), 'ACTIVE (cache)');
   },
 );
 
 t.test(
-  'a user of an access control list needs no more than the documented rights',
+  'a user with an access control list needs no more than the documented rights',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -526,7 +539,7 @@ t.test(
   },
 );
 
-t.test('a user who may not track is connected again now and then, until he may', { skip: withoutRedis }, async (t) => {
+t.test('a user without +client|tracking is reconnected until it has the right', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   await seed(server);
   const rights = 'on nopass ~mg:* &__redis__:invalidate +@all -client|tracking';
@@ -543,7 +556,7 @@ t.test('a user who may not track is connected again now and then, until he may',
   await until(async () => (await ask(store)) === 'ACTIVE (cache)', 'heard');
 });
 
-t.test('a sentinel that hangs is not waited for where another one answers', { skip: withoutRedis }, async (t) => {
+t.test("a hung sentinel does not delay another one's reply", { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   await seed(master);
   const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${master.port} 1`], ['--sentinel']);
@@ -561,7 +574,7 @@ t.test('a sentinel that hangs is not waited for where another one answers', { sk
   t.match(await ask(store), 'ACTIVE');
 });
 
-t.test('Sentinel names the master, and the next one when it fails', { skip: withoutRedis }, async (t) => {
+t.test('Sentinel names the master, and the next one after a failover', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   const replica = await startRedis(t, [`replicaof 127.0.0.1 ${master.port}`]);
   const sentinel = await startRedis(
@@ -589,8 +602,8 @@ t.test('Sentinel names the master, and the next one when it fails', { skip: with
   }, 'the replica serves');
   t.notOk(
     [...seen].some((answer) => answer.startsWith('absent')),
-    'nothing was unknown meanwhile',
+    'no key was unknown meanwhile',
   );
   await replica.client.set(keyName, changed({ status: 'REVOKED' }));
-  await until(async () => (await ask(store)).startsWith('REVOKED'), 'and it is the new master that is heard');
+  await until(async () => (await ask(store)).startsWith('REVOKED'), "the new master's notices arrive");
 });

@@ -7,7 +7,7 @@ import { startRedis, withoutRedis } from './redis-server.js';
 
 const keyNames = Object.keys(seededRecords).filter((name) => name.startsWith('mg:key:'));
 
-/** Records on a server whose connections can be cut, with one that was asked for and is held. */
+/** Records behind a relay that can cut its connections, with one record cached. */
 async function openBehindRelay(t: Test) {
   const server = await startRedis(t);
   for (const [name, value] of Object.entries(seededRecords)) await server.client.set(name, JSON.stringify(value));
@@ -43,7 +43,7 @@ t.test('a look-up on a connection that breaks is repeated on the next one', { sk
   t.match(await looked, { environment: 'live' });
 });
 
-t.test('a look-up waits for a connection that is opened anew', { skip: withoutRedis }, async (t) => {
+t.test('a look-up waits for a reconnection', { skip: withoutRedis }, async (t) => {
   const { relay, look } = await openBehindRelay(t);
   relay.set('cut');
   const looked = look();
@@ -52,11 +52,11 @@ t.test('a look-up waits for a connection that is opened anew', { skip: withoutRe
   t.match(await looked, { environment: 'live' });
 });
 
-t.test('a look-up does not wait for long where no connection can be opened', { skip: withoutRedis }, async (t) => {
+t.test('a look-up does not wait long if no connection can be opened', { skip: withoutRedis }, async (t) => {
   const { relay, look } = await openBehindRelay(t);
   relay.set('cut');
   await t.rejects(look(), { name: 'KeyStoreUnavailable' });
   const begun = performance.now();
   await t.rejects(look(), { name: 'KeyStoreUnavailable' });
-  t.ok(performance.now() - begun < 250, 'and the next ones not at all');
+  t.ok(performance.now() - begun < 250, 'later ones do not wait at all');
 });

@@ -4,7 +4,7 @@ import { slotCount, slotMarkerText } from '../../src/adapters/redis/cluster/hash
 import { SlotProofs } from '../../src/adapters/redis/cluster/slot-proofs.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 
-t.test('what was found out of some slots stays so when the look at others fails', async (t) => {
+t.test('verified slots stay verified when the check of other slots fails', async (t) => {
   const marker = slotMarkerText({ generation: 'r_1', revision: 1 });
   let asked = 0;
   let answered = Infinity;
@@ -32,11 +32,11 @@ t.test('what was found out of some slots stays so when the look at others fails'
 
   [asked, answered] = [0, Infinity];
   await proofs.check('meta', 'r_1');
-  t.ok(asked < slotCount * 0.75, `${asked} slots were asked about again`);
+  t.ok(asked < slotCount * 0.75, `${asked} slots were queried again`);
   t.equal(proofs.missing, 0);
 });
 
-t.test('slots that say that nothing is missing are not all written again', async (t) => {
+t.test('slots whose marker proves completeness are not rewritten', async (t) => {
   const marker = slotMarkerText({ generation: 'r_1', revision: 1 });
   const sent: string[] = [];
   const commands = {
@@ -64,5 +64,5 @@ t.test('slots that say that nothing is missing are not all written again', async
   t.equal(await written('r_2'), slotCount + 1, 'another generation: the markers, then the index');
   t.equal(await written('r_2'), 0);
   master.session = {};
-  t.equal(await written('r_2'), slotCount + 1, 'a master that was listened to anew may have been emptied');
+  t.equal(await written('r_2'), slotCount + 1, 'a master with a new session may have been emptied');
 });

@@ -6,9 +6,9 @@ import { makeCertificate } from '../edge/certificates.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { Teardown } from './redis-server.js';
 
-// The registry looks as soon as it has started, before it is connected. The connections were given up then, for good: it never
-// projected anything behind Sentinel.
-t.test('a store that is looked at before it is connected is found', { skip: withoutRedis }, async (t) => {
+// Regression: a registry reads the store before it is connected. The connections then stopped permanently, and a
+// registry behind Sentinel never projected anything.
+t.test('a store that is read before it is connected connects later', { skip: withoutRedis }, async (t) => {
   const master = await startRedis(t);
   const sentinel = await startRedis(t, [`sentinel monitor mymaster 127.0.0.1 ${master.port} 1`], ['--sentinel']);
   const nobody = { username: null, password: null, ca: null };
@@ -32,7 +32,7 @@ t.test('a store that is looked at before it is connected is found', { skip: with
   t.match(found, { meta: null, revision: 0 });
 });
 
-t.test('sentinels with a user and a password of their own, over TLS or not', { skip: withoutRedis }, async (t) => {
+t.test('sentinels with their own user and password, with and without TLS', { skip: withoutRedis }, async (t) => {
   const certificate = await makeCertificate();
   const master = await startRedis(t, ['user default on >of-redis ~* &* +@all']);
   const monitoring = [
@@ -62,7 +62,7 @@ function openStore(t: Teardown, address: RedisAddress): RedisRecordsStore {
   return store;
 }
 
-/** What a store says when it is looked at, once it answers; null where it does not in this time. */
+/** The store's state, once it replies; null if it does not within this time. */
 async function found(store: RedisRecordsStore, milliseconds: number) {
   for (const end = Date.now() + milliseconds; Date.now() < end;) {
     const state = await store.look().catch(() => null);

@@ -4,7 +4,7 @@ import path from 'node:path';
 import t from 'tap';
 import { mmdb } from './mmdb-fixture.js';
 
-/** Has a snapshot and a database looked at while the process has as many files open as it may, and again after that. */
+/** Reads a snapshot and a database while the process is out of file descriptors (EMFILE), and again afterwards. */
 const program = `
 import { closeSync, openSync, renameSync } from 'node:fs';
 import { DatabaseFile } from './dist/adapters/geoip/database-file.js';
@@ -26,7 +26,7 @@ for (const one of open) closeSync(one);
 console.log(JSON.stringify([during, await look(), await look()]));
 `;
 
-t.test('a file that is met with too many open is looked at again', (t) => {
+t.test('a file that failed with EMFILE is read again later', (t) => {
   const folder = t.testdir({ 'snapshot.json': 'text' });
   for (const name of ['c.mmdb', 'next.mmdb']) {
     const entries = [['198.51.100.0/24', { country: { iso_code: 'US' } }]] as const;

@@ -7,7 +7,7 @@ const url = 'https://exits.example/list';
 const block = (address: string, moment: string): string =>
   `ExitNode ${'A'.repeat(40)}\nPublished 2025-12-30 01:00:00\nLastStatus ${moment}\nExitAddress ${address} 2025-12-30 02:00:00\n`;
 
-t.test('a list is as old as the newest date in it, however fresh its answer is', async (t) => {
+t.test('a list is as old as the newest date in it, however recent its response', async (t) => {
   const world = new TestWorld();
   const two = block('198.51.100.1', '2025-12-31 20:00:00') + block('198.51.100.2', '2025-12-31 21:00:00');
   const lastModified = 'Thu, 01 Jan 2026 00:00:00 GMT';
@@ -21,11 +21,11 @@ t.test('a list is as old as the newest date in it, however fresh its answer is',
   world.answers.set(url, 'unchanged');
   world.now += hour;
   await exits.refreshNow(false);
-  t.equal(exits.status().ageSeconds, 4 * 3600, 'to hear that nothing has changed makes it no younger');
+  t.equal(exits.status().ageSeconds, 4 * 3600, 'a 304 does not make it younger');
   await exits.close();
 });
 
-t.test('the date is in the details of Onionoo, or is told by the server', async (t) => {
+t.test("the date comes from Onionoo's details, or from the server", async (t) => {
   const world = new TestWorld();
   const relay = { flags: ['Exit'], or_addresses: ['198.51.100.1:9001'] };
   const details = JSON.stringify({ version: '8.0', relays_published: '2025-12-31 23:00:00', relays: [relay] });
@@ -38,11 +38,11 @@ t.test('the date is in the details of Onionoo, or is told by the server', async 
     { datedAt: '2025-12-31T23:00:00.000Z', datedBy: 'list', ageSeconds: 3600 },
     { datedAt: '2025-12-31T22:00:00.000Z', datedBy: 'server', ageSeconds: 7200 },
   ]);
-  t.equal(exits.status().ageSeconds, 3600, 'the list in force is as old as its youngest part');
+  t.equal(exits.status().ageSeconds, 3600, 'the list in use is as old as its youngest part');
   await exits.close();
 });
 
-t.test('a list that dates itself from before maxAgeHours is none, also when it was read just now', async (t) => {
+t.test('a list dated before maxAgeHours is not used, even if it was just read', async (t) => {
   const world = new TestWorld();
   const { exits } = world.open(t.testdir(), { from: [url] });
   for (const old of [
@@ -52,16 +52,16 @@ t.test('a list that dates itself from before maxAgeHours is none, also when it w
     world.answers.set(url, old);
     await exits.refreshNow(false);
     t.match(exits.status(), { available: false, ageSeconds: (world.now - Date.parse('2024-02-27')) / 1000 });
-    t.match(exits.unavailableReason(), /^the list is too old: by its own date it is of 2024-02-27T00:00:00\.000Z$/);
+    t.match(exits.unavailableReason(), /^the list is too old: its own date is 2024-02-27T00:00:00\.000Z$/);
   }
   world.answers.set(url, content(['198.51.100.1'], { lastModified: 'no date' }));
   await exits.refreshNow(false);
-  t.equal(exits.unavailableReason(), null, 'one without a date is as old as its confirmation');
+  t.equal(exits.unavailableReason(), null, 'a list without a date is as old as its last confirmation');
   t.match(exits.status(), { ageSeconds: 0, sources: [{ datedAt: null, datedBy: null }] });
   await exits.close();
 });
 
-t.test('the time of a file ages a list without dates, warns, and puts no gateway out of service', async (t) => {
+t.test("a file's modification time ages a list without dates and warns, but makes no gateway unready", async (t) => {
   const world = new TestWorld();
   const folder = t.testdir();
   const file = path.join(folder, 'exits.txt');
@@ -72,7 +72,10 @@ t.test('the time of a file ages a list without dates, warns, and puts no gateway
   t.match(exits.status(), { available: true, sources: [{ datedAt: '2024-02-27T00:00:00.000Z', datedBy: 'file' }] });
   t.equal(exits.status().ageSeconds, (world.now - Date.parse('2024-02-27')) / 1000);
   t.equal(exits.unavailableReason(), null);
-  t.match(exits.ageWarning(), /file of 2024-02-27T00:00:00\.000Z, older than maxAgeHours: replace the file/);
+  t.match(
+    exits.ageWarning(),
+    /last written at 2024-02-27T00:00:00\.000Z, longer ago than maxAgeHours: replace the file/,
+  );
   utimesSync(file, new Date(world.now), new Date(world.now));
   await exits.tick();
   t.equal(exits.ageWarning(), null);
@@ -80,7 +83,7 @@ t.test('the time of a file ages a list without dates, warns, and puts no gateway
   await exits.close();
 });
 
-t.test('a date that lies ahead, or is none, makes no list younger', async (t) => {
+t.test('a future or invalid date makes no list younger', async (t) => {
   const world = new TestWorld();
   world.answers.set(url, content(block('198.51.100.1', '2031-01-01 00:00:00')));
   const { exits } = world.open(t.testdir(), { from: [url] });
@@ -93,7 +96,7 @@ t.test('a date that lies ahead, or is none, makes no list younger', async (t) =>
   await exits.close();
 });
 
-t.test('a record of a release that knows no dates is taken, and one with dates tells them on', async (t) => {
+t.test('a record of a release without dates is accepted, and one with dates passes them on', async (t) => {
   const world = new TestWorld();
   const answer = content(block('198.51.100.1', '2025-12-31 22:00:00'));
   world.answers.set(url, answer);

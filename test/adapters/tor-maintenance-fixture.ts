@@ -1,6 +1,6 @@
 import path from 'node:path';
 import {
-  ExitListRefused,
+  ExitListRejected,
   exitSourceOf,
   type SourceContent,
   type Validators,
@@ -13,28 +13,28 @@ import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 export const minute = 60_000;
 export const hour = 60 * minute;
 
-/** What a server would answer, or how it fails. */
-export type Answer = SourceContent | ExitListRefused | Error;
+/** A simulated server response, or its failure. */
+export type Answer = SourceContent | ExitListRejected | Error;
 
-/** A list as a server has it. */
+/** A list as a server returns it. */
 export function content(lines: readonly string[] | string, validators: Partial<Validators> = {}): SourceContent {
   const text = typeof lines === 'string' ? lines : `${lines.join('\n')}\n`;
   return { text, etag: null, lastModified: null, writtenAt: null, ...validators };
 }
 
-/** Some addresses of the documentation ranges, and after 250 of them others. */
+/** Generates this many distinct addresses, starting at 198.51.100.0. */
 export function manyExits(count: number): string[] {
   return Array.from({ length: count }, (_, index) => `198.51.${100 + (index >> 8)}.${index & 255}`);
 }
 
-export const unreachable = new ExitListRefused('unreachable', 'it cannot be fetched: ECONNREFUSED');
+export const unreachable = new ExitListRejected('unreachable', 'it cannot be fetched: ECONNREFUSED');
 
-/** The network, the clock and the key store of a test. */
+/** The simulated network, clock and key store of a test. */
 export class TestWorld {
   now = Date.parse('2026-01-01T00:00:00.000Z');
-  /** Answers by URL. */
+  /** Responses by URL. */
   readonly answers = new Map<string, Answer>();
-  /** URLs in the order in which they were fetched, and with which validators. */
+  /** The fetched URLs with their validators, in order. */
   readonly fetched: { readonly url: string; readonly etag: string | null }[] = [];
   readonly store = new TestStore();
 
@@ -71,7 +71,7 @@ export class TestWorld {
   }
 }
 
-/** A list under test, and what it told. */
+/** A list under test, and its reported events. */
 export interface Maintained {
   readonly exits: MaintainedTorExits;
   readonly refused: string[];
@@ -80,14 +80,14 @@ export interface Maintained {
   readonly swaps: () => number;
 }
 
-/** A key store in memory, which several gateways share. */
+/** An in-memory key store shared by several gateways. */
 class TestStore implements SharedExitLists {
   record: string | null = null;
-  /** Whether it can be asked. */
+  /** Whether the store is available. */
   up = true;
-  /** Whether somebody else holds the claim. */
+  /** Whether another process holds the claim. */
   claimed = false;
-  /** Called when a claim is given, as if another process wrote before. */
+  /** Called when a claim is granted, to simulate an earlier write by another process. */
   onClaim: () => void = () => undefined;
 
   read(): Promise<string | null> {

@@ -20,27 +20,27 @@ import {
 const a = 'https://a.test/list';
 const b = 'https://b.test/list';
 
-/** Which of these are exits: 1, 0, or ? where that cannot be told. */
+/** Whether these are exits: 1, 0, or ? if unknown. */
 function says({ exits }: Maintained, ...texts: string[]): string {
   return texts.map((text) => ({ true: '1', false: '0', null: '?' })[String(exits.has(address(text)))]).join('');
 }
 
-t.test('before there is a list nothing can be told, and with "allow" nobody is an exit', async (t) => {
+t.test('without a list every address is unknown, and with "allow" no address is an exit', async (t) => {
   const world = new TestWorld();
   const strict = world.open(t.testdir(), { from: [a] });
   await strict.exits.load();
   t.equal(says(strict, '198.51.100.9'), '?');
   t.equal(strict.exits.unavailableReason(), 'no list is loaded yet');
   t.equal(strict.exits.digest, null);
-  t.equal(world.fetched.length, 0, 'loading asks no server');
+  t.equal(world.fetched.length, 0, 'loading contacts no server');
   const lax = world.open(t.testdir(), { from: [a], denyWhenUnavailable: false });
   await lax.exits.load();
   t.equal(says(lax, '198.51.100.9'), '0');
   t.equal(lax.exits.unavailableReason(), null);
-  t.equal(lax.exits.status().available, false, 'which operators can see');
+  t.equal(lax.exits.status().available, false, 'the status shows operators that no list is available');
 });
 
-t.test('several sources are joined, and the status tells each of them', async (t) => {
+t.test('several sources are joined, and the status shows each', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9', '203.0.113.1']));
   world.answers.set(b, content(['203.0.113.1', '2001:db8::5']));
@@ -62,7 +62,7 @@ t.test('several sources are joined, and the status tells each of them', async (t
   });
 });
 
-t.test('whatever goes wrong with a source, its list before stays, and the reason is counted and told', async (t) => {
+t.test('after any failure of a source its previous list stays, and the reason is counted and reported', async (t) => {
   const exits = manyExits(40);
   const rows: [reason: string, Answer][] = [
     ['empty', content('# nothing\n')],
@@ -86,22 +86,26 @@ t.test('whatever goes wrong with a source, its list before stays, and the reason
     world.answers.set(b, content(['203.0.113.1', '203.0.113.2']));
     world.now += 2 * hour;
     await list.exits.tick();
-    t.equal(says(list, '198.51.100.0', '198.51.100.39', '203.0.113.2'), '111', `${reason}: the other source goes on`);
+    t.equal(
+      says(list, '198.51.100.0', '198.51.100.39', '203.0.113.2'),
+      '111',
+      `${reason}: the other source still works`,
+    );
     t.same(list.refused, [`${a} ${reason}`]);
     t.match(list.exits.status().sources[0], { size: 40, ageSeconds: 7200, refusals: { [reason]: 1 } });
-    t.ok((list.exits.status().sources[0]?.problem ?? '').length > 10, 'the status says why');
+    t.ok((list.exits.status().sources[0]?.problem ?? '').length > 10, 'the status has the reason');
     t.equal(list.exits.unavailableReason(), null);
     t.not(list.exits.digest, digest);
     world.answers.set(a, content([...exits, '192.0.2.1']));
     world.now += hour;
     await list.exits.tick();
-    t.equal(says(list, '192.0.2.1'), '1', 'a good one takes its place');
+    t.equal(says(list, '192.0.2.1'), '1', 'the next valid list replaces it');
     t.equal(list.exits.status().sources[0]?.problem, null);
   }
 });
 
 t.test(
-  'a list is fetched conditionally, and one that has not changed is confirmed without being swapped',
+  'a list is fetched conditionally, and an unchanged one is confirmed without replacing the list in use',
   async (t) => {
     const world = new TestWorld();
     world.answers.set(a, content(['198.51.100.9'], { etag: '"1"' }));
@@ -118,11 +122,11 @@ t.test(
     t.equal(list.swaps(), 1);
     world.now += 2 * hour;
     await list.exits.tick();
-    t.equal(world.fetched[2]?.etag, '"1"', 'its validator is kept');
+    t.equal(world.fetched[2]?.etag, '"1"', 'its validator is stored');
   },
 );
 
-/** Seconds between the attempts at the sources in this time. */
+/** The seconds between fetch attempts within this time. */
 async function gapsOf(world: TestWorld, list: Maintained, milliseconds: number): Promise<number[]> {
   const attempts: number[] = [];
   for (const end = world.now + milliseconds; world.now < end; world.now += 10_000) {
@@ -133,22 +137,22 @@ async function gapsOf(world: TestWorld, list: Maintained, milliseconds: number):
   return attempts.slice(1).map((at, index) => at - (attempts[index] ?? 0));
 }
 
-t.test('while no list is in force, a source is tried each minute', async (t) => {
+t.test('while no list is in use, a source is tried each minute', async (t) => {
   const world = new TestWorld();
   const list = world.open(t.testdir(), { from: [a] });
   t.same(await gapsOf(world, list, 6 * minute), [30, 60, 60, 60, 60, 60]);
   world.answers.set(b, content(['198.51.100.9']));
   const other = world.open(t.testdir(), { from: [a, b] });
-  t.same(await gapsOf(world, other, 5 * minute), [30, 60, 120], 'but not where another source has one');
+  t.same(await gapsOf(world, other, 5 * minute), [30, 60, 120], 'but not while another source has one');
   world.now += 49 * hour;
   world.answers.set(b, unreachable);
   t.ok(
     (await gapsOf(world, other, 30 * minute)).every((gap) => gap <= 60),
-    'and again when that is too old',
+    'and again when that one is too old',
   );
 });
 
-t.test('a source is read again after its interval, after a failure sooner, then less and less often', async (t) => {
+t.test('a source is read again after its interval; after a failure earlier, then with growing backoff', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a] });
@@ -159,7 +163,7 @@ t.test('a source is read again after its interval, after a failure sooner, then 
   t.same(
     await gapsOf(world, list, 3 * hour),
     [30, 60, 120, 240, 480, 960, 1920, 3600],
-    'seconds between attempts that fail',
+    'seconds between failing attempts',
   );
   world.answers.set(a, content(['198.51.100.9']));
   world.now = start + 10 * hour;
@@ -173,7 +177,7 @@ t.test('a source is read again after its interval, after a failure sooner, then 
   t.equal(world.fetched.length, before + 1);
 });
 
-t.test('the time until the next attempt is spread by a tenth, and drawn once for each', (t) => {
+t.test('the time until the next attempt has a jitter of a tenth, drawn once per attempt', (t) => {
   const source = exitSourceOf(a, false);
   const at = Date.parse('2026-01-01T00:00:00.000Z');
   const state = { attemptedAt: '2026-01-01T00:00:00.000Z', failures: 0, problem: null, list: null };
@@ -193,12 +197,12 @@ t.test('the time until the next attempt is spread by a tenth, and drawn once for
   t.equal(draws, 1);
   t.ok(
     schedule.isDue(source, state, at - 2 * hour, true),
-    'an attempt that lies ahead, by a clock set back, counts for nothing',
+    'an attempt dated in the future, after a clock was set back, does not count',
   );
   t.end();
 });
 
-t.test('a list that no source has confirmed for too long is none any more', async (t) => {
+t.test('a list that no source has confirmed for too long is no longer used', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   world.answers.set(b, content(['203.0.113.1']));
@@ -211,11 +215,11 @@ t.test('a list that no source has confirmed for too long is none any more', asyn
   world.answers.set(b, unreachable);
   world.now += 2 * hour;
   await list.exits.tick();
-  t.equal(says(list, '198.51.100.9', '203.0.113.1'), '01', 'of the older source nothing counts; the younger one stays');
+  t.equal(says(list, '198.51.100.9', '203.0.113.1'), '01', 'the older source no longer counts; the younger one does');
   world.now += 46 * hour;
   t.equal(says(list, '203.0.113.1'), '1');
   world.now += 1;
-  t.equal(says(list, '203.0.113.1'), '?', 'to the millisecond, also where nothing ticks any more');
+  t.equal(says(list, '203.0.113.1'), '?', 'to the millisecond, without a tick');
   t.equal(list.exits.unavailableReason(), 'the list is too old');
   t.equal(list.exits.digest, null);
   t.equal(list.exits.status().available, false);
@@ -224,7 +228,7 @@ t.test('a list that no source has confirmed for too long is none any more', asyn
   t.equal(says(list, '198.51.100.9', '203.0.113.1'), '01');
 });
 
-t.test('a list file that is replaced is read at once, however it is replaced', async (t) => {
+t.test('a replaced list file is read on the next tick, in whatever way it is replaced', async (t) => {
   const directory = t.testdir({ list: '198.51.100.1\n', old: { list: '192.0.2.1\n' }, new: { list: '192.0.2.22\n' } });
   const file = path.join(directory, 'list');
   await symlink('old', path.join(directory, 'current'));
@@ -235,21 +239,21 @@ t.test('a list file that is replaced is read at once, however it is replaced', a
   await writeFile(`${file}.new`, '198.51.100.22\n');
   await rename(`${file}.new`, file);
   await list.exits.tick();
-  t.equal(says(list, '198.51.100.1', '198.51.100.22', '192.0.2.1'), '011', 'by a rename');
+  t.equal(says(list, '198.51.100.1', '198.51.100.22', '192.0.2.1'), '011', 'after a rename');
   await writeFile(file, '198.51.100.3\n');
   await list.exits.tick();
-  t.equal(says(list, '198.51.100.22', '198.51.100.3'), '01', 'by writing into it');
+  t.equal(says(list, '198.51.100.22', '198.51.100.3'), '01', 'after a write');
   await symlink('new', path.join(directory, 'next'));
   await rename(path.join(directory, 'next'), path.join(directory, 'current'));
   await list.exits.tick();
-  t.equal(says(list, '192.0.2.1', '192.0.2.22'), '01', 'by the swap of a link above it');
+  t.equal(says(list, '192.0.2.1', '192.0.2.22'), '01', 'after the swap of a symbolic link above it');
   t.same(list.refused, []);
   const swaps = list.swaps();
   await list.exits.tick();
-  t.equal(list.swaps(), swaps, 'and only then');
+  t.equal(list.swaps(), swaps, 'only then');
 });
 
-t.test('a list file that cannot be used leaves the list before, and says why', async (t) => {
+t.test('an unusable list file leaves the previous list in use, and reports why', async (t) => {
   const rows: [reason: RegExp, make: (file: string) => Promise<void>][] = [
     [/unreadable$/, unlink],
     [
@@ -273,13 +277,13 @@ t.test('a list file that cannot be used leaves the list before, and says why', a
     await make(file);
     await list.exits.tick();
     await list.exits.tick();
-    t.equal(list.refused.length, 1, 'which is told once');
+    t.equal(list.refused.length, 1, 'reported once');
     t.match(list.refused[0], reason);
     t.equal(says(list, '198.51.100.7'), '1');
   }
 });
 
-t.test('without its file a gateway is not ready, and becomes it when the file is there', async (t) => {
+t.test('without its file a gateway is not ready, and becomes ready when the file exists', async (t) => {
   const directory = t.testdir();
   const file = path.join(directory, 'list');
   const world = new TestWorld();
@@ -292,16 +296,16 @@ t.test('without its file a gateway is not ready, and becomes it when the file is
   t.equal(says(list, '198.51.100.9'), '1');
   world.now += 47 * hour;
   await list.exits.tick();
-  t.equal(list.exits.status().ageSeconds, 0, 'a file that can be read is confirmed by reading it');
+  t.equal(list.exits.status().ageSeconds, 0, 'a readable file is confirmed by each read');
 });
 
-t.test('the snapshot on disk gives the last good list to the next start, in whatever order things fail', async (t) => {
+t.test('the snapshot on disk gives the last valid list to the next start, in any order of failures', async (t) => {
   const directory = t.testdir();
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9', '2001:db8::5'], { etag: '"1"' }));
   const first = world.open(directory, { from: [a] });
   await first.exits.tick();
-  t.same(await readdir(directory), ['snapshot.json'], 'nothing is left beside it');
+  t.same(await readdir(directory), ['snapshot.json'], 'no temporary file remains');
   world.answers.set(a, unreachable);
   world.now += hour;
   const second = world.open(directory, { from: [a] });
@@ -318,10 +322,10 @@ t.test('the snapshot on disk gives the last good list to the next start, in what
   t.equal(says(third, '198.51.100.9'), '?', 'unless it is too old by then');
   const other = world.open(directory, { from: [b] });
   await other.exits.load();
-  t.equal(says(other, '198.51.100.9'), '?', 'or of another source');
+  t.equal(says(other, '198.51.100.9'), '?', 'or belongs to another source');
 });
 
-t.test('a snapshot that was damaged or forged is not used', async (t) => {
+t.test('a damaged or forged snapshot is not used', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9', '203.0.113.1']));
   const made = t.testdir();
@@ -347,41 +351,45 @@ t.test('a snapshot that was damaged or forged is not used', async (t) => {
     const list = world.open(directory, { from: [a] });
     await list.exits.load();
     t.equal(says(list, '198.51.100.9', '192.0.2.1'), '??', what);
-    const isDue = what !== 'from the future'; // which a clock that is set right makes good
-    t.equal(list.problems.length + list.refused.length, isDue ? 1 : 0, `${what}: operators are told of it`);
+    const isDue = what !== 'from the future'; // which becomes valid once the clock is corrected
+    t.equal(list.problems.length + list.refused.length, isDue ? 1 : 0, `${what}: reported to operators`);
   }
   const rules = { allowReserved: true, trustedProxies: compileIpRanges(['203.0.113.0/24']) };
   const list = world.open(t.testdir({ 'snapshot.json': good }), { from: [a], rules });
   await list.exits.load();
-  t.same(list.refused, [`${a} names_trusted_proxy`], 'it keeps to the rules of today');
-  t.same(list.exits.status().sources[0]?.refusals, { names_trusted_proxy: 1 }, 'and is counted with the others');
+  t.same(list.refused, [`${a} names_trusted_proxy`], 'the current rules apply');
+  t.same(list.exits.status().sources[0]?.refusals, { names_trusted_proxy: 1 }, 'it is counted like other refusals');
   t.equal(says(list, '198.51.100.9'), '?');
 });
 
-t.test('a snapshot that cannot be written is a problem, and the list is in force all the same', async (t) => {
+t.test('a snapshot that cannot be written is a problem, and the list is still used', async (t) => {
   const directory = t.testdir({ file: '' });
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   const list = world.open(path.join(directory, 'file'), { from: [a] });
   await list.exits.tick();
   await list.exits.tick();
-  t.same(list.problems, ['the snapshot of the Tor exit list cannot be written'], 'which is told once');
+  t.same(list.problems, ['the snapshot of the Tor exit list cannot be written'], 'reported once');
   t.equal(says(list, '198.51.100.9'), '1');
   await rm(path.join(directory, 'file'));
   await list.exits.tick();
   t.match(
     await readFile(path.join(directory, 'file', 'snapshot.json'), 'utf8'),
     '198.51.100.9',
-    'and it is tried again',
+    'the write is retried',
   );
-  t.same(list.recovered, ['the snapshot of the Tor exit list is written again'], 'which is told too');
-  t.equal(world.fetched.length, 1, 'without a new list');
+  t.same(list.recovered, ['the snapshot of the Tor exit list is written again'], 'the recovery is reported too');
+  t.equal(world.fetched.length, 1, 'without a new fetch');
   const { ino } = await stat(path.join(directory, 'file', 'snapshot.json'));
   await list.exits.tick();
-  t.equal((await stat(path.join(directory, 'file', 'snapshot.json'))).ino, ino, 'what is written stays as it is');
+  t.equal(
+    (await stat(path.join(directory, 'file', 'snapshot.json'))).ino,
+    ino,
+    'an unchanged snapshot is not rewritten',
+  );
 });
 
-t.test('what another process writes into the snapshot file is taken over', async (t) => {
+t.test('a snapshot written by another process is loaded', async (t) => {
   const directory = t.testdir();
   const world = new TestWorld();
   world.answers.set(a, content(manyExits(40)));
@@ -392,13 +400,17 @@ t.test('what another process writes into the snapshot file is taken over', async
   const command = world.open(directory, { from: [a] });
   await command.exits.load();
   t.ok(await command.exits.refreshNow(false));
-  t.match(command.exits.status().sources[0]?.problem, /--accept-smaller/, 'the refusal says what takes it');
+  t.match(
+    command.exits.status().sources[0]?.problem,
+    /--accept-smaller/,
+    'the refusal names the option that accepts it',
+  );
   t.ok(await command.exits.refreshNow(true));
   await gateway.exits.tick();
   t.equal(says(gateway, '203.0.113.1', '198.51.100.1'), '10');
 });
 
-t.test('of a cluster one gateway fetches, and the others have its list after their next look', async (t) => {
+t.test('one gateway of a cluster fetches, and the others load its list on their next tick', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   const gateways = [1, 2, 3].map(() => world.open(t.testdir(), { from: [a], shared: world.store }));
@@ -425,17 +437,17 @@ t.test('of a cluster one gateway fetches, and the others have its list after the
   world.answers.set(a, unreachable);
   world.now += 2 * hour;
   for (let look = 0; look < 3; look += 1) for (const { exits } of gateways) await exits.tick();
-  t.equal(world.fetched.length, 3, 'a failure is not repeated by each of them');
+  t.equal(world.fetched.length, 3, 'not every gateway repeats a failure');
   t.ok(
     gateways.every(({ exits }) => (exits.status().sources[0]?.problem ?? '') !== ''),
-    'and all of them know of it',
+    'all of them have the failure in their status',
   );
   world.now += 30_000;
   for (const { exits } of gateways) await exits.tick();
-  t.equal(world.fetched.length, 4, 'it is tried again by one');
+  t.equal(world.fetched.length, 4, 'one gateway retries');
 });
 
-t.test('nobody fetches without the claim: while another does, or while the key store is away', async (t) => {
+t.test('a gateway without the claim does not fetch: another one has it, or the key store is down', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
@@ -455,10 +467,10 @@ t.test('nobody fetches without the claim: while another does, or while the key s
   world.store.up = false;
   world.now += hour;
   await list.exits.tick();
-  t.equal(says(list, '198.51.100.9'), '1', 'what was known stays known');
+  t.equal(says(list, '198.51.100.9'), '1', 'the loaded list stays in use');
 });
 
-t.test('an outage of the key store is told when it begins and when it is over, not with each attempt', async (t) => {
+t.test('an outage of the key store is reported at its start and its end, not on each attempt', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
@@ -479,7 +491,7 @@ t.test('an outage of the key store is told when it begins and when it is over, n
 });
 
 t.test(
-  'whoever gets the claim looks first whether it is still needed, and loses no list that it does not know',
+  'a gateway with the claim first checks whether a fetch is still needed, and keeps lists of sources it does not read',
   async (t) => {
     const world = new TestWorld();
     world.answers.set(a, content(['198.51.100.9']));
@@ -491,7 +503,7 @@ t.test(
     const late = world.open(t.testdir(), { from: [a], shared: world.store });
     world.store.onClaim = () => (world.store.record = record);
     await late.exits.tick();
-    t.equal(world.fetched.length, 1, 'another one was quicker');
+    t.equal(world.fetched.length, 1, 'another gateway was faster');
     t.equal(says(late, '198.51.100.9'), '1');
 
     world.store.onClaim = () => undefined;
@@ -503,17 +515,17 @@ t.test(
     t.same(
       world.fetched.map(({ url }) => url),
       [a, b],
-      'gateways of two configurations do not undo each other',
+      'gateways with different configurations do not overwrite each other',
     );
     t.same([says(one, '198.51.100.9', '203.0.113.1'), says(next, '198.51.100.9', '203.0.113.1')], ['10', '01']);
     const restarted = world.open(t.testdir(), { from: [a], shared: world.store });
     await restarted.exits.tick();
-    t.equal(says(restarted, '198.51.100.9'), '1', 'nor does the record lose what only one of them reads');
+    t.equal(says(restarted, '198.51.100.9'), '1', 'the record keeps lists that only one of them reads');
     t.equal(world.fetched.length, 2);
   },
 );
 
-t.test('a record of the cluster that is damaged is not used, and is replaced', async (t) => {
+t.test('a malformed record of the cluster is not used, and is replaced', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   world.store.record = '{"version":1,"sources":"all"}';
@@ -528,7 +540,7 @@ t.test('a record of the cluster that is damaged is not used, and is replaced', a
     world.now += minute;
     await list.exits.tick();
   }
-  t.equal(list.problems.length, 3, 'each of them is told once, and that there is none is no problem');
+  t.equal(list.problems.length, 3, 'each is reported once, and a missing one is not a problem');
 });
 
 t.test('clocks of two gateways may differ by five minutes', async (t) => {
@@ -546,7 +558,7 @@ t.test('clocks of two gateways may differ by five minutes', async (t) => {
   }
 });
 
-t.test('of a source that is read no more, the record keeps the list for a day', async (t) => {
+t.test('the record keeps the list of a source that is no longer read for one day', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   world.answers.set(b, content(['203.0.113.1']));
@@ -566,7 +578,7 @@ t.test('of a source that is read no more, the record keeps the list for a day', 
   t.same(kept, [[b, a], [b], [b]]);
 });
 
-t.test('nothing is fetched by whoever has the claim and cannot look what the others have', async (t) => {
+t.test("a gateway with the claim that cannot read the others' record does not fetch", async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   const list = world.open(t.testdir(), { from: [a], shared: world.store });
@@ -574,14 +586,14 @@ t.test('nothing is fetched by whoever has the claim and cannot look what the oth
   world.store.onClaim = () => (world.store.up = false);
   t.notOk(await list.exits.refreshNow(false));
   t.equal(world.fetched.length, 0);
-  t.equal(world.store.record, 'of others', 'a list of theirs would be lost');
+  t.equal(world.store.record, 'of others', 'their list would be lost');
   world.store.onClaim = () => undefined;
   world.store.up = true;
-  t.ok(await list.exits.refreshNow(false), 'when it can be, it is');
+  t.ok(await list.exits.refreshNow(false), 'once it can read the record, it fetches');
   t.match(world.store.record, '198.51.100.9');
 });
 
-t.test('a list file is published for the others, who take it only where they cannot read their own', async (t) => {
+t.test('a list file is published for the others, which use it only if they cannot read their own', async (t) => {
   const directory = t.testdir({ list: '198.51.100.9\n' });
   const file = path.join(directory, 'list');
   const world = new TestWorld();
@@ -591,8 +603,8 @@ t.test('a list file is published for the others, who take it only where they can
   await here.exits.tick();
   world.store.claimed = false;
   await here.exits.tick();
-  t.match(world.store.record, '198.51.100.9', 'when nobody else has the claim any more');
-  world.store.onClaim = () => t.fail('what is published is not published again');
+  t.match(world.store.record, '198.51.100.9', 'when no other gateway has the claim any more');
+  world.store.onClaim = () => t.fail('a published list is not published again');
   await here.exits.tick();
   world.store.onClaim = () => undefined;
   await unlink(file);
@@ -604,7 +616,7 @@ t.test('a list file is published for the others, who take it only where they can
   t.equal(says(elsewhere, '198.51.100.9', '203.0.113.1'), '01');
 });
 
-t.test('a list file of this machine is not displaced by that of another one, and shrinks as little', async (t) => {
+t.test('a local list file is not replaced by that of another machine, and its shrinking is limited too', async (t) => {
   const directory = t.testdir({ list: `${manyExits(40).join('\n')}\n` });
   const file = path.join(directory, 'list');
   const world = new TestWorld();
@@ -625,7 +637,7 @@ t.test('a list file of this machine is not displaced by that of another one, and
   t.same(here.refused, [`${file} shrunken`]);
 });
 
-t.test('of the snapshot and the record of the cluster the newer list is in force', async (t) => {
+t.test('the newer list of the snapshot and the cluster record is used', async (t) => {
   const world = new TestWorld();
   const texts: string[] = [];
   for (const exit of ['198.51.100.9', '203.0.113.1']) {
@@ -644,7 +656,7 @@ t.test('of the snapshot and the record of the cluster the newer list is in force
   }
 });
 
-t.test('of a source that never had a list the others learn as well that it failed', async (t) => {
+t.test('the failure of a source without a list is shared with the other gateways', async (t) => {
   const world = new TestWorld();
   const gateways = [1, 2].map(() => world.open(t.testdir(), { from: [a], shared: world.store }));
   for (const { exits, problems } of gateways) {
@@ -655,7 +667,7 @@ t.test('of a source that never had a list the others learn as well that it faile
   t.equal(world.fetched.length, 1);
 });
 
-t.test('whoever took a list over from the others gives it on as it was', async (t) => {
+t.test('a gateway that loaded a list from the others publishes it unchanged', async (t) => {
   const world = new TestWorld();
   world.answers.set(a, content(['198.51.100.9']));
   const gateways = [1, 2].map(() => world.open(t.testdir(), { from: [a], shared: world.store }));
@@ -688,7 +700,7 @@ t.test('a secret in the query of a URL is in no record, status or message', asyn
   t.match(list.exits.status().sources[0]?.source, 'https://a.test/list?token=***');
 });
 
-t.test('closing breaks off what is being fetched, counts it for nothing and ends', async (t) => {
+t.test('closing aborts a fetch in progress, does not count it as a failure, and ends', async (t) => {
   const world = new TestWorld();
   let begun: () => void = () => undefined;
   const fetching = new Promise<void>((resolve) => (begun = resolve));

@@ -22,11 +22,11 @@ function open(t: Teardown, { url }: RedisServer, prefix = 'mg:', user: string | 
   return lists;
 }
 
-t.test('the list of a cluster in a real Redis', { skip: withoutRedis }, async (t) => {
+t.test('the Tor exit list of a cluster in a real Redis', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   t.beforeEach(() => server.client.flushall());
 
-  t.test('one process has the claim, with an end of its own, and gives it back', async (t) => {
+  t.test('one process has the claim, which expires, and releases it', async (t) => {
     const [one, other] = [open(t, server), open(t, server)];
     const claim = await one.claim();
     t.ok(claim);
@@ -41,7 +41,7 @@ t.test('the list of a cluster in a real Redis', { skip: withoutRedis }, async (t
     t.ok(await other.claim());
   });
 
-  t.test('whoever lost the claim neither writes nor takes it from its new holder', async (t) => {
+  t.test('a process that lost the claim neither writes nor takes it from its new holder', async (t) => {
     const [one, other] = [open(t, server), open(t, server)];
     const lost = await one.claim();
     await server.client.del('mg:tor-exits:lock');
@@ -49,12 +49,12 @@ t.test('the list of a cluster in a real Redis', { skip: withoutRedis }, async (t
     const held = await other.claim();
     t.equal(await lost?.publish('old'), false);
     await lost?.release();
-    t.equal(await server.client.exists('mg:tor-exits:lock'), 1, 'the new claim stands');
+    t.equal(await server.client.exists('mg:tor-exits:lock'), 1, 'the new claim is unchanged');
     t.equal(await held?.publish('new'), true);
     t.equal(await server.client.get('mg:tor-exits'), 'new');
   });
 
-  t.test('deployments on one Redis are apart by their prefix', async (t) => {
+  t.test('deployments on one Redis are separated by their prefix', async (t) => {
     const [one, other] = [open(t, server), open(t, server, 'other:')];
     const claim = await one.claim();
     await claim?.publish('{}');
@@ -62,7 +62,7 @@ t.test('the list of a cluster in a real Redis', { skip: withoutRedis }, async (t
     t.ok(await other.claim());
   });
 
-  t.test('the rights that the documentation names are enough', async (t) => {
+  t.test('the documented rights suffice', async (t) => {
     const [, rights = ''] =
       /The rights that a gateway needs, on one server: `([^`]+)`/.exec(await readFile('docs/records.md', 'utf8')) ?? [];
     await server.client.call('ACL', 'SETUSER', 'gateway', 'on', '>gateway', 'resetkeys', '~mg:*', ...rights.split(' '));
@@ -75,7 +75,7 @@ t.test('the list of a cluster in a real Redis', { skip: withoutRedis }, async (t
     await t.rejects(open(t, server, 'other:', 'gateway').read(), /NOPERM/);
   });
 
-  t.test('a lost connection is an error, not "no list", and it comes back by itself', async (t) => {
+  t.test('a lost connection is an error, not "no list", and it recovers', async (t) => {
     const lists = open(t, server);
     const claim = await lists.claim();
     await server.kill();
@@ -92,7 +92,7 @@ t.test('the list of a cluster in a real Redis', { skip: withoutRedis }, async (t
     t.equal(read, null);
   });
 
-  t.test('gateways over Redis: one fetches, all have it, and a stopped fetcher is replaced', async (t) => {
+  t.test('gateways over Redis: one fetches, all have the list, and a stopped fetcher is replaced', async (t) => {
     const world = new TestWorld();
     const url = 'https://a.test/list';
     world.answers.set(url, content(['198.51.100.9'], { etag: '"1"' }));

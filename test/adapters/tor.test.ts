@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import t from 'tap';
-import { ExitListRefused } from '../../src/adapters/tor/exit-source.js';
+import { ExitListRejected } from '../../src/adapters/tor/exit-source.js';
 import { parseExitList } from '../../src/adapters/tor/parse-list.js';
-import { admitExits, refuseShrunken, TorExitList } from '../../src/adapters/tor/tor-exit-list.js';
+import { admitExits, rejectShrunken, TorExitList } from '../../src/adapters/tor/tor-exit-list.js';
 import type { IpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';
@@ -32,7 +32,7 @@ async function refusalOf(act: () => unknown): Promise<string> {
     await act();
     return 'none';
   } catch (error) {
-    return error instanceof ExitListRefused ? `${error.reason}: ${error.message}` : `not expected: ${String(error)}`;
+    return error instanceof ExitListRejected ? `${error.reason}: ${error.message}` : `not expected: ${String(error)}`;
   }
 }
 
@@ -51,14 +51,14 @@ t.test('both formats in which Tor publishes its exits are read', (t) => {
   t.end();
 });
 
-t.test('comments, blank lines, blanks around an address, a byte order mark and CRLF mean nothing', (t) => {
+t.test('comments, blank lines, blanks around an address, a byte order mark and CRLF are ignored', (t) => {
   const list = '\uFEFF# Tor exits\r\n\r\n  198.51.100.9 \r\n#203.0.113.1\r\n\t203.0.113.77\r\n \n  # end\n2001:db8::5';
   t.strictSame(textsOf(list), ['198.51.100.9', '203.0.113.77', '2001:db8::5']);
   t.strictSame(textsOf(exitAddresses.replaceAll('\n', '\r\n')), textsOf(exitAddresses));
   t.end();
 });
 
-t.test('one address is one exit, however often and in whatever spelling it is listed', (t) => {
+t.test('an address is one exit, in any number of listings and spellings', (t) => {
   const spellings = [
     '2001:db8::5',
     '2001:DB8::5',
@@ -81,19 +81,19 @@ t.test('one address is one exit, however often and in whatever spelling it is li
   t.end();
 });
 
-t.test('what is no list of exits is refused, so that it never takes the place of one', async (t) => {
+t.test('a text that is not an exit list is refused, so that it never replaces one', async (t) => {
   const page = '<!DOCTYPE html>\n<html><body>\n<p>198.51.100.9</p></body></html>\n';
   t.match(await problemOf(page), /^html: /, 'an HTML page');
-  t.match(await problemOf(`\uFEFF \n${page}`), /^html: /, 'behind blanks');
-  t.match(await problemOf(`${bulkList}<html>`), /^malformed: line 4 /, 'an HTML page behind a list');
+  t.match(await problemOf(`\uFEFF \n${page}`), /^html: /, 'after blanks');
+  t.match(await problemOf(`${bulkList}<html>`), /^malformed: line 4 /, 'an HTML page after a list');
   for (const empty of ['', '\n', '\r\n\r\n', '# nothing\n#\n', 'Published 2025-01-15 10:00:00\n']) {
     t.match(await problemOf(empty), /^empty: it holds no address/, JSON.stringify(empty));
   }
-  t.match(await problemOf('\u0000\u0001\u0002'), /^malformed: line 1 /, 'bytes');
+  t.match(await problemOf('\u0000\u0001\u0002'), /^malformed: line 1 /, 'binary data');
 });
 
 t.test(
-  'one line that is neither an address nor a line of the format refuses the list and is named by number',
+  'a single line that is neither an address nor a line of the format refuses the list and is named by number',
   async (t) => {
     const lines = [
       '198.51.100',
@@ -130,7 +130,7 @@ t.test(
   },
 );
 
-t.test('an exit line that was cut off before its time is refused: its address may have lost digits', async (t) => {
+t.test('a truncated exit line is refused: its address may have lost digits', async (t) => {
   const rests = [
     '',
     ' ',
@@ -145,17 +145,17 @@ t.test('an exit line that was cut off before its time is refused: its address ma
   for (const line of cuts) t.match(await problemOf(exitAddresses + line), /^malformed: line 10 /, line);
 });
 
-t.test('a table is read by the column that its heading calls an address', async (t) => {
+t.test('a table is read by the column whose heading names an address', async (t) => {
   const rows = 'ABC, 198.51.100.9, 443\nDEF, 2001:DB8::5, 81\nABC, 198.51.100.9, 444\n';
   for (const name of ['ipaddr', 'IP', 'Address', 'ip_address', 'IP-Address', 'exit address']) {
     t.strictSame(textsOf(`# Tor\n\nfingerprint, ${name}, port\n${rows}`), ['198.51.100.9', '2001:db8::5'], name);
   }
   t.strictSame(textsOf('"ip","port"\r\n"198.51.100.9","1"\r\n'), ['198.51.100.9']);
   const refused: [string, RegExp][] = [
-    ['fingerprint, host, port\nA, 198.51.100.9, 1\n', /^malformed: line 1 is no address, and names no column/],
+    ['fingerprint, host, port\nA, 198.51.100.9, 1\n', /^malformed: line 1 is not an address, and names no column/],
     ['198.51.100.9, 198.51.100.10\n', /^malformed: line 1 /],
     [`fingerprint, ip, port\n${rows}<html>`, /^malformed: line 5 /],
-    ['ip, port\n198.51.100.9, 1\n198.51.100.10\n', /^malformed: line 3 has no address/],
+    ['ip, port\n198.51.100.9, 1\n198.51.100.10\n', /^malformed: line 3 has no valid address/],
     ['ip, port\n198.51.100.9, 1, 2\n', /^malformed: line 2 /],
     ['ip, port\n198.51.100.0/24, 1\n', /^malformed: line 2 /],
     ['ip, port\n', /^empty: /],
@@ -164,12 +164,12 @@ t.test('a table is read by the column that its heading calls an address', async 
   for (const [list, reason] of refused) t.match(await problemOf(list), reason, JSON.stringify(list.slice(0, 60)));
 });
 
-/** Onionoo's details of some relays, with fields that do not matter. */
+/** Onionoo's details of some relays, with irrelevant fields. */
 function details(...relays: object[]): string {
   return JSON.stringify({ version: '8.0', relays_published: '2026-01-01 00:00:00', relays, bridges: [] });
 }
 
-t.test("of Onionoo's details the relays with the flag Exit are read: where they listen and where they leave", (t) => {
+t.test("relays with the flag Exit are read from Onionoo's details: their OR and their exit addresses", (t) => {
   const list = details(
     {
       nickname: 'a',
@@ -186,11 +186,11 @@ t.test("of Onionoo's details the relays with the flag Exit are read: where they 
   t.end();
 });
 
-t.test("JSON that is not Onionoo's details, or half of them, is refused", async (t) => {
+t.test("JSON that is not Onionoo's details, or is truncated, is refused", async (t) => {
   const relay = { flags: ['Exit'], or_addresses: ['198.51.100.9:9001'] };
   const whole = details(relay);
   for (let end = 1; end < whole.length; end += 7) {
-    t.match(await problemOf(whole.slice(0, end)), /^malformed: it begins as JSON/, `${end} characters of it`);
+    t.match(await problemOf(whole.slice(0, end)), /^malformed: it begins as JSON/, `the first ${end} characters`);
   }
   for (const other of [
     '{}',
@@ -213,12 +213,12 @@ t.test("JSON that is not Onionoo's details, or half of them, is refused", async 
     '',
   ]) {
     const one = details(relay, { flags: ['Exit'], or_addresses: [none] });
-    t.match(await problemOf(one), /^malformed: relay 2 has an address that is none/, JSON.stringify(none));
+    t.match(await problemOf(one), /^malformed: relay 2 has an invalid address/, JSON.stringify(none));
   }
   t.match(await problemOf(details({ ...relay, exit_addresses: ['198.51.100.9:1'] })), /^malformed: relay 1 /);
 });
 
-t.test('addresses that are not on the public internet are left out and counted, unless they are allowed', async (t) => {
+t.test('reserved addresses are left out and counted, unless they are allowed', async (t) => {
   const reserved = [
     ...['10.0.0.1', '172.16.0.1', '192.168.1.1', '127.0.0.1', '169.254.1.1', '100.64.0.1', '0.0.0.0', '224.0.0.1'],
     ...['192.0.2.1', '198.51.100.1', '203.0.113.1', '240.0.0.1', '255.255.255.255', '::ffff:10.0.0.2'],
@@ -234,11 +234,11 @@ t.test('addresses that are not on the public internet are left out and counted, 
   const all = await admit(list, true);
   t.equal(all.addresses.length, reserved.length + 2);
   t.equal(all.leftOut, 0);
-  t.match(await problemOf(reserved.join('\n'), false), /^empty: .* the 21 in it are in reserved ranges/);
+  t.match(await problemOf(reserved.join('\n'), false), /^empty: .* its 21 addresses are in reserved ranges/);
   t.equal(await problemOf(reserved.join('\n'), true), 'none');
 });
 
-t.test('a list that names a trusted proxy is refused, in whatever spelling', async (t) => {
+t.test('a list that contains a trusted proxy is refused, in any spelling', async (t) => {
   const proxies = ['198.51.100.0/30', '2001:db8::/64', '10.0.0.0/8'];
   for (const named of ['198.51.100.3', '::ffff:198.51.100.1', '2001:DB8:0:0:0:0:0:7']) {
     const reason = await refusalOf(() => admit(`203.0.113.1\n${named}\n`, true, proxies));
@@ -246,16 +246,16 @@ t.test('a list that names a trusted proxy is refused, in whatever spelling', asy
   }
   t.equal((await admit('203.0.113.1\n198.51.100.4\n', true, proxies)).addresses.length, 2);
   const leftOut = await admit('8.8.8.8\n10.0.0.1\n', false, proxies);
-  t.same([leftOut.addresses.length, leftOut.leftOut], [1, 1], 'what is left out does no harm');
+  t.same([leftOut.addresses.length, leftOut.leftOut], [1, 1], 'an address that is left out causes no refusal');
 });
 
-t.test('a list that is longer than any list of exits could be is refused', async (t) => {
+t.test('a list longer than any real exit list is refused', async (t) => {
   const lines = Array.from({ length: 200_001 }, (_, index) => `8.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
   t.match(await problemOf(lines.join('\n')), /^too_large: .*more than 200000 addresses/);
   t.equal((await admit(lines.slice(1).join('\n'))).addresses.length, 200_000);
 });
 
-t.test('a list that has lost more than half of the one before is refused, unless that was small', async (t) => {
+t.test('a list that has lost more than half of the previous one is refused, unless that was small', async (t) => {
   const refused: [size: number, before: number, refused: boolean][] = [
     [500, 1000, false],
     [499, 1000, true],
@@ -268,13 +268,13 @@ t.test('a list that has lost more than half of the one before is refused, unless
   ];
   for (const [size, before, expected] of refused) {
     const reason = await refusalOf(() => {
-      refuseShrunken(size, before);
+      rejectShrunken(size, before);
     });
     t.equal(reason.startsWith('shrunken: '), expected, `${size} after ${before}`);
   }
 });
 
-t.test('the digest is that of the addresses, a line each, so that anybody can compute it', async (t) => {
+t.test('the digest is over the addresses, one per line, so that anybody can compute it', async (t) => {
   const { digest } = await admit('# c\n198.51.100.9\n::ffff:198.51.100.9\n2001:DB8::5\n');
   const expected = createHash('sha256').update('198.51.100.9\n2001:db8::5\n').digest('hex');
   t.equal(digest, expected);
@@ -284,10 +284,10 @@ t.test('the digest is that of the addresses, a line each, so that anybody can co
     expected,
   );
   t.not((await admit('198.51.100.9\n')).digest, expected);
-  t.equal(new TorExitList([]).digest, null, 'no list has none');
+  t.equal(new TorExitList([]).digest, null, 'an empty list has no digest');
 });
 
-/** An address by its family and value alone, with the spellings that it has. */
+/** An address by its family and value, with its spellings. */
 interface Listed {
   readonly identity: string;
   readonly spellings: readonly string[];
@@ -334,7 +334,7 @@ t.test('an address is an exit exactly if an equal one is listed, for any lists a
   t.end();
 });
 
-t.test('an IPv4 and an IPv6 address of the same value are two, and no list at all has no exits', (t) => {
+t.test('an IPv4 and an IPv6 address of the same value are distinct, and an empty list has no exits', (t) => {
   const four: IpAddress = address('0.0.0.5');
   const six: IpAddress = address('::5');
   t.notOk(new TorExitList([four]).has(six));

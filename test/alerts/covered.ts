@@ -39,6 +39,8 @@ export const covered = {
     'GatewayAccessLogLinesLost',
     'GatewayAccessLogShared',
     'GatewayAccessLogCheckpointsFailing',
+    'GatewayAccessLogReceiptsFailing',
+    'RegistryAccessLogInDoubt',
     'GatewayAccessLogReserve',
     'GatewayTorListUnavailable',
     'GatewayTorListOld',

@@ -3,7 +3,7 @@ import t from 'tap';
 import { until } from './rig.js';
 import { figure, openScenes, options, times } from './scenes.js';
 
-t.test('alerts on an outage of Redis fire by it, and none in a quiet hour', options, async (t) => {
+t.test('alerts on a Redis outage fire for it, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'outage');
   const { admin, ask, caused, gateways, key, merchant, redis, registry, start } = scenes;
   const [gateway] = gateways;
@@ -32,7 +32,7 @@ t.test('alerts on an outage of Redis fire by it, and none in a quiet hour', opti
     () => undefined,
     async () => (await count('gateway_key_store_available')) === 0,
   );
-  // A registry that saw the loss knows every gateway; one that starts after it does not.
+  // A registry that saw the loss knows every gateway; one that starts afterwards does not.
   const ended = once(registry.child, 'exit');
   registry.child.kill('SIGTERM');
   await ended;
@@ -44,6 +44,6 @@ t.test('alerts on an outage of Redis fire by it, and none in a quiet hour', opti
     () => undefined,
     async () => (await figure(later, 'registry_roster_complete')) === 0,
   );
-  await until('a gateway serves again', async () => (await ask(gateway, { key })) === 200);
+  await until('a gateway accepts requests again', async () => (await ask(gateway, { key })) === 200);
   scenes.evaluate();
 });

@@ -6,7 +6,7 @@ import t from 'tap';
 import { until } from './rig.js';
 import { figure, openScenes, options, stall, times, unknownKey } from './scenes.js';
 
-/** Runs a statement, unless somebody else is writing at this moment. */
+/** Runs a statement; false if another process holds the write lock. */
 function hasRun(database: Database.Database, statement: string): boolean {
   try {
     database.exec(statement);
@@ -17,16 +17,16 @@ function hasRun(database: Database.Database, statement: string): boolean {
   }
 }
 
-t.test('alerts on processes fire by their causes, and none in a quiet hour', options, async (t) => {
+t.test('alerts on processes fire for their causes, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'processes');
   const { admin, ask, caused, folder, gateways, key, merchant, parts, redis, registry, services, start } = scenes;
   const [gateway, other] = gateways;
   const changed = { 'gateway 1': gateway };
 
   await caused(['GatewayOverloaded'], changed, () => stall(gateway, 1200, 4));
-  await until('it keeps up again', async () => (await figure(gateway, 'gateway_overloaded')) === 0);
+  await until('the gateway is no longer overloaded', async () => (await figure(gateway, 'gateway_overloaded')) === 0);
   await caused(['GatewaySlow'], changed, () => stall(gateway, 400, 5));
-  await until('it takes requests again', async () => (await ask(gateway, { key })) === 200);
+  await until('the gateway accepts requests again', async () => (await ask(gateway, { key })) === 200);
   await caused(['GatewaySlowDecisions'], changed, async () => {
     await redis.client.call('CLIENT', 'PAUSE', '400', 'ALL');
     await times(30, (index) => ask(gateway, { key: unknownKey(index), from: `203.0.113.${index}` }));
@@ -81,7 +81,7 @@ t.test('alerts on processes fire by their causes, and none in a quiet hour', opt
     await caused(
       [alert],
       { [name]: part },
-      () => until('the lock', () => hasRun(database, 'BEGIN IMMEDIATE')),
+      () => until('the write lock is held', () => hasRun(database, 'BEGIN IMMEDIATE')),
       async () => (await figure(part, `${name}_ready`)) === 0,
     );
     database.exec('ROLLBACK');
@@ -100,11 +100,15 @@ t.test('alerts on processes fire by their causes, and none in a quiet hour', opt
   );
   other.child.kill('SIGCONT');
 
-  // A registry that was given another store serves, and so do the gateways on the store that it had.
+  // A registry on another store works, and so do the gateways on the original store.
   await registry.kill();
   const elsewhere = await start('registry', { keyStore: { redis: { prefix: 'elsewhere:' } } });
   await caused(['RegistryMissesGateways'], { registry: elsewhere, 'gateway 1': gateway, 'gateway 2': other }, () =>
-    until('the roster forgets them', async () => (await figure(elsewhere, 'registry_gateways')) === 0, 60),
+    until(
+      'the roster no longer lists the gateways',
+      async () => (await figure(elsewhere, 'registry_gateways')) === 0,
+      60,
+    ),
   );
   for (const one of gateways) t.equal(await figure(one, 'gateway_ready'), 1);
 

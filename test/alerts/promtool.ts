@@ -3,29 +3,29 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { stringify } from 'yaml';
 
-/** A series of a test of rules: its name with labels, and a value for each minute. */
+/** An input series of a rule test: its name with labels, and one value per minute. */
 export interface InputSeries {
   readonly series: string;
   readonly values: string;
 }
 
-/** What is expected of alerts at a moment, in minutes. */
+/** The expected alerts at a time in minutes. */
 export interface Expectation {
   readonly minute: number;
-  /** One that fires then; null: none does at all. */
+  /** The alert that fires then; null: no alert fires. */
   readonly fires: string | null;
-  /** One that does not fire then, whatever else does. */
+  /** An alert that must not fire then; others may. */
   readonly silent?: string;
 }
 
-/** A stretch of time that rules look at. */
+/** A period for which the rules are evaluated. */
 export interface Scenario {
   readonly name: string;
   readonly input: readonly InputSeries[];
   readonly expected: readonly Expectation[];
 }
 
-/** Why rules cannot be evaluated here; false where they can. */
+/** The reason why rules cannot be evaluated on this machine; false if they can. */
 export const withoutPromtool =
   spawnSync('promtool', ['--version']).status === 0
     ? false
@@ -34,7 +34,7 @@ export const withoutPromtool =
 /**
  * Evaluates rules over all scenarios, in one run of promtool.
  * @param rules a file of rules
- * @returns null where all is as expected, else what promtool says
+ * @returns null if all expectations hold, otherwise the output of promtool
  */
 export function evaluate(folder: string, rules: string, scenarios: readonly Scenario[]): string | null {
   const tests = scenarios.map(({ name, input, expected }) => ({
@@ -57,7 +57,7 @@ export function evaluate(folder: string, rules: string, scenarios: readonly Scen
     maxBuffer: 256 * 1024 * 1024,
   });
   if (status === 0) return null;
-  // What fails, without the blank lines between.
+  // The failures, without blank lines.
   return `${stdout}\n${stderr}`
     .split('\n')
     .filter((line) => line.trim() !== '')

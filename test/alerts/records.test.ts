@@ -6,7 +6,7 @@ import t from 'tap';
 import { until } from './rig.js';
 import { figure, openScenes, options, times } from './scenes.js';
 
-t.test('alerts on records fire by their causes, and none in a quiet hour', options, async (t) => {
+t.test('alerts on records fire for their causes, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'records');
   const { admin, ask, caused, createKey, folder, gateways, key, redis, registry, start } = scenes;
   const [gateway] = gateways;
@@ -18,16 +18,16 @@ t.test('alerts on records fire by their causes, and none in a quiet hour', optio
     ['RegistryRecordsForged', 'GatewayRecordsForged'],
     { registry, 'gateway 1': gateway },
     async () => {
-      // The registry puts it right within milliseconds, which a gateway may not see.
+      // The registry repairs it within milliseconds, so a gateway may not see the forged record.
       registry.child.kill('SIGSTOP');
       await client.set(record, '{"keyId":"key_1","merchantId":"m_1","status":"ACTIVE"}');
       const refused = 'gateway_records_refused_total{reason="unsealed"}';
-      await until('a gateway refuses it', async () => (await figure(gateway, refused)) > 0);
+      await until('a gateway rejects the record', async () => (await figure(gateway, refused)) > 0);
       registry.child.kill('SIGCONT');
     },
     async () => (await figure(registry, 'registry_records_repaired_total{cause="forged"}')) > 0,
   );
-  await until('it is right again', async () => (await ask(gateway, { key })) === 200);
+  await until('the record is repaired', async () => (await ask(gateway, { key })) === 200);
 
   for (let count = 0; count < 3; count += 1) await createKey();
   const before = await figure(registry, 'registry_records_repaired_total{cause="missing"}');
@@ -75,7 +75,7 @@ t.test('alerts on records fire by their causes, and none in a quiet hour', optio
     for (let look = 0; look < 50; look += 1) {
       await wait(100);
       if (!(await isPaused())) continue;
-      // A registry that learns of the new maxmemory only now tries at once, and may find room.
+      // A registry that has just noticed the new maxmemory makes a trial write at once, and may find room.
       await wait(2000);
       if (await isPaused()) return true;
     }
@@ -83,7 +83,8 @@ t.test('alerts on records fire by their causes, and none in a quiet hour', optio
     await wait(3000);
     return false;
   };
-  // Much more than Redis takes for its connections: among records of a megabyte what is asked for each second stays.
+  // Much more memory than Redis needs for its connections: with only a megabyte of records, those read every second are
+  // never evicted.
   const ipAllowlist = Array.from({ length: 100 }, (_, number) => `9.9.9.${number}`);
   const large = { name: 'x'.repeat(100), status: 'ACTIVE', ipAllowlist };
   await times(600, () => admin(registry, 'POST', '/merchants', large));
@@ -91,7 +92,8 @@ t.test('alerts on records fire by their causes, and none in a quiet hour', optio
     ['RegistryRepairPaused'],
     { registry },
     async () => {
-      // What is asked for each second stays, and records go; by chance it is the other way round, and everything is written anew.
+      // Usually the records read every second stay and others are evicted; occasionally it is the reverse, and all
+      // records are rewritten.
       await client.config('SET', 'maxmemory-samples', '64');
       await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
       await until('repair is paused', () => isPausedWhileFull(), 120);
@@ -101,7 +103,7 @@ t.test('alerts on records fire by their causes, and none in a quiet hour', optio
   await client.config('SET', 'maxmemory', '0');
   await client.config('SET', 'maxmemory-policy', 'noeviction');
 
-  // The database goes back behind a revocation, which Redis still knows.
+  // The database is restored to before a revocation of which Redis still has the record.
   const { keyId } = await createKey();
   const stop = async (part: typeof registry): Promise<void> => {
     const ended = once(part.child, 'exit');

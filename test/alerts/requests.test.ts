@@ -10,7 +10,7 @@ import { startTestGateway } from '../edge/harness.js';
 import { until } from './rig.js';
 import { askServices, exit, figure, openScenes, options, times, unknownKey } from './scenes.js';
 
-t.test('alerts on requests fire by their causes, and none in a quiet hour', options, async (t) => {
+t.test('alerts on requests fire for their causes, and never in a quiet hour', options, async (t) => {
   const scenes = await openScenes(t, 'requests');
   const { admin, ask, caused, folder, gateways, key, registry, services, start, upstream } = scenes;
   const [gateway] = gateways;
@@ -30,7 +30,7 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
       () => ask(gateway, { key, ...how }),
       async () => (await exposed(code)) > before,
     );
-    t.equal(await exposed(code), before + 1, 'a request without a key, or with a made-up one, exposes none');
+    t.equal(await exposed(code), before + 1, 'a request without a key or with an invented key exposes none');
   }
   await caused(['GatewayRefusesAll', 'GatewayKeysGuessed'], changed, () =>
     times(800, (index) => ask(gateway, { key: unknownKey(index), from: `203.0.113.${index % 250}` })),
@@ -87,7 +87,7 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
     },
     upstreams: { payouts: { maxInFlight: 64 } },
   });
-  /** Begins bodies over plain HTTP, as from a proxy that ended TLS, and leaves them so. */
+  /** Starts request bodies over plain HTTP, as behind a TLS-terminating proxy, and leaves them incomplete. */
   const beginBodies = (count: number, declared: number, sent: number): Socket[] =>
     Array.from({ length: count }, () => {
       const socket = net.connect({ port: roomy.ports.http ?? 0, host: '127.0.0.1' }).on('error', () => undefined);
@@ -108,13 +108,13 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
       async () => (await figure(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough,
     );
     for (const socket of opened) socket.destroy();
-    await until('they are gone', async () => (await figure(roomy, 'gateway_buffered_body_bytes')) === 0);
+    await until('the requests are gone', async () => (await figure(roomy, 'gateway_buffered_body_bytes')) === 0);
   }
   await roomy.kill();
 
   const database = new Database(path.join(folder, 'services.db'));
   t.teardown(() => database.close());
-  database.exec('pragma busy_timeout = 10000'); // the services write meanwhile
+  database.exec('pragma busy_timeout = 10000'); // the services write concurrently
   await caused(['ServicesFailing'], { services }, async () => {
     database.exec('ALTER TABLE transactions RENAME TO gone');
     await times(8, () => askServices(services));
@@ -126,7 +126,7 @@ t.test('alerts on requests fire by their causes, and none in a quiet hour', opti
     VALUES ('m_1', 'live', 0, '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80', 'EUR', 5, 1)`);
   await caused(['ServicesLedgerMismatch'], { services: await start('services') }, () => undefined);
 
-  // Nothing that is known makes a gateway fail in a way that nobody foresaw, so its key store does.
+  // No known input causes an internal error in a gateway, so its key store throws one.
   const unforeseen = await startTestGateway(t, {
     keyStore: {
       find: () => Promise.reject(new Error('unforeseen')),

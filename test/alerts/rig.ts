@@ -20,13 +20,13 @@ const token = 'an-administrators-token-of-enough-characters';
 /** A process of the product. */
 export interface Part {
   readonly child: ChildProcess;
-  /** Where it listens, by the name of the listener. */
+  /** Its ports, by listener name. */
   readonly ports: Readonly<Record<string, number>>;
-  /** The certificate of a gateway, and its key. */
+  /** The certificate and the access log of a gateway. */
   readonly files: { readonly certFile: string; readonly accessLog: string };
-  /** What it tells now; null where it tells nothing. */
+  /** Its current metrics; null if the process does not respond. */
   scrape(): Promise<Scrape | null>;
-  /** Ends it as a crash would. */
+  /** Kills the process like a crash. */
   kill(): Promise<void>;
 }
 
@@ -34,13 +34,13 @@ export interface Part {
 interface Asked {
   readonly path?: string;
   readonly key?: string | null;
-  /** Over plain HTTP, in the face of the rule. */
+  /** Whether to send over plain HTTP, against the rule. */
   readonly isPlain?: boolean;
-  /** The client's address, as a trusted proxy tells it. */
+  /** The client's address in the trusted proxy's X-Forwarded-For header. */
   readonly from?: string;
 }
 
-/** Options above others, at any depth. */
+/** Merges options deeply; the second argument has precedence. */
 function above(first: unknown, second: unknown): unknown {
   const isGroup = (value: unknown): value is Record<string, unknown> =>
     typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -51,7 +51,7 @@ function above(first: unknown, second: unknown): unknown {
   );
 }
 
-/** Redis, an upstream of the test's own, and whatever parts of the product are started, each a process. */
+/** Starts Redis and an upstream; the test then starts parts of the product as processes. */
 export async function startRig(t: Teardown) {
   const redis = await startRedis(t);
   const upstream = await startUpstream(t);
@@ -101,7 +101,7 @@ export async function startRig(t: Teardown) {
   };
   let started = 0;
 
-  /** @param mostFileKibibytes how large its files may become; null: as large as there is room */
+  /** @param mostFileKibibytes limit on the size of its files; null: no limit */
   async function start(
     command: 'gateway' | 'registry' | 'services',
     options: object = {},
@@ -150,7 +150,7 @@ export async function startRig(t: Teardown) {
     agents.tls.destroy();
   });
 
-  /** The status of the response; 0 where there was none. */
+  /** Sends a request; resolves with the status, or with 0 without a response. */
   function ask(
     gateway: Part,
     { path: target = '/transactions', key: apiKey = null, isPlain, from }: Asked,
@@ -189,7 +189,7 @@ export async function startRig(t: Teardown) {
   return { redis, upstream, folder, base, write, start, ask, admin };
 }
 
-/** What the registry answers. */
+/** A response of the registry. */
 interface Answer {
   readonly status: number;
   readonly data: { readonly id: string; readonly key: string; readonly keyId: string };
@@ -197,7 +197,7 @@ interface Answer {
 
 export type Rig = Awaited<ReturnType<typeof startRig>>;
 
-/** The ports of a process that has started, from its log. */
+/** Reads the ports of a started process from its log. */
 async function portsOf(child: ChildProcess): Promise<Record<string, number>> {
   let log = '';
   return new Promise((resolve, reject) => {
@@ -216,7 +216,7 @@ async function portsOf(child: ChildProcess): Promise<Record<string, number>> {
   });
 }
 
-/** Waits until something is so; an error that says what, where that takes too long. */
+/** Waits for a condition; throws an error that names `what` after the timeout. */
 export async function until(what: string, isSo: () => Promise<boolean> | boolean, seconds = 30): Promise<void> {
   const end = Date.now() + seconds * 1000;
   while (!(await isSo())) {

@@ -12,20 +12,20 @@ interface Rules {
   readonly groups: readonly { readonly rules: readonly Rule[] }[];
 }
 
-/** The rules for any Prometheus. */
+/** The file of rules for a plain Prometheus. */
 const rulesFile = 'helm/files/alerts.yaml';
 
-/** What is in it. */
+/** The rules in this file. */
 export const rules: readonly Rule[] = (parse(readFileSync(rulesFile, 'utf8')) as Rules).groups.flatMap(
   (group) => group.rules,
 );
 
-/** The figures that they ask for. */
+/** The metrics that the rules query. */
 export const metricsOfRules: ReadonlySet<string> = new Set(
   rules.flatMap(({ expr }) => expr.match(/\b(?:gateway|nodejs|registry|services)_\w+/g) ?? []),
 );
 
-/** The rules that the chart makes for a release with two gateways, a registry and services, as the content of a file. */
+/** Renders the chart's rules for a release with two gateways, a registry and services. */
 function renderedRules(): string {
   const values = {
     gateway: { replicas: 2, podDisruptionBudget: { maxUnavailable: 1 } },
@@ -37,7 +37,7 @@ function renderedRules(): string {
   return stringify((rule as unknown as { spec: object }).spec, { lineWidth: 0 });
 }
 
-/** Files of rules to evaluate: the one for any Prometheus, and that of the chart, which is written into a folder. */
+/** The rule files to evaluate: the one for a plain Prometheus, and the chart's, which is written into a folder. */
 export function ruleFiles(folder: string, write: (file: string, text: string) => void): string[] {
   const ofChart = path.join(folder, 'chart-rules.yaml');
   write(ofChart, renderedRules());

@@ -11,34 +11,34 @@ import { metricsOfRules, ruleFiles } from './rules.js';
 import { causeMinute, causedMinutes, timeline } from './timeline.js';
 import type { Scrape, Watched } from './timeline.js';
 
-/** Why alerts cannot be caused here; false where they can. */
+/** Test options: skipped if this machine lacks promtool or Redis. */
 export const options = { skip: withoutPromtool || withoutRedis, timeout: 280_000 };
 
 /** An address that is a Tor exit in these tests. */
 export const exit = '198.51.100.66';
 
-/** A key with the form of one, that nobody has. */
+/** A well-formed but unknown key. */
 export const unknownKey = (number: number): string => `svc_live_${String(number).padStart(24, 'x')}`;
 
-/** Does a thing so many times, all at once. */
+/** Runs an action this many times concurrently. */
 export async function times(count: number, act: (index: number) => Promise<unknown>): Promise<void> {
   await Promise.all(Array.from({ length: count }, (_, index) => act(index)));
 }
 
-/** What a figure of a process is, by its series; NaN where there is none. */
+/** The value of one series of a process; NaN without such a series. */
 export async function figure(part: Part, series: string): Promise<number> {
   const text = (await part.scrape())?.text ?? '';
   const line = text.split('\n').find((one) => one.startsWith(`${series} `));
   return Number(line?.slice(series.length + 1) ?? NaN);
 }
 
-/** Asks the services, as a gateway does. */
+/** Sends a request to the services, like a gateway. */
 export async function askServices({ ports }: Part, target = '/transactions'): Promise<number> {
   const headers = { 'x-merchant-id': 'm_1', 'x-merchant-environment': 'live' };
   return (await fetch(`http://127.0.0.1:${ports.api ?? 0}${target}`, { headers })).status;
 }
 
-/** Stops a process for so long, again and again: its event loop is late. */
+/** Suspends a process repeatedly for this time, which delays its event loop. */
 export async function stall({ child }: Part, milliseconds: number, count = 1): Promise<void> {
   for (let time = 0; time < count; time += 1) {
     child.kill('SIGSTOP');
@@ -51,7 +51,7 @@ export async function stall({ child }: Part, milliseconds: number, count = 1): P
 const processes = ['gateway 1', 'gateway 2', 'registry', 'services'] as const;
 type Name = (typeof processes)[number];
 
-/** Two gateways, a registry and services, each a process, with one merchant. */
+/** Starts two gateways, a registry and services as processes, with one merchant. */
 async function deploy(rig: Rig) {
   const registry = await rig.start('registry');
   const services = await rig.start('services');
@@ -72,7 +72,7 @@ async function deploy(rig: Rig) {
 
 type Deployment = Awaited<ReturnType<typeof deploy>>;
 
-/** A minute of ordinary traffic, with what scanners and mistaken clients do. */
+/** Sends one minute of ordinary traffic, including requests of scanners and of clients with mistakes. */
 async function ordinary(
   { ask, admin }: Rig,
   { registry, services, gateways, merchant, key }: Deployment,
@@ -93,7 +93,7 @@ async function ordinary(
   await admin(registry, 'PATCH', `/merchants/${merchant.id}`, { name: 'Shop' });
 }
 
-/** A deployment, what it told in a quiet minute, and scenarios that begin with an hour like that. */
+/** Starts a deployment and records its metrics in a quiet minute. Each scenario starts with an hour of such minutes. */
 export async function openScenes(t: Test, test: keyof typeof covered) {
   const rig = await startRig(t);
   const deployment = await deploy(rig);
@@ -113,7 +113,7 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
     }
     return scrapeAll(parts);
   };
-  await minute(); // the first request of each kind is behind
+  await minute(); // so that the first request of each kind is not in the figures
   const [first, second] = [await minute(), await minute()];
   const scenarios: Scenario[] = [];
   const caused = new Set<string>();
@@ -141,13 +141,13 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
     ...rig,
     ...deployment,
     parts,
-    /** All that the processes tell in a quiet hour. */
+    /** All series of the processes in a quiet hour. */
     quietSeries: timeline(watched(new Map(), new Map()), null),
     /**
-     * Has something happen, and adds what the processes told before and after it.
-     * @param alerts those that fire by it
-     * @param changed the processes that tell it from here on; one that stands in the place of another has told what that one did
-     * @param isSo that it has shown, so that it is time to look; without it, at once
+     * Causes an event and adds a scenario with the metrics before and after that event.
+     * @param alerts the alerts that fire because of the event
+     * @param changed the processes with new metrics; a replacement process continues the series of its predecessor
+     * @param isSo whether the event shows in the metrics; without it they are read at once
      */
     caused: async (
       alerts: readonly string[],
@@ -158,7 +158,7 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
       const before = await scrapeAll(changed);
       await act();
       let after = await scrapeAll(changed);
-      // Both before and behind the scrape: a state that comes and goes may be over in between.
+      // Check before and after the scrape: an intermittent state may end in between.
       if (isSo !== undefined)
         await until(alerts.join(), async () => {
           if (!(await isSo())) return false;
@@ -172,7 +172,7 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
       ]);
       add(alerts.join(', '), before, after, expected);
     },
-    /** Adds a scenario of texts that were had otherwise. */
+    /** Adds a scenario with metrics from another source. */
     told: (alert: string, name: string, before: Scrape, after: Scrape): void => {
       caused.add(alert);
       const expected = [
@@ -181,7 +181,7 @@ export async function openScenes(t: Test, test: keyof typeof covered) {
       ];
       add(alert, new Map([[name, before]]), new Map([[name, after]]), expected);
     },
-    /** Has the rules looked at over all scenarios. */
+    /** Evaluates the rules over all scenarios. */
     evaluate: (): void => {
       t.same([...caused].toSorted(), [...covered[test]].toSorted(), 'each alert of this test was caused');
       for (const file of ruleFiles(rig.folder, writeFileSync))

@@ -1,26 +1,26 @@
 import type { InputSeries } from './promtool.js';
 
-/** What a process tells on /metrics at a moment. */
+/** The metrics of a process at one time. */
 export interface Scrape {
   readonly text: string;
   /** In seconds since 1970. */
   readonly time: number;
 }
 
-/** A process under watch: how Prometheus names it, and what it told. */
+/** A monitored process: its labels in Prometheus, and its metrics. */
 export interface Watched {
-  /** The end of the name of its Service in the chart, such as `live-management`. */
+  /** The suffix of its Service name in the chart, e.g. `live-management`. */
   readonly service: string;
   readonly instance: string;
-  /** Twice, with ordinary traffic in between: each further minute of the quiet hour is like that one. Null: it was not there. */
+  /** Before and after a minute of ordinary traffic, which repeats for the quiet hour. Null: no such process yet. */
   readonly quiet: readonly [Scrape, Scrape] | null;
-  /** Before and after the cause: each further minute is like that one. Null: it tells nothing any more, or told nothing before. */
+  /** Before and after the cause, whose effect repeats each minute. Null: no metrics at that time. */
   readonly caused?: readonly [Scrape | null, Scrape | null];
 }
 
-/** When the cause begins, in minutes: the hour before was quiet. */
+/** Start of the cause, in minutes, after a quiet hour. */
 export const causeMinute = 70;
-/** How long it lasts. */
+/** Duration of the cause, in minutes. */
 export const causedMinutes = 20;
 
 interface Sample {
@@ -30,7 +30,7 @@ interface Sample {
   readonly value: number;
 }
 
-/** The samples of a text, by their series. */
+/** Parses the samples of a metrics text, by series. */
 function samplesIn(text: string, metrics: ReadonlySet<string> | null): Map<string, Sample> {
   const samples = new Map<string, Sample>();
   let type = '';
@@ -39,7 +39,7 @@ function samplesIn(text: string, metrics: ReadonlySet<string> | null): Map<strin
     if (kind !== undefined) type = kind;
     const [, name = '', labels = '', value = ''] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
     if (name === '' || metrics?.has(name) === false) continue;
-    const isCounter = type !== 'gauge' || name === 'registry_redis_evicted_keys'; // which is Redis' own counter
+    const isCounter = type !== 'gauge' || name === 'registry_redis_evicted_keys'; // a gauge here, but a counter in Redis
     samples.set(`${name}{${labels}}`, { name, labels, isCounter, value: numberOf(value) });
   }
   return samples;
@@ -51,8 +51,8 @@ function numberOf(text: string): number {
 }
 
 /**
- * The series of processes: a quiet hour, and then what a cause does to them.
- * @param metrics those that are of interest; null: all
+ * The series of processes: a quiet hour, then the effect of the cause.
+ * @param metrics names of the metrics to include; null: all
  */
 export function timeline(processes: readonly Watched[], metrics: ReadonlySet<string> | null): InputSeries[] {
   return processes.flatMap((one) => seriesOf(one, metrics));
@@ -82,14 +82,14 @@ function seriesOf({ service, instance, quiet, caused }: Watched, metrics: Readon
   });
 }
 
-/** Moments are told from the beginning of the test, which is 1970 to promtool; the cause is now. */
+/** Shifts timestamp metrics: for promtool the test starts in 1970, and the scrape is at the start of the cause. */
 function shifted(sample: Sample | undefined, scrapedAt: number): number | null {
   if (sample === undefined) return null;
   const isMoment = /_(?:after|before|timestamp)_seconds$/.test(sample.name);
   return isMoment ? sample.value - scrapedAt + causeMinute * 60 : sample.value;
 }
 
-/** Minutes like one in which a value went from one to another; a gauge is as it was last. */
+/** Repeats a minute in which a counter rose from one value to another; a gauge keeps its last value. */
 function stretch(from: number | null, to: number | null, isCounter: boolean, minutes: number): (number | null)[] {
   if (to === null) return Array.from({ length: minutes }, () => null);
   const step = isCounter ? to - (from ?? 0) : 0;
@@ -97,10 +97,10 @@ function stretch(from: number | null, to: number | null, isCounter: boolean, min
   return Array.from({ length: minutes }, (_, minute) => start + step * minute);
 }
 
-/** A counter that goes on from where it was, each minute by as much as the cause added. */
+/** Continues a counter: each minute adds the increment of the cause. */
 function grown(begun: number | null, from: number | null, to: number | null): (number | null)[] {
   const step = to === null ? 0 : to - (from ?? 0);
-  // One that a restart set back begins again.
+  // A counter that a restart reset starts from 0 again.
   const start = step < 0 ? 0 : (begun ?? 0);
   const gain = step < 0 ? (to ?? 0) : step;
   return Array.from({ length: causedMinutes }, (_, minute) => (to === null ? null : start + gain * (minute + 1)));

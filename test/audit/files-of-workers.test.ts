@@ -33,7 +33,7 @@ async function rotate({ file, log }: Worker, renamed: string): Promise<void> {
   await until(() => linesIn(file).length === 1 && linesIn(renamed).at(-1)?.includes('"file-end"') === true);
 }
 
-/** Two workers whose files were rotated at the same time, the first one's twice, and which write on. */
+/** Two running workers whose files were rotated at the same time, the first one's twice. */
 async function logsOfWorkers(t: Test) {
   const directory = t.testdir();
   const names = [1, 2].map((number) => `${directory}/access.${number}.log`) as [string, string];
@@ -59,14 +59,14 @@ async function logsOfWorkers(t: Test) {
   return { workers: [one, two], verify };
 }
 
-t.test('files of several workers may be given together, each of which alone would be intact', async (t) => {
+t.test("files of several workers can be verified together, if each worker's log is intact", async (t) => {
   const { workers, verify } = await logsOfWorkers(t);
   const rotated = verify(['1.log.2', '2.log.1']);
   t.same(rotated.findings, []);
-  t.match(rotated.notes, [/1\.log\.2:3: .* goes on in another file/, /2\.log\.1:3: .* goes on in another file/]);
+  t.match(rotated.notes, [/1\.log\.2:3: .* continues in another file/, /2\.log\.1:3: .* continues in another file/]);
   const newest = verify(['1.log', '2.log'], { running: true });
   t.same(newest.findings, []);
-  t.match(newest.notes.slice(0, 2), [/1\.log:1: goes on from an earlier file/, /2\.log:1: goes on from an earlier/]);
+  t.match(newest.notes.slice(0, 2), [/1\.log:1: continues an earlier file/, /2\.log:1: continues an earlier file/]);
   for (const { log } of workers) await log.close(30_000);
   t.same(verify(['1.log', '2.log']).findings, []);
   for (const files of [
@@ -78,30 +78,30 @@ t.test('files of several workers may be given together, each of which alone woul
   }
 });
 
-t.test('while the workers write, the last line of each of them may be there in part', async (t) => {
+t.test('with --running, the last line of each worker may be incomplete', async (t) => {
   const { workers } = await logsOfWorkers(t);
   const names = workers.map(({ file }) => file);
   const files = names.map((file) => readFileSync(file));
   const cut = files.map((contents) => contents.subarray(0, -20));
-  t.notOk(verifyFiles(cut, {}, names).intact, 'they do not write any more');
+  t.notOk(verifyFiles(cut, {}, names).intact, 'without it, an incomplete last line is a finding');
   const running = verifyFiles(cut, { running: true }, names);
   t.same(running.findings, []);
-  t.match(running.notes.join(), /1\.log:2: a line that has no end yet.*2\.log:3: a line that has no end yet/);
+  t.match(running.notes.join(), /1\.log:2: incomplete line: the gateway.*2\.log:3: incomplete line: the gateway/);
   t.same(verifyFiles([...files.slice(0, 1), Buffer.alloc(0)], { running: true }, names).findings, []);
   const [one = Buffer.alloc(0), two = Buffer.alloc(0)] = files;
   const between = verifyFiles([one.subarray(0, -20), two, one], { running: true }, [...names, ...names.slice(0, 1)]);
-  t.match(kindsOf(between)[0], /1\.log:2 (?:truncated|foreign)/, 'a line of the same worker stands behind');
+  t.match(kindsOf(between)[0], /1\.log:2 (?:truncated|foreign)/, 'a later line of the same worker exists');
 });
 
-t.test('what is gone from the files of one worker is found among those of the others', async (t) => {
+t.test('a missing file of one worker is detected between the files of the others', async (t) => {
   const { workers, verify } = await logsOfWorkers(t);
   for (const { log } of workers) await log.close(30_000);
   const gone = verify(['1.log.2', '2.log.1', '1.log', '2.log']);
   t.same(kindsOf(gone), ['/var/log/access.1.log:1 missing']);
-  t.same(kindsOf(verify(['1.log.2', '2.log.1', '2.log'])), [], 'but not at the end of it');
+  t.same(kindsOf(verify(['1.log.2', '2.log.1', '2.log'])), [], 'the newest file of a worker may be missing');
 });
 
-t.test('one log is not taken for the logs of workers, whatever its files are called', async (t) => {
+t.test('files of one log are not mistaken for logs of workers because of their names', async (t) => {
   const directory = t.testdir();
   const first = open(`${directory}/first.log`);
   await until(() => linesIn(first.file).length === 1);
@@ -116,11 +116,11 @@ t.test('one log is not taken for the logs of workers, whatever its files are cal
   ) as [string[], string[], string[], string[]];
   const names = ['a.3.log', 'a.2.log', 'a.1.log'];
   t.same(verifyLines([one, two, three, four], {}, ['a.3.log', 'a.2.log', 'a.1.log', 'a.log']).findings, []);
-  t.same(kindsOf(verifyLines([one, three, four], {}, names)), ['a.3.log:2 truncated'], 'its second file is gone');
-  t.same(kindsOf(verifyLines([one, two, four], {}, names)), ['a.1.log:1 headless'], 'its third file is gone');
+  t.same(kindsOf(verifyLines([one, three, four], {}, names)), ['a.3.log:2 truncated'], 'the second file is missing');
+  t.same(kindsOf(verifyLines([one, two, four], {}, names)), ['a.1.log:1 headless'], 'the third file is missing');
 });
 
-t.test('a file of one worker in the place of one of another is found', async (t) => {
+t.test("a file of one worker under the name of another's is detected", async (t) => {
   const { workers, verify } = await logsOfWorkers(t);
   for (const { log } of workers) await log.close(30_000);
   const inPlace = verify(['2.log.1', '1.log'], {}, ['a.1.log.1', 'a.1.log']);

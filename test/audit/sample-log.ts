@@ -2,7 +2,7 @@ import { readFileSync, renameSync } from 'node:fs';
 import { existsSync } from 'node:fs';
 import { openLog, until } from '../telemetry/open-log.js';
 
-/** A line as a gateway writes it for a request. */
+/** An access-log line for a request, as a gateway writes it. */
 export function requestLine(
   fields: { readonly path?: string; readonly code?: string; readonly at?: number } = {},
 ): string {
@@ -11,7 +11,7 @@ export function requestLine(
   return JSON.stringify({ '@timestamp': new Date(at).toISOString(), url: { path }, event });
 }
 
-/** Writes the log of two processes, of which the first went through a rotation, and reads its files. */
+/** Writes the log of two processes, with a rotation during the first, and returns the contents of its files. */
 export async function sampleLog(directory: string): Promise<Buffer[]> {
   const file = `${directory}/access.log`;
   const first = openLog(file);

@@ -12,13 +12,14 @@ import { syncBuiltinESMExports } from 'node:module';
 import t, { type Test } from 'tap';
 import { readCheckpoint } from '../../src/evidence/checkpoint.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
-import { CheckpointLog } from '../../src/telemetry/checkpoint-log.js';
+import { CheckpointFile } from '../../src/telemetry/checkpoints/checkpoint-file.js';
+import { CheckpointLog } from '../../src/telemetry/checkpoints/checkpoint-log.js';
 import { openLog, until } from '../telemetry/open-log.js';
 import { requestLine } from './sample-log.js';
 import { SignedLog } from './signed-log.js';
 import { kindsOf, linesOf, verify } from './verify-log.js';
 
-t.test('each file of a rotated log has a run of its own, and may be verified or deleted by itself', async (t) => {
+t.test('each file of a rotated log has its own run, and may be verified or deleted separately', async (t) => {
   const directory = t.testdir();
   const signed = new SignedLog(directory);
   const { log } = signed.open(4);
@@ -41,19 +42,19 @@ t.test('each file of a rotated log has a run of its own, and may be verified or 
   t.same(whole.notes, []);
   t.equal(new Set(whole.chains.map(({ id }) => id)).size, 3);
 
-  // Without the checkpoints each is intact, and says what it goes on from and as.
+  // Without checkpoints each file is intact, and the notes name its predecessor and successor.
   const alone = verify([middle], { secrets: [] });
   t.same(kindsOf(alone), []);
-  t.match(alone.notes.join('\n'), /in an earlier file, which is not given[^]*goes on as \w{26} in another file/);
+  t.match(alone.notes.join('\n'), /of an earlier file, which was not given[^]*continues as \w{26} in another file/);
 
-  t.same(kindsOf(signed.verify([oldest, newest])), ['checkpoints:4 missing'], 'a file between two was deleted');
-  t.same(kindsOf(signed.verify([middle, newest])), ['checkpoints:2 missing'], 'the oldest was');
-  t.same(kindsOf(signed.verify([middle, newest], { since })), [], 'as it may be');
+  t.same(kindsOf(signed.verify([oldest, newest])), ['checkpoints:4 missing'], 'a middle file was deleted');
+  t.same(kindsOf(signed.verify([middle, newest])), ['checkpoints:2 missing'], 'the oldest file was deleted');
+  t.same(kindsOf(signed.verify([middle, newest], { since })), [], 'the oldest file may be missing with `since`');
   const mixed = signed.verify([newest, oldest, middle]);
-  t.same([...kindsOf(mixed), ...mixed.notes], [], 'their order is nothing that could be forged');
+  t.same([...kindsOf(mixed), ...mixed.notes], [], 'a wrong order of files needs no finding');
 });
 
-t.test('the end of one file and the start of the next name each other', async (t) => {
+t.test('the end of one file and the start of the next reference each other', async (t) => {
   const directory = t.testdir();
   const signed = new SignedLog(directory);
   const { log } = signed.open(2);
@@ -69,7 +70,7 @@ t.test('the end of one file and the start of the next name each other', async (t
   t.equal(next?.previous?.hash.toString('hex'), hash);
 });
 
-t.test('a process that starts names the line that it found, also one of a log of the older form', async (t) => {
+t.test('a starting process references the last line it found, also of a log without signatures', async (t) => {
   const signed = new SignedLog(t.testdir());
   const former = openLog(signed.file);
   former.write(requestLine());
@@ -79,19 +80,19 @@ t.test('a process that starts names the line that it found, also one of a log of
   const start = readCheckpoint(signed.notes[0] ?? '', [signed.instance.key]);
   t.equal(start.previous?.size, 3);
   t.equal(start.previous?.hash.toString('hex'), hash);
-  // The lines of the older form need their secret still.
+  // Unsigned lines still need their secret.
   const verdict = verify([signed.read()]);
   t.same(kindsOf(verdict), []);
 });
 
-t.test('checkpoints that cannot be written wait, and the newest takes the place of older ones', async (t) => {
+t.test('checkpoints that cannot be written wait, and newer ones replace older ones', async (t) => {
   const directory = t.testdir();
   const file = `${directory}/there/checkpoints.jsonl`;
   writeFileSync(`${directory}/there`, 'a file where a directory has to be');
-  const problems: (string | null)[] = [];
+  const problems: (readonly [string, string | null])[] = [];
   const checkpoints = new CheckpointLog({
-    ...{ instance: NoteSigner.inMemory('gw'), file, everyMilliseconds: 5 },
-    onProblem: (problem) => problems.push(problem),
+    ...{ instance: NoteSigner.inMemory('gw'), places: [new CheckpointFile(file)], everyMilliseconds: 5 },
+    onProblem: (place, problem) => problems.push([place, problem]),
   });
   const log = openLog(`${directory}/access.log`, { checkpoints });
   await until(() => checkpoints.figures.problem !== null);
@@ -103,14 +104,17 @@ t.test('checkpoints that cannot be written wait, and the newest takes the place 
   rmSync(`${directory}/there`);
   await until(() => checkpoints.figures.problem === null);
   await log.close(30_000);
-  t.match(problems, [/there/, null]);
+  t.match(problems, [
+    [file, /ENOTDIR|EEXIST/],
+    [file, null],
+  ]);
   const notes = readFileSync(file, 'utf8').trimEnd().split('\n');
   t.ok(notes.length >= 3 && notes.length < 20, `${notes.length} of all checkpoints were written`);
   const sizes = notes.map((line) => Number((JSON.parse(line) as { note: string }).note.split('\n')[1]));
   t.same([sizes[0], sizes.at(-1)], [1, 22], 'the start, and the end with all lines');
 });
 
-t.test('what a killed process left of a checkpoint spoils no other one', async (t) => {
+t.test('an incomplete checkpoint of a killed process does not damage others', async (t) => {
   const signed = new SignedLog(t.testdir());
   await signed.run(1);
   appendFileSync(signed.checkpointFile, readFileSync(signed.checkpointFile, 'utf8').slice(0, 100));
@@ -121,7 +125,7 @@ t.test('what a killed process left of a checkpoint spoils no other one', async (
   t.same(kindsOf(signed.verify([signed.read()], { notes: whole })), []);
 });
 
-/** Has calls of the file system fail for one file; in all modules, until the test is over. */
+/** Makes file system calls on one file fail, in all modules, until the test ends. */
 function failing(t: Test, name: 'write' | 'fdatasync', isConcerned: (descriptor: number) => boolean): void {
   const real = fs[name] as (descriptor: number, ...rest: unknown[]) => void;
   const failed = (descriptor: number, ...rest: unknown[]): void => {
@@ -142,7 +146,7 @@ function isOpenAs(file: string): (descriptor: number) => boolean {
   return (descriptor) => fs.fstatSync(descriptor).ino === ino;
 }
 
-t.test('lines that a disk may have lost are not signed', async (t) => {
+t.test('lines that could not be synced to disk are not signed', async (t) => {
   const signed = new SignedLog(t.testdir());
   failing(t, 'fdatasync', () => true);
   await signed.run(3);
@@ -150,7 +154,7 @@ t.test('lines that a disk may have lost are not signed', async (t) => {
   t.notOk(existsSync(signed.checkpointFile));
 });
 
-t.test('the end of a run is signed where its file was removed, or takes nothing more', async (t) => {
+t.test('the end of a run is signed even if its file was removed or cannot be written', async (t) => {
   for (const how of ['removed', 'broken']) {
     const directory = t.testdir();
     const signed = new SignedLog(directory);
@@ -177,12 +181,12 @@ t.test('the end of a run is signed where its file was removed, or takes nothing 
     t.same(
       kindsOf(verdict).filter((kind) => !kind.endsWith('headless')),
       [],
-      `${how}: each line is there`,
+      `${how}: no line is missing`,
     );
   }
 });
 
-t.test('lines of a removed file are not signed before they are written again', async (t) => {
+t.test('lines of a removed file are not signed before they are rewritten', async (t) => {
   const signed = new SignedLog(t.testdir());
   const { log } = signed.open(2);
   await until(() => existsSync(signed.checkpointFile));
@@ -198,20 +202,20 @@ t.test('lines of a removed file are not signed before they are written again', a
   );
 });
 
-t.test('checkpoints go into a file alone', async (t) => {
+t.test('checkpoints are written only to a regular file', async (t) => {
   const directory = t.testdir();
   const checkpoints = new CheckpointLog({
-    ...{ instance: NoteSigner.inMemory('gw'), file: '/dev/null', everyMilliseconds: 1_000 },
+    ...{ instance: NoteSigner.inMemory('gw'), places: [new CheckpointFile('/dev/null')], everyMilliseconds: 1_000 },
   });
   const log = openLog(`${directory}/access.log`, { checkpoints });
   await until(() => checkpoints.figures.problem !== null);
-  t.match(checkpoints.figures.problem, '/dev/null: it is a device, and has to be a file');
+  t.match(checkpoints.figures.problem, '/dev/null: it is a device and must be a regular file');
   const began = performance.now();
   await log.close(200);
-  t.ok(performance.now() - began < 5_000, 'and keep no process from ending');
+  t.ok(performance.now() - began < 5_000, 'a failing checkpoint file does not delay the shutdown');
 });
 
-t.test('nothing is signed before it is on the disk', async (t) => {
+t.test('a line is signed only after it is on disk', async (t) => {
   const directory = t.testdir();
   mkdirSync(`${directory}/log`);
   const signed = new SignedLog(directory);
@@ -225,5 +229,5 @@ t.test('nothing is signed before it is on the disk', async (t) => {
     t.ok(size <= linesOf(signed.read()).length);
   }
   chmodSync(signed.checkpointFile, 0o640);
-  t.equal(statSync(signed.checkpointFile).mode & 0o007, 0, 'and it is not for everybody to write');
+  t.equal(statSync(signed.checkpointFile).mode & 0o007, 0, 'the file is not accessible to other users');
 });

@@ -4,12 +4,13 @@ import type { Verdict } from '../../src/audit/chain-check.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
 import type { LogSecret } from '../../src/telemetry/chain.js';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
-import { CheckpointLog } from '../../src/telemetry/checkpoint-log.js';
+import { CheckpointFile } from '../../src/telemetry/checkpoints/checkpoint-file.js';
+import { CheckpointLog } from '../../src/telemetry/checkpoints/checkpoint-log.js';
 import { openLog, until } from '../telemetry/open-log.js';
 import { requestLine } from './sample-log.js';
 import { verify } from './verify-log.js';
 
-/** What a log is verified with, where that is not its own. */
+/** Overrides for the verification; the default is the log's own checkpoints and keys. */
 interface Given {
   readonly notes?: readonly string[];
   readonly keys?: readonly PinnedKey[];
@@ -17,7 +18,7 @@ interface Given {
   readonly secrets?: readonly LogSecret[];
 }
 
-/** A log whose checkpoints are signed, with what signs them. */
+/** A log with signed checkpoints, and the signing keys. */
 export class SignedLog {
   readonly instance = NoteSigner.inMemory('gw.example/a');
   readonly file: string;
@@ -32,22 +33,22 @@ export class SignedLog {
     return [{ key: this.instance.key, from: -Infinity, to: Infinity }];
   }
 
-  /** Begins a process that writes the log, and writes so many lines. */
+  /** Simulates the start of a process that writes the log, and writes this many lines. */
   open(lines: number): { readonly log: ChainedLog; readonly checkpoints: CheckpointLog } {
     const checkpoints = new CheckpointLog({
-      ...{ instance: this.instance, file: this.checkpointFile, everyMilliseconds: 1_000_000 },
+      ...{ instance: this.instance, places: [new CheckpointFile(this.checkpointFile)], everyMilliseconds: 1_000_000 },
     });
     const log = openLog(this.file, { checkpoints });
     for (let count = 0; count < lines; count += 1) log.write(requestLine({ path: `/v1/payouts/${count}` }));
     return { log, checkpoints };
   }
 
-  /** Runs a process from its start to its end. */
+  /** Simulates a whole process: opens the log, writes the lines and closes the log. */
   async run(lines: number): Promise<void> {
     await this.open(lines).log.close(30_000);
   }
 
-  /** Renames the file, and has the process go on in a new one. */
+  /** Renames the file and makes the process continue in a new file. */
   async rotate(log: ChainedLog, to: string): Promise<void> {
     renameSync(this.file, to);
     log.reopen();
@@ -58,13 +59,13 @@ export class SignedLog {
     return readFileSync(file);
   }
 
-  /** The checkpoints that were kept. */
+  /** The stored checkpoints. */
   get notes(): string[] {
     const lines = readFileSync(this.checkpointFile, 'utf8').trimEnd().split('\n');
     return lines.map((line) => (JSON.parse(line) as { note: string }).note);
   }
 
-  /** Verifies files of the log with its checkpoints, or with others. */
+  /** Verifies files of the log with its own or with other checkpoints. */
   verify(files: readonly Buffer[], given: Given = {}): Verdict {
     const { notes = this.notes, keys = this.keys, since = -Infinity, secrets = [] } = given;
     const signed = new SignedRuns(keys, since);

@@ -6,82 +6,79 @@ import { openLog, testSecret } from '../telemetry/open-log.js';
 import { requestLine, sampleLog } from './sample-log.js';
 import { kindsOf, linesOf, verify, verifyLines } from './verify-log.js';
 
-/** Where the first finding is, as file:line. */
+/** The place of the first finding, as file:line. */
 function firstPlace({ findings: [first] }: Verdict): string {
   return first === undefined ? 'nowhere' : `${first.file}:${first.line}`;
 }
 
-t.test(
-  'every edit, deletion, swap, repetition, insertion, cut and splice of a line is found, where it is',
-  async (t) => {
-    const files = await sampleLog(t.testdir());
-    const [one, two] = files.map(linesOf) as [string[], string[]];
-    const all = [...one, ...two];
-    t.equal(all.length, 20);
-    const whole = verify(files);
-    t.same([whole.intact, whole.lines, whole.chains.length, whole.findings, whole.notes], [true, 20, 2, [], []]);
-    const placeOf = (index: number): string => (index < one.length ? `1:${index + 1}` : `2:${index - one.length + 1}`);
-    const split = (lines: readonly string[], firstLength = one.length): Verdict =>
-      verifyLines([lines.slice(0, firstLength), lines.slice(firstLength)]);
-    const missed: string[] = [];
-    const expectFound = (what: string, verdict: Verdict, places: readonly string[]): void => {
-      if (verdict.intact || !places.includes(firstPlace(verdict))) missed.push(`${what}: ${firstPlace(verdict)}`);
-    };
+t.test('every edited, deleted, swapped, repeated, inserted, truncated or spliced line is located', async (t) => {
+  const files = await sampleLog(t.testdir());
+  const [one, two] = files.map(linesOf) as [string[], string[]];
+  const all = [...one, ...two];
+  t.equal(all.length, 20);
+  const whole = verify(files);
+  t.same([whole.intact, whole.lines, whole.chains.length, whole.findings, whole.notes], [true, 20, 2, [], []]);
+  const placeOf = (index: number): string => (index < one.length ? `1:${index + 1}` : `2:${index - one.length + 1}`);
+  const split = (lines: readonly string[], firstLength = one.length): Verdict =>
+    verifyLines([lines.slice(0, firstLength), lines.slice(firstLength)]);
+  const missed: string[] = [];
+  const expectFound = (what: string, verdict: Verdict, places: readonly string[]): void => {
+    if (verdict.intact || !places.includes(firstPlace(verdict))) missed.push(`${what}: ${firstPlace(verdict)}`);
+  };
 
-    for (const [index, line] of all.entries()) {
-      for (let at = 0; at < line.length; at += 1) {
-        const changed = line.slice(0, at) + String.fromCharCode(line.charCodeAt(at) ^ 1) + line.slice(at + 1);
-        expectFound(`byte ${at} of ${placeOf(index)}`, split(all.toSpliced(index, 1, changed)), [placeOf(index)]);
-      }
-      const after = placeOf(index + 1);
-      const isLast = index === all.length - 1;
-      const firstLength = index < one.length ? one.length - 1 : one.length;
-      // A gap shows at the line behind it, and the missing end at the line that is now the last.
-      const gap =
-        index < one.length - 1
-          ? placeOf(index)
-          : index === one.length - 1
-            ? '2:1'
-            : isLast
-              ? placeOf(index - 1)
-              : placeOf(index);
-      expectFound(`${placeOf(index)} deleted`, split(all.toSpliced(index, 1), firstLength), [gap]);
-      expectFound(
-        `${placeOf(index)} repeated`,
-        split(
-          [...all.slice(0, index + 1), line, ...all.slice(index + 1)],
-          index < one.length ? one.length + 1 : one.length,
-        ),
-        [placeOf(index + 1), `1:${index + 2}`],
-      );
-      // That a whole process is gone at the end of a log cannot be told.
-      if (all[index - 1]?.includes('"reason":"end"') !== true) {
-        const cut = split(all.slice(0, index));
-        expectFound(`cut before ${placeOf(index)}`, cut, [index <= one.length ? '2:1' : placeOf(index - 1), '1:1']);
-      }
-      const half = Buffer.from(
-        `${all
-          .slice(index < one.length ? 0 : one.length, index)
-          .map((each) => `${each}\n`)
-          .join('')}${line.slice(0, 200)}`,
-      );
-      const cutWithin = index < one.length ? verify([half, files[1] ?? half]) : verify([files[0] ?? half, half]);
-      expectFound(`cut within ${placeOf(index)}`, cutWithin, [placeOf(index)]);
-      expectFound(
-        `insertion before ${placeOf(index)}`,
-        split(all.toSpliced(index, 0, '{"event":{}}'), index <= one.length ? one.length + 1 : one.length),
-        [placeOf(index), `1:${index + 1}`],
-      );
-      if (!isLast) {
-        const swapped = all.toSpliced(index, 2, all[index + 1] ?? '', line);
-        expectFound(`${placeOf(index)} and ${after} swapped`, split(swapped), [placeOf(index), after]);
-      }
+  for (const [index, line] of all.entries()) {
+    for (let at = 0; at < line.length; at += 1) {
+      const changed = line.slice(0, at) + String.fromCharCode(line.charCodeAt(at) ^ 1) + line.slice(at + 1);
+      expectFound(`byte ${at} of ${placeOf(index)}`, split(all.toSpliced(index, 1, changed)), [placeOf(index)]);
     }
-    t.same(missed, []);
-  },
-);
+    const after = placeOf(index + 1);
+    const isLast = index === all.length - 1;
+    const firstLength = index < one.length ? one.length - 1 : one.length;
+    // A gap shows at the following line, and a missing end at the new last line.
+    const gap =
+      index < one.length - 1
+        ? placeOf(index)
+        : index === one.length - 1
+          ? '2:1'
+          : isLast
+            ? placeOf(index - 1)
+            : placeOf(index);
+    expectFound(`${placeOf(index)} deleted`, split(all.toSpliced(index, 1), firstLength), [gap]);
+    expectFound(
+      `${placeOf(index)} repeated`,
+      split(
+        [...all.slice(0, index + 1), line, ...all.slice(index + 1)],
+        index < one.length ? one.length + 1 : one.length,
+      ),
+      [placeOf(index + 1), `1:${index + 2}`],
+    );
+    // The removal of all lines of the last process cannot be detected.
+    if (all[index - 1]?.includes('"reason":"end"') !== true) {
+      const cut = split(all.slice(0, index));
+      expectFound(`cut before ${placeOf(index)}`, cut, [index <= one.length ? '2:1' : placeOf(index - 1), '1:1']);
+    }
+    const half = Buffer.from(
+      `${all
+        .slice(index < one.length ? 0 : one.length, index)
+        .map((each) => `${each}\n`)
+        .join('')}${line.slice(0, 200)}`,
+    );
+    const cutWithin = index < one.length ? verify([half, files[1] ?? half]) : verify([files[0] ?? half, half]);
+    expectFound(`cut within ${placeOf(index)}`, cutWithin, [placeOf(index)]);
+    expectFound(
+      `insertion before ${placeOf(index)}`,
+      split(all.toSpliced(index, 0, '{"event":{}}'), index <= one.length ? one.length + 1 : one.length),
+      [placeOf(index), `1:${index + 1}`],
+    );
+    if (!isLast) {
+      const swapped = all.toSpliced(index, 2, all[index + 1] ?? '', line);
+      expectFound(`${placeOf(index)} and ${after} swapped`, split(swapped), [placeOf(index), after]);
+    }
+  }
+  t.same(missed, []);
+});
 
-t.test('lines of another log under the same secret are found where they were spliced in', async (t) => {
+t.test('lines of another log with the same secret are located where they were spliced in', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   const other = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   for (const at of [1, 5, one.length]) {
@@ -100,11 +97,11 @@ t.test('lines of another log under the same secret are found where they were spl
   t.match(
     firstGone.findings[0],
     { file: '1', line: 1, kind: 'missing' },
-    'a chain is gone in front of the one that names it',
+    'the predecessor named in the first chain is missing',
   );
 });
 
-t.test('what is changed is told for what it is, without drawing the rest in', async (t) => {
+t.test('each change is reported as its own kind, without follow-up findings', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   const edited = one.with(3, (one[3] ?? '').replace('accepted', 'accepteD'));
   t.same(kindsOf(verifyLines([edited, two])), ['1:4 edited']);
@@ -116,129 +113,134 @@ t.test('what is changed is told for what it is, without drawing the rest in', as
   const renumbered = one.with(3, (one[3] ?? '').replace('"sequence":4', '"sequence":900'));
   t.same(kindsOf(verifyLines([renumbered, two])), ['1:4 edited']);
   const repeated = renumbered.toSpliced(5, 0, renumbered[4] ?? '');
-  t.same(kindsOf(verifyLines([repeated, two])), ['1:4 edited', '1:6 repeated'], 'of a changed number no gap is left');
+  t.same(kindsOf(verifyLines([repeated, two])), ['1:4 edited', '1:6 repeated'], 'a changed number leaves no gap');
   t.same(kindsOf(verifyLines([one.toSpliced(3, 2), two])), ['1:4 missing']);
   const start = two.findIndex((line) => line.includes('"reason":"start"'));
   const accusing = two.with(
     start,
     (two[start] ?? '').replace(/(?<="predecessor":.*?"hash":")./, (digit) => (digit === '0' ? '1' : '0')),
   );
-  t.same(kindsOf(verifyLines([one, accusing])), [`2:${start + 1} edited`], 'what it says of others is not believed');
+  t.same(
+    kindsOf(verifyLines([one, accusing])),
+    [`2:${start + 1} edited`],
+    'a changed reference does not accuse the predecessor',
+  );
   t.same(kindsOf(verifyLines([one.toSpliced(3, 2, one[4] ?? '', one[3] ?? ''), two])), [
     '1:4 missing',
     '1:5 reordered',
   ]);
   const ahead = one.toSpliced(4, 1).toSpliced(2, 0, one[4] ?? '');
-  t.same(kindsOf(verifyLines([ahead, two])), ['1:3 missing', '1:4 reordered', '1:5 reordered'], 'moved ahead of two');
+  t.same(
+    kindsOf(verifyLines([ahead, two])),
+    ['1:3 missing', '1:4 reordered', '1:5 reordered'],
+    'a line moved two lines ahead',
+  );
   t.same(kindsOf(verifyLines([one, two.slice(0, -1)])), [`2:${two.length - 1} truncated`]);
   t.same(kindsOf(verify([Buffer.from(''), Buffer.from(`${two.join('\n')}\n`)])).slice(0, 1), ['1:1 truncated']);
 });
 
-t.test(
-  'files that were put together into a stream are intact, and in one file nothing stands before its beginning',
-  async (t) => {
-    const file = `${t.testdir()}/access.log`;
-    for (const name of [`${file}.1`, file]) await openLog(name).close(30_000);
-    const joined = Buffer.concat([readFileSync(`${file}.1`), readFileSync(file)]);
-    t.same(kindsOf(verify([joined])), ['1:3 foreign']);
-    for (const verdict of [verify([joined], {}, ['-']), verify([joined], { partial: true })]) {
-      t.same(kindsOf(verdict), []);
-      t.match(verdict.notes, [/:3: a new file begins here, where files were put together$/]);
-    }
-  },
-);
+t.test('concatenated files are intact as a stream; within one file nothing may precede the start', async (t) => {
+  const file = `${t.testdir()}/access.log`;
+  for (const name of [`${file}.1`, file]) await openLog(name).close(30_000);
+  const joined = Buffer.concat([readFileSync(`${file}.1`), readFileSync(file)]);
+  t.same(kindsOf(verify([joined])), ['1:3 foreign']);
+  for (const verdict of [verify([joined], {}, ['-']), verify([joined], { partial: true })]) {
+    t.same(kindsOf(verdict), []);
+    t.match(verdict.notes, [/:3: a new file begins here: the input is several files in sequence$/]);
+  }
+});
 
-t.test('what a mistake of whoever verifies looks like is asked for, once', async (t) => {
+t.test('a probable mistake of the user is suggested once', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   const other = logSecretOf(Buffer.from('a secret of nobody at all'));
   const wrong = verifyLines([one, two], { secrets: [other] });
   t.ok(wrong.findingCount > 10);
-  t.same(wrong.notes, ['not one line is proved: is it the right secret?']);
+  t.same(wrong.notes, ['no line could be proved: is the secret correct?']);
   const turned = verifyLines([two, one]);
   t.ok(turned.findingCount > 5);
-  t.same(turned.notes.slice(1), ['lines stand behind later ones: are the files in order, oldest first?']);
+  t.same(turned.notes.slice(1), ['some lines come after later lines: are the files in order, oldest first?']);
   const edited = one.with(3, (one[3] ?? '').replace('accepted', 'accepteD'));
   t.same(verifyLines([edited, two]).notes, []);
 });
 
-t.test(
-  'a chain of which not one line is proved, beside others, is asked about: the secret may have been another',
-  async (t) => {
-    const file = `${t.testdir()}/access.log`;
-    const earlier = logSecretOf(Buffer.from('the secret before its renewal'));
-    const ids: string[] = [];
-    for (const secret of [earlier, earlier, testSecret]) {
-      const log = openLog(file, { secret });
-      log.write(requestLine());
-      await log.close(30_000);
-      ids.push((linesOf(readFileSync(file)).at(-1) ?? '').slice('{"service":{"ephemeral_id":"'.length).slice(0, 26));
-    }
-    const contents = readFileSync(file);
-    const verdict = verify([contents]);
-    t.equal(verdict.findingCount, 6);
-    t.same(verdict.notes, [
-      `not one line of the chain ${ids[0]} and of 1 more is proved: ` +
-        'was the secret another one then? It is named by a second --secret-file',
-    ]);
-    t.same(verify([contents], { secrets: [testSecret, earlier] }).notes, []);
-    const alone = linesOf(contents)
-      .filter((line) => line.includes(ids[1] ?? ''))
-      .slice(0, 1);
-    const { notes } = verifyLines([[...alone, ...linesOf(contents).slice(6)]]);
-    t.notOk(
-      notes.some((note) => note.includes('not one line')),
-      'one line that is edited is what it is',
-    );
-  },
-);
+t.test('a chain without any verified line, next to others, suggests that the secret was another', async (t) => {
+  const file = `${t.testdir()}/access.log`;
+  const earlier = logSecretOf(Buffer.from('the secret before its renewal'));
+  const ids: string[] = [];
+  for (const secret of [earlier, earlier, testSecret]) {
+    const log = openLog(file, { secret });
+    log.write(requestLine());
+    await log.close(30_000);
+    ids.push((linesOf(readFileSync(file)).at(-1) ?? '').slice('{"service":{"ephemeral_id":"'.length).slice(0, 26));
+  }
+  const contents = readFileSync(file);
+  const verdict = verify([contents]);
+  t.equal(verdict.findingCount, 6);
+  t.same(verdict.notes, [
+    `no line of the chain ${ids[0]} and of 1 more could be proved: ` +
+      'did it use an earlier secret? Pass that with a second --secret-file',
+  ]);
+  t.same(verify([contents], { secrets: [testSecret, earlier] }).notes, []);
+  const alone = linesOf(contents)
+    .filter((line) => line.includes(ids[1] ?? ''))
+    .slice(0, 1);
+  const { notes } = verifyLines([[...alone, ...linesOf(contents).slice(6)]]);
+  t.notOk(
+    notes.some((note) => note.includes('could be proved')),
+    'one edited line is only that finding',
+  );
+});
 
-t.test('what cannot be proved is told as a note, and proved by who knows more', async (t) => {
+t.test('an unverifiable line is a note, and is verified once more information is given', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())).map(linesOf) as [string[], string[]];
   const later = verifyLines([two]);
   t.ok(later.intact);
-  t.match(later.notes, [/^1:1: goes on from an earlier file, which is not given: the 8 lines 1 to 8 of the chain/]);
+  t.match(later.notes, [/^1:1: continues an earlier file, which was not given: the 8 lines 1 to 8 of the chain/]);
   const earlier = verifyLines([one]);
   t.ok(earlier.intact);
-  t.match(earlier.notes, [/goes on in another file, which is not given$/]);
+  t.match(earlier.notes, [/continues in another file, which was not given$/]);
   const running = verifyLines([one, two.slice(0, -1)], { running: true });
   t.ok(running.intact);
-  t.match(running.notes, [/has no end yet/]);
+  t.match(running.notes, [/has not ended yet/]);
   const part = verifyLines([one.slice(3)], { partial: true });
   t.ok(part.intact);
   t.equal(part.chains[0]?.unchecked, 1);
   t.notOk(verifyLines([one.slice(3)]).intact);
 });
 
-t.test('a log that is still written may end anywhere, and a file within it may not', async (t) => {
+t.test('with --running only the last file may be incomplete', async (t) => {
   const [one, two] = (await sampleLog(t.testdir())) as [Buffer, Buffer];
   const running = { running: true };
   const begin = two.lastIndexOf(0x0a, two.length - 2) + 1;
   const missed: number[] = [];
   for (let length = begin + 1; length < two.length; length += 1) {
     const { intact, notes } = verify([one, two.subarray(0, length)], running);
-    if (!intact || notes[0]?.startsWith('2:12: a line that has no end yet') !== true) missed.push(length - begin);
+    if (!intact || notes[0]?.startsWith('2:12: incomplete line: the gateway may') !== true) missed.push(length - begin);
   }
-  t.same(missed, [], 'so many bytes of the last line');
+  t.same(missed, [], 'any length of the last line is accepted');
   const cut = two.subarray(0, -50);
-  t.same(kindsOf(verify([one, cut])).slice(0, 2), ['2:12 truncated', '2:12 foreign'], 'the gateway does not run');
-  t.notOk(verify([cut, one], running).intact, 'not the last file');
+  t.same(kindsOf(verify([one, cut])).slice(0, 2), ['2:12 truncated', '2:12 foreign'], 'the gateway is not running');
+  t.notOk(verify([cut, one], running).intact, 'the incomplete file is not the last');
   const last = linesOf(two).at(-1) ?? '';
   const others = ['x', '{}', `${last.slice(0, 40)}"}}`, last.replace('"end"', '"End"'), last.slice(1), 'x'.repeat(300)];
   for (const other of others) {
     const verdict = verify([one, Buffer.concat([two.subarray(0, begin), Buffer.from(other)])], running);
-    t.match(kindsOf(verdict)[0], /^2:12 (?:foreign|edited)$/, `no beginning of a line: ${other}`);
+    t.match(kindsOf(verdict)[0], /^2:12 (?:foreign|edited)$/, `not the start of a valid line: ${other}`);
   }
 
   const nothing = Buffer.alloc(0);
   const rotated = verify([one, nothing], running);
-  t.match([rotated.intact, rotated.notes], [true, [/^2:1: the file is empty: the gateway may not yet/, /^1:8: /]]);
-  t.ok(verify([one.subarray(0, -20), nothing], running).intact, 'its last line may be under way');
+  t.match(
+    [rotated.intact, rotated.notes],
+    [true, [/^2:1: the file is empty: the gateway may not have written to it yet$/, /^1:8: /]],
+  );
+  t.ok(verify([one.subarray(0, -20), nothing], running).intact, 'the last line may be incomplete');
   t.same(kindsOf(verify([one, nothing])), ['2:1 truncated']);
-  t.same(kindsOf(verify([one, nothing, two], running)), ['2:1 truncated'], 'emptied between others');
-  t.same(kindsOf(verify([nothing], running)), ['1:1 truncated'], 'nothing else is given');
+  t.same(kindsOf(verify([one, nothing, two], running)), ['2:1 truncated'], 'an empty file between others');
+  t.same(kindsOf(verify([nothing], running)), ['1:1 truncated'], 'only an empty file is given');
 });
 
-t.test('a torn line of a process that was killed is no finding, and what was put in its place is', async (t) => {
+t.test('an incomplete line of a killed process is accepted, and a line put in its place is a finding', async (t) => {
   const file = `${t.testdir()}/access.log`;
   await openLog(file).close(30_000);
   appendFileSync(file, '{"service":{"eph');
@@ -248,13 +250,13 @@ t.test('a torn line of a process that was killed is no finding, and what was put
   const contents = readFileSync(file);
   const verdict = verify([contents]);
   t.ok(verdict.intact);
-  t.match(verdict.notes, [/^1:3: what a process had begun to write when it was killed/]);
+  t.match(verdict.notes, [/^1:3: incomplete line of a process that was killed/]);
   const lines = linesOf(contents);
   t.match(verifyLines([lines.with(2, 'something else')]).findings, [{ line: 3, kind: 'foreign' }]);
   t.match(verifyLines([lines.toSpliced(2, 1)]).findings, [{ line: 3, kind: 'missing' }]);
 });
 
-t.test('a log is proved under its own secret alone, old or new', async (t) => {
+t.test('a log is verified only with its own secret, old or new', async (t) => {
   const file = `${t.testdir()}/access.log`;
   await openLog(file).close(30_000);
   const renewed = logSecretOf(Buffer.from('the next secret of the tests'));
@@ -262,10 +264,10 @@ t.test('a log is proved under its own secret alone, old or new', async (t) => {
   const contents = readFileSync(file);
   t.ok(verify([contents], { secrets: [renewed, testSecret] }).intact);
   t.notOk(verify([contents], { secrets: [renewed] }).intact);
-  t.throws(() => verify([contents], { secrets: [] }), /The log is under a secret/);
+  t.throws(() => verify([contents], { secrets: [] }), /The log is hashed with a secret/);
   const plain = `${t.testdir()}/plain.log`;
   await openLog(plain, { secret: null }).close(30_000);
   t.ok(verify([readFileSync(plain)], { secrets: [] }).intact);
   const downgraded = verify([readFileSync(plain)]);
-  t.same(kindsOf(downgraded), ['1:1 unkeyed'], 'nobody can pass off a chain that needs no secret');
+  t.same(kindsOf(downgraded), ['1:1 unkeyed'], 'a chain that needs no secret cannot replace it');
 });

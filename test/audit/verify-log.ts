@@ -4,7 +4,7 @@ import { testSecret } from '../telemetry/open-log.js';
 
 const defaults = { secrets: [testSecret], running: false, partial: false };
 
-/** Verifies files that are given as their contents, and are called `1`, `2` and so on unless named. */
+/** Verifies log files given by their contents; the default names are `1`, `2` and so on. */
 export function verify(
   files: readonly Buffer[],
   options: Partial<VerifierOptions> = {},
@@ -25,7 +25,7 @@ export function verify(
   return verifier.end();
 }
 
-/** Verifies lines, file by file. */
+/** Verifies the lines of several files. */
 export function verifyLines(
   files: readonly (readonly string[])[],
   options: Partial<VerifierOptions> = {},

@@ -5,7 +5,8 @@ import { writePage } from './compare/page.js';
 import { tables, type Results } from './compare/report.js';
 import { run } from './compare/run.js';
 
-// What a request costs in CPU time, here and in other gateways and proxies: each a process of its own, by turns.
+// Compares the CPU time per request of this gateway with other gateways and proxies: separate processes, measured in
+// turn.
 
 const options = readOptions(process.argv.slice(2));
 const { fromFile, jsonFile } = options;

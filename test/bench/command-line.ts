@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
 
-/** What a benchmark may be told, by name, with its default; and `--json`. */
+/** The options of a benchmark, by name, with their defaults; `--json` always exists. */
 export type Defaults = Readonly<Record<string, string>>;
 
-/** Reads options such as `--keys 1000`; whatever else is given ends the process with 2. */
+/** Parses options such as `--keys 1000`; any other argument ends the process with exit status 2. */
 export function optionsOf<Names extends Defaults>(
   defaults: Names,
 ): { [Name in keyof Names]: string } & { json: boolean } {
@@ -24,7 +24,7 @@ export function optionsOf<Names extends Defaults>(
   }
 }
 
-/** A whole number from 1, or the end of the process. */
+/** Parses a whole number from 1; any other text ends the process with exit status 2. */
 export function numberIn(name: string, text: string): number {
   const number = Number(text);
   if (Number.isSafeInteger(number) && number > 0) return number;
@@ -32,7 +32,7 @@ export function numberIn(name: string, text: string): number {
   process.exit(2);
 }
 
-/** Says how far it is, on standard error. */
+/** Reports progress on standard error. */
 export function say(text: string): void {
   process.stderr.write(`${text}\n`);
 }

@@ -13,7 +13,8 @@ import { residentMebibytes, Teardowns } from './deployment.js';
 import { round } from './figures.js';
 import type { IdleOrder } from './idle-clients.js';
 
-// What idle connections take of a gateway's memory, each kind in a process of its own: what src/config/memory-plan.ts builds on.
+// Measures the memory per idle connection of a gateway, with a separate process for each kind of connection.
+// src/config/memory-plan.ts is based on these figures.
 
 const options = optionsOf({
   connections: '10000',
@@ -27,7 +28,7 @@ const settleSeconds = numberIn('settle', options.settle);
 const openSeconds = 300;
 
 const requestWith = (header: string): string => `GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\n${header}\r\n`;
-/** What a connection of each kind sends before it is idle. */
+/** The request that a connection of each kind sends before it becomes idle. */
 const kinds: Readonly<Record<string, { readonly isTls: boolean; readonly request: string }>> = {
   tcp: { isTls: false, request: '' },
   tls: { isTls: true, request: '' },
@@ -86,7 +87,7 @@ async function measure(directory: string, kind: string) {
   }
 }
 
-/** Starts a gateway that needs no other process, with a limit of memory that none of this reaches. */
+/** Starts a gateway that needs no other process, with limits that this measurement does not reach. */
 async function startGateway(directory: string, t: Teardowns) {
   const upstream = http.createServer((_request, response) => response.end('{"success":true}')).listen(0, '127.0.0.1');
   await once(upstream, 'listening');
@@ -112,7 +113,7 @@ async function startGateway(directory: string, t: Teardowns) {
     routes: [{ path: '/transactions', upstream: 'transactions', resource: 'transactions' }],
     limits: {
       connections: count + 100,
-      // The connections come from few addresses, and what is measured is what they hold.
+      // All connections come from a few addresses; the limits per address and of handshakes must not reject them.
       ...{ handshakesPerSecond: 1_000_000, handshakeBurst: 1_000_000, connectionsPerAddress: count + 100 },
       keepAliveTimeoutSeconds: 3600,
       headersTimeoutSeconds: 600,
@@ -139,7 +140,7 @@ async function startGateway(directory: string, t: Teardowns) {
   return { pid: child.pid ?? 0, https: portOf('https'), http: portOf('http'), caFile: file('cert.txt') };
 }
 
-/** @returns how many connections a child process holds */
+/** Opens idle connections in a child process. @returns how many it holds open */
 async function hold(t: Teardowns, order: IdleOrder): Promise<number> {
   const child = fork(path.resolve('dist-test/test/bench/idle-clients.js'), [JSON.stringify(order)]);
   t.teardown(async () => {

@@ -15,46 +15,46 @@ import { newInstallation } from '../product-command.js';
 const main = path.resolve('dist/cli/main.js');
 const startSeconds = 60;
 
-/** An answer of the admin API. */
+/** A response of the admin API. */
 interface AdminAnswer {
   readonly status: number;
   readonly data: Record<string, unknown>;
 }
 
-/** A gateway as a process. */
+/** A gateway in a separate process. */
 export interface GatewayProcess {
   readonly pid: number;
   readonly target: Target;
   readonly process: ChildProcess;
-  /** Asks with a key and gives the status. */
+  /** Sends a request with a key; resolves with the status code. */
   ask(key: string): Promise<number>;
 }
 
-/** Registry, Redis and an upstream, with files in a directory that goes with them. */
+/** Registry, Redis and an upstream, with their files in a temporary directory. */
 export interface Deployment {
   readonly redis: RedisServer;
   readonly registryPid: number;
   readonly registryProcess: ChildProcess;
   readonly configFile: string;
-  /** Of the registry, unless another one was named. */
+  /** The registry's SQLite file; unused with another `databaseUrl`. */
   readonly databaseFile: string;
   readonly accessLogFile: string;
   file(name: string): string;
   admin(method: string, target: string, body?: object): Promise<AdminAnswer>;
-  /** What the registry tells Prometheus. */
+  /** The registry's Prometheus metrics. */
   metrics(): Promise<string>;
   startGateway(): Promise<GatewayProcess>;
-  /** Runs `merchant-gateway` with these arguments against the registry, and gives what it printed. */
+  /** Runs `merchant-gateway` with these arguments against the registry; resolves with its standard output. */
   run(...args: string[]): Promise<string>;
 }
 
-/** Redis that runs already, and the fields of `keyStore.redis` that say where it is. */
+/** A running Redis, and the fields of `keyStore.redis` for connecting to it. */
 interface RunningStore {
   readonly redis: RedisServer;
   readonly config: string;
 }
 
-/** What is closed in the end, last first. */
+/** Teardown handlers, run in reverse order of registration. */
 export class Teardowns {
   readonly #handlers: (() => unknown)[] = [];
 
@@ -67,25 +67,25 @@ export class Teardowns {
   }
 }
 
-/** Starts everything but gateways, on free ports of the loopback address. */
+/** Starts everything except the gateways, on free loopback ports. */
 export async function startDeployment(
   t: Teardowns,
   options: {
     readonly databaseUrl?: string | undefined;
     readonly store?: RunningStore;
-    /** Whether records are sealed. */
+    /** Whether Redis records are sealed with an HMAC. */
     readonly recordSecret?: boolean;
-    /** Further settings, as YAML. */
+    /** Additional configuration, as YAML. */
     readonly settings?: string;
-    /** Whether bad keys are counted; not unless this says so. */
+    /** Whether the throttle counts invalid keys; default false. */
     readonly throttles?: boolean;
-    /** The program whose gateways are started; that of this tree unless it is given. */
+    /** The program that starts gateways; default: this build. */
     readonly gatewayProgram?: string;
-    /** A module that Node loads into registry and gateways before their own, with a channel to this process. */
+    /** A module that Node imports first in registry and gateways, with an IPC channel to this process. */
     readonly preload?: string;
-    /** Whether the addresses of callers are compared with Tor exits: with one, that is none of theirs. */
+    /** Whether gateways check client addresses against a Tor exit list; its one entry is no client's address. */
     readonly torExits?: boolean;
-    /** Whether gateways sign who calls. */
+    /** Whether gateways sign the merchant's identity for upstreams. */
     readonly signs?: boolean;
   } = {},
 ): Promise<Deployment> {
@@ -220,7 +220,7 @@ ${options.settings ?? ''}
             })
             .once('error', reject);
         });
-      // It listens before it has found the records.
+      // The gateway listens before it has loaded the records.
       const readyBy = performance.now() + startSeconds * 1000;
       while ((await ask('svc_live_nobody')) !== 401) {
         if (performance.now() > readyBy) throw new Error('the gateway did not become ready');
@@ -242,7 +242,7 @@ ${options.settings ?? ''}
   };
 }
 
-/** The most memory that a process has had resident so far, or has now, in MiB; null where the system does not say. */
+/** Peak (`VmHWM`) or current (`VmRSS`) resident memory of a process in MiB; null where `/proc` does not report it. */
 export async function residentMebibytes(pid: number, which: 'VmHWM' | 'VmRSS'): Promise<number | null> {
   const text = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
   const kibibytes = new RegExp(`^${which}:\\s+(\\d+) kB$`, 'm').exec(text)?.[1];

@@ -6,7 +6,8 @@ import { round } from './figures.js';
 import { benchKey } from './key-file.js';
 import { isFilled, seedKeys } from './seed.js';
 
-// Redis is emptied, and keys that no gateway holds are asked for at once: how soon are all of them accepted?
+// Empties Redis and at once sends requests with keys that no gateway has cached. Measures the time until all are
+// accepted.
 
 const options = optionsOf({ keys: '10000', asked: '1000', connections: '100' });
 const keys = numberIn('keys', options.keys);
@@ -22,8 +23,8 @@ try {
   say(`seeding ${keys} keys`);
   await seedKeys(deployment, keys);
   const gateway = await deployment.startGateway();
-  await wait(3_000); // it is in the roster
-  // A connection for each, and code that has run before.
+  await wait(3_000); // until the gateway is in the roster
+  // Warms up: opens every connection and runs the code before the measurement.
   for (let round = 0; round < warmUpRounds; round += 1)
     await Promise.all(Array.from({ length: connections }, () => gateway.ask(benchKey(keys - 1))));
 

@@ -8,8 +8,9 @@ import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';
 import { benchKeyId, seedKeys } from './seed.js';
 
-// A planned failover with Sentinel beside requests: half of them with keys that each gateway holds, half with keys that it was never
-// asked for. Each response other than 200 is an error. The load goes on until a revocation is in force on the new master.
+// A planned Sentinel failover under load. Half of the requests have keys that each gateway has cached, half have keys
+// that no gateway has seen. Each response other than 200 is an error. The load continues until a revocation is in force
+// on the new master.
 
 const options = optionsOf({
   ...{ keys: '1000000', held: '3000', rate: '1000', seconds: '40', gateways: '3', connections: '64' },
@@ -35,7 +36,7 @@ interface Seen {
   readonly others: { readonly status: number; readonly at: number }[];
 }
 
-/** Requests to one gateway at a fixed rate: as many with keys that it holds as with keys that it was never asked for. */
+/** Requests to one gateway at a fixed rate: half with cached keys, half with keys that no gateway has seen. */
 class MixedLoad {
   readonly seen = { held: emptySeen(), new: emptySeen() };
   readonly #gateway: GatewayProcess;
@@ -105,7 +106,7 @@ try {
     return address[1] !== String(redis.port);
   }, begun);
   say(`the sentinel named another master after ${named} ms`);
-  // What is in force before that may have been so on the former master.
+  // An earlier revocation may have been in force on the former master only.
   const rebuilt = await until(async () => {
     const [master] = (await store.masters()).filter(({ port }) => port !== redis.port);
     const meta = (await master?.client.get('mg:meta')) ?? null;
@@ -164,7 +165,7 @@ function emptySeen(): Seen {
   return { latencies: [], others: [] };
 }
 
-/** Has a gateway ask for the keys that it is to hold, and for the one that is revoked later. */
+/** Makes a gateway cache the keys of the load and the key that is revoked later. */
 async function holdAll(gateway: GatewayProcess): Promise<void> {
   for (let number = revokedLater; number < firstHeld + held; number += 1) {
     const status = await gateway.ask(benchKey(number));
@@ -172,13 +173,13 @@ async function holdAll(gateway: GatewayProcess): Promise<void> {
   }
 }
 
-/** @returns how many milliseconds after a moment it held */
+/** Polls until the condition holds. @returns milliseconds since `since` */
 async function until(holds: () => Promise<boolean>, since: number): Promise<number> {
   while (!(await holds())) await wait(20);
   return Math.round(performance.now() - since);
 }
 
-/** Revokes a key, and asks how far that has come until it is in force. */
+/** Revokes a key and repeats the request until every gateway has confirmed the revocation. */
 async function revokedInForce(deployment: Deployment, keyNumber: number): Promise<void> {
   const deadline = performance.now() + longestMilliseconds;
   while (performance.now() < deadline) {

@@ -1,4 +1,4 @@
-/** How numbers are spread. */
+/** The distribution of a sample: minimum, percentiles, maximum. */
 export interface Distribution {
   readonly min: number;
   readonly p50: number;
@@ -7,19 +7,19 @@ export interface Distribution {
   readonly max: number;
 }
 
-/** How these numbers are spread; of none, NaN. */
+/** The distribution of these numbers; NaN for an empty sample. */
 export function distributionOf(numbers: readonly number[]): Distribution {
   const sorted = numbers.toSorted((a, b) => a - b);
   const at = (share: number): number => round(sorted[Math.min(Math.floor(share * sorted.length), sorted.length - 1)]);
   return { min: at(0), p50: at(0.5), p90: at(0.9), p99: at(0.99), max: at(1) };
 }
 
-/** To hundredths. */
+/** Rounds to hundredths. */
 export function round(number = NaN): number {
   return Math.round(number * 100) / 100;
 }
 
-/** One line for people. */
+/** The distribution as one line of text. */
 export function distributionText({ min, p50, p90, p99, max }: Distribution): string {
   return `min ${min}  p50 ${p50}  p90 ${p90}  p99 ${p99}  max ${max}`;
 }

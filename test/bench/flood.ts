@@ -18,8 +18,8 @@ import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from './deployment.js';
 import { round } from './figures.js';
 
-// Requests without a key from one address or many: how much of the access log they take, whether the numbers in it add up, and whether
-// keys that are used from the same address meanwhile are refused.
+// Floods a gateway with requests without a key, from one address or many. Measures how much access log they cause,
+// whether its request counts add up, and whether valid keys from the same address are rejected meanwhile.
 
 const options = optionsOf({ requests: '1000000', addresses: '1', connections: '16', seconds: '900' });
 const requests = numberIn('requests', options.requests);
@@ -39,7 +39,7 @@ const headOf = (number: number, more = ''): string =>
 
 const progress = { sent: 0, answered: 0 };
 
-/** Sends requests without a key, some at a time, until there were enough or it is too late. */
+/** Sends pipelined requests without a key until the number of requests or the deadline is reached. */
 async function flood(port: number): Promise<void> {
   const socket = net.connect(port, '127.0.0.1').setEncoding('latin1');
   const send = (): number => {
@@ -61,7 +61,7 @@ async function flood(port: number): Promise<void> {
   }
 }
 
-/** A request with a key from the first of these addresses. @returns its status */
+/** Sends a request with a key from the first address of the flood. @returns the status code */
 function askWith(port: number, key: string): Promise<number> {
   const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': addressOf(0), 'x-api-key': key };
   return new Promise((resolve, reject) => {

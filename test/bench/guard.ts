@@ -3,11 +3,11 @@ import { parseArgs } from 'node:util';
 import { run } from './compare/run.js';
 import { ratiosOf } from './compare/statistics.js';
 
-// Holds the cost of a request against that of the stock stack in the same run: a change that makes it dearer than the
-// committed limits ends with 1, on whatever machine.
+// Compares the CPU time per request with the stock stack in the same run, so that the ratio holds on any machine. A
+// ratio above the committed limits ends the process with exit status 1.
 
 const file = 'test/bench/guard.json';
-/** What a limit leaves for chance, where limits are written anew. */
+/** Tolerance for random variation in limits written with `--update`. */
 const margin = 1.1;
 
 interface Limits {

@@ -3,16 +3,16 @@ import net from 'node:net';
 import type { Socket } from 'node:net';
 import tls from 'node:tls';
 
-// A child process that holds idle connections from one address, tells when all are there, and how many were closed.
+// A child process that holds idle connections from one address. Once all are connected, it reports how many are open.
 
-/** What the child holds. */
+/** The connections that the child opens. */
 export interface IdleOrder {
   readonly port: number;
   readonly from: string;
   readonly count: number;
-  /** The certificate that is trusted; null: plain TCP. */
+  /** File of the trusted CA certificate; null: plain TCP. */
   readonly caFile: string | null;
-  /** What each connection sends before it is idle; empty: nothing. */
+  /** The request that each connection sends before it becomes idle; empty: no request. */
   readonly request: string;
 }
 
@@ -43,7 +43,7 @@ async function openEach(first: number): Promise<void> {
   }
 }
 
-/** Resolves with the event, or when the connection has closed: one that was refused is counted and is no failure. */
+/** Resolves with the event or when the connection closes: a refused connection is counted, not an error. */
 function happened(socket: Socket, event: string): Promise<void> {
   return new Promise((resolve) => {
     socket.once(event, resolve).once('close', resolve);

@@ -2,12 +2,12 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 
-/** The key of this number, which a deployment with enough keys knows. */
+/** The API key of this number; deployments with more keys than `number` know it. */
 export function benchKey(number: number): string {
   return `svc_live_benchmark${number}`;
 }
 
-/** Writes a file to import: merchants, and this many keys of theirs in turn. */
+/** Writes an import file: merchants, then this many keys, assigned to the merchants in turn. */
 export async function writeKeyFile(file: string, keys: number): Promise<void> {
   const merchants = Math.min(Math.ceil(keys / 100), 10_000);
   const out = createWriteStream(file);

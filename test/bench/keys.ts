@@ -7,8 +7,8 @@ import { compareLookUps } from './look-ups.js';
 import { isFilled } from './seed.js';
 import { besideChanges, floodWithUnknown } from './requests.js';
 
-// Many keys: how long it takes to import them and to project them anew, what that takes of memory, and what the gateway
-// notices of their number, of changes, and of a flood of keys that there are not.
+// Many keys: measures the time and memory of their import and of a rebuild of Redis, and the effect on the gateway of
+// the number of keys, of changes, and of a flood of unknown keys.
 
 const options = optionsOf({ keys: '1000000', database: '', seconds: '20', changes: '50', unknown: '100000' });
 const keys = numberIn('keys', options.keys);
@@ -20,7 +20,7 @@ const rebuildMinutes = 60;
 
 const t = new Teardowns();
 try {
-  // An empty database of its own has to be named for PostgreSQL; SQLite is a file that goes with the rest.
+  // For PostgreSQL, `--database` must name an empty database; the SQLite file is temporary.
   const many = await startDeployment(t, { databaseUrl: options.database || undefined });
   const few = await startDeployment(t);
   say(`importing ${keys} keys`);

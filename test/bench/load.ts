@@ -2,10 +2,13 @@ import { setTimeout as wait } from 'node:timers/promises';
 import type { Deployment, GatewayProcess } from './deployment.js';
 import { openFixedRate } from './load/fixed-rate.js';
 
-/** Requests that have begun after a revocation returned, for each connection. */
+/** Requests per connection that start after the revocation returned. */
 const requestsAfter = 2;
 
-/** Requests with one key through every gateway at once. Each connection asks again a while after its answer, at once if that is 0 ms. */
+/**
+ * Sends requests with one key through all gateways. Each connection pauses after a response (0 ms: no pause) and
+ * repeats.
+ */
 export class Load {
   readonly #accepted: number[];
   readonly #loops: Promise<void>[];
@@ -23,7 +26,7 @@ export class Load {
     );
   }
 
-  /** Settles when each gateway has accepted the key on as many requests as it has connections. */
+  /** Resolves when each gateway has accepted the key in as many requests as it has connections. */
   async untilAccepted(): Promise<void> {
     while (this.#accepted.some((count) => count < this.#connections)) await wait(1);
   }
@@ -50,18 +53,18 @@ export class Load {
   }
 }
 
-/** How long requests beside a measurement go on at a time, in seconds, and on how many connections to each gateway. */
+/** Length in seconds of one run of background requests, and connections to each gateway. */
 const besideSeconds = 0.5;
 const besideConnections = 16;
 
-/** Requests with a good key, and changes of a merchant, at fixed rates. */
+/** Background load: requests with a valid key, and changes of a merchant, at fixed rates. */
 export class Beside {
   readonly #loops: Promise<unknown>[] = [];
   #isOver = false;
   #requests = 0;
   #changes = 0;
 
-  /** @param rates a second, the requests over all gateways; 0 for none */
+  /** Starts the load. Rates are per second, the request rate in total for all gateways; 0: no such load. */
   static async begin({
     deployment: { admin },
     gateways,

@@ -4,7 +4,7 @@ import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { distributionOf, round } from './figures.js';
 import { benchKey } from './key-file.js';
 
-/** What a look-up costs in two stores, by turns, and how the second compares with the first. */
+/** The cost of a look-up in two stores, measured alternately, and the ratio of the second to the first. */
 export interface LookUpCost {
   readonly microseconds: readonly [few: number, many: number];
   readonly ratio: number;
@@ -13,7 +13,7 @@ export interface LookUpCost {
 const rounds = 30;
 const asked = 1000;
 
-/** Opens the key store of a gateway over this Redis, in this process. */
+/** Opens a gateway's key store on this Redis, in this process. */
 function openKeyStore(url: string, maxEntries: number): RecordKeyStore {
   const address = {
     ...{ url, cluster: null, sentinels: null, masterName: '', username: null, password: null, ca: null },
@@ -41,8 +41,8 @@ function openKeyStore(url: string, maxEntries: number): RecordKeyStore {
 }
 
 /**
- * Looks up the same keys in a Redis with few keys and in one with many, by turns.
- * @param maxEntries how many records are held: 1 has each look-up ask Redis; more than there are, none
+ * Looks up the same keys alternately in a Redis with few keys and in one with many.
+ * @param maxEntries size of the cache: with 1 each look-up queries Redis; above the number of records none does
  */
 export async function compareLookUps(
   urls: readonly [few: string, many: string],

@@ -7,8 +7,8 @@ import { distributionOf, distributionText } from './figures.js';
 import { benchKey } from './key-file.js';
 import { benchKeyId, seedKeys } from './seed.js';
 
-// Somebody who can write to Redis changes records at random, beside requests: whether a key that is revoked, or that nobody made, is
-// ever accepted, whether a good one is ever called invalid, and how soon each record is what the registry's database says.
+// An attacker with write access to Redis changes records at random under load. Checks that no revoked or unknown key is
+// ever accepted and that no valid key is rejected as invalid. Measures how soon the registry repairs each record.
 
 const options = optionsOf({
   ...{ manipulations: '10000', keys: '600', gateways: '3', connections: '4', pause: '5', 'at-once': '8', seed: '1' },
@@ -18,7 +18,7 @@ const manipulations = numberIn('manipulations', options.manipulations);
 const keys = numberIn('keys', options.keys);
 const gatewayCount = numberIn('gateways', options.gateways);
 const connections = numberIn('connections', options.connections);
-/** Between two requests of a connection. */
+/** Pause between two requests of a connection. */
 const pauseMilliseconds = numberIn('pause', options.pause);
 const atOnce = numberIn('at-once', options['at-once']);
 const random = new Random(numberIn('seed', options.seed));
@@ -34,7 +34,7 @@ interface Propagation {
   readonly confirmed: number;
 }
 
-/** The key of a number: the first third is good, the second was revoked, the last was never made. */
+/** The kind of a key number: the first third is valid, the second revoked, the last was never created. */
 function kindOf(number: number): Kind {
   return kinds[Math.floor((number * 3) / keys)] ?? 'unknown';
 }
@@ -131,7 +131,7 @@ try {
     }
   }
 
-  /** Puts something into the place of a record that it is not, by one of the ways in which that can be done. */
+  /** Manipulates a record in a random way: forged, copied, truncated, wrong Redis type, deleted or replayed. */
   async function writeOther(number: number): Promise<void> {
     const [name, text] = [nameOf(number), current[number] ?? null];
     const another = current[random.pick(ofKind('good').filter((one) => one !== number))] ?? '';
@@ -164,7 +164,7 @@ try {
   await t.close();
 }
 
-/** The record as somebody would write it to have the key accepted; its seal stays as it was. */
+/** Forges a record so that its key would be accepted, with an unchanged seal. */
 function forgedOf(text: string): string {
   return text
     .replace(/"status":"\w+"/, '"status":"ACTIVE"')

@@ -8,8 +8,8 @@ import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
 
-// What gateways hold before it is asked for: what reading that does to requests beside it, by turns with a gateway that does not,
-// and what an outage of Redis refuses.
+// Measures the preload of records: its effect on concurrent requests, alternating with a gateway without preload, and
+// the requests that fail during an outage of Redis.
 
 const options = optionsOf({
   ...{ keys: '100000', rate: '3000', turns: '2', seconds: '15' },
@@ -71,7 +71,7 @@ async function measureBeside() {
     const latencies: number[] = [];
     const completeSeconds: number[] = [];
     for (let turn = 0; turn < turns; turn += 1) {
-      // Whoever has heard nothing for a moment drops everything.
+      // A gateway that loses its subscription drops its whole cache.
       await deployment.redis.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
       const running = run(seconds);
       if (preload) {
@@ -112,7 +112,7 @@ async function measureOutage() {
   return { stopped: 'silent', requests: loads.reduce((sum, { requests }) => sum + requests, 0), errors };
 }
 
-/** Starts a gateway whose state can be asked for. */
+/** Starts a gateway with a management port, where its preload state can be queried. */
 async function start(deployment: Deployment, preload: boolean): Promise<Preloading> {
   const management = await freePort();
   const text = (await readFile(deployment.configFile, 'utf8'))
@@ -128,7 +128,7 @@ async function start(deployment: Deployment, preload: boolean): Promise<Preloadi
   return { ...gateway, state };
 }
 
-/** @returns how many seconds that took */
+/** Waits until the gateway reports this preload state. @returns seconds waited */
 async function reaches({ state }: Preloading, expected: string): Promise<number> {
   const began = performance.now();
   while ((await state()) !== expected) await wait(50);

@@ -8,11 +8,11 @@ const connections = 8;
 
 interface Accepted {
   readonly times: readonly number[];
-  /** Known keys that were answered otherwise than with 200: the machine is too busy for the figures to mean much. */
+  /** Requests with known keys and a status other than 200: the machine is then too busy for meaningful figures. */
   readonly refused: number;
 }
 
-/** Asks with known keys on some connections for a while; milliseconds of each accepted request. */
+/** Sends requests with known keys on several connections; returns the milliseconds of each accepted request. */
 async function acceptedFor(gateway: GatewayProcess, keys: number, milliseconds: number): Promise<Accepted> {
   const end = performance.now() + milliseconds;
   const times: number[] = [];
@@ -30,7 +30,7 @@ async function acceptedFor(gateway: GatewayProcess, keys: number, milliseconds: 
   return { times, refused };
 }
 
-/** What changes do to requests that go on beside them. */
+/** The effect of changes on concurrent requests. */
 export interface BesideChanges {
   readonly changes: number;
   readonly without: Distribution;
@@ -39,7 +39,7 @@ export interface BesideChanges {
   readonly refused: number;
 }
 
-/** Milliseconds of accepted requests with and without changes beside them, by turns of a few seconds. */
+/** Measures accepted requests with and without concurrent changes, alternating every few seconds. */
 export async function besideChanges(
   { admin }: Pick<Deployment, 'admin'>,
   gateway: GatewayProcess,
@@ -79,16 +79,16 @@ export async function besideChanges(
   };
 }
 
-/** What a flood of unknown keys does to a gateway. */
+/** The effect of a flood of unknown keys on a gateway. */
 export interface Flooded {
   readonly unknown: number;
   readonly refused: number;
   readonly mebibytes: readonly [before: number | null, after: number | null];
-  /** Of the known keys that were asked with before, how many are still held. */
+  /** How many of the known keys used before are still in the cache. */
   readonly hits: string;
 }
 
-/** Asks with as many distinct unknown keys, and then with known ones again. */
+/** Sends requests with this many distinct unknown keys, and then with known keys again. */
 export async function floodWithUnknown(
   deployment: Pick<Deployment, 'accessLogFile'>,
   gateway: GatewayProcess,
@@ -111,7 +111,7 @@ export async function floodWithUnknown(
   return { unknown, refused, mebibytes: [before, after], hits: `${hits} of ${known}` };
 }
 
-/** How the records of the last requests in an access log were known, once all of them are written. */
+/** The record sources of the last requests in an access log, once all their lines are written. */
 async function lastSources(file: string, count: number): Promise<string[]> {
   const mostBytes = count * 2048;
   for (const deadline = performance.now() + 30_000; ;) {
@@ -136,7 +136,7 @@ async function lastSources(file: string, count: number): Promise<string[]> {
   }
 }
 
-/** A GET with the key of a number, as it is sent. */
+/** The text of a GET request with the key of this number. */
 export function requestWith(keyNumber: number): string {
   return `GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${benchKey(keyNumber)}\r\n\r\n`;
 }

@@ -4,8 +4,9 @@ import { startDeployment, Teardowns } from './deployment.js';
 import { distributionOf, distributionText } from './figures.js';
 import { Beside, Load } from './load.js';
 
-// How long a revocation takes to return, and whether it is true when it does: three gateways as processes, each under
-// load with the very key that is revoked. Beside that, if asked for, requests of another merchant and other changes at fixed rates.
+// Measures how long a revocation takes to return, and checks that it is in force then. Three gateway processes run
+// under load with the revoked key; options add requests of the same merchant and changes of another one, at fixed
+// rates.
 
 const options = optionsOf({
   ...{ revocations: '200', gateways: '3', connections: '8', seconds: '300' },
@@ -14,7 +15,7 @@ const options = optionsOf({
 const revocations = numberIn('revocations', options.revocations);
 const gatewayCount = numberIn('gateways', options.gateways);
 const connections = numberIn('connections', options.connections);
-/** Between two requests of a connection. */
+/** Pause between two requests of a connection. */
 const pauseMilliseconds = numberOrNone('pause');
 const requestRate = numberOrNone('requests-per-second');
 const changeRate = numberOrNone('changes-per-second');

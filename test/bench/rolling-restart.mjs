@@ -1,8 +1,8 @@
-// Rolling restarts under load: three gateways on one Redis behind HAProxy as a TCP balancer, restarted one after the other
-// again and again while clients send requests over TLS. They keep their connections and rest between requests, or connect and
-// send their first request up to a second later.
-// `npm run bench:restart`, by hand; needs haproxy, redis-server and openssl. Every request must be answered 200, and each
-// POST must have arrived exactly once. It ends after REQUESTS requests and ROLLING_RESTARTS restarts of all three.
+// Rolling restarts under load: three gateways on one Redis behind HAProxy as a TCP balancer, restarted repeatedly one
+// after the other while clients send requests over TLS. Some clients keep connections and pause between requests;
+// others connect and send their first request up to one second later. Run manually with `npm run bench:restart`; needs
+// haproxy, redis-server and openssl. Every response must be 200, and each POST must arrive exactly once. Ends after
+// REQUESTS requests and ROLLING_RESTARTS restarts of all three.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { http1Client } from './restart/clients.mjs';
@@ -13,13 +13,13 @@ const total = Number(process.env.REQUESTS ?? 120_000);
 const rollingRestarts = Number(process.env.ROLLING_RESTARTS ?? 20);
 const connections = Number(process.env.CONNECTIONS ?? 64);
 const longestMilliseconds = 20 * 60_000;
-/** Shorter than the drain delay: a client that rests longer cannot be told before its connection closes. */
+/** Shorter than the drain delay: after a longer pause the connection closes without a prior `Connection: close`. */
 const longestRestMilliseconds = 3_000;
 
 const deployment = await startDeployment();
 const { gateways, service } = deployment;
 
-/** Sends them all, while the gateways are restarted; returns how many went wrong. */
+/** Sends all requests while the gateways restart; returns the number of failures. */
 async function restartUnder(name, client) {
   const failures = new Map();
   const posted = [];
@@ -34,7 +34,7 @@ async function restartUnder(name, client) {
       const typed = isPost ? { 'content-type': 'application/json', 'content-length': body.length } : {};
       const headers = { 'x-api-key': key, ...typed };
       const target = isPost ? { method: 'POST', path: '/v1/payouts' } : { method: 'GET', path: '/v1/transactions' };
-      // Most rest a little, one in twenty long.
+      // Most pauses are short, one in twenty is long.
       await sleep(Math.random() * (Math.random() < 0.05 ? longestRestMilliseconds : 200));
       const failure = await client.ask({ ...target, headers, body }, index);
       done += 1;

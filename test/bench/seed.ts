@@ -5,11 +5,13 @@ import type { Deployment } from './deployment.js';
 import { benchKey } from './key-file.js';
 
 const keysOfMerchant = 100;
-/** Few enough for the registry to write in between. */
+/** Rows per transaction: small enough for the registry to write in between. */
 const rowsAtOnce = 20_000;
 const fillMinutes = 10;
 
-/** Puts this many keys, and their merchants, into the registry's SQLite database and has it fill Redis: an import takes minutes. */
+/**
+ * Inserts keys and their merchants into the registry's SQLite file and waits for Redis: an import would take minutes.
+ */
 export async function seedKeys(deployment: Deployment, keys: number): Promise<void> {
   const { databaseFile, redis } = deployment;
   const database = new Libsql(databaseFile, { timeout: 5000 });
@@ -32,7 +34,7 @@ export async function seedKeys(deployment: Deployment, keys: number): Promise<vo
   }
 }
 
-/** Whether the registry has written every record. */
+/** Whether the registry has written every record to Redis. */
 export async function isFilled({ redis }: Deployment): Promise<boolean> {
   return (await redis.client.get('mg:meta'))?.includes('"version":1') === true;
 }

@@ -13,8 +13,9 @@ import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
 import type { Attack, Reached } from './siege/attackers.js';
 
-// A caller with a key beside others without one, who hold connections, trickle bodies and shake hands, from few addresses and from
-// many: how soon it gets its first response, and whether any of its requests gets none. `--program` names another build to compare with.
+// One client with a key, while clients without a key hold connections, trickle bodies and repeat handshakes, from few
+// or many addresses. Measures the time to the client's first response and its requests without a response. `--program`
+// names another build for comparison.
 
 const options = optionsOf({
   ...{ idle: '10000', bodies: '500', handshakes: '300', addresses: '3,1000', connections: '10000', seconds: '20' },
@@ -23,7 +24,7 @@ const options = optionsOf({
 const seconds = numberIn('seconds', options.seconds);
 const rampSeconds = numberIn('ramp-seconds', options['ramp-seconds']);
 const pauseMilliseconds = numberIn('pause', options.pause);
-/** A request without a response after this time is lost. */
+/** A request without a response after this time counts as lost. */
 const lostAfterMilliseconds = 10_000;
 
 const t = new Teardowns();
@@ -86,7 +87,7 @@ function startAttackers(t: Teardowns, attack: Attack): { full: Promise<void>; en
   };
 }
 
-/** One new connection after the other, each with a request: a caller that begins while the others are there. */
+/** Sends requests at intervals, each on a new connection, like a client that starts during the attack. */
 async function callAlong(target: Target) {
   const begun = performance.now();
   const end = begun + seconds * 1000;

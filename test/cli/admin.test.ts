@@ -38,17 +38,17 @@ function setEnvironment(variables: { token?: string; registry?: string } = {}): 
 }
 setEnvironment();
 
-/** Runs a command; whatever it is, nothing of it shows the token, and no key is on standard error. */
+/** Runs a command; checks that its output never contains the token and that stderr contains no key. */
 async function run(t: Test, ...args: string[]): Promise<Result> {
   let [stdout, stderr] = ['', ''];
   const status = await runCommand(args, { out: (text) => (stdout += text), err: (text) => (stderr += text) });
-  t.notOk((stdout + stderr).includes(token), 'the token is not printed');
-  t.notMatch(stderr, new RegExp(keyForm.source), 'no key is on standard error');
-  t.notMatch(stderr, /\n {4}at /, 'no stack');
+  t.notOk((stdout + stderr).includes(token), 'the output does not contain the token');
+  t.notMatch(stderr, new RegExp(keyForm.source), 'stderr contains no key');
+  t.notMatch(stderr, /\n {4}at /, 'no stack trace');
   return { status, stdout, stderr };
 }
 
-/** A registry that listens, with gateways that acknowledge, and what runs a command against it. */
+/** A listening registry with gateways that acknowledge; runs commands against it. */
 async function startRegistry(t: Test) {
   const fixture = await registryFixture(t, 'sqlite::memory:');
   const url = await fixture.app.listen({ host: '127.0.0.1', port: 0 });
@@ -57,7 +57,7 @@ async function startRegistry(t: Test) {
   return { ...fixture, url, admin };
 }
 
-/** A server that gives everybody the same answer. */
+/** A server that sends the same response to every request. */
 async function answering(t: Test, status: number, body: string, headers: http.OutgoingHttpHeaders = {}) {
   const requests: http.IncomingMessage[] = [];
   const server = http.createServer((request, response) => {
@@ -105,10 +105,13 @@ t.test('merchants are created, changed, listed and shown', async (t) => {
   const unconfirmed = await admin(...closing);
   t.equal(unconfirmed.status, 1);
   t.match(unconfirmed.stderr, /ipAllowlist: an empty list admits nobody; add --confirm empty_list if that is meant/);
-  t.match(await merchant(), { ipAllowlist: ['9.9.9.9'], originAllowlist: null }, 'and nothing has changed');
+  t.match(await merchant(), { ipAllowlist: ['9.9.9.9'], originAllowlist: null }, 'the merchant is unchanged');
   const closed = await admin(...closing, '--confirm', 'empty_list');
   t.equal(closed.status, 0);
-  t.match(closed.stdout, 'IP addresses  none: nobody is admitted\norigins       none: nobody is admitted\n');
+  t.match(
+    closed.stdout,
+    'IP addresses  none: every request is rejected\norigins       none: every request is rejected\n',
+  );
   t.match(await merchant(), { ipAllowlist: { length: 0 }, originAllowlist: { length: 0 } });
   t.equal((await admin('merchants', 'set', id, '--any-ip', '--any-origin')).status, 0);
   t.match(await merchant(), { ipAllowlist: null, originAllowlist: null });
@@ -119,7 +122,7 @@ t.test('merchants are created, changed, listed and shown', async (t) => {
   const [heading = '', first = '', second = '', ...rest] = list.stdout.split('\n');
   t.match(heading, /^ID +NAME +STATUS +LIVE +IPS +ORIGINS$/);
   t.match([first, second], [/^m_\w+ +Bobby +ACTIVE +no +any +any$/, /^m_\w+ +Bob +ACTIVE +no +any +any$/]);
-  t.equal(first.indexOf('ACTIVE'), heading.indexOf('STATUS'), 'in columns');
+  t.equal(first.indexOf('ACTIVE'), heading.indexOf('STATUS'), 'columns are aligned');
   t.equal(second.indexOf('ACTIVE'), heading.indexOf('STATUS'));
   t.same(rest, ['2 merchants.', '']);
   t.match((await admin('merchants', 'list', '--status', 'SUSPENDED')).stdout, /\n1 merchant\.\n$/);
@@ -129,7 +132,7 @@ t.test('merchants are created, changed, listed and shown', async (t) => {
   t.match((await admin('merchants', 'show', id)).stdout, /^id {12}m_\w+\nname {10}Ada\n[^]*9\.9\.9\.9\n/);
 });
 
-t.test('a key is shown once, when it is made; --json prints the data of the answer and nothing else', async (t) => {
+t.test('a key is shown only at its creation; --json prints exactly the data of the response', async (t) => {
   const { admin, call, createMerchant, store } = await startRegistry(t);
   const { id } = await createMerchant();
   store.live.push(gateway('sandbox', { environment: 'test' }));
@@ -138,7 +141,7 @@ t.test('a key is shown once, when it is made; --json prints the data of the answ
     ...['--permission', 'wallets:*', '--expires-in', '90d', '--label', 'till 7'],
   );
   t.equal(created.status, 0);
-  t.equal(keysIn(created.stdout).length, 1, 'once');
+  t.equal(keysIn(created.stdout).length, 1, 'the key is printed once');
   t.match(created.stdout, /\nStore this key now: it is not shown again\.\nIn force on 3 of 3 gateways/);
   const keyId = /key_\w+/.exec(created.stdout)?.[0] ?? '';
 
@@ -152,7 +155,7 @@ t.test('a key is shown once, when it is made; --json prints the data of the answ
   t.equal(reset.status, 0);
   t.equal(keysIn(reset.stdout).length, 1);
   t.not(keysIn(reset.stdout)[0], keysIn(created.stdout)[0]);
-  t.match(reset.stdout, `The old key ${keyId} ends at 2026-01-16T12:00:00.000Z.`);
+  t.match(reset.stdout, `The old key ${keyId} expires at 2026-01-16T12:00:00.000Z.`);
   const next = /^key_\w+/m.exec(reset.stdout)?.[0] ?? '';
   const ended = await admin('keys', 'reset', next);
   t.match(ended.stdout, `The old key ${next} is revoked.`);
@@ -184,7 +187,7 @@ t.test('a key is shown once, when it is made; --json prints the data of the answ
   }
 });
 
-t.test('the gateways of the roster are listed, with what each has confirmed', async (t) => {
+t.test('gateways list prints the roster with the revision that each gateway has acknowledged', async (t) => {
   const { admin, createMerchant, database, store } = await startRegistry(t);
   const roster = { host: 'lost.internal', environment: 'test', version: '0.9.0', revision: 1 } as const;
   const row = { ...roster, instance_id: 'lost', first_seen: 0, lifetime_milliseconds: 61_000 };
@@ -198,19 +201,19 @@ t.test('the gateways of the roster are listed, with what each has confirmed', as
   const [heading, a, b, , lost, ...rest] = await lines();
   t.match(heading, /^INSTANCE +HOST +ENVIRONMENT +VERSION +CONFIRMED +LIFETIME +LAST SEEN +CLOCK SKEW$/);
   t.match(a, /^a +a\.internal +live +1\.0\.0 +1 +\d+ s +2026-01-15T12:00:00\.000Z +unknown$/);
-  t.match(b, /^b +b\.internal +live +1\.0\.0 +1 \(not in the roster\) +31 s +2026-01-15T12:00:00\.000Z +unknown$/);
+  t.match(b, /^b +b\.internal +live +1\.0\.0 +1 \(not enrolled\) +31 s +2026-01-15T12:00:00\.000Z +unknown$/);
   t.match(lost, /^lost +lost\.internal +test +0\.9\.0 +nothing yet +61 s +2026-01-15T11:59:55\.000Z +unknown$/);
   t.same(rest, ['']);
   store.live = [gateway('former', { generation: null })];
   const [, , former, , hint] = await lines();
   t.match(former, /^former +.* +cannot \(earlier release\) +/);
-  t.match(hint, /^A gateway of an earlier release cannot confirm a change/);
+  t.match(hint, /^A gateway of an earlier release cannot confirm changes\./);
   await database.deleteFrom('gateways').execute();
   store.live = [];
-  t.equal((await admin('gateways', 'list')).stdout, 'No gateway runs.\n');
+  t.equal((await admin('gateways', 'list')).stdout, 'No gateways.\n');
 });
 
-t.test('what a restored database lacks is listed, and what is held back for that is lifted', async (t) => {
+t.test('after a restore, missing changes are listed, and held-back records can be lifted', async (t) => {
   const { admin, call, createKey, createMerchant, database } = await startRegistry(t);
   t.equal((await admin('restores', 'list')).stdout, 'The database was never found to lack a change.\n');
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
@@ -241,8 +244,11 @@ t.test('what a restored database lacks is listed, and what is held back for that
 
   const list = (await admin('restores', 'list')).stdout.split('\n');
   t.match(list[0], /^CHANGES UNKNOWN SINCE +UNTIL +BECAUSE$/);
-  t.match(list[1], /^the beginning +2026-01-15T12:01:00\.000Z +nobody is left who could know a change$/);
-  t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +somebody knew changes that/);
+  t.match(
+    list[1],
+    /^the beginning +2026-01-15T12:01:00\.000Z +no gateway or Redis record is left that could prove a change$/,
+  );
+  t.match(list[2], /^2026-01-15T11:59:00\.000Z +2026-01-15T12:00:00\.000Z +a gateway or Redis had changes that/);
   const shown = (await admin('restores', 'held')).stdout.split('\n');
   t.match(shown[0], /^KIND +KEYID +MERCHANT +KNOWN BY +FOUND$/);
   t.match(shown[1], new RegExp(`^merchant {2,}${id} +g +2026-01-15T12:01:00`));
@@ -261,16 +267,19 @@ t.test('what a restored database lacks is listed, and what is held back for that
 
   const lifted = await admin('restores', 'lift', keyId, '--actor', 'ada');
   t.equal(lifted.status, 0);
-  t.equal(lifted.stdout.split('\n')[0], `The key ${keyId} is as the restored database says.`);
+  t.equal(lifted.stdout.split('\n')[0], `The key ${keyId} has its state from the restored database again.`);
   t.match(lifted.stdout, /\nIn force on 3 of 3 gateways/);
   t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, status: 'ACTIVE' }]);
-  t.match((await admin('restores', 'lift', id)).stdout, `The merchant ${id} is as the restored database says.\n`);
+  t.match(
+    (await admin('restores', 'lift', id)).stdout,
+    `The merchant ${id} has its state from the restored database again.\n`,
+  );
   t.match((await call('GET', `/merchants/${id}`)).body.data, { status: 'ACTIVE', goLive: true });
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
   t.match((await admin('events', 'list', '--action', 'key.lifted')).stdout, / ada +key\.lifted /);
   const again = await admin('restores', 'lift', keyId);
   t.equal(again.status, 1);
-  t.match(again.stderr, /^The registry refused \(status 404\): Record that is held back not found\. /);
+  t.match(again.stderr, /^The registry rejected the request \(status 404\): Held-back record not found\. /);
 });
 
 t.test('events are listed', async (t) => {
@@ -291,7 +300,7 @@ t.test('events are listed', async (t) => {
   t.match((await admin('events', 'list')).stdout, / merchant\.changed +m_\w+ +status goLive\n/);
 });
 
-t.test('the event of a forged record names the record, and what was wrong with it', async (t) => {
+t.test('the event of a forged record contains the record name and the cause', async (t) => {
   const { admin, database } = await startRegistry(t);
   const forged = (record: string, cause: string): NewEvent => ({
     ...{ action: 'record.forged', merchantId: 'm_1', keyId: null, before: null, after: { record, cause } },
@@ -303,12 +312,12 @@ t.test('the event of a forged record names the record, and what was wrong with i
   t.match(
     lines[1],
     / registry +record\.forged +m_1 +key:\\u001b\[2J \(unknown\)$/,
-    'somebody else has chosen that name',
+    "control characters in an attacker's record name are escaped",
   );
   t.match(lines[2], / registry +record\.forged +m_1 +key:0123abcd \(older\)$/);
 });
 
-t.test('a change that is not in force everywhere is kept and printed, told in words, and fails', async (t) => {
+t.test('a change that is not in force on all gateways is stored and printed, but the command fails', async (t) => {
   const { admin, createKey, createMerchant, outwait, store } = await startRegistry(t);
   const { id } = await createMerchant();
   const { keyId } = await createKey(id);
@@ -328,7 +337,7 @@ t.test('a change that is not in force everywhere is kept and printed, told in wo
   store.fails = (one) => (one === 'write' ? 'before' : null);
   const unwritten = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 1);
   t.equal(unwritten.status, 1);
-  t.equal(keysIn(unwritten.stdout).length, 1, 'the key is not lost');
+  t.equal(keysIn(unwritten.stdout).length, 1, 'the new key is still printed');
   t.notMatch(unwritten.stdout, 'In force');
   t.match(unwritten.stderr, /^Stored, but not yet written to the gateways' store/);
 
@@ -336,15 +345,15 @@ t.test('a change that is not in force everywhere is kept and printed, told in wo
   store.live = [];
   const alone = await admin('keys', 'create', '--merchant', id, '--environment', 'live');
   t.equal(alone.status, 0);
-  t.match(alone.stdout, 'no gateway that it concerns runs now.');
+  t.match(alone.stdout, 'no running gateway is affected.');
 
   store.fails = (one) => (one === 'gateways' ? 'before' : null);
   const unasked = await outwait(admin('keys', 'create', '--merchant', id, '--environment', 'live'), 2);
   t.equal(unasked.status, 1);
-  t.match(unasked.stderr, /which gateways have confirmed could not be asked/);
+  t.match(unasked.stderr, /the confirmations of the gateways could not be read/);
 });
 
-t.test('a change is made in the name of whoever makes it', async (t) => {
+t.test('the actor of a change is the option, else the operating system user', async (t) => {
   const { admin, call, createMerchant } = await startRegistry(t);
   const { id } = await createMerchant();
   const actors = async (): Promise<string[]> =>
@@ -352,7 +361,7 @@ t.test('a change is made in the name of whoever makes it', async (t) => {
   t.same(await actors(), ['admin']);
   t.equal((await admin('merchants', 'set', id, '--name', 'a')).status, 0);
   t.equal((await admin('merchants', 'set', id, '--name', 'b', '--actor', 'ada@example.com')).status, 0);
-  t.equal((await admin('events', 'list', '--actor', 'ada@example.com')).status, 0, 'whoever only asks may say it too');
+  t.equal((await admin('events', 'list', '--actor', 'ada@example.com')).status, 0, 'a read accepts the option too');
   t.same(await actors(), ['ada@example.com', actorNamed(undefined) ?? 'admin', 'admin']);
   t.match((await admin('events', 'list')).stdout, / ada@example\.com +merchant\.changed /);
 
@@ -372,31 +381,34 @@ t.test('a change is made in the name of whoever makes it', async (t) => {
     t.equal(
       actorNamed(undefined, () => nameless),
       null,
-      'then the registry has its own word',
+      'without a usable user name the registry chooses the actor',
     );
   }
 });
 
-t.test('what the registry refuses is told with what to do about it', async (t) => {
+t.test('a rejection by the registry is reported with a remedy', async (t) => {
   const { admin, createKey, createMerchant, store, url } = await startRegistry(t);
   const { id } = await createMerchant();
   const { keyId } = await createKey(id);
   await admin('keys', 'revoke', keyId);
   store.fails = () => 'before';
   const cases: [args: string[], sentence: RegExp][] = [
-    [['merchants', 'show', 'm_none'], /^The registry refused \(status 404\): Merchant not found\. Check the id/],
-    [['keys', 'revoke', 'key_none'], /^The registry refused \(status 404\): Key not found\. /],
+    [
+      ['merchants', 'show', 'm_none'],
+      /^The registry rejected the request \(status 404\): Merchant not found\. Check the id/,
+    ],
+    [['keys', 'revoke', 'key_none'], /^The registry rejected the request \(status 404\): Key not found\. /],
     [
       ['keys', 'reset', keyId],
-      /^The registry refused \(status 409\): The key is not active any more: create a new one\.\n$/,
+      /^The registry rejected the request \(status 409\): The key is not active any more: create a new one\.\n$/,
     ],
     [
       ['merchants', 'create', '--name', '', '--status', 'active'],
-      /^The registry did not accept this \(2 problems\):\n {2}name must be .*\n {2}status must be .*\n$/,
+      /^The registry rejected the request \(2 problems\):\n {2}name must be .*\n {2}status must be .*\n$/,
     ],
     [
       ['merchants', 'set', id, '--allow-ip', '10.0.0.0/8'],
-      /^The registry did not accept this \(1 problem\):\n {2}ipAllowlist\[0\]: .*; add --confirm private_range if that is meant\n$/,
+      /^The registry rejected the request \(1 problem\):\n {2}ipAllowlist\[0\]: .*; add --confirm private_range if that is meant\n$/,
     ],
     [['gateways', 'list'], /^The registry failed \(status 503\): The store .*\. Try again/],
   ];
@@ -410,22 +422,22 @@ t.test('what the registry refuses is told with what to do about it', async (t) =
   const refused = await run(t, 'merchants', 'list', '--registry', url);
   setEnvironment();
   t.equal(refused.status, 1);
-  t.match(refused.stderr, /^The registry refused \(status 401\): Invalid token\. Check the token: --token-file/);
+  t.match(refused.stderr, /^The registry rejected the request \(status 401\): Invalid token\. Check that --token-file/);
   t.notMatch(refused.stderr, 'another-token');
 });
 
-t.test('whatever is no registry is told so, and nothing of it reaches the terminal as it is', async (t) => {
+t.test("a response that is not a registry's is reported, with control characters escaped", async (t) => {
   const success = (data: unknown): string => JSON.stringify({ success: true, message: '', data });
   const merchant = { status: 'ACTIVE', goLive: false, ipAllowlist: null, originAllowlist: null, revision: 1 };
   const cases: [name: string, server: Parameters<typeof answering>, sentence: RegExp][] = [
     [
       'HTML',
       [t, 200, '<html>', { 'content-type': 'text/html' }],
-      /did not answer as a registry .* \(status 200, text\/html\)/,
+      /did not respond like a registry .* \(status 200, text\/html\)/,
     ],
-    ['a proxy', [t, 502, '<html>', { 'content-type': 'text/html' }], /did not answer as a registry .* \(status 502/],
-    ['other JSON', [t, 200, '[]'], /did not answer as a registry/],
-    ['other data', [t, 200, success([{ id: 7 }])], /did not answer as a registry/],
+    ['a proxy', [t, 502, '<html>', { 'content-type': 'text/html' }], /did not respond like a registry .* \(status 502/],
+    ['other JSON', [t, 200, '[]'], /did not respond like a registry/],
+    ['other data', [t, 200, success([{ id: 7 }])], /did not respond like a registry/],
     [
       'an error with a terminal sequence',
       [t, 500, '{"success":false,"message":"\\u001b[2J\\u009b1mx\\u202ey","data":null}'],
@@ -434,9 +446,13 @@ t.test('whatever is no registry is told so, and nothing of it reaches the termin
     [
       'a redirect',
       [t, 307, '', { location: 'http://203.0.113.9/merchants' }],
-      /redirects \(status 307\) to http:\/\/203\.0\.113\.9\/merchants, which is not followed/,
+      /redirects \(status 307\) to http:\/\/203\.0\.113\.9\/merchants. Redirects are not followed/,
     ],
-    ['too much', [t, 200, success('x'.repeat(17 * 1024 * 1024))], /is longer than 16777216 bytes\. Ask for fewer/],
+    [
+      'a response that is too large',
+      [t, 200, success('x'.repeat(17 * 1024 * 1024))],
+      /exceeds 16777216 bytes\. Request fewer entries/,
+    ],
   ];
   for (const [name, server, sentence] of cases) {
     const { url } = await answering(...server);
@@ -449,7 +465,7 @@ t.test('whatever is no registry is told so, and nothing of it reaches the termin
   const elsewhere = await answering(t, 200, success([]));
   const redirecting = await answering(t, 307, '', { location: `${elsewhere.url}/merchants` });
   await run(t, 'merchants', 'list', '--registry', redirecting.url, '--token-file', tokenFile);
-  t.equal(elsewhere.requests.length, 0, 'the token goes nowhere else');
+  t.equal(elsewhere.requests.length, 0, 'the token is not sent to the target of a redirect');
 
   const name = 'evil\u001b]0;x\u0007\u009b\nname \u{1f600}';
   const times = { createdAt: '2026-01-15T12:00:00Z', updatedAt: '2026-01-15T12:00:00Z' };
@@ -459,24 +475,28 @@ t.test('whatever is no registry is told so, and nothing of it reaches the termin
   t.match(list.stdout, 'evil\\u001b]0;x\\u0007\\u009b\\u000aname \u{1f600}');
   const json = await run(t, 'merchants', 'list', '--registry', url, '--token-file', tokenFile, '--json');
   t.match(json.stdout, 'evil\\u001b]0;x\\u0007\\u009b\\nname \u{1f600}');
-  t.match(JSON.parse(json.stdout), [{ name }], 'and JSON is of the same value');
+  t.match(JSON.parse(json.stdout), [{ name }], 'the JSON has the same value');
 });
 
-t.test('after a change that failed it is said that it may have been made all the same', async (t) => {
+t.test('after a failed write the command warns that the change may have been made', async (t) => {
   const message = (text: string): string => JSON.stringify({ success: false, message: text, data: null });
   const create = ['merchants', 'create', '--name', 'Ada'];
   const read = ['merchants', 'list'];
-  const look = /The change may have been made all the same: look \(events list\) before you try again\.\n$/;
-  const log = "The registry's log says why.";
+  const look = /The change may have been made nevertheless: check \(events list\) before you try again\.\n$/;
+  const log = "The registry's log has the reason.";
   const cases: [args: string[], server: [status: number, body: string], sentence: RegExp | string][] = [
     [create, [503, message('Service unavailable')], look],
     [['keys', 'revoke', 'key_1'], [503, message('Service unavailable')], look],
     [create, [500, message('Internal error')], look],
     [create, [500, message('Internal error')], log],
     [create, [504, '<html>'], look],
-    [read, [503, message('Service unavailable')], /: Service unavailable\. Try again when what it needs is back\.\n$/],
+    [
+      read,
+      [503, message('Service unavailable')],
+      /: Service unavailable\. Try again when its database or store is available\.\n$/,
+    ],
     [read, [500, message('Internal error')], `: Internal error. ${log}\n`],
-    [read, [504, '<html>'], /Check --registry, and what stands between\.\n$/],
+    [read, [504, '<html>'], /Check --registry and proxies in between\.\n$/],
   ];
   for (const [args, [code, body], sentence] of cases) {
     const { url } = await answering(t, code, body);
@@ -487,7 +507,7 @@ t.test('after a change that failed it is said that it may have been made all the
   }
 });
 
-t.test('a registry that cannot be asked is told with the reason, and what may have happened', async (t) => {
+t.test('a connection failure is reported with its cause and whether a change may have been made', async (t) => {
   const ask = (url: string, ...args: string[]): Promise<Result> =>
     run(t, ...args, '--registry', url, '--token-file', tokenFile);
   const closed = http.createServer();
@@ -498,7 +518,7 @@ t.test('a registry that cannot be asked is told with the reason, and what may ha
   t.equal(refused.status, 1);
   t.equal(
     refused.stderr,
-    `Cannot ask the registry at ${nowhere}/: nothing listens there. Start the registry, or give its address with --registry.\n`,
+    `Cannot reach the registry at ${nowhere}/: the connection was refused. Start the registry, or give its address with --registry.\n`,
   );
 
   const pair = await createSelfSigned(new Date());
@@ -507,10 +527,7 @@ t.test('a registry that cannot be asked is told with the reason, and what may ha
   t.teardown(() => untrusted.close());
   const certificate = await ask(urlOf(untrusted).replace('http:', 'https:'), 'merchants', 'list');
   t.equal(certificate.status, 1);
-  t.match(
-    certificate.stderr,
-    /its certificate cannot be trusted \(DEPTH_ZERO_SELF_SIGNED_CERT\)\. .*NODE_EXTRA_CA_CERTS/,
-  );
+  t.match(certificate.stderr, /its certificate is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT\)\. .*NODE_EXTRA_CA_CERTS/);
 
   const hangingUp = http.createServer((request) => request.socket.destroy());
   await once(hangingUp.listen(0, '127.0.0.1'), 'listening');
@@ -519,7 +536,7 @@ t.test('a registry that cannot be asked is told with the reason, and what may ha
   t.match(read.stderr, /the connection failed \(\w+\)\. Check the registry and the network, and try again\.\n$/);
   const change = await ask(urlOf(hangingUp), 'keys', 'revoke', 'key_1');
   t.equal(change.status, 1);
-  t.match(change.stderr, /The change may have been made all the same: look \(events list\) before you try again\.\n$/);
+  t.match(change.stderr, /The change may have been made nevertheless: check \(events list\) before you try again\.\n$/);
 
   const silent = http.createServer(() => undefined);
   await once(silent.listen(0, '127.0.0.1'), 'listening');
@@ -529,11 +546,11 @@ t.test('a registry that cannot be asked is told with the reason, and what may ha
   });
   const client = new AdminClient({ address: new URL(urlOf(silent)), token, timeoutMilliseconds: 50 });
   await t.rejects(client.ask({ method: 'GET', path: ['merchants'], expects: Type.Unknown() }), {
-    message: /it did not answer within 0\.05 seconds\. /,
+    message: /it did not respond within 0\.05 seconds\. /,
   });
 });
 
-t.test('address and token come from options, the environment or the configuration, in this order', async (t) => {
+t.test('address and token come from options, then the environment, then the configuration', async (t) => {
   const { url, createMerchant } = await startRegistry(t);
   await createMerchant();
   const { port } = new URL(url);
@@ -562,7 +579,7 @@ t.test('address and token come from options, the environment or the configuratio
   t.match(stderr, 'none.yaml');
 });
 
-t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', async (t) => {
+t.test('a usage error exits with status 2, sends no request and repeats no secret', async (t) => {
   const { url, requests } = await answering(t, 200, '{}');
   const key = `svc_live_${'k'.repeat(49)}`;
   const cases: [args: string[], sentence: RegExp][] = [
@@ -571,8 +588,8 @@ t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', 
     [['merchants', 'create'], /--name <name>' not specified/],
     [['merchants', 'show'], /missing required argument 'id'/],
     [['merchants', 'show', '..'], /the id of a merchant has 1 to 64 letters/],
-    [['merchants', 'set', 'm_1'], /say what to change/],
-    [['merchants', 'set', 'm_1', '--confirm', 'open_range'], /say what to change/],
+    [['merchants', 'set', 'm_1'], /give at least one change/],
+    [['merchants', 'set', 'm_1', '--confirm', 'open_range'], /give at least one change/],
     [['merchants', 'set', 'm_1', '--any-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
     [['merchants', 'set', 'm_1', '--deny-every-ip', '--allow-ip', '203.0.113.7'], /cannot be used with/],
     [['merchants', 'set', 'm_1', '--deny-every-origin', '--any-origin'], /cannot be used with/],
@@ -584,10 +601,10 @@ t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', 
       /such as 30m, 12h or 90d/,
     ],
     [['keys', 'reset', 'key_1', '--grace', '0'], /such as 30m, 12h or 90d/],
-    [['keys', 'revoke', key], /that is a key, not an id/],
-    [['restores', 'lift', key], /that is a key, not an id/],
-    [['events', 'list', '--key', key], /that is a key, not an id/],
-    [['events', 'list', '--key-id', key], /that is a key, not an id/],
+    [['keys', 'revoke', key], /this is an API key, not an id/],
+    [['restores', 'lift', key], /this is an API key, not an id/],
+    [['events', 'list', '--key', key], /this is an API key, not an id/],
+    [['events', 'list', '--key-id', key], /this is an API key, not an id/],
     [['merchants', 'list', `--token=${token}`], /a token is never an argument/],
     [['merchants', 'list', '--token', token], /a token is never an argument/],
     [['merchants', 'list', '--registry', 'ftp://127.0.0.1'], /must be an http or https URL/],
@@ -609,12 +626,12 @@ t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', 
   }
   const without = await run(t, 'merchants', 'list', '--registry', url);
   t.equal(without.status, 2);
-  t.match(without.stderr, /a token is required: name its file with --token-file/);
+  t.match(without.stderr, /a token is required: give its file with --token-file/);
   setEnvironment({ token: 'two words\u0000' });
   const odd = await run(t, 'merchants', 'list', '--registry', url);
   setEnvironment();
   t.equal(odd.status, 2);
-  t.match(odd.stderr, /MERCHANT_GATEWAY_TOKEN must hold one token/);
+  t.match(odd.stderr, /MERCHANT_GATEWAY_TOKEN must contain one token/);
   t.notMatch(odd.stderr, 'two words');
   t.equal(requests.length, 0);
   for (const args of ['merchants set', 'keys reset', 'gateways list', 'restores lift', 'events list']) {
@@ -625,7 +642,7 @@ t.test('wrong usage has the exit status 2, asks nobody, and repeats no secret', 
   }
 });
 
-t.test('as a process of its own it prints, ends at once and has the exit status', async (t) => {
+t.test('the process prints the result, exits without delay and returns the exit status', async (t) => {
   const { url, createMerchant } = await startRegistry(t);
   const { id } = await createMerchant();
   const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: url, MERCHANT_GATEWAY_TOKEN: token };

@@ -4,7 +4,9 @@ import t from 'tap';
 import { run } from '../../src/cli/run.js';
 import { openCheckpoints, readInstanceKey } from '../../src/cli/compose/checkpoints.js';
 import { loadConfig } from '../../src/config/load.js';
-import { keyText } from '../../src/evidence/signed-note.js';
+import { WitnessedList } from '../../src/audit/witnessed-list.js';
+import { signListHead } from '../../src/evidence/submission.js';
+import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import { linesOf } from '../audit/verify-log.js';
 import { SignedLog } from '../audit/signed-log.js';
@@ -15,7 +17,7 @@ async function audit(...args: string[]) {
   return { status, out, err };
 }
 
-/** A signed log of two processes, and what verifies it. */
+/** A signed log of two processes, and the options to verify it. */
 async function signedLog(directory: string) {
   const signed = new SignedLog(directory);
   await signed.run(6);
@@ -25,7 +27,7 @@ async function signedLog(directory: string) {
   return { signed, keys, options: ['--checkpoints', signed.checkpointFile, '--public-key', keys] };
 }
 
-t.test('a log is verified by public key alone, and each run says how far it is signed', async (t) => {
+t.test("a log is verified with the public key only, and the extent of each run's signatures is reported", async (t) => {
   const { signed, options } = await signedLog(t.testdir());
   const intact = await audit('verify', ...options, signed.file);
   t.equal(intact.status, 0, intact.err);
@@ -41,30 +43,87 @@ t.test('a log is verified by public key alone, and each run says how far it is s
   const cut = await audit('verify', ...options, `${signed.file}.cut.gz`);
   t.equal(cut.status, 1);
   t.match(cut.out, /truncated: the 3 lines 3 to 5 of the run \w{26} are missing, although signed at /);
-  t.match(cut.out, /^run .*line 1 signed by .*; 1 line behind them under no signature$/m);
+  t.match(cut.out, /^run .*line 1 signed by .*; then 1 unsigned line$/m);
 
   const plain = await audit('verify', signed.file);
   t.equal(plain.status, 0);
-  t.match(plain.out, 'give --checkpoints and --public-key');
+  t.match(plain.out, 'add --checkpoints and --public-key');
 });
 
-t.test('one line is proved without the log, and checked without a secret', async (t) => {
+t.test('audit summary verifies the log on demand, and fails if there are findings', async (t) => {
+  const directory = t.testdir();
+  const { signed, keys, options } = await signedLog(directory);
+  const html = `${directory}/page.html`;
+  const [whole, cut] = [signed.file, `${directory}/cut.log`];
+  const page = async (...args: string[]) => {
+    const { status, out, err } = await audit('summary', '--html', html, ...args);
+    return { status, out, err, page: readFileSync(html, 'utf8').replace(/\s+/g, ' ') };
+  };
+  const none = await page(whole);
+  t.match(none, {
+    status: 0,
+    out: 'No request matches.\n',
+    page: 'Not verified: lines may have been changed, removed or added.',
+  });
+  t.notMatch(none.page, 'Gaps and other findings');
+  const intact = await page('--verify', ...options, '--code', 'accepted', whole);
+  t.match(intact, {
+    status: 0,
+    out: '\nIntact: 0 findings in 13 lines, 2 runs with checkpoints.\n',
+    page: 'Intact: 0 findings in 13 lines',
+  });
+  t.match(intact.page, /<td>gw\.example\/a<\/td><td>signed<\/td><td>1 to 8, \S+Z<\/td><td><\/td><td>0<\/td>/);
+  t.notMatch(intact.page, 'Not verified');
+  t.match((await page('--verify', whole)).out, 'no signed checkpoints were given');
+
+  writeFileSync(cut, `${linesOf(signed.read()).slice(0, 10).join('\n')}\n`);
+  const found = await page('--verify', ...options, cut);
+  t.match(found, { status: 1, err: 'NOT INTACT: 2 findings in 10 lines, 2 runs with', page: 'NOT INTACT' });
+  t.match(found.page, /cut\.log:10<\/td><td>truncated<\/td><td>the 3 lines 3 to 5 of the run/);
+  t.match(found.page, /<td>partly signed<\/td><td>1 to 1, .*<td>1<\/td>/);
+  const json = await audit('summary', '--json', '--verify', ...options, cut);
+  t.match(JSON.parse(json.out), { proof: { intact: false, findingCount: 2 } });
+  t.match(JSON.parse((await audit('summary', '--json', cut)).out), { proof: null });
+  const ofProofs = { status: 2, err: 'options for the verification need --verify' };
+  t.match(await audit('summary', ...options, whole), ofProofs);
+  t.match(await audit('summary', '--registry', 'http://127.0.0.1:1', whole), ofProofs);
+  t.match(await audit('summary', '--verify', '--public-key', keys, whole), { status: 2, err: 'need each other' });
+  writeFileSync(`${directory}/empty.log`, '');
+  t.match((await audit('summary', '--verify', `${directory}/empty.log`)).status, 1);
+});
+
+t.test("a receipt key without the registry's list causes no findings", async (t) => {
+  const directory = t.testdir();
+  const witness = NoteSigner.inMemory('control.example');
+  const list = new WitnessedList(witness.receiptKey, false);
+  const head = signListHead({ size: 3, root: Buffer.alloc(32) }, witness);
+  t.equal(list.unlike(head), null);
+  t.match(new WitnessedList(witness.receiptKey).unlike(head), 'some were removed');
+  const { signed, options } = await signedLog(directory);
+  const key = `${directory}/witness.txt`;
+  writeFileSync(key, keyText(witness.receiptKey));
+  const { out, status } = await audit('verify', ...options, '--witness-key', key, signed.file);
+  t.match(out, 'Intact');
+  t.equal(status, 0);
+});
+
+t.test('the proof of one line is verified without the log and without a secret', async (t) => {
   const directory = t.testdir();
   const { signed, keys, options } = await signedLog(directory);
   const lines = linesOf(signed.read());
   const ids = lines.map((line) => (JSON.parse(line) as { event: { id?: string } }).event.id);
   let checked = 0;
   for (const [index, id] of ids.entries()) {
-    if (id === undefined) continue; // lines of this test's requests have none
+    if (id === undefined) continue; // only lines of requests with an id
     const proof = await audit('prove', '--id', id, ...options, signed.file);
     t.equal(proof.status, 0, proof.err);
     writeFileSync(`${directory}/proof`, proof.out);
     const { out, status } = await audit('check-proof', '--public-key', keys, `${directory}/proof`);
     t.equal(status, 0);
-    t.ok(out.startsWith(`${lines[index] ?? ''}\nProved: it is line `));
+    t.ok(out.startsWith(`${lines[index] ?? ''}\nProved: this is line `));
     checked += 1;
   }
-  t.equal(checked, 4, 'the beginning and the end of both runs');
+  t.equal(checked, 4, 'the first and last lines of both runs');
   const [first = ''] = ids;
   const json = JSON.parse((await audit('prove', '--json', '--id', first, ...options, signed.file)).out) as object;
   t.match(json, { sequence: 1, line: 1, proof: /^c2sp\.org\/tlog-proof@v1\n/ });
@@ -72,7 +131,7 @@ t.test('one line is proved without the log, and checked without a secret', async
   t.match(JSON.parse(asJson.out), { name: 'gw.example/a', sequence: 5, size: 5, line: { event: { sequence: 5 } } });
 });
 
-t.test('a proof with another line, index, path, checkpoint or key does not hold', async (t) => {
+t.test('a proof with a wrong line, index, path, checkpoint or key is rejected', async (t) => {
   const directory = t.testdir();
   const { signed, keys, options } = await signedLog(directory);
   const id = (JSON.parse(linesOf(signed.read())[7] ?? '') as { event: { id: string } }).event.id;
@@ -86,21 +145,21 @@ t.test('a proof with another line, index, path, checkpoint or key does not hold'
   const [, extra = ''] = /^extra (.*)$/m.exec(proof) ?? [];
   const changed = Buffer.from(extra, 'base64').toString().replace('"lost":0', '"lost":1');
   t.match(await check(proof.replace(extra, Buffer.from(changed).toString('base64'))), 'its line was changed');
-  t.match(await check(proof.replace('index 7', 'index 6')), 'another number');
+  t.match(await check(proof.replace('index 7', 'index 6')), 'the number of its line does not match its index');
   const path = proof.split('\n').slice(3, -1);
   const [sibling = ''] = path;
-  t.match(await check(proof.replace(sibling, Buffer.alloc(32).toString('base64'))), 'not in what was signed');
-  t.match(await check(proof.replace(`${sibling}\n`, '')), 'not in what was signed');
+  t.match(await check(proof.replace(sibling, Buffer.alloc(32).toString('base64'))), 'does not contain its line');
+  t.match(await check(proof.replace(`${sibling}\n`, '')), 'does not contain its line');
   t.match(await check(proof.replace(/\n8\n/, '\n9\n')), 'no given public key');
   const other = new SignedLog(directory, 'other.log');
   writeFileSync(`${directory}/other.txt`, keyText(other.instance.key));
   t.match(await check(proof, `${directory}/other.txt`), 'no given public key');
   writeFileSync(`${directory}/ended.txt`, `${keyText(signed.instance.key)} to 2026-01-01`);
-  t.match(await check(proof, `${directory}/ended.txt`), 'does not count for its time');
+  t.match(await check(proof, `${directory}/ended.txt`), 'was not valid at its time');
   t.match(await check('what is no proof'), 'NOT HOLD: expected c2sp.org/tlog-proof@v1');
 });
 
-t.test('what is missing for a proof is named', async (t) => {
+t.test('the reason why a line cannot be proved is reported', async (t) => {
   const directory = t.testdir();
   const { signed, keys, options } = await signedLog(directory);
   const lines = linesOf(signed.read());
@@ -114,15 +173,22 @@ t.test('what is missing for a proof is named', async (t) => {
   writeFileSync(`${directory}/none`, '');
   const without = ['--checkpoints', `${directory}/none`, '--public-key', keys];
   t.match((await audit('prove', '--id', id, ...without, signed.file)).err, 'No checkpoint covers line 8');
-  t.match((await audit('prove', '--id', id, ...options, '-')).err, 'name its files, not standard input');
-  // Whoever can write the log may have put it there, with the id and in the form of a line.
+  t.match(
+    (await audit('prove', '--id', id, ...options, '-')).err,
+    'The log is read twice, which standard input does not allow: name the files of the log.',
+  );
+  // An attacker with write access to the log could add a malformed line that contains the id.
   const damaged = (lines[2] ?? '').replace('"url":{', `"note":"${id}","url":{{`);
   writeFileSync(`${directory}/damaged`, `${damaged}\n`);
   const none = await audit('prove', '--id', id, ...options, `${directory}/damaged`);
   t.match(none, { status: 1, err: /No line of the log has the id/ });
   const twice = await audit('prove', '--id', id, ...options, signed.file, signed.file);
   t.match(twice.err, 'Several lines have this id');
-  t.equal((await audit('verify', '--checkpoints', signed.checkpointFile, signed.file)).status, 2, 'without a key');
+  t.equal(
+    (await audit('verify', '--checkpoints', signed.checkpointFile, signed.file)).status,
+    2,
+    'without a public key',
+  );
   writeFileSync(`${directory}/bad.txt`, 'no key');
   const bad = await audit(
     'verify',
@@ -145,7 +211,7 @@ t.test('what is missing for a proof is named', async (t) => {
   t.match(when.err, 'expected a time such as');
 });
 
-t.test('the first start makes the key, the next ones use it, and its public half is printed', async (t) => {
+t.test('the first start generates the key, later starts reuse it, and its public key is printed', async (t) => {
   const directory = t.testdir({
     'gateway.yaml':
       'accessLog: { checkpoints: { name: gw.example/live, keyFile: key/instance.pem, file: checkpoints.jsonl } }\n',
@@ -154,7 +220,10 @@ t.test('the first start makes the key, the next ones use it, and its public half
   const config = loadConfig({ file });
   const { checkpoints } = config.accessLog;
   if (checkpoints === null) throw new Error('there are no checkpoints');
-  t.match((await audit('public-key', '--config', file)).err, 'the first start of the gateway makes it');
+  t.match(
+    (await audit('public-key', '--config', file)).err,
+    'does not exist: the gateway creates it at its first start',
+  );
   const log = createLogger('silent');
   await Promise.all([openCheckpoints(config, log), openCheckpoints(config, log), openCheckpoints(config, log)]);
   t.equal(statSync(checkpoints.keyFile).mode & 0o777, 0o600);
@@ -165,7 +234,7 @@ t.test('the first start makes the key, the next ones use it, and its public half
   t.equal((await audit('public-key', '--config', file)).out, `${key}\n`);
   const named = await audit('public-key', '--json', '--key-file', checkpoints.keyFile, '--name', 'gw.example/live');
   t.same(JSON.parse(named.out), { publicKey: key });
-  t.notOk(existsSync(checkpoints.file), 'nothing is written before there is a log');
+  t.notOk(existsSync(checkpoints.file ?? ''), 'nothing is written before the log exists');
 
   writeFileSync(checkpoints.keyFile, 'no key', { mode: 0o600 });
   await t.rejects(openCheckpoints(config, log), /instance\.pem cannot be used: expected a private key in PEM/);

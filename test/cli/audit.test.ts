@@ -103,7 +103,7 @@ async function logOf(t: Test): Promise<{ file: string; secretFile: string }> {
   return { file, secretFile: `${directory}/secret` };
 }
 
-t.test('audit verify proves a log, packed or not, and names what is wrong with another', async (t) => {
+t.test('audit verify confirms an intact log, also compressed, and locates changes in another', async (t) => {
   const { file, secretFile } = await logOf(t);
   const intact = await audit('verify', '--secret-file', secretFile, file);
   t.strictSame(intact, { status: 0, out: 'Intact: 9 lines of 7 requests, 1 chain, 0 findings.\n', err: '' });
@@ -124,21 +124,21 @@ t.test('audit verify proves a log, packed or not, and names what is wrong with a
   writeFileSync(file, readFileSync(file, 'utf8').replace('ip_not_allowed', 'accepted'));
   const edited = await audit('verify', '--secret-file', secretFile, file);
   t.equal(edited.status, 1);
-  t.match(edited.out, `${file}:4: edited: line 4 of its chain is not what was written\n`);
+  t.match(edited.out, `${file}:4: edited: line 4 of its chain was changed: its hash does not match\n`);
   t.match(edited.err, 'The log is NOT INTACT: 9 lines of 7 requests, 1 chain, 1 finding.');
   const asJson = await audit('verify', '--json', '--secret-file', secretFile, file);
   t.match(JSON.parse(asJson.out), { intact: false, lines: 9, findings: [{ file, line: 4, kind: 'edited' }] });
 
-  t.match(await audit('verify', file), { status: 1, err: /under a secret: name its file/ });
+  t.match(await audit('verify', file), { status: 1, err: /hashed with a secret: name the secret file/ });
   t.equal((await audit('verify')).status, 2);
   writeFileSync(`${file}.gz`, readFileSync(file));
   t.match(await audit('verify', '--secret-file', secretFile, `${file}.gz`), {
     status: 1,
-    err: /cannot be read: it is damaged, or not packed by gzip at all/,
+    err: /cannot be read: it is damaged, or not a gzip file/,
   });
 });
 
-t.test('audit verify tells what it found before a file that cannot be read, and in one sentence why', async (t) => {
+t.test('audit verify reports findings from before an unreadable file, and why it is unreadable', async (t) => {
   const { file, secretFile } = await logOf(t);
   const verify = (...args: string[]): Promise<Outcome> => audit('verify', '--secret-file', secretFile, ...args);
   const gone = `${file}.2`;
@@ -149,8 +149,8 @@ t.test('audit verify tells what it found before a file that cannot be read, and 
   });
   t.match(await verify(path.dirname(file)), { status: 1, err: / cannot be read: it is a directory\.\n$/ });
   const whole = await verify(file, gone);
-  t.strictSame([whole.status, whole.out], [1, ''], 'nothing is said to be intact');
-  t.match(whole.err, 'there is no such file. Before that: 9 lines of 7 requests, 1 chain, 0 findings.\n');
+  t.strictSame([whole.status, whole.out], [1, ''], 'an unreadable file is never reported as intact');
+  t.match(whole.err, 'there is no such file. Up to there: 9 lines of 7 requests, 1 chain, 0 findings.\n');
   t.match(JSON.parse((await verify('--json', file, gone)).out), { intact: false, unreadable: gone, findingCount: 0 });
   t.match(JSON.parse((await verify('--json', file)).out), { intact: true, unreadable: null });
 
@@ -159,16 +159,16 @@ t.test('audit verify tells what it found before a file that cannot be read, and 
   writeFileSync(`${file}.gz`, packed.subarray(0, -9));
   const cut = await verify(`${file}.gz`, gone);
   t.equal(cut.status, 1);
-  t.match(cut.out, `${file}.gz:4: edited: line 4 of its chain is not what was written\n`);
+  t.match(cut.out, `${file}.gz:4: edited: line 4 of its chain was changed: its hash does not match\n`);
   t.match(
     cut.err,
-    /cannot be read: it ends too early: cut off, or not yet written to its end\. Before that: \d lines of \d requests, 1 /,
+    /cannot be read: its end is missing: it was cut off, or is still being written\. Up to there: \d lines of \d requests, 1 /,
   );
   const damaged = await verify(file, `${file}.gz`);
-  t.match(damaged.out, `${file}:4: edited`, 'of the files before');
+  t.match(damaged.out, `${file}:4: edited`, 'findings in earlier files');
 });
 
-t.test('a chain that may go on in what cannot be read is not called cut off, nor foreign', async (t) => {
+t.test('a chain that may continue in an unreadable file is reported neither as truncated nor as foreign', async (t) => {
   const { file, secretFile } = await logOf(t);
   const lines = readFileSync(file, 'utf8').split('\n');
   const verify = (...args: string[]): Promise<Outcome> => audit('verify', '--secret-file', secretFile, ...args);
@@ -177,14 +177,18 @@ t.test('a chain that may go on in what cannot be read is not called cut off, nor
     [['--partial'], ['{}', ...lines.slice(1, 2)]],
   ] as const) {
     writeFileSync(file, `${part.join('\n')}\n`);
-    t.match(await verify(...args, file), { status: 1, out: /:[25]: (?:truncated|foreign): / }, 'where all was read');
+    t.match(
+      await verify(...args, file),
+      { status: 1, out: /:[25]: (?:truncated|foreign): / },
+      'with every file readable, it is a finding',
+    );
     const { out } = await verify(...args, file, `${file}.2`);
-    t.match(out, /:[25]: the chain \w+ may go on in what was not read\n/);
+    t.match(out, /:[25]: the chain \w+ may continue in the part that was not read\n/);
     t.notMatch(out, /:[25]: (?:truncated|foreign): /);
   }
 });
 
-t.test('a last line that is longer than any is no line that a gateway may still write', async (t) => {
+t.test('with --running, an incomplete last line that exceeds the maximum length is a finding', async (t) => {
   const { file, secretFile } = await logOf(t);
   const lines = readFileSync(file, 'utf8');
   const begin = lines.slice(0, '{"service":{"ephemeral_id":"'.length);
@@ -192,12 +196,12 @@ t.test('a last line that is longer than any is no line that a gateway may still 
     writeFileSync(file, `${lines}${last}`);
     return audit('verify', '--running', '--secret-file', secretFile, file);
   };
-  t.match(await verify(begin), { status: 0, out: /access\.log:10: a line that has no end yet/ });
+  t.match(await verify(begin), { status: 0, out: /access\.log:10: incomplete line: the gateway may/ });
   t.match(await verify(begin.padEnd(1024 * 1024, 'x')), { status: 0 });
   t.match(await verify(begin.padEnd(1024 * 1024 + 1, 'x')), { status: 1, out: /access\.log:10: foreign: / });
 });
 
-t.test('lines are told apart however they come in pieces, and one without end takes no memory', async (t) => {
+t.test('lines are split independently of chunks, and an endless line does not grow memory', async (t) => {
   const whole = Buffer.from('one\n\nthree\n');
   for (let at = 0; at <= whole.length; at += 1) {
     const lines: unknown[] = [];
@@ -222,7 +226,7 @@ t.test('lines are told apart however they come in pieces, and one without end ta
   ]);
 });
 
-t.test('audit search finds by all that is asked, and prints nothing that a terminal would obey', async (t) => {
+t.test('audit search combines all filters, and escapes control characters', async (t) => {
   const { file } = await logOf(t);
   const found = async (...options: string[]): Promise<string[]> => {
     const { status, out } = await audit('search', '--json', ...options, file);
@@ -232,24 +236,24 @@ t.test('audit search finds by all that is asked, and prints nothing that a termi
   t.same(await found(), ['r1', 'r2', 'r3', 'r4', 'r5', 'r6', 'r7']);
   t.same(await found('--merchant', 'm_a'), ['r1', 'r2', 'r3']);
   t.same(await found('--key-id', 'key_b'), ['r5']);
-  t.same(await found('--key', 'key_b'), ['r5'], 'the former name');
+  t.same(await found('--key', 'key_b'), ['r5'], 'the former option name');
   t.same(await found('--fingerprint', 'ab'.repeat(16)), ['r4']);
   t.same(await found('--code', 'key_unknown'), ['r4', 'r7']);
   t.same(await found('--address', '192.0.2.0/24'), ['r1', 'r2', 'r5']);
-  t.same(await found('--address', '10.0.0.1'), ['r5'], 'by the proxy as well');
+  t.same(await found('--address', '10.0.0.1'), ['r5'], 'also by the address of a proxy');
   t.same(await found('--address', '2001:db8::/32'), ['r4']);
   t.same(await found('--path', '/v1/payouts'), ['r1', 'r3', 'r4', 'r5', 'r6']);
   t.same(await found('--since', '2024-11-20T10:03:00Z', '--until', '2024-11-20T11:30:00Z'), ['r4', 'r5']);
   t.same(await found('--request-id', 'r6'), ['r6']);
   t.same(await found('--merchant', 'm_a', '--code', 'accepted', '--path', '/v1/payoutsx'), ['r2']);
-  t.same(await found('--since', '1d'), [], 'the lines are of another day than today');
+  t.same(await found('--since', '1d'), [], 'the lines are older than a day');
   const limited = await audit('search', '--limit', '2', file);
   t.equal(limited.out.split('\n').length, 3);
-  t.match(limited.err, 'There are more than 2 lines');
+  t.match(limited.err, 'More than 2 lines match');
   const rows = await audit('search', '--merchant', hostile, file);
   t.notMatch(rows.out, /[\u202e\u009b]/);
   t.match(rows.out, '2024-11-20T12:00:00.000Z  401  key_unknown');
-  t.match((await audit('search', '--request-id', 'r4', file)).out, /why key_unknown\n$/, 'and why it was refused');
+  t.match((await audit('search', '--request-id', 'r4', file)).out, /why key_unknown\n$/, 'the reason of the rejection');
   for (const wrong of [
     ['--address', 'nowhere'],
     ['--since', 'yesterday'],
@@ -262,7 +266,7 @@ t.test('audit search finds by all that is asked, and prints nothing that a termi
   }
 });
 
-t.test('the log of a configuration is searched and summed up where no file is named', async (t) => {
+t.test('without file arguments, search and summary read the log of the configuration', async (t) => {
   const { file } = await logOf(t);
   const config = (name: string): string[] => ['--config', `${file}.${name}.yaml`];
   writeFileSync(`${file}.gateway.yaml`, `accessLog: { destination: ${file} }\n`);
@@ -274,12 +278,12 @@ t.test('the log of a configuration is searched and summed up where no file is na
     t.same(await audit(command, '--json', ...config('gateway')), named);
     t.same(await audit(command, '--json', ...config('gateway'), file), named);
     t.match(await audit(command), { status: 2, err: /name the files of the log/ });
-    t.match(await audit(command, ...config('stdout')), { status: 2, err: /on standard output/ });
+    t.match(await audit(command, ...config('stdout')), { status: 2, err: /writes its log to standard output/ });
     t.match(await audit(command, ...config('wrong'), file), { status: 2, err: /nothing/ });
   }
 });
 
-t.test('where a configuration has its log written by workers, their files are told', async (t) => {
+t.test('for a log written by workers, the file of each worker is read', async (t) => {
   const { file } = await logOf(t);
   const config = `${file}.yaml`;
   writeFileSync(config, `accessLog: { destination: ${file} }\n`);
@@ -291,18 +295,18 @@ t.test('where a configuration has its log written by workers, their files are to
   for (const command of ['search', 'summary']) {
     const { status, err } = await audit(command, '--config', config);
     t.equal(status, 2);
-    t.match(err, `there is no ${file}, but logs of --workers: `);
-    t.match(err, `name their files: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
+    t.match(err, `${file} does not exist, but logs of --workers do: `);
+    t.match(err, `name these files: ${beside('access.2.log')} ${beside('access.10.log')}\n`);
   }
   for (const name of ['access.2.log', 'access.10.log']) renameSync(beside(name), beside(`${name}.1`));
   t.match(
     await audit('search', '--config', config),
     { status: 1, err: /cannot be read: there is no such file/ },
-    'there are none',
+    'no file of a worker exists',
   );
 });
 
-t.test('audit summary names the most frequent values, and says how many more there are', async (t) => {
+t.test('audit summary lists the most frequent values, and the number of others', async (t) => {
   const directory = t.testdir();
   const file = `${directory}/access.log`;
   const log = openLog(file);
@@ -318,8 +322,8 @@ t.test('audit summary names the most frequent values, and says how many more the
   t.match(readFileSync(`${directory}/page.html`, 'utf8'), /<b class="bad">61<\/b>exposed keys/);
 });
 
-t.test('audit summary counts, and its page obeys no value', async (t) => {
-  const { file } = await logOf(t);
+t.test('audit summary counts requests, and its HTML page escapes all values', async (t) => {
+  const { file, secretFile } = await logOf(t);
   const page = `${file}.html`;
   const { status, out } = await audit('summary', '--json', '--html', page, file);
   t.equal(status, 0);
@@ -350,16 +354,20 @@ t.test('audit summary counts, and its page obeys no value', async (t) => {
   t.match(html, "default-src 'none'");
   const text = await audit('summary', file);
   t.match(text.out, '7 requests from 2024-11-20T10:00:00.000Z to 2024-11-20T12:00:00.000Z: 2 accepted, 5 not.');
+  t.match(text.out, '\nNot verified: add --verify, or use audit verify.\n');
+  const verified = await audit('summary', '--verify', '--secret-file', secretFile, file);
+  t.match(verified.out, '\nIntact: 0 findings in 9 lines, no signed checkpoints were given.\n');
+  t.match((await audit('summary', '--verify', file)).err, 'The log is hashed with a secret: name the secret file');
   t.match(text.out, /NOT ACCEPTED BECAUSE +REQUESTS\nkey_unknown +2\n/);
   t.notMatch(text.out, /[\u202e\u009b]/);
   t.match(JSON.parse((await audit('summary', '--json', '--merchant', 'm_a', file)).out), { requests: 3 });
   t.match(await audit('summary', '--html', '/nowhere/page', file), {
     status: 1,
-    err: /cannot be written: there is no such directory\./,
+    err: /cannot be written: the directory does not exist\./,
   });
 });
 
-t.test('keys fingerprint tells what stands in the log for a key, and never the key', async (t) => {
+t.test("keys fingerprint prints a key's fingerprint as in the log, and never the key", async (t) => {
   const secretFile = `${t.testdir({ secret: 'a secret of the tests alone\n' })}/secret`;
   const fingerprint = async (input: string, args: string[]): Promise<string> => {
     let out = '';
@@ -380,7 +388,7 @@ t.test('keys fingerprint tells what stands in the log for a key, and never the k
   await t.rejects(fingerprint(key, []), /Fingerprints need the access log's secret/);
   const { status, err } = await runKeys('fingerprint', key);
   t.equal(status, 2);
-  t.notMatch(err, key, 'a key that was given as an argument is not repeated');
+  t.notMatch(err, key, 'a key passed as an argument is not repeated');
 });
 
 async function runKeys(...args: string[]): Promise<Outcome> {

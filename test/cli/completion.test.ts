@@ -10,13 +10,13 @@ async function scriptFor(shell: string): Promise<string> {
   return out;
 }
 
-/** A folder with files whose names a shell has to take care of, and the shell's script. */
+/** A directory with file names that need shell escaping, and the completion script. */
 async function place(t: Test, shell: string): Promise<string> {
   const files = { 'gateway.yaml': '', 'gateway copy.yaml': '', 'geo.mmdb': '', data: { 'inner.yaml': '' } };
   return t.testdir({ ...files, script: await scriptFor(shell) });
 }
 
-/** What is offered for the last word of each line; a line ends where the cursor is. */
+/** The candidates for the last word of each line; the cursor is at its end. */
 const expected: readonly (readonly [words: string[], offered: string[]])[] = [
   [['me'], ['merchants']],
   [['co'], ['completion', 'config']],
@@ -82,7 +82,7 @@ printf '%s\\n' "\${COMPREPLY[@]+"\${COMPREPLY[@]}"}"
 
 t.test('bash completes commands, options, choices and files', async (t) => {
   const cwd = await place(t, 'bash');
-  t.equal(spawnSync('bash', ['-n', 'script'], { cwd }).status, 0, 'it is a script of bash');
+  t.equal(spawnSync('bash', ['-n', 'script'], { cwd }).status, 0, 'the script is valid bash');
   const complete = (words: readonly string[]): string[] => {
     const args = ['--norc', '--noprofile', '-c', bashDriver, 'bash', ...words];
     const { stdout, stderr, status } = spawnSync('bash', args, { cwd, encoding: 'utf8' });
@@ -93,15 +93,15 @@ t.test('bash completes commands, options, choices and files', async (t) => {
   for (const words of [['--'], ['keys', 'create', '--'], ['dev', '-']]) {
     t.ok(complete(words).includes('--help'), words.join(' '));
   }
-  t.same(complete(['keys', 'create', '--environment', '=']), ['live', 'test'], 'bash takes --environment= apart');
+  t.same(complete(['keys', 'create', '--environment', '=']), ['live', 'test'], 'bash splits --environment= into words');
   t.same(complete(['keys', 'create', '--environment', '=', 'te']), ['test']);
-  t.notOk(complete(['merchants', 'list', '--']).includes('--token'), 'what help does not show is not offered');
+  t.notOk(complete(['merchants', 'list', '--']).includes('--token'), 'options hidden from help are not offered');
 });
 
-t.test('a bash that somebody types in completes by the tabulator', async (t) => {
+t.test('an interactive bash completes with the Tab key', async (t) => {
   const cwd = await place(t, 'bash');
   writeFileSync(`${cwd}/merchant-gateway`, '#!/bin/sh\nprintf "<%s>" "$@" > typed\n', { mode: 0o755 });
-  // A word that is unique is written out with a blank behind it, and a blank in a file's name is escaped.
+  // A unique match is inserted with a trailing space; spaces in file names are escaped.
   const typed = 'PATH=$PWD:$PATH; source ./script\nmerchant-gateway confi\tch\t--conf\tgateway\\ c\t\nexit\n';
   const { status, error } = spawnSync('script', ['-qec', 'bash --norc --noprofile -i', '/dev/null'], {
     ...{ cwd, input: typed, encoding: 'utf8', timeout: 60_000 },
@@ -111,7 +111,7 @@ t.test('a bash that somebody types in completes by the tabulator', async (t) => 
   t.equal(stdout, '<config><check><--config><gateway copy.yaml>');
 });
 
-/** Types each line into a zsh of its own on a pseudo-terminal, presses the tabulator, and prints what was offered there. */
+/** Types each line into a separate zsh on a pseudo-terminal, presses Tab, and prints the candidates. */
 const zshDriver = `
 zmodload zsh/zpty
 print -r -- 'PS1=; autoload -U compinit; compinit -u -D
@@ -143,7 +143,7 @@ zpty -d shell
 
 t.test('zsh completes commands, options, choices and files', async (t) => {
   const cwd = await place(t, 'zsh');
-  t.equal(spawnSync('zsh', ['-n', 'script'], { cwd }).status, 0, 'it is a script of zsh');
+  t.equal(spawnSync('zsh', ['-n', 'script'], { cwd }).status, 0, 'the script is valid zsh');
   const cases = expected.filter(([words]) => words[0] !== 'nonsense');
   const lines = cases.map(([words]) =>
     ['merchant-gateway', ...words.map((word) => word.replaceAll(' ', '\\ '))].join(' '),
@@ -157,10 +157,10 @@ t.test('zsh completes commands, options, choices and files', async (t) => {
   t.same({ stderr, error }, { stderr: '', error: undefined });
   const offered = stdout.split('\n');
   for (const [index, [words, wanted]] of cases.entries()) {
-    // zsh has a name with a blank twice, as it is and as it is written, and the parts of a path one by one.
+    // zsh lists a name with a space twice, raw and escaped, and path components separately.
     const names = (offered[index] ?? '').replaceAll('\\ ', ' ').split('|').filter((one) => one !== ''); // prettier-ignore
     const found = new Set(names);
-    // Where nothing is known of a value, it shows the options.
+    // For a value without candidates it shows the options.
     if (wanted.length === 0) t.notMatch([...found].join(' '), /(?:^| )[^-]/, words.join(' '));
     else t.same(found, new Set(wanted.flatMap((one) => one.split('/'))), words.join(' '));
   }

@@ -15,7 +15,7 @@ async function said(...args: readonly string[]): Promise<readonly [status: numbe
 }
 
 t.test(
-  'config check --connect opens and asks what a part needs, and changes nothing',
+  'config check --connect opens every resource that a part needs, and changes nothing',
   { skip: withoutRedis },
   async (t) => {
     const redis = await startRedis(t);
@@ -46,21 +46,16 @@ t.test(
     };
     writeFileSync(file, JSON.stringify(good));
     const before = readdirSync(directory);
-    t.match(await check('gateway'), [0, /\nThe gateway finds what it needs\.\n$/]);
+    t.match(await check('gateway'), [0, /\nAll files and connections of the gateway are usable\.\n$/]);
     for (const part of ['registry', 'services']) {
       const [status, err] = await check(part);
       t.equal(status, 1);
-      t.match(
-        err,
-        new RegExp(
-          `The ${part} would not work with what it finds:\n {2}${part}\\.database\\.url: There is no database`,
-        ),
-      );
+      t.match(err, new RegExp(`The ${part} would not work:\n {2}${part}\\.database\\.url: There is no database`));
     }
-    t.same(readdirSync(directory), before, 'nothing was made');
+    t.same(readdirSync(directory), before, 'no file was created');
     for (const part of ['registry', 'services']) {
       t.same(await said('database', 'migrate', part, '--create', '--config', file), [0, '']);
-      t.match(await check(part), [0, new RegExp(`The ${part} finds what it needs`)]);
+      t.match(await check(part), [0, new RegExp(`All files and connections of the ${part} are usable`)]);
     }
     const bad = {
       ...good,
@@ -76,14 +71,14 @@ t.test(
     t.equal(status, 1);
     for (const expected of [
       /Warning:\n(?:.*\n)* {2}upstreams\.all\.url: 127\.0\.0\.1:1 cannot be reached \(ECONNREFUSED\)/,
-      / {2}listen\.https: 127\.0\.0\.1:\d+ cannot be listened on now \(EADDRINUSE\): unless this part runs already/,
-      /The gateway would not work with what it finds:\n/,
-      / {2}keyStore\.redis\.url: Redis at \S+ speaks without TLS, and TLS is configured/,
+      / {2}listen\.https: cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\): unless this part is already running/,
+      /The gateway would not work:\n/,
+      / {2}keyStore\.redis\.url: Redis at \S+ does not use TLS, but TLS is configured/,
       / {2}listen\.https: the certificate \S+\/old-cert expired on \d{4}-\S+: renew it/,
-      / {2}keys\.pepperFile: The pepper \S+\/open is open to every user of this machine \(mode 0644\)/,
+      / {2}keys\.pepperFile: The pepper \S+\/open is accessible to every user of this machine \(mode 0644\)/,
       / {2}keys\.recordSecretFile: The secret of records \S+\/nowhere cannot be read: there is no such file/,
       / {2}torExits\.sources\[0\]: The Tor exit list \S+\/nowhere\.txt cannot be read: there is no such file/,
-      / {2}accessLog\.destination: \S+\/token\/access\.log cannot be made, because \S+\/token is a file: name a file/,
+      / {2}accessLog\.destination: \S+\/token\/access\.log cannot be created, because \S+\/token is a file: configure a file/,
     ])
       t.match(err, expected);
   },

@@ -22,7 +22,7 @@ const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cli-'));
 t.teardown(() => rm(directory, { recursive: true, force: true }));
 
-/** A configuration of free ports, so that tests do not meet. */
+/** A configuration with free ports, so that tests do not collide. */
 const freePorts = path.join(directory, 'free-ports.yaml');
 await writeFile(
   freePorts,
@@ -37,10 +37,10 @@ services: { listen: { port: 0 } }
 
 interface Run {
   readonly child: ChildProcessWithoutNullStreams;
-  /** What it printed, once it takes requests. */
+  /** The printed instructions, once requests are accepted. */
   readonly welcome: string;
   output(): string;
-  /** Sends a signal and resolves with the exit status. */
+  /** Sends a signal; resolves with the exit status. */
   end(signal: NodeJS.Signals): Promise<number | null>;
 }
 
@@ -58,7 +58,7 @@ async function startDev(
   await new Promise<void>((resolve, reject) => {
     child.stdout.on('data', (chunk: Buffer) => {
       output += chunk.toString();
-      if (/See a refusal[^]*curl .*\n|^\{"baseUrl".*\}\n/m.test(output)) resolve();
+      if (/Send a request without a key[^]*curl .*\n|^\{"baseUrl".*\}\n/m.test(output)) resolve();
     });
     void exited.then(() => {
       reject(new Error(`dev ended: ${output}`));
@@ -76,12 +76,12 @@ async function startDev(
   };
 }
 
-/** The lines to paste. */
+/** The printed curl commands. */
 function curlLines(welcome: string): string[] {
   return welcome.split('\n').filter((line) => line.startsWith('curl '));
 }
 
-/** Pastes a line into a shell; resolves with its status and body. */
+/** Runs a line in a shell; resolves with the response status and body. */
 async function paste(line: string, env: Record<string, string> = {}): Promise<{ status: number; body: string }> {
   const shell = spawn('sh', ['-c', line], { env: { ...process.env, ...env } });
   let output = '';
@@ -104,7 +104,7 @@ async function run(...args: string[]): Promise<Result> {
 }
 
 t.test(
-  'the printed curl lines work as pasted: 200, 201 and 401',
+  'the printed curl commands work as pasted: 200, 201 and 401',
   { skip: !hasCurl && 'curl is not installed' },
   async (t) => {
     const dev = await startDev(t);
@@ -119,12 +119,12 @@ t.test(
     t.equal(refused.status, 401);
     t.equal(refused.body, '{"success":false,"message":"API Key is required","data":null}');
     const again = JSON.parse((await paste(list)).body) as { data: { amount: number; type: string }[] };
-    t.match(again.data[0], { amount: 250_000, type: 'debit' }, 'the payout is in the list');
+    t.match(again.data[0], { amount: 250_000, type: 'debit' }, 'the list contains the payout');
 
     const fund = /^npx merchant-gateway (wallets fund .*)$/m.exec(dev.welcome)?.[1] ?? '';
     const funded = await run(...fund.split(' '));
     t.equal(funded.stderr.replace(/^Reference .*\n/, ''), '');
-    t.match(funded.stdout, /The wallet holds \d+ NGN/, 'and so does the line that funds the wallet');
+    t.match(funded.stdout, /The balance of the wallet is \d+ NGN/, 'the command that funds the wallet works');
     const key = /x-api-key: (svc_live_\w+)/.exec(list)?.[1] ?? '';
     t.match(key, /^svc_live_[0-9A-Za-z]{49}$/);
     const audits = dev.welcome.split('\n').filter((line) => line.startsWith('npx merchant-gateway audit '));
@@ -132,14 +132,18 @@ t.test(
       const command = line.replace('npx merchant-gateway', `${process.execPath} dist/cli/main.js`);
       return spawnSync('sh', ['-c', command], { encoding: 'utf8' });
     });
-    t.match(printed, [{ status: 0 }, { status: 0, stdout: /^Intact: /m }], 'and those that verify the access log');
+    t.match(
+      printed,
+      [{ status: 0 }, { status: 0, stdout: /^Intact: /m }],
+      'the commands that verify the access log work',
+    );
     const data = /data +(\S+)/.exec(dev.welcome)?.[1] ?? '';
-    t.equal(await dev.end('SIGINT'), 0, 'Ctrl-C ends it cleanly');
-    await t.rejects(readdir(data), 'and nothing is left behind');
+    t.equal(await dev.end('SIGINT'), 0, 'SIGINT ends the process with status 0');
+    await t.rejects(readdir(data), 'the temporary directory is removed');
   },
 );
 
-t.test('with --json dev prints one line, with all that a script needs', async (t) => {
+t.test('dev --json prints one line with everything that a script needs', async (t) => {
   const dev = await startDev(t, ['--json']);
   const lines = dev.welcome.split('\n').filter((line) => line.startsWith('{"baseUrl"'));
   const { baseUrl, key, certFile, ...rest } = JSON.parse(lines.join()) as Record<string, string>;
@@ -149,12 +153,12 @@ t.test('with --json dev prints one line, with all that a script needs', async (t
   const [response] = (await once(https.get(`${baseUrl ?? ''}/transactions`, options), 'response')) as [IncomingMessage];
   response.resume();
   agent.destroy();
-  t.equal(response.statusCode, 200, 'its key is let in');
+  t.equal(response.statusCode, 200, 'the printed key is accepted');
   t.equal(await dev.end('SIGTERM'), 0);
 });
 
 t.test(
-  'a kept data directory keeps everything but the key',
+  '--data-dir preserves everything except the plain key',
   { skip: !hasCurl && 'curl is not installed' },
   async (t) => {
     const kept = path.join(directory, 'kept', 'deep');
@@ -173,13 +177,13 @@ t.test(
     t.notMatch(second.welcome, /svc_live_\w/, 'the key is not shown again');
     const [list = ''] = curlLines(second.welcome);
     const listed = await paste(list, { API_KEY: key });
-    t.equal(listed.status, 200, 'but it works');
+    t.equal(listed.status, 200, 'the key is still accepted');
     t.match((JSON.parse(listed.body) as { data: unknown[] }).data[0], { amount: 250_000, type: 'debit' });
     await second.end('SIGINT');
 
     const third = await startDev(t, ['--data-dir', kept, '--reset-key']);
     const [newList = ''] = curlLines(third.welcome);
-    t.equal((await paste(newList)).status, 200, 'a new key works');
+    t.equal((await paste(newList)).status, 200, 'a new key is accepted');
     t.equal(
       (await paste(list.replace(/https:\S+/, /https:\S+/.exec(newList)?.[0] ?? ''), { API_KEY: key })).status,
       401,
@@ -195,14 +199,14 @@ t.test(
     t.match(
       verified,
       { status: 0, stdout: /^Intact: \d+ lines of \d+ requests, 3 chains, 0 findings/m },
-      'its log is signed, and proved without a secret',
+      'the log is signed, and verified without a secret',
     );
     t.equal(verified.stdout.match(/^run \S+: the \d+ lines 1 to \d+ signed by merchant-gateway at \S+Z$/gm)?.length, 3);
     for (const dev of [first, second, third]) t.notMatch(dev.output(), 'secretFile is not set');
   },
 );
 
-t.test('what an operator can mend is one sentence, and the exit status says that it failed', async (t) => {
+t.test('an operator error prints one sentence and sets the exit status', async (t) => {
   const taken = net.createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   t.teardown(() => taken.close());
@@ -224,13 +228,13 @@ t.test('what an operator can mend is one sentence, and the exit status says that
 
   const cases: [string, string[], number, RegExp][] = [
     [
-      'a taken port',
+      'a port in use',
       ['--config', await write('1.yaml', listen('https'))],
       1,
-      /^Cannot listen on 127\.0\.0\.1:\d+ \(listen\.https\): the port is taken/,
+      /^Cannot listen on 127\.0\.0\.1:\d+ \(listen\.https\): the port is in use/,
     ],
     [
-      'a taken port of the services',
+      'a port in use, of the services',
       [
         '--config',
         await write(
@@ -239,16 +243,16 @@ t.test('what an operator can mend is one sentence, and the exit status says that
         ),
       ],
       1,
-      /^Cannot listen on 127\.0\.0\.1:\d+ \(services\.listen\): the port is taken/,
+      /^Cannot listen on 127\.0\.0\.1:\d+ \(services\.listen\): the port is in use/,
     ],
     [
-      'a certificate that is none',
+      'an invalid certificate',
       ['--config', await write('3.yaml', https(garbage, otherKey))],
       1,
       /^The certificate \S+ is not a PEM certificate\.$/m,
     ],
     [
-      'a certificate that is not there',
+      'a missing certificate',
       ['--config', await write('4.yaml', https('/nowhere.pem', otherKey))],
       1,
       /^The certificate \/nowhere\.pem cannot be read: there is no such file\.$/m,
@@ -266,12 +270,12 @@ t.test('what an operator can mend is one sentence, and the exit status says that
       /^The data directory \S+ cannot be written: it is a file\.$/m,
     ],
     [
-      'a configuration that is none',
+      'an invalid configuration',
       ['--config', await write('6.yaml', 'listen: 7\nbogus: 1\n')],
       2,
       /2 problems[^]*line 1: listen[^]*line 2: bogus/,
     ],
-    ['a configuration that is not there', ['--config', '/nowhere.yaml'], 2, /nowhere\.yaml/],
+    ['a missing configuration', ['--config', '/nowhere.yaml'], 2, /nowhere\.yaml/],
   ];
   if (!isRoot) {
     const locked = path.join(directory, 'locked');
@@ -291,13 +295,13 @@ t.test('what an operator can mend is one sentence, and the exit status says that
     const result = await run('dev', ...args);
     t.equal(result.status, status, name);
     t.match(result.stderr, message, name);
-    t.notMatch(result.stderr, /\n {4}at /, `${name}: no stack`);
+    t.notMatch(result.stderr, /\n {4}at /, `${name}: no stack trace`);
     t.equal(result.stdout, '', name);
   }
-  t.same(await readdir(temporary), [], 'a start that failed leaves nothing behind');
+  t.same(await readdir(temporary), [], 'a failed start removes its temporary directory');
 });
 
-t.test('every command tells what it is for; wrong usage has the exit status 2', async (t) => {
+t.test('every command has help; a usage error exits with status 2', async (t) => {
   for (const args of [
     [],
     ['dev'],
@@ -321,11 +325,11 @@ t.test('every command tells what it is for; wrong usage has the exit status 2', 
   await writeFile(file, 'torExits: { sources: [] }\n');
   t.match((await run('gateway')).stderr, /listen\.https/);
   const gateway = await run('gateway', '--config', file);
-  t.equal(gateway.status, 2, 'the defaults alone do not make a gateway');
-  t.match(gateway.stderr, /listen\.https[^]*torExits\.sources/, 'and everything that is missing is told at once');
+  t.equal(gateway.status, 2, 'a gateway does not start with the defaults only');
+  t.match(gateway.stderr, /listen\.https[^]*torExits\.sources/, 'all missing options are reported together');
 });
 
-t.test('gateway and services run as processes of their own from one configuration', async (t) => {
+t.test('gateway and services run as separate processes from one configuration', async (t) => {
   const pair = await createSelfSigned(new Date());
   const file = (name: string) => path.join(directory, `apart-${name}`);
   await writeFile(file('cert.txt'), pair.cert);
@@ -375,23 +379,23 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
   const port = Number(/"https":\{[^}]*"port":(\d+)/.exec(gateway.log)?.[1]);
 
   const answer = await ask({ https: port, ca: pair.cert }, { headers: [['x-api-key', liveKey]] });
-  t.match(answer, { status: 200, body: /"success":true/ }, 'the services believe the signature of the gateway');
+  t.match(answer, { status: 200, body: /"success":true/ }, "the services accept the gateway's assertion");
   const direct = await fetch(`${servicesUrl}/transactions`, {
     headers: { 'x-merchant-id': 'm_1', 'x-merchant-environment': 'live' },
   });
-  t.equal(direct.status, 403, 'and nobody else, on this machine neither');
+  t.equal(direct.status, 403, 'other clients are rejected, including local ones');
 
   for (const { command, child, exited } of [gateway, services]) {
     child.kill('SIGTERM');
     const [status] = (await exited) as [number | null];
-    t.equal(status, 0, `${command} ends cleanly`);
+    t.equal(status, 0, `${command} exits with status 0`);
   }
 });
 
-t.test('npm start ends as one, however often it is told: nothing is left running, and nothing behind', async (t) => {
+t.test('npm start ends as a whole even if signalled twice, and leaves no process and no files', async (t) => {
   const temporary = path.join(directory, 'started-by-npm');
   await mkdir(temporary);
-  // Without building first: that would take the files away from under the tests beside this one.
+  // Without the build, which would replace files that concurrent tests are using.
   const npmStart = ['-u', 'NODE_OPTIONS', 'npm', 'start', '--ignore-scripts', '--', '--config', freePorts];
   const group = spawn('env', npmStart, {
     detached: true,
@@ -403,25 +407,25 @@ t.test('npm start ends as one, however often it is told: nothing is left running
     try {
       process.kill(-pid, 'SIGKILL');
     } catch {
-      // It has ended, as it should.
+      // The group has ended already.
     }
   });
   await new Promise<void>((resolve) => {
     let output = '';
     group.stdout.on('data', (chunk: Buffer) => {
       output += chunk.toString();
-      if (/See a refusal[^]*curl .*\n/.test(output)) resolve();
+      if (/Send a request without a key[^]*curl .*\n/.test(output)) resolve();
     });
   });
-  // As a terminal does: the signal goes to each process of the group, and npm passes it on once more.
+  // Like a terminal: each process of the group gets the signal, and npm forwards it a second time.
   process.kill(-pid, 'SIGINT');
   await once(group, 'exit');
-  const left = (await readdir(temporary)).filter((name) => name !== 'node-compile-cache'); // npm's own
+  const left = (await readdir(temporary)).filter((name) => name !== 'node-compile-cache'); // created by npm
   t.same(left, []);
-  t.throws(() => process.kill(-pid, 0), { code: 'ESRCH' }, 'no process of the group is left');
+  t.throws(() => process.kill(-pid, 0), { code: 'ESRCH' }, 'no process of the group is running');
 });
 
-t.test('a signal during the start leaves nothing behind', async (t) => {
+t.test('a signal during the start leaves no files', async (t) => {
   const temporary = path.join(directory, 'interrupted');
   await mkdir(temporary);
   const child = spawn(...productCommand(['dev', '--config', freePorts]), {
@@ -440,15 +444,16 @@ t.test('a signal during the start leaves nothing behind', async (t) => {
   t.same(await readdir(temporary), []);
 });
 
-/** The status of the printed request for a list, by the printed key. */
+/** The status of the printed list request with the printed key. */
 async function listStatus({ welcome }: Run): Promise<number> {
   const [list = ''] = curlLines(welcome);
   return (await paste(list)).status;
 }
 
-// The second one printed a key that was refused for ever: its new database did not take over the records of the first.
+// Regression: the second dev printed a key that stayed rejected, because its new database did not take over the first
+// one's records.
 t.test(
-  'a Redis that another dev has used, or uses, is as good as a new one',
+  'dev works on a Redis that another dev has used or is using',
   { skip: (!hasCurl && 'curl is not installed') || withoutRedis },
   async (t) => {
     const redis = await startRedis(t);
@@ -459,7 +464,7 @@ t.test(
     const left = await redis.client.keys('*');
     t.ok(left.every((name) => name.startsWith('mg-dev:')));
     const [one, other] = [await startDev(t, [], env), await startDev(t, [], env)];
-    t.same([await listStatus(one), await listStatus(other)], [200, 200], 'also two at once');
+    t.same([await listStatus(one), await listStatus(other)], [200, 200], 'two at the same time');
     t.equal(await one.end('SIGINT'), 0);
     t.equal(await listStatus(other), 200);
     t.equal(await other.end('SIGINT'), 0);
@@ -467,7 +472,7 @@ t.test(
     t.same(
       rest.filter((name) => !name.includes(':gateway:')).toSorted(),
       left.filter((name) => !name.includes(':gateway:')).toSorted(),
-      'each removes its own records alone',
+      'each dev deletes only its own records',
     );
 
     const kept = ['--data-dir', path.join(directory, 'on-redis')];
@@ -480,13 +485,13 @@ t.test(
     t.equal(
       (await paste(list.replace(/(https:\/\/[^:]+):\d+/, `$1:${port}`))).status,
       200,
-      'a kept key works as before',
+      'the key of a preserved data directory is accepted',
     );
     t.equal(await again.end('SIGINT'), 0);
   },
 );
 
-t.test('dev ends where its prefix in Redis is another registry’s', { skip: withoutRedis }, async (t) => {
+t.test('dev stops if its Redis prefix belongs to another registry', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t);
   const records = { ...recordsOf(liveKey), 'mg:revision': 7 };
   for (const [name, record] of Object.entries(records)) await redis.client.set(name, JSON.stringify(record));
@@ -494,7 +499,11 @@ t.test('dev ends where its prefix in Redis is another registry’s', { skip: wit
   const file = path.join(directory, 'strange.yaml');
   const text = await readFile(freePorts, 'utf8');
   await writeFile(file, `${text}keyStore: { kind: redis, redis: { url: '${redis.url}', prefix: 'mg:' } }\n`);
-  await t.rejects(startDev(t, ['--config', file]), /the records mg:\* in Redis are another registry's/);
+  await t.rejects(startDev(t, ['--config', file]), /the records mg:\* in Redis belong to another registry/);
   const after = await redis.client.keys('*');
-  t.same(after.filter((name) => before.includes(name)).toSorted(), before.toSorted(), 'which keeps them');
+  t.same(
+    after.filter((name) => before.includes(name)).toSorted(),
+    before.toSorted(),
+    'the records of the other registry are unchanged',
+  );
 });

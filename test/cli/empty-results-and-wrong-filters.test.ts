@@ -15,7 +15,7 @@ async function cli(...args: string[]): Promise<Result> {
   return { status, stdout, stderr };
 }
 
-/** An administration command against an empty registry. */
+/** Runs an administration command against an empty registry. */
 async function emptyRegistry(t: Test) {
   const { app, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
@@ -23,7 +23,7 @@ async function emptyRegistry(t: Test) {
   return { createMerchant, admin: (...args: string[]) => cli(...args, '--registry', url, '--token-file', tokenFile) };
 }
 
-t.test('an empty result is no failure: it is said, and with --json it is an empty list', async (t) => {
+t.test('an empty result succeeds with a message, and with --json prints an empty list', async (t) => {
   const { admin, createMerchant } = await emptyRegistry(t);
   const empty = async (args: string[], sentence: string): Promise<void> => {
     t.same(await admin(...args), { status: 0, stdout: `${sentence}\n`, stderr: '' }, args.join(' '));
@@ -32,10 +32,10 @@ t.test('an empty result is no failure: it is said, and with --json it is an empt
   await empty(['merchants', 'list'], 'No merchants.');
   await empty(['merchants', 'list', '--search', 'x', '--status', 'CLOSED'], 'No merchants.');
   await empty(['events', 'list', '--merchant', 'm_nobody', '--action', 'key.revoked'], 'No events.');
-  await empty(['gateways', 'list'], 'No gateway runs.');
+  await empty(['gateways', 'list'], 'No gateways.');
   await empty(['restores', 'list'], 'The database was never found to lack a change.');
   await empty(['restores', 'held'], 'No records.');
-  const nothing = { status: 0, stdout: '', stderr: 'There is no merchant or key to export.\n' };
+  const nothing = { status: 0, stdout: '', stderr: 'No merchants or keys to export.\n' };
   t.same(await admin('keys', 'export'), nothing);
   t.same(await admin('keys', 'export', '--merchant', 'm_nobody'), nothing);
   const { id } = await createMerchant();
@@ -43,10 +43,10 @@ t.test('an empty result is no failure: it is said, and with --json it is an empt
   t.match(await admin('keys', 'export'), { status: 0, stdout: /"type":"merchant"/, stderr: /^$/ });
 });
 
-t.test('a filter that the registry does not take is wrong usage, told in the names of the options', async (t) => {
+t.test('a filter that the registry rejects is a usage error that names the option', async (t) => {
   const { admin } = await emptyRegistry(t);
   const cases: [args: string[], sentences: RegExp][] = [
-    [['merchants', 'list', '--page', '0'], /^error: --page must be a whole number from 1 to 999999999\n\(--help/],
+    [['merchants', 'list', '--page', '0'], /^error: --page must be a whole number from 1 to 999999999\n\(see --help/],
     [['merchants', 'list', '--per-page', '101'], /^error: --per-page must be .*1 to 100/],
     [['merchants', 'list', '--status', 'closed'], /^error: --status must be a word in upper case/],
     [['merchants', 'list', '--search', 'x'.repeat(101)], /^error: --search must be a text .*100 characters/],
@@ -65,10 +65,10 @@ t.test('a filter that the registry does not take is wrong usage, told in the nam
     t.match(stderr, sentences, args.join(' '));
   }
   const { status } = await admin('merchants', 'create', '--name', 'Ada', '--status', 'closed');
-  t.equal(status, 1, 'a change that is refused has failed');
+  t.equal(status, 1, 'a rejected change is a failure, not a usage error');
 });
 
-t.test('what searches a log says that nothing matches, and refuses what nothing could match', async (t) => {
+t.test('a log search without matches says so, and rejects filters that cannot match', async (t) => {
   const log = `${t.testdir()}/access.log`;
   writeFileSync(log, '');
   t.same(await cli('audit', 'search', log), { status: 0, stdout: '', stderr: 'No line matches.\n' });
@@ -84,9 +84,9 @@ t.test('what searches a log says that nothing matches, and refuses what nothing 
     [['--fingerprint', 'abc'], /Expected the 32 hexadecimal digits that keys fingerprint prints/],
     [['--path', 'v1/payouts'], /Expected a path such as \/v1\/payouts, without a query/],
     [['--path', '/v1/payouts?page=1'], /without a query/],
-    [['--key-id', `svc_live_${'k'.repeat(49)}`], /that is a key, not an id/],
-    [['--merchant', `svc_test_${'k'.repeat(49)}`], /that is a key, not an id/],
-    [['--key', `svc_live_${'k'.repeat(49)}`], /that is a key, not an id/],
+    [['--key-id', `svc_live_${'k'.repeat(49)}`], /this is an API key, not an id/],
+    [['--merchant', `svc_test_${'k'.repeat(49)}`], /this is an API key, not an id/],
+    [['--key', `svc_live_${'k'.repeat(49)}`], /this is an API key, not an id/],
     [['--since', '2026-01-02', '--until', '2026-01-02'], /--until must be later than --since/],
     [['--address', '999.1.1.1'], /Expected an IP address or CIDR/],
     [['--since', 'yesterday'], /Expected a time such as/],

@@ -61,10 +61,10 @@ function records(): StoredRecords {
   };
 }
 
-/** Mostly what passes, so that the later rules get their turn. */
+/** Mostly values that pass, so that later rules are reached. */
 const mostly = <T>(good: readonly T[], ...others: readonly T[]): fc.Arbitrary<T> =>
   fc.oneof({ weight: 7, arbitrary: fc.constantFrom(...good) }, { weight: 2, arbitrary: fc.constantFrom(...others) });
-/** A header, as a rule once and of a kind that passes. */
+/** A header, usually once and with a value that passes. */
 const header = (name: string, good: readonly string[], ...others: readonly string[]) => {
   const values = fc.oneof(
     { weight: 8, arbitrary: mostly(good, ...others).map((value) => [value]) },
@@ -73,7 +73,7 @@ const header = (name: string, good: readonly string[], ...others: readonly strin
   return values.map((chosen) => chosen.map((value) => [name, value] as const));
 };
 
-/** Requests of which each part may be what lets it pass or what refuses it. */
+/** Requests in which each part may pass or cause a rejection. */
 const anyRequest = fc.record({
   method: mostly(['GET'], 'POST', 'DELETE', 'TRACE'),
   path: mostly(
@@ -93,7 +93,7 @@ const anyRequest = fc.record({
   proto: mostly<string | null>(['https'], 'http', 'HTTPS', null),
 });
 
-t.test('what is explained is what the gateway decides, whatever is asked', async (t) => {
+t.test('explain gives the same decision as the gateway for any request', async (t) => {
   const upstream = await startUpstream(t);
   const seen = new Set<string>();
   for (const environment of ['live', 'test'] as const) {
@@ -154,7 +154,7 @@ t.test('what is explained is what the gateway decides, whatever is asked', async
   t.same(
     [...wanted, ...others].filter((code) => !seen.has(code)),
     [],
-    'most ways to decide have had their turn',
+    'most decisions have occurred',
   );
 });
 
@@ -185,7 +185,7 @@ function configOf(t: Test, more: object = {}): string {
   return `${directory}/config.yaml`;
 }
 
-t.test('a described request is explained rule by rule, with what each saw and how the client was found', async (t) => {
+t.test('explain shows each rule with its input, and how the client address was determined', async (t) => {
   const config = configOf(t);
   const described = [
     '--config',
@@ -222,7 +222,7 @@ t.test('a described request is explained rule by rule, with what each saw and ho
   ]) {
     t.match(accepted.out, line);
   }
-  t.notMatch(accepted.out, '1.2.3.4', 'what an untrusted hop said is not looked at');
+  t.notMatch(accepted.out, '1.2.3.4', 'a value from an untrusted hop is ignored');
   const refused = await explain(...described, '--address', '203.0.113.5', '--method', 'POST', '--json');
   const view = JSON.parse(refused.out) as { rules: { code: string; result: string; decides: boolean; saw: object }[] };
   t.match(view, {
@@ -244,7 +244,7 @@ t.test('a described request is explained rule by rule, with what each saw and ho
   );
   t.match(
     (await explain(...described, '--address', '192.0.2.1', '--plain')).out,
-    /^https_required +FAILS, and decides/m,
+    /^https_required +FAILS \(decisive\)/m,
   );
   const lost = ['--config', config, '--address', '192.0.2.1', '--path', '/v1/payouts'];
   t.match(
@@ -260,7 +260,7 @@ t.test('a described request is explained rule by rule, with what each saw and ho
   t.match((await explain(...lost, '--key-id', 'key_none')).err, 'The key store has no key key_none.');
 });
 
-t.test('a line of the log is explained, and compared with what it says', async (t) => {
+t.test('a log line is explained and compared with its recorded decision', async (t) => {
   const gateway = await startTestGateway(t, { records: records(), config: { trustedProxies: ['127.0.0.1'] } });
   const config = configOf(t, { trustedProxies: ['127.0.0.1'] });
   const proxied = [['x-forwarded-for', '203.0.113.5']] as const;
@@ -291,15 +291,18 @@ t.test('a line of the log is explained, and compared with what it says', async (
     '--header',
     'Origin: https://shop.example',
   );
-  t.match(text, /Verdict: accepted\.\nThe log says ip_not_allowed: records and lists are those of now/);
+  t.match(
+    text,
+    /Verdict: accepted\.\nThe log line has ip_not_allowed: the records and lists used here are the current ones/,
+  );
   await t.rejects(
     explainWithInput(`${changed}\n${changed}\n`, '--config', config, '--line', '-'),
     /more than one request/,
   );
-  await t.rejects(explainWithInput('{}\n', '--config', config, '--line', '-'), /no line of a request/);
+  await t.rejects(explainWithInput('{}\n', '--config', config, '--line', '-'), /no access-log line of a request/);
 });
 
-t.test('wrong usage is told, and a key in it is not', async (t) => {
+t.test('a usage error is reported without repeating a key', async (t) => {
   const where = ['--address', '192.0.2.1', '--path', '/v1/payouts', '--config', configOf(t)];
   for (const wrong of [
     ['--path', `/v1/${liveKey}`],
@@ -316,11 +319,11 @@ t.test('wrong usage is told, and a key in it is not', async (t) => {
     t.equal(out, '');
     t.notMatch(err, 'TestOnly');
   }
-  t.match(await explain('--address', '192.0.2.1'), { status: 2, err: /name the path/ });
-  t.match(await explain('--path', '/v1'), { status: 2, err: /name the address/ });
+  t.match(await explain('--address', '192.0.2.1'), { status: 2, err: /give the path/ });
+  t.match(await explain('--path', '/v1'), { status: 2, err: /give the source address/ });
 });
 
-t.test('records are found in Redis, where gateways find them', { skip: withoutRedis }, async (t) => {
+t.test('explain reads the records from Redis like a gateway', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const keyStore = { kind: 'redis', redis: { url: server.url, prefix: 'x:' } };
   const args = ['--config', configOf(t, { keyStore }), '--address', '192.0.2.1', '--path', '/v1/payouts'];
@@ -328,20 +331,28 @@ t.test('records are found in Redis, where gateways find them', { skip: withoutRe
   const stored = Object.entries(records()).filter(([name]) => name !== 'mg:meta');
   for (const [name, record] of stored) await server.client.set(name.replace('mg:', 'x:'), JSON.stringify(record));
   await server.client.set('x:key:broken', 'no JSON');
-  t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: key_store_unavailable, 503', 'not seeded');
+  t.match(
+    (await explain(...args, '--key-id', 'key_l')).out,
+    'Verdict: key_store_unavailable, 503',
+    'the store has no meta record',
+  );
   await server.client.set('x:meta', JSON.stringify(records()['mg:meta']));
   t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: origin_not_allowed, 401');
-  t.match((await explain(...args, '--merchant', 'm_1')).out, /^key +key_1 /m, 'the active one of the environment');
+  t.match((await explain(...args, '--merchant', 'm_1')).out, /^key +key_1 /m, 'the active key of the environment');
   const merchant = (await server.client.get('x:merchant:m_l')) ?? '';
   await server.client.set('x:merchant:m_l', merchant.replace('{', '{"status":"ACTIVE",'));
-  t.match((await explain(...args, '--key-id', 'key_l')).out, 'Verdict: key_store_unavailable, 503', 'a member twice');
+  t.match(
+    (await explain(...args, '--key-id', 'key_l')).out,
+    'Verdict: key_store_unavailable, 503',
+    'a duplicate member',
+  );
   const left = await server.client.keys('*gateway*');
-  t.same(left, [], 'and no gateway appears');
+  t.same(left, [], 'explain does not announce itself as a gateway');
   await server.kill();
-  t.match(await explain(...args, '--key-id', 'key_l'), { status: 1, err: /^Redis at redis:.* cannot be asked/ });
+  t.match(await explain(...args, '--key-id', 'key_l'), { status: 1, err: /^Redis at redis:.* is unavailable/ });
 });
 
-t.test('with the secret of records it says whether they are sealed', { skip: withoutRedis }, async (t) => {
+t.test('with the record secret, explain reports whether the records are sealed', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const secret = 'a secret of the tests, which is long enough';
   const keyStore = { kind: 'redis', redis: { url: server.url, prefix: 'x:' } };
@@ -355,7 +366,7 @@ t.test('with the secret of records it says whether they are sealed', { skip: wit
   }
   const args = ['--config', file, '--address', '192.0.2.1', '--path', '/v1/payouts', '--key-id', 'key_l'];
   const proven = await explain(...args);
-  t.match(proven.out, /^seals +the records are sealed, and so is mg:meta$/m);
+  t.match(proven.out, /^seals +valid for the records and mg:meta$/m);
   t.match(proven.out, 'Verdict: origin_not_allowed, 401');
   t.match(JSON.parse((await explain(...args, '--json')).out), { seals: { proven: true, problem: null } });
   await server.client.set('x:merchant:m_l', JSON.stringify(records()['mg:merchant:m_l']));
@@ -364,7 +375,7 @@ t.test('with the secret of records it says whether they are sealed', { skip: wit
   t.match(forged.out, 'Verdict: key_store_unavailable, 503');
 });
 
-t.test('it says which record is of an earlier generation than the meta record', { skip: withoutRedis }, async (t) => {
+t.test('explain reports a record of an earlier generation than the meta record', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const file = configOf(t, { keyStore: { kind: 'redis', redis: { url: server.url, prefix: 'x:' } } });
   const own = '01EXPLAIN';
@@ -377,7 +388,11 @@ t.test('it says which record is of an earlier generation than the meta record', 
   t.match(good.out, 'Verdict: origin_not_allowed, 401');
   for (const believed of ['02LATER', undefined]) {
     await put('mg:merchant:m_l', believed);
-    t.match((await explain(...args)).out, 'Verdict: origin_not_allowed, 401', `as a gateway does: ${String(believed)}`);
+    t.match(
+      (await explain(...args)).out,
+      'Verdict: origin_not_allowed, 401',
+      `decides like a gateway: ${String(believed)}`,
+    );
   }
   await put('mg:merchant:m_l', '00EARLIER');
   const problem = 'x:merchant:m_l: the record is of an earlier generation than x:meta';

@@ -27,7 +27,7 @@ interface Result {
   readonly stderr: string;
 }
 
-/** A registry that listens, and what runs a command against it. */
+/** A listening registry; runs commands against it. */
 async function startRegistry(t: Test) {
   const fixture = await registryFixture(t, 'sqlite::memory:');
   const url = await fixture.app.listen({ host: '127.0.0.1', port: 0 });
@@ -38,7 +38,7 @@ async function startRegistry(t: Test) {
       err: (text) => (stderr += text),
       isTerminal,
     });
-    t.notMatch(stderr, /\n {4}at /, 'no stack');
+    t.notMatch(stderr, /\n {4}at /, 'no stack trace');
     return { status, stdout, stderr };
   };
   const stored = async (): Promise<number> =>
@@ -65,7 +65,7 @@ const key = (name: string | number, fields: object = {}): string =>
   });
 const keys = (count: number): string[] => Array.from({ length: count }, (_, number) => key(number));
 
-t.test('a stream is cut into lines, whatever its pieces, and a line that is too long is not held', async (t) => {
+t.test('input is split into lines independently of chunks, and an overlong line is not buffered', async (t) => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.string({ unit: fc.constantFrom('a', '\r', '\n', '\u00e9'), maxLength: 12 }), { maxLength: 8 }),
@@ -90,17 +90,17 @@ t.test('a stream is cut into lines, whatever its pieces, and a line that is too 
   t.pass();
 });
 
-t.test('a file is imported, counted as there when it comes again, and exported as it was', async (t) => {
+t.test('a file is imported, reported as present when repeated, and exported unchanged', async (t) => {
   const { admin, call, stored } = await startRegistry(t);
   const file = await fileOf(`${merchant()}\r\n\n${keys(1200).join('\n')}\n  \n${key('last', { keyId: 'key_last' })}`);
   const dry = await admin(['keys', 'import', file, '--dry-run']);
   t.same(dry, {
     ...{ status: 0, stderr: '' },
-    stdout: 'Every line is good: 1 merchant and 1201 keys to import, 0 keys there already.\n',
+    stdout: 'All lines are valid: 1 merchant and 1201 keys to import, 0 keys already present.\n',
   });
   t.equal(await stored(), 0);
   t.strictSame(await admin(['keys', 'import', file, '--actor', 'ada']), {
-    ...{ status: 0, stderr: '', stdout: 'Imported 1 merchant and 1201 keys; 0 keys there already.\n' },
+    ...{ status: 0, stderr: '', stdout: 'Imported 1 merchant and 1201 keys; 0 keys already present.\n' },
   });
   t.equal(await stored(), 1201);
   const events = (await call<{ actor: string; after: { keys?: number } }[]>('GET', '/events')).body.data;
@@ -112,7 +112,7 @@ t.test('a file is imported, counted as there when it comes again, and exported a
       ['ada', 499],
       ['ada', 'merchant'],
     ],
-    'every key is accounted for, in a few events',
+    'a few events account for every key',
   );
   t.match((await admin(['events', 'list'])).stdout, / keys\.imported +m_a +202 keys\n/);
 
@@ -127,14 +127,18 @@ t.test('a file is imported, counted as there when it comes again, and exported a
   t.equal(exported.stdout.split('\n').length, 1202 + 1);
   const other = await startRegistry(t);
   const copy = await other.admin(['keys', 'import', await fileOf(exported.stdout)]);
-  t.equal(copy.stdout, 'Imported 1 merchant and 1201 keys; 0 keys there already.\n');
-  t.equal((await other.admin(['keys', 'export'])).stdout, exported.stdout, 'export and import are the identity');
+  t.equal(copy.stdout, 'Imported 1 merchant and 1201 keys; 0 keys already present.\n');
+  t.equal(
+    (await other.admin(['keys', 'export'])).stdout,
+    exported.stdout,
+    'exporting and importing reproduces the same file',
+  );
   t.match((await admin(['keys', 'export', '--environment', 'test'])).stdout, /^\{"type":"merchant".*\n$/);
   t.equal((await admin(['keys', 'export', '--merchant', 'm_none'])).stdout, '');
   t.equal((await admin(['keys', 'export', '--environment', 'prod'])).status, 2);
 });
 
-t.test('with any bad line nothing is imported, and each is told by its number, without a key in it', async (t) => {
+t.test('one invalid line prevents the import; each invalid line is reported by number, without a key', async (t) => {
   const { admin, stored } = await startRegistry(t);
   const secret = 'svc_live_4Vz1cQ8mXo2hidden';
   const bad: [line: string | Buffer, message: RegExp][] = [
@@ -142,11 +146,14 @@ t.test('with any bad line nothing is imported, and each is told by its number, w
     [key(9).replace('{', '{"status":"REVOKED",'), /is not valid JSON, or names a field twice/],
     [Buffer.from([0x22, 0xff, 0x22]), /is not valid UTF-8/],
     ['[]', /must be a JSON object/],
-    [key(10, { key: secret }), /holds what looks like a key itself: give its hash as lookupId/],
-    [`${secret} is no JSON`, /holds what looks like a key itself/],
-    [key(10, { label: 'svc\\u005flive_4Vz1cQ8mXo2hidden' }).replace('\\\\u', '\\u'), /holds what looks like a key/],
-    [key(1), /lookupId is that of line 3 already/],
-    [merchant(), /merchantId is that of line 1 already/],
+    [key(10, { key: secret }), /holds what looks like an API key: give its hash as lookupId/],
+    [`${secret} is no JSON`, /holds what looks like an API key/],
+    [
+      key(10, { label: 'svc\\u005flive_4Vz1cQ8mXo2hidden' }).replace('\\\\u', '\\u'),
+      /holds what looks like an API key/,
+    ],
+    [key(1), /lookupId is already in line 3/],
+    [merchant(), /merchantId is already in line 1/],
     [key(11, { merchantId: 'm_none' }), /the registry has no merchant m_none; create it, or import it before its keys/],
     [key(12, { environment: 'prod', status: 'x' }), /environment must be live or test/],
     [' '.repeat(longestLineBytes + 1), /is longer than 786432 bytes/],
@@ -164,13 +171,16 @@ t.test('with any bad line nothing is imported, and each is told by its number, w
     const line = told.find((one) => one.startsWith(`line ${number}: `))?.replace(/^line \d+: /, '') ?? '';
     t.match(line, message, `line ${number}`);
   }
-  t.match(stderr, /\nNothing was imported: of 18 lines 13 are bad\. Mend them, and run the same command again\.\n$/);
+  t.match(
+    stderr,
+    /\nNothing was imported: 13 of 18 lines are invalid\. Correct them and run the same command again\.\n$/,
+  );
   t.notMatch(stderr, 'hidden');
   t.equal(await stored(), 0);
 
   const json = await admin(['keys', 'import', await fileOf('x\n'.repeat(150)), '--json']);
   t.match(JSON.parse(json.stdout), { lines: 150, bad: 150, created: { keys: 0 }, problems: { length: 100 } });
-  t.match(json.stderr, /\n… and 50 more bad lines\nNothing was imported/);
+  t.match(json.stderr, /\n… and 50 more invalid lines\nNothing was imported/);
   t.match(await admin(['keys', 'import', path.join(directory, 'none')]), {
     status: 1,
     stderr: /cannot be read: there is no such file\./,
@@ -178,11 +188,11 @@ t.test('with any bad line nothing is imported, and each is told by its number, w
   t.match(await admin(['keys', 'import', directory]), { status: 2, stderr: /is a directory/ });
   t.match(await admin(['keys', 'import', await fileOf('')]), {
     status: 0,
-    stdout: 'Imported 0 keys; 0 keys there already.\n',
+    stdout: 'Imported 0 keys; 0 keys already present.\n',
   });
 });
 
-t.test('an import that breaks off says how far it came, and goes on when it is made again', async (t) => {
+t.test('an interrupted import reports its progress, and continues when repeated', async (t) => {
   const { admin, stored, url } = await startRegistry(t);
   const file = await fileOf([merchant(), ...keys(1700)].join('\n'));
   let left = 2;
@@ -207,15 +217,15 @@ t.test('an import that breaks off says how far it came, and goes on when it is m
   const registry = `http://127.0.0.1:${(cutting.address() as AddressInfo).port}`;
   const broken = await admin(['keys', 'import', file], { registry });
   t.equal(broken.status, 1);
-  t.match(broken.stderr, /^Cannot ask the registry at .*: the connection failed/);
+  t.match(broken.stderr, /^Cannot reach the registry at .*: the connection failed/);
   t.match(
     broken.stderr,
-    /\nStopped at line 1001\. Every line up to 1000 is imported\. To go on, run the same command again: /,
+    /\nStopped at line 1001\. Every line up to 1000 is imported\. To continue, run the same command again:/,
   );
-  t.notMatch(broken.stderr, 'events list', 'nobody has to look what became of it');
+  t.notMatch(broken.stderr, 'events list', 'the user is not told to check the events');
   t.equal(await stored(), 999);
   t.match(await admin(['keys', 'import', file]), {
-    ...{ status: 0, stdout: 'Imported 701 keys; 1 merchant and 999 keys there already.\n' },
+    ...{ status: 0, stdout: 'Imported 701 keys; 1 merchant and 999 keys already present.\n' },
   });
   t.equal(await stored(), 1700);
 
@@ -232,7 +242,7 @@ t.test('an import that breaks off says how far it came, and goes on when it is m
   await t.rejects(interrupted, { message: /^Interrupted\.\nStopped at line 501\. Every line up to 500 is imported/ });
 });
 
-t.test('what could not be projected is told, and a bar is drawn on a terminal alone', async (t) => {
+t.test('an unprojected import is reported; the progress bar is drawn only on a terminal', async (t) => {
   const { admin, outwait, store } = await startRegistry(t);
   const drawn = await admin(['keys', 'import', await fileOf(merchant())], { isTerminal: true });
   t.match(drawn.stderr, /\r\u001b\[KChecking {2}\[=+ *\] +\d+ % 1 lines\r\u001b\[K/);
@@ -240,26 +250,26 @@ t.test('what could not be projected is told, and a bar is drawn on a terminal al
   store.fails = (call) => (call === 'write' ? 'before' : null);
   const kept = await outwait(admin(['keys', 'import', await fileOf(key(1))]), 0);
   t.match(kept, {
-    ...{ status: 1, stdout: 'Imported 1 key; 0 keys there already.\n' },
+    ...{ status: 1, stdout: 'Imported 1 key; 0 keys already present.\n' },
     stderr: /^Stored, but not yet written to the gateways' store/,
   });
 });
 
-t.test('as a process it reads standard input, leaves no file, and ends when nobody reads on', async (t) => {
+t.test('the process reads standard input, leaves no file, and ends when its output is closed', async (t) => {
   const { admin, url } = await startRegistry(t);
   const temporary = await mkdtemp(path.join(directory, 'tmp-'));
   const env = { ...process.env, MERCHANT_GATEWAY_REGISTRY: url, MERCHANT_GATEWAY_TOKEN: token, TMPDIR: temporary };
   const importing = spawn(...productCommand(['keys', 'import', '-']), { env });
   importing.stdin.end([merchant(), ...keys(600)].join('\n'));
   const output = await textOf(importing.stdout);
-  t.equal(output, 'Imported 1 merchant and 600 keys; 0 keys there already.\n');
+  t.equal(output, 'Imported 1 merchant and 600 keys; 0 keys already present.\n');
   t.same(await readdir(temporary), []);
 
   const exporting = spawn(...productCommand(['keys', 'export']), { env });
   exporting.stdout.once('data', () => exporting.stdout.destroy());
   const told = textOf(exporting.stderr);
   await once(exporting, 'close');
-  t.equal(await told, '', 'no stack, for whoever has seen enough');
+  t.equal(await told, '', 'no stack trace when the reader closes the pipe');
   t.match((await admin(['keys', 'import', '--help'])).stdout, /keys import \[options\] <file>[^]*--dry-run/);
 });
 

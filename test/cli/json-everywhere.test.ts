@@ -13,10 +13,10 @@ async function cli(...args: string[]): Promise<{ status: number; out: string; er
   return { status, out, err };
 }
 
-/** What runs until a signal ends it has no data to print but its log, which is JSON already; a script is no data. */
+/** Long-running commands print only their log, which is JSON already; a completion script is not data. */
 const withoutData = ['gateway', 'registry', 'services', 'completion'];
 
-t.test('every command that prints data has --json, and every option with a file completes files', async (t) => {
+t.test('every command that prints data has --json, and every file option completes files', async (t) => {
   const { out } = await cli('completion', 'bash');
   const leaves = [...out.matchAll(/^ {2}'([a-z -]+)'\) commands='' options='([^']*)'/gm)];
   t.ok(leaves.length > 30, `${leaves.length} commands`);
@@ -29,7 +29,7 @@ t.test('every command that prints data has --json, and every option with a file 
   }
 });
 
-t.test('what had words alone has JSON too', async (t) => {
+t.test('commands that used to print only text also print JSON', async (t) => {
   const defaults = await cli('config', 'defaults', '--json');
   t.equal(defaults.status, 0);
   t.match(JSON.parse(defaults.out), { environment: loadConfig({ text: '' }).environment, routes: { length: 6 } });

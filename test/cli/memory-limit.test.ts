@@ -9,7 +9,7 @@ import { liveKey, recordsOf } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 import { until } from '../telemetry/open-log.js';
 
-t.test('a gateway uses as many connections as its memory allows, each worker process its share', async (t) => {
+t.test('a gateway accepts as many connections as its memory allows, divided among its workers', async (t) => {
   const { cert, key } = await createSelfSigned(new Date());
   const directory = t.testdir({
     ...{ 'cert.txt': cert, 'key.txt': key, 'records.json': JSON.stringify(recordsOf(liveKey)) },
@@ -38,7 +38,7 @@ t.test('a gateway uses as many connections as its memory allows, each worker pro
     child.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()));
     await until(() => log.includes('takes requests') || child.exitCode !== null);
     t.match(log, `"allows":{"connections":${connections},`);
-    t.match(log, /limits\.connections 10000 do not fit in \d+ MiB/);
+    t.match(log, /limits\.connections 10000 do not fit into the \d+ MiB/);
     const port = /"management":\{[^}]*"port":(\d+)/.exec(log)?.[1] ?? '';
     const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
     t.match(metrics, `gateway_connections_limit{listener="https"} ${connections * workers}\n`, `${workers}`);

@@ -6,7 +6,7 @@ import { productCommand } from '../product-command.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
 import { openLog } from '../telemetry/open-log.js';
 
-/** What a command prints on a terminal with so many columns, line by line. */
+/** The lines that a command prints on a terminal with the given number of columns. */
 async function onTerminal(columns: number, args: readonly string[], env: Record<string, string>): Promise<string[]> {
   const [command, words] = productCommand(args);
   const quoted = [command, ...words].map((word) => `'${word}'`).join(' ');
@@ -32,10 +32,10 @@ const rows = [
   [id, 'Bob', '', ''],
 ];
 
-t.test('a table that is too wide is cut and wrapped where it may be, and an id is whole at every width', (t) => {
+t.test('a table wider than the terminal is cut or wrapped in permitted columns, and ids stay whole', (t) => {
   const options = { cut: ['NAME'], wrap: ['WHY'] };
   const whole = tableLines(heading, rows, { ...options, width: Infinity });
-  t.same(whole, tableLines(heading, rows, options), 'no terminal: nothing is cut');
+  t.same(whole, tableLines(heading, rows, options), 'without a terminal nothing is cut');
   t.match(whole[1], new RegExp(`^${id}  Ada Stores of the long name  ${why}  2026-01-15T12:00:00.000Z$`));
   t.same(tooLong(whole, 130), []);
 
@@ -58,14 +58,17 @@ t.test('a table that is too wide is cut and wrapped where it may be, and an id i
   for (let width = 34; width < 140; width += 1) {
     const lines = tableLines(heading, rows, { ...options, width });
     t.equal(lines.join('\n').split(id).length - 1, 2, `${width}: both ids are whole`);
-    if (width >= 52) t.same(tooLong(lines, width), [], `${width}: no line is broken`);
+    if (width >= 52) t.same(tooLong(lines, width), [], `${width}: no line is too long`);
     const rigid = tableLines(heading, rows, { width }).join('\n').replaceAll(/\s+/g, '');
-    t.ok(rigid.includes(why.replaceAll(' ', '')) && !rigid.includes('…'), `${width}: nothing else is cut`);
+    t.ok(
+      rigid.includes(why.replaceAll(' ', '')) && !rigid.includes('…'),
+      `${width}: without permission nothing is cut`,
+    );
   }
   t.end();
 });
 
-t.test('what takes two columns of a terminal, or none, is counted so', (t) => {
+t.test('characters of double or zero width are measured correctly', (t) => {
   const names: [text: string, width: number][] = [
     ['商店', 4],
     ['e\u0301', 1],
@@ -83,7 +86,7 @@ t.test('what takes two columns of a terminal, or none, is counted so', (t) => {
   t.same(
     lines.slice(1).map((line) => widthOf(line)),
     names.map(() => 12),
-    'in columns',
+    'columns are aligned',
   );
   const [, cut = ''] = tableLines(['NAME', 'ID'], [['商店商店商店商店', 'm_1']], { cut: ['NAME'], width: 14 });
   t.equal(cut, '商店商店…  m_1');
@@ -93,13 +96,13 @@ t.test('what takes two columns of a terminal, or none, is counted so', (t) => {
 
 t.test('only a terminal has a width', (t) => {
   t.equal(terminalWidth({ isTTY: true, columns: 80 }), 80);
-  t.equal(terminalWidth({ isTTY: true, columns: 0 }), Infinity, 'a terminal that does not say');
+  t.equal(terminalWidth({ isTTY: true, columns: 0 }), Infinity, 'a terminal of unknown width');
   t.equal(terminalWidth({ isTTY: true }), Infinity);
   t.equal(terminalWidth({ columns: 80 }), Infinity);
   t.end();
 });
 
-/** A registry with a merchant and two keys that make wide rows. */
+/** A registry with a merchant and two keys whose rows are wide. */
 async function wideRows(t: Test) {
   const { app, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
@@ -113,7 +116,7 @@ async function wideRows(t: Test) {
   return { merchant, keyIds: keys.map(({ keyId }) => keyId), env };
 }
 
-t.test('on a terminal no row of a list is broken, and ids are there to be pasted', async (t) => {
+t.test('on a terminal no list row exceeds the width, and ids can be copied whole', async (t) => {
   const { merchant, keyIds, env } = await wideRows(t);
   const lists: [args: string[], ids: readonly string[]][] = [
     [['merchants', 'list'], [merchant.id]],
@@ -133,11 +136,11 @@ t.test('on a terminal no row of a list is broken, and ids are there to be pasted
     }
   }
   const [head, row] = await onTerminal(80, ['merchants', 'list'], env);
-  t.match(head, /^ID +NAME +STATUS +LIVE +IPS +ORIGINS$/, 'as a table');
+  t.match(head, /^ID +NAME +STATUS +LIVE +IPS +ORIGINS$/, 'printed as a table');
   t.match(row, new RegExp(`^${merchant.id}  Ada and .*…  ACTIVE  no    any  any$`));
 });
 
-t.test('on a terminal a line of the log goes on in the next one between its cells', async (t) => {
+t.test('on a terminal a log line wraps only between its cells', async (t) => {
   const directory = t.testdir();
   const log = openLog(`${directory}/access.log`);
   const at = '2026-11-20T10:00:00.000Z';
@@ -160,5 +163,5 @@ t.test('on a terminal a line of the log goes on in the next one between its cell
   t.same(tooLong(lines, 80), []);
   t.equal(lines.length, 3);
   for (const cell of [at, id, key, request, 'GET /v1/payouts']) t.match(lines.join('\n'), cell);
-  t.equal((await onTerminal(300, args, {})).length, 1, 'where there is room it is one line');
+  t.equal((await onTerminal(300, args, {})).length, 1, 'a wide terminal shows it in one line');
 });

@@ -8,7 +8,7 @@ import { createLogger } from '../../src/telemetry/logger.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 
 t.test(
-  'an outage of Redis is one line of the list of Tor exits, however often it is tried',
+  'a Redis outage is logged once for the Tor exit list, however many retries fail',
   { skip: withoutRedis },
   async (t) => {
     const server = await startRedis(t);
@@ -28,7 +28,7 @@ t.test(
     t.teardown(() => exits.close());
     t.same(told, []);
     await server.kill();
-    // It is asked every ten seconds, and connected to more often.
+    // Redis is polled every ten seconds and reconnected more often.
     const patience = Date.now() + 60_000;
     while (told.length === 0 && Date.now() < patience) await wait(100);
     await wait(6_000);

@@ -15,7 +15,7 @@ async function cli(...args: string[]): Promise<{ status: number; out: string; er
   return { status, out, err };
 }
 
-/** A configuration file beside its list and its snapshot. */
+/** Writes a configuration file next to the list and its snapshot. */
 async function configured(directory: string, settings: object): Promise<string[]> {
   const file = path.join(directory, 'gateway.yaml');
   const torExits = { allowReserved: true, snapshotFile: path.join(directory, 'snapshot.json') };
@@ -25,60 +25,57 @@ async function configured(directory: string, settings: object): Promise<string[]
   return ['--config', file];
 }
 
-t.test(
-  'refresh reads every source, keeps the list on disk and shows it; status and check need no source then',
-  async (t) => {
-    let body = '198.51.100.9\n2001:db8::5\n';
-    let requests = 0;
-    const server = http.createServer((_request, response) => {
-      requests += 1;
-      response.end(body);
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    t.teardown(() => server.close());
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/list`;
-    const directory = t.testdir();
-    const config = await configured(directory, { torExits: { sources: [url] } });
+t.test('refresh fetches every source and stores the list; status and check then need no source', async (t) => {
+  let body = '198.51.100.9\n2001:db8::5\n';
+  let requests = 0;
+  const server = http.createServer((_request, response) => {
+    requests += 1;
+    response.end(body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/list`;
+  const directory = t.testdir();
+  const config = await configured(directory, { torExits: { sources: [url] } });
 
-    const early = await cli('status', ...config);
-    t.same([early.status, early.err.includes('There is no list of Tor exits')], [1, true]);
-    t.match(early.out, /in force +no\n/);
-    t.equal((await cli('check', '198.51.100.9', ...config)).status, 1, 'what cannot be told is no yes');
+  const early = await cli('status', ...config);
+  t.same([early.status, early.err.includes('The Tor exit list is missing or too old')], [1, true]);
+  t.match(early.out, /in force +no\n/);
+  t.equal((await cli('check', '198.51.100.9', ...config)).status, 1, 'the check fails without a list');
 
-    const refreshed = await cli('refresh', ...config);
-    t.same([refreshed.status, refreshed.err], [0, '']);
-    t.match(refreshed.out, /in force +yes\nexits +2\nsha-256 +[0-9a-f]{64}\nage +\d+ s\n/);
-    t.match(refreshed.out, new RegExp(`^SOURCE .*\n${url} +\\d{4}-.*Z +- +2 +0$`, 'm'));
-    t.equal(requests, 1);
+  const refreshed = await cli('refresh', ...config);
+  t.same([refreshed.status, refreshed.err], [0, '']);
+  t.match(refreshed.out, /in force +yes\nexits +2\nsha-256 +[0-9a-f]{64}\nage +\d+ s\n/);
+  t.match(refreshed.out, new RegExp(`^SOURCE .*\n${url} +\\d{4}-.*Z +- +2 +0$`, 'm'));
+  t.equal(requests, 1);
 
-    const status = JSON.parse((await cli('status', '--json', ...config)).out) as object;
-    t.match(status, { available: true, size: 2, sources: [{ source: url, size: 2, problem: null }] });
+  const status = JSON.parse((await cli('status', '--json', ...config)).out) as object;
+  t.match(status, { available: true, size: 2, sources: [{ source: url, size: 2, problem: null }] });
 
-    const exit = await cli('check', '2001:DB8:0:0::5', ...config);
-    t.same(exit, {
-      status: 1,
-      out: '2001:db8::5 is a Tor exit.\n',
-      err: 'Requests from 2001:db8::5 are refused (tor_blocked).\n',
-    });
-    t.same(await cli('check', '::ffff:192.0.2.1', ...config), {
-      status: 0,
-      out: '192.0.2.1 is no Tor exit.\n',
-      err: '',
-    });
-    const json = await cli('check', '198.51.100.9', '--json', ...config);
-    t.match(JSON.parse(json.out), { address: '198.51.100.9', exit: true, listed: true, anonymousIp: null });
-    t.equal(requests, 1, 'nobody was asked but by refresh');
+  const exit = await cli('check', '2001:DB8:0:0::5', ...config);
+  t.same(exit, {
+    status: 1,
+    out: '2001:db8::5 is a Tor exit.\n',
+    err: 'Gateways reject requests from 2001:db8::5 (tor_blocked).\n',
+  });
+  t.same(await cli('check', '::ffff:192.0.2.1', ...config), {
+    status: 0,
+    out: '192.0.2.1 is no Tor exit.\n',
+    err: '',
+  });
+  const json = await cli('check', '198.51.100.9', '--json', ...config);
+  t.match(JSON.parse(json.out), { address: '198.51.100.9', exit: true, listed: true, anonymousIp: null });
+  t.equal(requests, 1, 'only refresh sent a request');
 
-    body = '<html></html>';
-    const failed = await cli('refresh', ...config);
-    t.equal(failed.status, 1);
-    t.equal(failed.err, `${url} was not taken: it is an HTML or XML page, not a list of Tor exits.\n`);
-    t.match(failed.out, /in force +yes\n/, 'and the list before is there');
-    t.equal((await cli('check', '198.51.100.9', ...config)).out, '198.51.100.9 is a Tor exit.\n');
-  },
-);
+  body = '<html></html>';
+  const failed = await cli('refresh', ...config);
+  t.equal(failed.status, 1);
+  t.equal(failed.err, `${url} was rejected: it is an HTML or XML page, not a list of Tor exits.\n`);
+  t.match(failed.out, /in force +yes\n/, 'the previous list is still in force');
+  t.equal((await cli('check', '198.51.100.9', ...config)).out, '198.51.100.9 is a Tor exit.\n');
+});
 
-t.test('a list that is much smaller is taken only where that is said', async (t) => {
+t.test('a much smaller list is accepted only with the confirmation option', async (t) => {
   const directory = t.testdir({ list: manyExits(40).join('\n') });
   const file = path.join(directory, 'list');
   const config = await configured(directory, { torExits: { sources: [file] } });
@@ -86,7 +83,7 @@ t.test('a list that is much smaller is taken only where that is said', async (t)
   await writeFile(file, '203.0.113.1\n');
   const refused = await cli('refresh', ...config);
   t.equal(refused.status, 1);
-  t.match(refused.err, /has 1 addresses and the one before has 40; .* --accept-smaller takes it/);
+  t.match(refused.err, /has 1 addresses and the previous list has 40; .* run tor-exits refresh --accept-smaller/);
   t.equal((await cli('check', '198.51.100.1', ...config)).status, 1);
   t.equal((await cli('refresh', '--accept-smaller', ...config)).status, 0);
   t.equal((await cli('check', '198.51.100.1', ...config)).status, 0);
@@ -95,23 +92,23 @@ t.test('a list that is much smaller is taken only where that is said', async (t)
 t.test('status and check change nothing', async (t) => {
   const directory = t.testdir({ list: '198.51.100.9\n' });
   const config = await configured(directory, { torExits: { sources: [path.join(directory, 'list')] } });
-  t.equal((await cli('status', ...config)).status, 0, 'a list file is read as it is');
+  t.equal((await cli('status', ...config)).status, 0, 'a list file is read directly');
   t.equal((await cli('check', '198.51.100.9', ...config)).status, 1);
   await t.rejects(readFile(path.join(directory, 'snapshot.json')), { code: 'ENOENT' });
 });
 
-t.test('where exits are not refused, that is said', async (t) => {
+t.test('a configuration that does not reject Tor exits is reported', async (t) => {
   const directory = t.testdir({ list: '198.51.100.9\n' });
   const sources = [path.join(directory, 'list')];
   const config = await configured(directory, { torExits: { sources, enabled: false } });
   t.match(await cli('status', ...config), { status: 0, err: 'No gateway asks it: torExits.enabled is false.\n' });
   t.match(await cli('check', '198.51.100.9', ...config), {
     status: 1,
-    err: 'Its requests are taken: torExits.enabled is false.\n',
+    err: 'Gateways accept its requests: torExits.enabled is false.\n',
   });
 });
 
-t.test('check asks the database of anonymous addresses too', async (t) => {
+t.test('check also looks up the database of anonymous addresses', async (t) => {
   const database = mmdb({ type: 'Test-Anonymous-IP', entries: [['203.0.113.7', { is_tor_exit_node: true }]] });
   const directory = t.testdir({ 'x.mmdb': database, list: '198.51.100.9\n' });
   const geoip = { anonymousIpFile: path.join(directory, 'x.mmdb') };
@@ -124,12 +121,12 @@ t.test('check asks the database of anonymous addresses too', async (t) => {
   t.equal((await cli('check', '192.0.2.1', ...both)).status, 0);
   const alone = await configured(directory, { geoip, torExits: { sources: [] } });
   t.equal((await cli('check', '203.0.113.7', ...alone)).status, 1);
-  t.equal((await cli('check', '192.0.2.1', ...alone)).status, 0, 'without a list the database decides alone');
+  t.equal((await cli('check', '192.0.2.1', ...alone)).status, 0, 'without sources the database decides');
   const missing = await configured(directory, { geoip, torExits: { sources: [path.join(directory, 'nowhere')] } });
-  t.equal((await cli('check', '192.0.2.1', ...missing)).status, 1, 'but not for a list that is missing');
+  t.equal((await cli('check', '192.0.2.1', ...missing)).status, 1, 'a missing list is still an error');
 });
 
-t.test('wrong usage is told with the status 2', async (t) => {
+t.test('a usage error exits with status 2', async (t) => {
   for (const ip of [
     '198.51.100',
     '198.51.100.9/32',
@@ -148,7 +145,7 @@ t.test('wrong usage is told with the status 2', async (t) => {
   t.equal((await cli('status', '--config', '/nowhere.yaml')).status, 2);
 });
 
-t.test('with Redis the list is that of the cluster', { skip: withoutRedis }, async (t) => {
+t.test('with Redis the commands use the shared list', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const directory = t.testdir({ list: '198.51.100.9\n' });
   const keyStore = { kind: 'redis', redis: { url: server.url } };
@@ -159,10 +156,10 @@ t.test('with Redis the list is that of the cluster', { skip: withoutRedis }, asy
   const busy = await cli('refresh', ...config);
   t.same(
     [busy.status, busy.err],
-    [1, 'Nothing was read: another process reads the sources now, or Redis does not answer.\n'],
+    [1, 'No source was read: another process is reading the sources, or Redis is unavailable.\n'],
   );
   await server.kill();
   const down = await cli('refresh', ...config);
   t.equal(down.status, 1);
-  t.match(down.err, /cannot be read from the key store: .*\n(?:.*\n)*Nothing was read: /);
+  t.match(down.err, /cannot be read from the key store: .*\n(?:.*\n)*No source was read:/);
 });

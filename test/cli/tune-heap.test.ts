@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { productCommand } from '../product-command.js';
 
-/** Has V8 tell its flags, as they stand at the end of a command. */
+/** Makes V8 print its flags when a command ends. */
 const preload = `data:text/javascript,${encodeURIComponent(`
   import { setFlagsFromString } from 'node:v8';
   process.on('exit', () => setFlagsFromString('--help'));
@@ -16,35 +16,35 @@ const directory = t.testdir();
 function flagsOf(command: string): string {
   const file = path.join(directory, command);
   const line = productCommand([command, '--config', '/nowhere.yaml'], ['--import', preload]);
-  // Not a pipe: V8 does not wait until there is room in one.
+  // A file instead of a pipe: V8 does not wait while a pipe is full.
   spawnSync(...line, { stdio: ['ignore', openSync(file, 'w'), 'ignore'] });
   return readFileSync(file, 'utf8');
 }
 
-t.test('a gateway bounds old garbage and what compilers take, and keeps its code in a quiet time', (t) => {
+t.test('a gateway bounds garbage and compiler memory, and keeps its compiled code while idle', (t) => {
   const told = flagsOf('gateway');
-  // Where a later V8 does not know a flag, it has to be found out what stands for it.
+  // If a later V8 lacks a flag, its replacement has to be found.
   t.match(told, /--heap-growing-percent=30\n/);
   t.match(told, /--gc-memory-reducer-start-delay-ms=2147483647\n/);
   t.match(told, /--no-wasm-tier-up\n/);
   t.match(told, /--no-wasm-dynamic-tiering\n/);
   const others = flagsOf('services');
   const hasMaglev = Number.parseInt(process.versions.node, 10) >= 24;
-  t.match(told, /--no-maglev-inlining\n/); // on Node 20 as V8 has it
-  t.equal(told.includes('--no-sparkplug\n'), hasMaglev, 'where there is no Maglev, Sparkplug is of use');
-  t.match(others, /--heap-growing-percent=0\n/, 'other commands have what Node has');
+  t.match(told, /--no-maglev-inlining\n/); // the V8 default on Node 20
+  t.equal(told.includes('--no-sparkplug\n'), hasMaglev, 'without Maglev, Sparkplug stays enabled');
+  t.match(others, /--heap-growing-percent=0\n/, 'other commands keep the defaults of Node');
   t.match(others, /--gc-memory-reducer-start-delay-ms=8000\n/);
   t.match(others, /--sparkplug\n/);
   t.end();
 });
 
-t.test('undici is used without its parser being optimised, which takes 30 MB for a moment', (t) => {
-  t.ok(peakOf(false) > 30, 'Node as it is');
-  t.ok(peakOf(true) < 24, 'a gateway');
+t.test("undici's parser is not optimised by V8, which would need 30 MB for a short time", (t) => {
+  t.ok(peakOf(false) > 30, 'default flags');
+  t.ok(peakOf(true) < 24, 'flags of a gateway');
   t.end();
 });
 
-/** The most that V8 takes beside its heap, in megabytes, while undici is used as a warm-up uses it. */
+/** V8's peak memory outside its heap, in megabytes, while undici is used like in a warm-up. */
 function peakOf(isTuned: boolean): number {
   const program = `
     import http from 'node:http';

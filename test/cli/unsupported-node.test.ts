@@ -5,7 +5,7 @@ import t from 'tap';
 
 const main = path.resolve('dist/cli/main.js');
 
-/** Runs the executable on a Node that says that it has this version. */
+/** Runs the executable on a Node that pretends to be the given version. */
 function runOn(version: string) {
   const pretend = `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } });`;
   const preload = `data:text/javascript,${encodeURIComponent(pretend)}`;
@@ -13,7 +13,7 @@ function runOn(version: string) {
   return spawnSync(process.execPath, ['--import', preload, main, '--version'], { encoding: 'utf8', env });
 }
 
-t.test('an unsupported Node is told what is needed, and loads nothing else', (t) => {
+t.test('an unsupported Node prints the required version and loads nothing else', (t) => {
   const { engines, version } = JSON.parse(readFileSync('package.json', 'utf8')) as {
     readonly engines: { readonly node: string };
     readonly version: string;
@@ -24,12 +24,12 @@ t.test('an unsupported Node is told what is needed, and loads nothing else', (t)
     t.same([status, stdout], [1, ''], old);
     t.equal(
       stderr,
-      `merchant-gateway needs Node.js ${oldest} or newer, and ${process.execPath} is ${old}: install a newer one and start it with that.\n`,
+      `merchant-gateway requires Node.js ${oldest} or newer, but ${process.execPath} is ${old}: install a newer Node.js and use it to start merchant-gateway.\n`,
     );
   }
   for (const good of [`${oldest}.0`, '21.0.0', '24.1.0']) t.same(runOn(good).stdout, `${version}\n`, good);
   const source = readFileSync(main, 'utf8');
-  t.notMatch(source, /^import .* from /m, 'no module is loaded before the check');
-  t.notMatch(source, /\?\?|\?\.|\bawait\b|#\w/, 'nor is anything written that Node 12 does not know');
+  t.notMatch(source, /^import .* from /m, 'no module is imported before the check');
+  t.notMatch(source, /\?\?|\?\.|\bawait\b|#\w/, 'no syntax that Node 12 cannot parse');
   t.end();
 });

@@ -10,12 +10,12 @@ import { productCommand } from '../product-command.js';
 
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 
-/** The lines between the fences of the code block that begins so. */
-function blocksOf(readme: string): string[] {
-  return [...readme.matchAll(/```sh\n([^]*?)```/g)].map(([, block = '']) => block);
+/** The shell commands of each code block. */
+function blocksOf(document: string): string[] {
+  return [...document.matchAll(/```sh\n([^]*?)```/g)].map(([, block = '']) => block);
 }
 
-t.test("the README's walk-through works as pasted", { skip: !hasCurl && 'curl is not installed' }, async (t) => {
+t.test('the walk-through works as pasted', { skip: !hasCurl && 'curl is not installed' }, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-walk-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const config = path.join(directory, 'config.yaml');
@@ -33,7 +33,7 @@ services: { listen: { port: 0 } }
   await new Promise<void>((resolve, reject) => {
     dev.stdout.on('data', (chunk: Buffer) => {
       welcome += chunk.toString();
-      if (/See a refusal[^]*curl .*\n/.test(welcome)) resolve();
+      if (/Send a request without a key[^]*curl .*\n/.test(welcome)) resolve();
     });
     dev.once('exit', () => {
       reject(new Error(`dev ended: ${welcome}`));
@@ -42,17 +42,15 @@ services: { listen: { port: 0 } }
   const base = /https:\/\/\S+\/v1/.exec(welcome)?.[0] ?? '';
   const key = /x-api-key: (svc_live_\w+)/.exec(welcome)?.[1] ?? '';
 
-  const [set = '', walk = '', look = '', lists = ''] = blocksOf(readFileSync('README.md', 'utf8')).filter((block) =>
-    /API_KEY|\bapi\b/.test(block),
-  );
-  t.match(set, /export API_KEY=svc_live_…/, 'the blocks are found');
+  const [set = '', walk = '', look = '', lists = ''] = blocksOf(readFileSync('docs/walk-through.md', 'utf8'));
+  t.match(set, /export API_KEY=svc_live_…/, 'the blocks were found');
   const pasted = set
     .replace('svc_live_…', key)
     .replace('https://localhost:8443/v1', base)
     .replaceAll('./var/demo', data);
-  t.notMatch(pasted, /8443|\.\/var|…/, 'and point here');
+  t.notMatch(pasted, /8443|\.\/var|…/, 'every address and path was replaced');
 
-  /** Pastes lines into a shell that knows what was pasted before. */
+  /** Runs lines in a shell that keeps the variables set earlier. */
   async function paste(...lines: string[]): Promise<string> {
     const shell = spawn('sh', ['-c', ['set -e', ...lines].join('\n')]);
     let output = '';
@@ -75,7 +73,7 @@ services: { listen: { port: 0 } }
   const again = walk.replaceAll(/^api .*wallets.*$/gm, '');
   for (;;) {
     const answers = answersIn(await paste(pasted, again, look));
-    t.same(answers[0], payout, 'the same payout under the same key');
+    t.same(answers[0], payout, 'the same Idempotency-Key returns the same payout');
     const status = answers[1]?.data.status;
     t.ok(['pending', 'processing', 'successful'].includes(String(status)), String(status));
     if (status === 'successful') break;

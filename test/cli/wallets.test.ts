@@ -30,7 +30,7 @@ delete process.env.MERCHANT_GATEWAY_SERVICES_TOKEN;
 const time = new ManualTime();
 const parts = { assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } };
 
-/** Services with an operators' API, a registry, and what runs a `wallets` command against them. */
+/** Services with an operators' API, and a registry; runs `wallets` commands against them. */
 async function startBoth(t: Test) {
   const operators = { host: '127.0.0.1', port: 0, token: operatorsToken, tls: null };
   const at = { host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', operators };
@@ -52,12 +52,13 @@ async function run(t: Test, url: string, ...args: string[]) {
     ['wallets', args[0] ?? '', '--services', url, '--token-file', tokenFile, ...args.slice(1)],
     io,
   );
-  for (const secret of [operatorsToken, adminToken]) t.notOk((stdout + stderr).includes(secret), 'no token is printed');
-  t.notMatch(stderr, /\n {4}at /, 'no stack');
+  for (const secret of [operatorsToken, adminToken])
+    t.notOk((stdout + stderr).includes(secret), 'the output contains no token');
+  t.notMatch(stderr, /\n {4}at /, 'no stack trace');
   return { status, stdout, stderr };
 }
 
-/** Nothing listens there. */
+/** An address on which nothing listens. */
 const nowhere = await closedAddress();
 
 async function closedAddress(): Promise<string> {
@@ -82,19 +83,19 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   const walletId = /[0-9a-f-]{36}/.exec(created.stdout)?.[0] ?? '';
   const again = await wallets('create', '--merchant', merchantId, ...inNaira, ...lookUp);
   t.match(again.stdout, `wallet       ${walletId}\n`);
-  t.match(again.stdout, /\nThe wallet was there already\.\n$/);
+  t.match(again.stdout, /\nThe wallet already existed\.\n$/);
 
   const order = [walletId, '--amount', '150000', ...inNaira, '--reason', 'Deposit', '--actor', 'ada'];
   const funded = await wallets('fund', ...order, '--reference', 'deposit-1');
-  t.equal(funded.stderr, '', 'a reference of the operator need not be printed');
+  t.equal(funded.stderr, '', 'a reference given by the operator is not printed');
   t.match(funded.stdout, `from         float\nto           ${walletId}\namount       150000 NGN (minor units)\n`);
   t.match(funded.stdout, /\nby +ada\n/);
-  t.match(funded.stdout, /\nThe wallet holds 150000 NGN \(minor units\)\.\n$/);
+  t.match(funded.stdout, /\nThe balance of the wallet is 150000 NGN \(minor units\)\.\n$/);
   const repeated = await wallets('fund', ...order, '--reference', 'deposit-1');
   t.equal(repeated.status, 0);
   t.match(
     repeated.stdout,
-    /\nMoved before, under this reference, and not again\. The wallet then held 150000 \(minor units\)\.\n$/,
+    /\nAlready moved under this reference; not moved again\. The balance was then 150000 \(minor units\)\.\n$/,
   );
   t.equal(await balanceOf(services.database, walletId), 150_000);
 
@@ -102,7 +103,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(other.status, 1);
   t.match(
     other.stderr,
-    /^The operators' API refused \(status 409\): The reference deposit-1 is that of another movement/,
+    /^The operators' API rejected the request \(status 409\): The reference deposit-1 belongs to another movement/,
   );
 
   t.equal((await wallets('withdraw', walletId, '--amount', '50000', ...inNaira, '--reason', 'Back')).status, 0);
@@ -110,7 +111,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal(overdraft.status, 1);
   t.match(
     overdraft.stderr,
-    /The operators' API did not accept this \(1 problem\):\n {2}Insufficient wallet balance\. The reference \S+ is used up: send the movement again with another one\n$/,
+    /The operators' API rejected the request \(1 problem\):\n {2}Insufficient wallet balance\. The reference \S+ is used up: send the movement again with a new reference\n$/,
   );
 
   const list = await wallets('list', '--merchant', merchantId, '--currency', 'NGN', '--environment', 'live');
@@ -129,7 +130,7 @@ t.test('a wallet is created, funded, withdrawn from, listed and shown', async (t
   t.equal((await wallets('list', '--merchant', 'nobody')).stdout, 'No wallets.\n');
 });
 
-t.test('a merchant that the registry does not know gets no wallet', async (t) => {
+t.test('a wallet for a merchant unknown to the registry is rejected', async (t) => {
   const { services, lookUp, wallets } = await startBoth(t);
   const unknown = await wallets('create', '--merchant', 'm_unknown', ...inNaira, ...lookUp);
   t.equal(unknown.status, 1);
@@ -137,29 +138,29 @@ t.test('a merchant that the registry does not know gets no wallet', async (t) =>
   const away = ['--registry', nowhere, '--registry-token-file', adminTokenFile];
   const unasked = await wallets('create', '--merchant', 'm_unknown', ...inNaira, ...away);
   t.equal(unasked.status, 1);
-  t.match(unasked.stderr, `Cannot ask the registry at ${nowhere}/: nothing listens there`);
+  t.match(unasked.stderr, `Cannot reach the registry at ${nowhere}/: the connection was refused`);
   const tokenless = await wallets('create', '--merchant', 'm_unknown', ...inNaira, '--registry', nowhere);
   t.equal(tokenless.status, 2);
-  t.match(tokenless.stderr, /a token is required: name its file with --registry-token-file .*--no-registry-check/);
-  t.same(await services.database.selectFrom('wallets').selectAll().execute(), [], 'none of them made one');
+  t.match(tokenless.stderr, /a token is required: give its file with --registry-token-file .*--no-registry-check/);
+  t.same(await services.database.selectFrom('wallets').selectAll().execute(), [], 'no wallet was created');
   t.equal((await wallets('create', '--merchant', 'm_1', ...inNaira, '--no-registry-check')).status, 0);
 });
 
-t.test('an additional wallet is printed with the id by which it is created once', async (t) => {
+t.test('an additional wallet is printed with the id that makes its creation idempotent', async (t) => {
   const { services, wallets } = await startBoth(t);
   const create = ['create', '--merchant', 'm_1', ...inNaira, '--no-registry-check'];
   await wallets(...create);
   const additional = await wallets(...create, '--additional');
   const id = /--id ([0-9a-f-]{36})\n$/.exec(additional.stderr)?.[1] ?? '';
   t.match(additional.stdout, `wallet       ${id}\n`);
-  t.match((await wallets(...create, '--additional', '--id', id)).stdout, /The wallet was there already\.\n$/);
+  t.match((await wallets(...create, '--additional', '--id', id)).stdout, /The wallet already existed\.\n$/);
   t.equal((await services.database.selectFrom('wallets').selectAll().execute()).length, 2);
   const misplaced = await wallets(...create, '--id', id);
-  t.equal(misplaced.status, 2, '--id without --additional would be without effect');
-  t.match(misplaced.stderr, /--id is for --additional/);
+  t.equal(misplaced.status, 2, '--id without --additional would have no effect');
+  t.match(misplaced.stderr, /--id requires --additional/);
 });
 
-t.test('what is wrong with a command line is said before anything is sent', async (t) => {
+t.test('command-line errors are reported before any request is sent', async (t) => {
   const { services, wallets } = await startBoth(t);
   await wallets('create', '--merchant', 'm_1', ...inNaira, '--no-registry-check');
   const { id } = await services.database.selectFrom('wallets').select('id').executeTakeFirstOrThrow();
@@ -218,25 +219,25 @@ t.test('what is wrong with a command line is said before anything is sent', asyn
   t.equal(await balanceOf(services.database, id), 0);
 });
 
-t.test('services that are away, or another server, are told apart, with what to do', async (t) => {
+t.test('unavailable services and a foreign server are distinguished, each with a remedy', async (t) => {
   const away = await run(t, nowhere, 'list');
   t.equal(away.status, 1);
   t.equal(
     away.stderr,
-    `Cannot ask the operators' API at ${nowhere}/: nothing listens there. Start the services, with services.operators.tokenFile set, or give its address with --services.\n`,
+    `Cannot reach the operators' API at ${nowhere}/: the connection was refused. Start the services, with services.operators.tokenFile set, or give its address with --services.\n`,
   );
   const { services, wallets } = await startBoth(t);
-  t.match((await run(t, services.url, 'list')).stderr, /403|did not answer as the operators' API/);
+  t.match((await run(t, services.url, 'list')).stderr, /403|did not respond like the operators' API/);
   await writeFile(path.join(directory, 'wrong'), 'x'.repeat(40), { mode: 0o600 });
   const wrong = await wallets('list', '--token-file', path.join(directory, 'wrong'));
   t.match(wrong.stderr, /Invalid token/);
 });
 
-t.test('a fund that is cut off says under which reference to repeat it, and that moves the money once', async (t) => {
+t.test('an interrupted fund prints the reference to repeat, and repeating moves the money once', async (t) => {
   const { services, wallets } = await startBoth(t);
   await wallets('create', '--merchant', 'm_1', ...inNaira, '--no-registry-check');
   const { id } = await services.database.selectFrom('wallets').select('id').executeTakeFirstOrThrow();
-  // Carries the request out and closes the connection before the answer, as a network that fails does.
+  // Executes the request, then closes the connection before the response, like a failing network.
   const cutter = http.createServer((request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
@@ -254,20 +255,20 @@ t.test('a fund that is cut off says under which reference to repeat it, and that
   const order = ['fund', id, '--amount', '700', ...inNaira, '--reason', 'Deposit'];
   const lost = await run(t, cutOff, ...order);
   t.equal(lost.status, 1);
-  t.equal(await balanceOf(services.database, id), 700, 'the money has moved');
+  t.equal(await balanceOf(services.database, id), 700, 'the money was moved');
   const [, reference = ''] =
-    /^Reference (fund-\w{26})\. If this is cut off, repeat it with --reference \1\n/.exec(lost.stderr) ?? [];
+    /^Reference (fund-\w{26})\. If interrupted, retry with --reference \1\n/.exec(lost.stderr) ?? [];
   t.match(
     lost.stderr,
-    `The money may have been moved all the same: repeat the command with --reference ${reference}, which moves it once.`,
+    `The money may have been moved nevertheless: retry with --reference ${reference}, which moves it once.`,
   );
   const again = await wallets(...order, '--reference', reference);
   t.equal(again.status, 0);
-  t.match(again.stdout, 'Moved before, under this reference, and not again.');
+  t.match(again.stdout, 'Already moved under this reference; not moved again.');
   t.equal(await balanceOf(services.database, id), 700);
 });
 
-t.test('the operators’ API speaks TLS where it has a certificate, and the configuration alone finds it', async (t) => {
+t.test('the operators’ API uses TLS with its certificate, and is found by configuration only', async (t) => {
   const folder = t.testdir();
   const { cert, key } = await createSelfSigned(new Date());
   await writeFile(path.join(folder, 'cert.pem'), cert);

@@ -8,8 +8,8 @@ import { acceptingCredential } from '../policy/fixtures.js';
 import { merchantA, servicesFixture } from '../services/services-fixture.js';
 
 /*
- * In a rolling upgrade gateways of the former release call services of this one, and the other way round. The former release
- * knew one audience for all upstreams: gateways signed it, and services asked for it.
+ * In a rolling upgrade gateways of the previous release call services of this one, and vice versa. The previous release
+ * used one audience for all upstreams: gateways signed it, and services required it.
  */
 
 const formerDefault = 'merchant-gateway';
@@ -20,7 +20,7 @@ function configOf(t: Test, identity: string) {
   return loadConfig({ text: `identity: { signingKeyFile: ${directory}/key.pem, ${identity} }` });
 }
 
-/** What a gateway of the former release signs about merchant A. */
+/** The assertion about merchant A that a gateway of the previous release signs. */
 function formerAssertion(audience: string | string[], key: KeyObject = privateKey): Promise<string> {
   return new SignJWT({ kid: 'key_1', environment: merchantA.environment })
     .setProtectedHeader({ alg: 'EdDSA', typ: 'JWT' })
@@ -36,28 +36,36 @@ for (const [options, audience] of [
   ['', formerDefault],
   ['audience: payments.example', 'payments.example'],
 ] as const) {
-  t.test(`services let in a gateway of the former release that signs for ${audience}`, async (t) => {
+  t.test(`services accept assertions of the previous release's gateways with the audience ${audience}`, async (t) => {
     const assertions = await openAssertionVerifier(configOf(t, options));
     const { call } = await servicesFixture(t, { assertions });
     const statusOf = async (assertion: string, path: string): Promise<number> =>
       (await call(merchantA, 'GET', path, { headers: { 'x-gateway-assertion': assertion } })).status;
     for (const path of ['/transactions', '/dev/payouts', '/dev/wallets', '/dev/customers']) {
       t.equal(await statusOf(await formerAssertion(audience), path), 200, path);
-      t.equal(await statusOf(await formerAssertion([audience]), path), 200, `${path}, as a list`);
-      t.equal(await statusOf(await formerAssertion('other.example'), path), 403, `${path}, of another deployment`);
+      t.equal(await statusOf(await formerAssertion([audience]), path), 200, `${path}, audience as a list`);
+      t.equal(
+        await statusOf(await formerAssertion('other.example'), path),
+        403,
+        `${path}, audience of another deployment`,
+      );
     }
     const ofThisRelease = await formerAssertion(['transactions', audience]);
-    t.equal(await statusOf(ofThisRelease, '/payouts'), 403, 'beside the name of an upstream it opens nothing');
+    t.equal(
+      await statusOf(ofThisRelease, '/payouts'),
+      403,
+      "next to an upstream's name the former audience grants nothing",
+    );
   });
 
   t.test(
-    `with identity.audience: ${audience}, services of the former release let in a gateway of this one`,
+    `with identity.audience ${audience}, services of the previous release accept this release's assertions`,
     async (t) => {
       const identity = await openIdentity(configOf(t, `audience: ${audience}`));
       const keys = createLocalJWKSet({ keys: [{ ...(await exportJWK(publicKey)), alg: 'EdDSA' }] });
       for (const upstream of ['transactions', 'payouts', 'customers']) {
         const assertion = await identity?.assertionFor(acceptingCredential('live'), upstream);
-        // As the former release verified it.
+        // Verifies as the previous release does.
         const { payload } = await jwtVerify(assertion ?? '', (_header, token) => keys({ alg: 'EdDSA' }, token), {
           issuer: 'merchant-gateway',
           audience,

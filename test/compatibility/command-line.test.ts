@@ -7,13 +7,13 @@ import { buildFormerRelease, withoutFormerRelease } from './former-release.js';
 import { startMixedDeployment, token } from './mixed-deployment.js';
 
 /*
- * Whoever upgrades has command lines and registries of both releases at once: each administration command works with the other's
- * registry, and scripts find the fields that they read.
+ * During an upgrade, command lines and registries of both releases coexist: each administration command must work with
+ * the other release's registry, and scripts must find the fields that they read.
  */
 
 type Run = (...args: string[]) => Promise<unknown>;
 
-/** Runs an administration command of a release with --json; it must succeed. */
+/** Runs an administration command of a release with --json; fails the test if the command fails. */
 function commandLine(t: Test, root: string, url: string): Run {
   return async (...args) => {
     const child = spawn(...productCommand([...args, '--json'], [], root), {
@@ -29,7 +29,7 @@ function commandLine(t: Test, root: string, url: string): Run {
   };
 }
 
-/** Goes through the administration commands that both releases have. */
+/** Runs the administration commands that both releases have. */
 async function administer(t: Test, run: Run, keyIdOption: string): Promise<void> {
   const merchant = (await run('merchants', 'create', '--name', 'Ada', '--go-live')) as { id: string };
   const { id } = merchant;
@@ -47,13 +47,13 @@ async function administer(t: Test, run: Run, keyIdOption: string): Promise<void>
 }
 
 t.test(
-  'the command line of each release works with the registry of the other one',
+  'the command line of each release works with the registry of the other',
   { skip: withoutFormerRelease !== false ? withoutFormerRelease : withoutRedis },
   async (t) => {
     const former = await buildFormerRelease(t);
     for (const [title, cli, registryRoot, keyIdOption] of [
-      ['the former one, a registry of this release', former, '.', '--key'],
-      ['this one, a registry of the former release', '.', former, '--key-id'],
+      ['previous command line, registry of this release', former, '.', '--key'],
+      ['command line of this release, previous registry', '.', former, '--key-id'],
     ] as const) {
       await t.test(title, async (t) => {
         const deployment = await startMixedDeployment(t, null);

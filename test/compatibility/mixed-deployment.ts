@@ -12,41 +12,41 @@ import { startRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../edge/harness.js';
 import { newInstallation, productCommand } from '../product-command.js';
 
-/** What lets administrators in. */
+/** The administrators' token. */
 export const token = 'an-administrators-token-of-enough-characters';
 
-/** What a gateway says to a request: the status, and the message of the envelope. */
+/** A gateway's response: the status, and the message of the envelope. */
 type Verdict = string;
 
-/** A gateway of some release, as a process. */
+/** A gateway process of one of the releases. */
 export interface RunningGateway {
   ask(key: string): Promise<Verdict>;
-  /** Ends it, once what it has begun is answered. */
+  /** Stops it after the requests in progress have been answered. */
   stop(): Promise<void>;
 }
 
-/** A key, and the id by which it is revoked. */
+/** A key and its id. */
 export interface CreatedKey {
   readonly key: string;
   readonly keyId: string;
-  /** Whether the registry said that its creation was in force everywhere. */
+  /** Whether the registry reported the creation as in force on all gateways. */
   readonly isInForce: boolean;
 }
 
-/** A registry of some release, as a process. */
+/** A registry process of one of the releases. */
 export interface RunningRegistry {
   readonly url: string;
   createMerchant(): Promise<string>;
   createKey(merchantId: string): Promise<CreatedKey>;
-  /** Whether the registry said that the revocation is in force everywhere. */
+  /** Revokes a key; resolves with whether the registry reported the revocation as in force on all gateways. */
   revoke(keyId: string): Promise<boolean>;
   gatewayIds(): Promise<readonly string[]>;
   stop(): Promise<void>;
 }
 
-/** Processes of several releases around one Redis and one database. */
+/** Processes of several releases on one Redis and one database. */
 export interface MixedDeployment {
-  /** @param root where the release was built */
+  /** @param root the directory of the release's build */
   startRegistry(root: string): Promise<RunningRegistry>;
   startGateway(root: string): Promise<RunningGateway>;
 }
@@ -67,7 +67,7 @@ interface Envelope {
   };
 }
 
-/** @param databaseUrl of an empty database; without it, an SQLite file */
+/** @param databaseUrl URL of an empty database; null: an SQLite file */
 export async function startMixedDeployment(t: Test, databaseUrl: string | null): Promise<MixedDeployment> {
   const [redis, upstream, { cert, key }] = await Promise.all([
     startRedis(t),
@@ -101,7 +101,7 @@ upstreams: { transactions: { url: "${upstream.url}" } }
 routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
 `,
     );
-    // The former release makes a database whether it is asked or not.
+    // The former release always creates a missing database.
     const own = path.resolve(root) === process.cwd() ? newInstallation(command) : [];
     const child = spawn(...productCommand([command, '--config', file(`${name}.yaml`), ...own], [], root), {
       stdio: 'pipe',

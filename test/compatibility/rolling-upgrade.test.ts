@@ -12,23 +12,24 @@ import {
 } from './mixed-deployment.js';
 
 /*
- * The former release and this one, as processes around one Redis and one database, under steady requests. Whichever of them is
- * the registry, no request fails or is answered wrongly, and no key is accepted in a request that began after its registry
- * said that its revocation is in force. Whether it says so at once, or names gateways that it waits for, is the release's own affair.
+ * The previous release and this one, as processes on one Redis and one database, under steady requests. Whichever
+ * release runs the registry, no request fails or gets a wrong response. No key is accepted in a request that starts
+ * after its registry reported the revocation as in force. Whether a registry confirms at once or lists pending gateways
+ * depends on the release.
  */
 
 const accepted = '200 OK';
 const refused = '401 API Key is inactive or revoked';
 const unknownKey = 'svc_live_3Uz0cQ8mXo2Nobodys';
 const keysOfRound = 3;
-/** A gateway that is waited for hears of a revocation all the same: this ends a test in which it does not. */
+/** Limit for a pending gateway to apply a revocation; fails a test in which it never does. */
 const longestMilliseconds = 20_000;
 const current = '.';
 
 class Upgrade {
   readonly #t: Test;
   readonly #deployment: MixedDeployment;
-  /** Those that the front sends requests to. */
+  /** The gateways behind the front proxy. */
   readonly #gateways: RunningGateway[] = [];
   readonly #problems: string[] = [];
   #valid: CreatedKey | null = null;
@@ -43,7 +44,7 @@ class Upgrade {
     this.#deployment = deployment;
   }
 
-  /** Has the gateways serve, and the requests begin. */
+  /** Starts the gateways and the requests. */
   async begin(registry: RunningRegistry, roots: readonly string[]): Promise<void> {
     this.#merchantId = await registry.createMerchant();
     this.#gateways.push(...(await Promise.all(roots.map((root) => this.#deployment.startGateway(root)))));
@@ -60,11 +61,11 @@ class Upgrade {
     this.#isOver = true;
     await this.#load;
     this.#t.comment(`${this.#requests} requests`);
-    this.#t.ok(this.#requests > 200, 'there were requests all the time');
-    this.#t.same(this.#problems.slice(0, 10), [], `of ${this.#requests} requests each had the right response`);
+    this.#t.ok(this.#requests > 200, 'requests were sent all the time');
+    this.#t.same(this.#problems.slice(0, 10), [], `each of ${this.#requests} requests got the right response`);
   }
 
-  /** Puts a gateway of another release in the place of one, as a rolling upgrade does. */
+  /** Replaces a gateway by one of another release, as a rolling upgrade does. */
   async replace(index: number, root: string, registry: RunningRegistry): Promise<void> {
     const before = new Set(await registry.gatewayIds());
     const gateway = await this.#deployment.startGateway(root);
@@ -73,7 +74,7 @@ class Upgrade {
     await former?.stop();
   }
 
-  /** Creates keys and revokes them while each gateway is asked for them. */
+  /** Creates and revokes keys while sending requests with them to each gateway. */
   async round(title: string, registries: readonly RunningRegistry[]): Promise<void> {
     const outcomes = await Promise.all(
       Array.from({ length: keysOfRound }, (_, index) => {
@@ -120,14 +121,14 @@ class Upgrade {
     }
   }
 
-  /** Waits until each gateway knows of a change that its registry did not call in force. */
+  /** Waits until each gateway applies a change that its registry did not confirm as in force. */
   async #settle(key: string, isValid: boolean): Promise<void> {
     const begun = performance.now();
     for (;;) {
       const verdicts = await Promise.all(this.#gateways.map((gateway) => gateway.ask(key)));
       if (verdicts.every((verdict) => (verdict === accepted) === isValid)) return;
       if (performance.now() - begun > longestMilliseconds) {
-        this.#problems.push(`${verdicts.join(', ')} long after a change that was not said to be in force`);
+        this.#problems.push(`${verdicts.join(', ')} long after a change that was not confirmed as in force`);
         return;
       }
       await sleep(10);
@@ -146,16 +147,16 @@ class Upgrade {
       const [key, expected] = kinds[(turn >> 1) % kinds.length] ?? kinds[0];
       const verdict = await gateway?.ask(key);
       this.#requests += 1;
-      if (verdict !== expected) this.#problems.push(`${verdict ?? 'no gateway'} in place of ${expected}`);
+      if (verdict !== expected) this.#problems.push(`${verdict ?? 'no gateway'} instead of ${expected}`);
       await sleep(5);
     }
   }
 }
 
-t.test('the former release', { skip: withoutFormerRelease || withoutRedis }, async (t) => {
+t.test('rolling upgrade from the previous release', { skip: withoutFormerRelease || withoutRedis }, async (t) => {
   const former = await buildFormerRelease(t);
   t.jobs = 3; // each waits more than it computes
-  void t.test('upgraded, the registry first and one gateway after the other', { buffered: true }, async (t) => {
+  void t.test('upgrading the registry first, then one gateway at a time', { buffered: true }, async (t) => {
     const deployment = await startMixedDeployment(t, null);
     const before = await deployment.startRegistry(former);
     const upgrade = new Upgrade(t, deployment);
@@ -172,7 +173,7 @@ t.test('the former release', { skip: withoutFormerRelease || withoutRedis }, asy
     await registry.stop();
   });
 
-  void t.test('with gateways of this one', { buffered: true }, async (t) => {
+  void t.test('a registry of the previous release with gateways of this one', { buffered: true }, async (t) => {
     const deployment = await startMixedDeployment(t, null);
     const registry = await deployment.startRegistry(former);
     const upgrade = new Upgrade(t, deployment);
@@ -184,7 +185,7 @@ t.test('the former release', { skip: withoutFormerRelease || withoutRedis }, asy
     await registry.stop();
   });
 
-  void t.test('with a registry of each on one PostgreSQL', { ...postgresAlone, buffered: true }, async (t) => {
+  void t.test('a registry of each release on one PostgreSQL', { ...postgresAlone, buffered: true }, async (t) => {
     const deployment = await startMixedDeployment(t, await createPostgresDatabase(t));
     const before = await deployment.startRegistry(former);
     const upgrade = new Upgrade(t, deployment);

@@ -12,22 +12,22 @@ import { pepper, registryFixture } from '../registry/registry-fixture.js';
 import { bankPayout, ledgerSum, merchantA, merchantB, servicesFixture } from '../services/services-fixture.js';
 
 /*
- * What released versions wrote must go on working: each folder here is a version, and what it holds is never changed.
- * The records, the databases and the lines were written by that version's own code.
+ * Data written by released versions must stay usable. Each directory here belongs to a version and never changes: its
+ * records, databases and log lines were written by that version's code.
  */
 const folder = 'test/compatibility';
 const versions = readdirSync(folder, { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
   .map(({ name }) => name);
 
-/** Keys of the records, which open nothing but them. */
+/** The keys of these records; they are valid nowhere else. */
 const keys = {
   live: 'svc_live_6ZQh5kgopJqUDcamWUgwWUIOiafHB3Zyga8LVNwxQda2Rm9L1',
   test: 'svc_test_T4QM0yfaC41UMRbKryTmRtwnN1iSy4VuRHphwkquevU3mBwCP',
   revoked: 'svc_live_JdIbi3CttKBv6fYuidbz18IsuOY6RFf3ck3bAie1iFv38X5QT',
 };
 
-/** The dotted names of everything in a line, with the types of their values. */
+/** The dotted names of all fields in a line, with the types of their values. */
 function typesOf(value: unknown, name = ''): Map<string, string> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return new Map([[name, value === null ? 'null' : Array.isArray(value) ? 'list' : typeof value]]);
@@ -40,7 +40,7 @@ function typesOf(value: unknown, name = ''): Map<string, string> {
 for (const version of versions) {
   const read = (name: string): string => readFileSync(path.join(folder, version, name), 'utf8');
 
-  t.test(`records of ${version} open and refuse what they did, and lines have what they had`, async (t) => {
+  t.test(`records of ${version} lead to the same decisions, and log lines keep their fields`, async (t) => {
     const upstream = await startUpstream(t);
     const gateway = await startTestGateway(t, {
       upstreamUrl: upstream.url,
@@ -71,16 +71,16 @@ for (const version of versions) {
     t.same(
       gateway.lines.map((line) => (line.event as { code: string }).code),
       old.map(({ event }) => event.code),
-      'the same decisions by the same codes',
+      'the same decision codes',
     );
     for (const [index, line] of old.entries()) {
       const now = typesOf(gateway.lines[index]);
       const lost = [...typesOf(line)].filter(([name, type]) => now.get(name) !== type);
-      t.same(lost, [], `no field of the line ${line.event.code} is gone or of another type`);
+      t.same(lost, [], `no field of the line ${line.event.code} is missing or has another type`);
     }
   });
 
-  t.test(`records of ${version} open the sandbox with their allowlists`, async (t) => {
+  t.test(`records of ${version} admit sandbox requests by their allowlists`, async (t) => {
     const upstream = await startUpstream(t);
     const gateway = await startTestGateway(t, {
       upstreamUrl: upstream.url,
@@ -102,13 +102,13 @@ for (const version of versions) {
     t.equal(await from('2001:db8::9', 'https://other.example'), '401 Origin not allowed');
   });
 
-  t.test(`the configuration of ${version} says what it said`, (t) => {
+  t.test(`the configuration of ${version} keeps its meaning`, (t) => {
     const config = loadConfig({ text: read('gateway.yaml'), env: {} });
     const { upstreams, ...said } = parse(read('gateway.yaml')) as Record<string, unknown>;
-    // Paths are absolute now; this configuration has one that is not.
+    // Paths are absolute since; this configuration has a relative one.
     const services = said.services as { database: { url: string } };
     services.database.url = services.database.url.replace(/^sqlite:/, (scheme) => `${scheme}${process.cwd()}/`);
-    t.match(config, said, 'each option has the value that it was given');
+    t.match(config, said, 'each option has its configured value');
     t.match(config.upstreams, {
       core: (upstreams as Record<string, object>).core,
       other: { url: 'http://other.example:8080' },
@@ -116,37 +116,35 @@ for (const version of versions) {
     t.end();
   });
 
-  t.test(`the registry’s database of ${version} is brought up to date with all that is in them`, async (t) => {
+  t.test(`the registry’s database of ${version} is migrated without loss`, async (t) => {
     const directory = t.testdir();
     const database = new Libsql(path.join(directory, 'registry.db'));
     database.exec(read('registry.sql'));
     database.close();
-    const { call } = await registryFixture(t, `sqlite:${directory}/registry.db`);
+    const { call, store } = await registryFixture(t, `sqlite:${directory}/registry.db`);
     const merchants = await call<{ name: string; id: string }[]>('GET', '/merchants');
     t.same(merchants.body.data.map(({ name }) => name).toSorted(), ['Shop', 'Åsa & Co']);
     const shop = merchants.body.data.find(({ name }) => name === 'Shop');
     const listed = await call<{ status: string }[]>('GET', `/merchants/${shop?.id ?? ''}/keys`);
     t.same(listed.body.data.map(({ status }) => status).toSorted(), ['ACTIVE', 'REVOKED']);
-    t.equal((await call<unknown[]>('GET', '/events')).body.data.length, 6, 'with every event');
+    const revoked = [...store.records.values()].find((record) => (record as { status: string }).status === 'REVOKED');
+    t.match(revoked, { statusChangedAt: '2026-01-15T12:00:00.000Z' }, 'the time of the revocation event');
+    t.equal((await call<unknown[]>('GET', '/events')).body.data.length, 6, 'every event is preserved');
     const again = await openRegistryDatabase({ url: `sqlite:${directory}/registry.db`, generation: 'another' });
     await again.destroy();
   });
 
-  t.test(`the services’ database of ${version} goes on where it was`, async (t) => {
+  t.test(`the services’ database of ${version} is migrated and processing continues`, async (t) => {
     const file = path.join(t.testdir(), 'services.db');
     const old = new Libsql(file);
     old.exec(read('services.sql'));
     old.close();
     const { call, database, pass } = await servicesFixture(t, { url: `sqlite:${file}` });
-    t.same(
-      await readLedger(database),
-      { mismatched: [], unbalanced: [] },
-      'the ledger that it becomes agrees with its balances',
-    );
+    t.same(await readLedger(database), { mismatched: [], unbalanced: [] }, 'the migrated ledger matches the balances');
     const sides = await database.selectFrom('transactions').select(['payout_id', 'counter_account']).execute();
     t.ok(
       sides.every((one) => one.counter_account === (one.payout_id === null ? 'float' : 'payouts')),
-      'each entry names the account on its other side',
+      'each entry names its counter account',
     );
     const payouts = async () =>
       (await call(merchantA, 'GET', '/dev/payouts')).body.data as { id: string; status: string; amount: number }[];
@@ -157,7 +155,7 @@ for (const version of versions) {
     t.same(
       await statuses(),
       ['successful', 'successful', 'failed', 'successful'],
-      'what was under way comes to its end',
+      'payouts in progress reach a final state',
     );
 
     const wallets = await call(merchantA, 'GET', '/dev/wallets');
@@ -165,7 +163,7 @@ for (const version of versions) {
       ({ currency }) => currency === 'NGN',
     );
     t.equal(wallet?.balance, 748_300);
-    t.equal(await ledgerSum(database, wallet?.id ?? ''), 748_300, 'and no money has come or gone');
+    t.equal(await ledgerSum(database, wallet?.id ?? ''), 748_300, 'no money appeared or disappeared');
     const [largest] = (await call(merchantB, 'GET', '/dev/wallets')).body.data as { balance: number }[];
     t.equal(largest?.balance, Number.MAX_SAFE_INTEGER);
 
@@ -175,7 +173,11 @@ for (const version of versions) {
         headers: { 'idempotency-key': 'invoice-1' },
       });
     const paid = (await payouts()).find(({ amount }) => amount === 250_000);
-    t.match(await again(250_000), { status: 201, body: { data: { id: paid?.id } } }, 'a repeated request pays nothing');
+    t.match(
+      await again(250_000),
+      { status: 201, body: { data: { id: paid?.id } } },
+      'a repeated request makes no second payout',
+    );
     t.equal((await again(250_001)).status, 422);
     t.equal((await payouts()).length, 4);
     const found = await call(merchantA, 'GET', `/dev/customers?search=${encodeURIComponent('öberg')}`);

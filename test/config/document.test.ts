@@ -25,21 +25,18 @@ function run(args: readonly string[], env: Record<string, string> = {}): { out: 
   return written;
 }
 
-t.test(
-  'config/gateway.yaml is the documented default (merchant-gateway config defaults > config/gateway.yaml)',
-  (t) => {
-    t.equal(readFileSync(file, 'utf8'), text);
-    t.equal(run(['defaults']).out, text);
-    t.end();
-  },
-);
+t.test('config/gateway.yaml is up to date (merchant-gateway config defaults > config/gateway.yaml)', (t) => {
+  t.equal(readFileSync(file, 'utf8'), text);
+  t.equal(run(['defaults']).out, text);
+  t.end();
+});
 
 t.test('the documented default loads to exactly the defaults, whatever the environment', (t) => {
   t.strictSame(loadConfig({ text: readFileSync(file, 'utf8'), env: {} }), loadConfig());
   t.end();
 });
 
-t.test('what is commented out in the documented default is right as well', (t) => {
+t.test('the commented-out options of the documented default are valid', (t) => {
   const uncommented = text.replaceAll(/^( *)# ( *(?:- )?[a-zA-Z0-9]+:(?: (?:\S+|\[.*\]))?)$/gm, '$1$2');
   t.not(uncommented, text);
   t.strictSame(loadConfig({ text: uncommented }).listen.https, {
@@ -59,9 +56,10 @@ t.test('what is commented out in the documented default is right as well', (t) =
   t.end();
 });
 
-t.test('each option is in the documented default once, under a comment', (t) => {
+t.test('the documented default contains each option once, after a comment', (t) => {
   const lines = text.split('\n');
-  const plain = lines.map((line) => line.replace(/^( *)# /, '$1'));
+  // A nullable option is commented out, as are the options inside it.
+  const plain = lines.map((line) => line.replace(/^( *)# /, '$1').replace(/^( *)# /, '$1'));
   const expect = (option: Option, names: readonly string[]): void => {
     for (const [name, child] of Object.entries(nonNull(option).properties ?? {})) {
       const path = [...names, name];
@@ -77,7 +75,7 @@ t.test('each option is in the documented default once, under a comment', (t) => 
   t.end();
 });
 
-t.test('config check prints the effective configuration, and it can be loaded again', (t) => {
+t.test('config check prints the effective configuration, which can be loaded again', (t) => {
   const given = 'basePath: ${BASE:-/v3}\nlog: { level: warn }\naccessLog: { destination: "a$${b}" }\n';
   const directory = t.testdir({ 'g.yaml': given });
   const config = loadConfig({ file: join(directory, 'g.yaml') });
@@ -92,7 +90,7 @@ t.test('config check prints the effective configuration, and it can be loaded ag
   t.end();
 });
 
-t.test('config check says what would keep the gateway from starting, beside the configuration', (t) => {
+t.test('config check also reports what would prevent the gateway from starting', (t) => {
   t.match(run(['check']).err, /the gateway command would not start with it:\n(?:.*\n)*.*listen\.https: /);
   const ready = `listen: { https: { certFile: a, keyFile: b } }
 keyStore: { kind: memory, memory: { recordsFile: r.json } }
@@ -104,7 +102,7 @@ registry: { tokenFile: t }
   t.end();
 });
 
-t.test('config check for a command fails where that one would not start, and for it alone', (t) => {
+t.test('config check --for fails if that command would not start, and ignores other commands', (t) => {
   const directory = t.testdir({
     'gateway.yaml':
       'trustedProxies: [10.0.0.1]\nlisten: { http: { port: 8080 } }\ntorExits: { enabled: false }\n' +
@@ -113,8 +111,8 @@ t.test('config check for a command fails where that one would not start, and for
   });
   const check = (file: string, command: string): string =>
     run(['check', '--config', join(directory, file), '--for', command]).err;
-  t.match(check('gateway.yaml', 'gateway'), /^Note:\n {2}keyStore\.cache\.maxEntries: .*\n$/, 'nothing but a note');
-  t.equal(check('registry.yaml', 'registry'), '', 'what the gateway would need is not told');
+  t.match(check('gateway.yaml', 'gateway'), /^Note:\n {2}keyStore\.cache\.maxEntries: .*\n$/, 'only a note');
+  t.equal(check('registry.yaml', 'registry'), '', 'options that only the gateway needs are not reported');
   t.equal(check('gateway.yaml', 'services'), '');
   t.match(
     t.throws(() => check('gateway.yaml', 'registry'), ConfigError),
@@ -127,14 +125,15 @@ t.test('config check for a command fails where that one would not start, and for
   t.end();
 });
 
-t.test('config check notes where a gateway that is left with a former master could not be detected', (t) => {
+t.test('config check notes if a gateway that is cut off with a former master would go undetected', (t) => {
   const directory = t.testdir({ 'g.yaml': '' });
   const ready = 'registry: { tokenFile: token }\n';
   const check = (redis: string, command = 'registry'): string => {
     writeFileSync(join(directory, 'g.yaml'), `${ready}keyStore: { ${redis} }\n`);
     return run(['check', '--config', join(directory, 'g.yaml'), '--for', command]).err;
   };
-  const note = /^Note:\n {2}keyStore\.redis\.replicas: is not set: if .* or 0 if there are none\n$/;
+  const note =
+    /^Note:\n {2}keyStore\.redis\.replicas: is not set\. Behind the single name .* or 0 if there are none\n$/;
   t.match(check(''), note);
   t.match(check('redis: { url: "rediss://pair.example" }'), note);
   t.match(run(['check']).err, /would not start with it:\n(?: {2}.*\n)+Note:\n {2}keyStore\.redis\.replicas: /);
@@ -147,7 +146,7 @@ t.test('config check notes where a gateway that is left with a former master cou
   t.end();
 });
 
-t.test('config check prints what memory the records take that a gateway holds', (t) => {
+t.test('config check prints the memory needed for cached records', (t) => {
   const directory = t.testdir({ 'g.yaml': '' });
   const check = (cache: string, kind = 'redis'): string => {
     const store = `keyStore: { kind: ${kind}, memory: { recordsFile: r.json }, redis: { replicas: 0 }, cache: { ${cache} } }\n`;
@@ -156,9 +155,12 @@ t.test('config check prints what memory the records take that a gateway holds', 
   };
   t.match(
     check(''),
-    / 100000 keys take about 61 MiB of memory, .* 93 MiB; all of its environment are read when it starts/,
+    / 100000 cached keys take about 61 MiB of memory, .* 93 MiB; a gateway reads all records of its environment at its start/,
   );
-  t.match(check('maxEntries: 1000000, preload: false'), / 1000000 keys take about 601 MiB .* when it is asked for\n$/);
+  t.match(
+    check('maxEntries: 1000000, preload: false'),
+    / 1000000 cached keys take about 601 MiB .* a gateway reads a record at its first lookup\n$/,
+  );
   t.equal(check('', 'memory'), '');
   t.end();
 });
@@ -172,7 +174,7 @@ t.test('config check throws every problem of an invalid file and prints nothing'
   t.end();
 });
 
-t.test('what may be secret in a URL is masked', (t) => {
+t.test('parts of a URL that may be secret are masked', (t) => {
   const cases: readonly [string, string][] = [
     ['redis://user:pass@host:6379/0', 'redis://***@host:6379/0'],
     ['redis://:pa@ss/word@host', 'redis://***@host'],

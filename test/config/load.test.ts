@@ -25,7 +25,7 @@ t.test('an empty file means the defaults', (t) => {
   t.end();
 });
 
-t.test('the defaults are those of the contract, where this version has them', (t) => {
+t.test('the defaults are those of the contract, as far as this version has the options', (t) => {
   t.equal(defaults.environment, 'live');
   t.equal(defaults.listen.https, null);
   t.same(defaults.listen.http, { host: '0.0.0.0', port: 8080 });
@@ -44,7 +44,7 @@ t.test('the defaults are those of the contract, where this version has them', (t
   t.end();
 });
 
-t.test('what a file leaves out of a group or an entry has its default', (t) => {
+t.test('options omitted from a group or entry get their defaults', (t) => {
   const config = loadConfig({
     text: `
 listen:
@@ -70,13 +70,13 @@ routes:
         ...{ boundIdle: 1024, readsBodies: false },
       },
     },
-    'given upstreams replace the default ones',
+    'the given upstreams replace the default ones',
   );
-  t.equal(config.routes.length, 1, 'given routes replace the default ones');
+  t.equal(config.routes.length, 1, 'the given routes replace the default ones');
   t.end();
 });
 
-t.test('presets are below the file: groups are merged, all else is replaced', (t) => {
+t.test('the file overrides presets: groups are merged, other values are replaced', (t) => {
   const presets = {
     listen: { https: { certFile: '/dev.crt', keyFile: '/dev.key' }, http: { port: 1 }, management: null },
     trustedProxies: ['10.0.0.0/8', '192.0.2.1'],
@@ -90,21 +90,21 @@ t.test('presets are below the file: groups are merged, all else is replaced', (t
   t.equal(config.listen.http, null);
   t.equal(config.listen.management, null);
   t.same(config.trustedProxies, ['172.16.0.0/12']);
-  t.equal(config.keyStore.memory.recordsFile, '/dev.json', 'an empty group of the file takes nothing away');
+  t.equal(config.keyStore.memory.recordsFile, '/dev.json', 'an empty group in the file removes nothing');
   t.equal(config.log.level, 'debug');
-  t.equal(JSON.stringify(presets), before, 'the presets are not changed');
-  t.notOk(Object.isFrozen(presets.listen), 'nor frozen');
+  t.equal(JSON.stringify(presets), before, 'the presets are unchanged');
+  t.notOk(Object.isFrozen(presets.listen), 'the presets are not frozen');
   t.end();
 });
 
-t.test('a configuration can not be changed, at any depth, nor can the defaults by way of it', (t) => {
+t.test('a configuration is deeply frozen, and the defaults cannot be changed through it', (t) => {
   const { routes, upstreams, listen } = loadConfig();
   for (const part of [routes, routes[0], upstreams, upstreams.payouts, listen.http]) t.ok(Object.isFrozen(part));
   t.not(loadConfig().routes, routes);
   t.end();
 });
 
-t.test('variables come from the environment that is given', (t) => {
+t.test('variables are read from the given environment', (t) => {
   const text = 'basePath: ${BASE}\nlisten:\n  http:\n    port: ${PORT:-8081}\nkeys:\n  pepperFile: ${PEPPER:-}\n';
   const config = loadConfig({ text, env: { BASE: '/v2' } });
   t.equal(config.basePath, '/v2');
@@ -113,7 +113,7 @@ t.test('variables come from the environment that is given', (t) => {
   t.end();
 });
 
-t.test('every problem is told at once, each with its path and line, in the order of the file', (t) => {
+t.test('all problems are reported together with path and line, in file order', (t) => {
   const text = `environment: prod
 listen:
   https:
@@ -134,18 +134,18 @@ environment: live
     'line 1: environment: expected live or test',
     'line 3: listen.https.certFile: is required: expected the path of a file',
     'line 4: listen.https.cert_file: is not an option; did you mean certFile?',
-    'line 7: listen.management.port: is that of listen.http already; expected another port',
+    'line 7: listen.management.port: is already the port of listen.http; expected another port',
     'line 8: limits.headerBytes: expected a whole number from 1024 to 1048576',
     'line 8: limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30',
-    'line 10: routes[0].path: expected a path like /payouts: segments of letters, digits and . _ ~ -, without a slash at its end',
+    'line 10: routes[0].path: expected a path like /payouts: segments of letters, digits and . _ ~ -, without a trailing slash',
     'line 13: routes[1].upstream: is not the name of an upstream; expected transactions, payouts, customers',
     'line 14: basePath: the environment variable BASE is not set, and there is no default (${BASE:-default})',
-    'line 15: environment: is given twice; leave one',
+    'line 15: environment: is given twice; keep one',
   ]);
   t.end();
 });
 
-t.test('a file that can not be read as text is a problem, with the name of the file', (t) => {
+t.test('a file that cannot be read as text is a problem that names the file', (t) => {
   const directory = t.testdir({ 'empty.yaml': '', 'good.yaml': 'log: { level: warn }\n' });
   mkdirSync(join(directory, 'sub'));
   writeFileSync(join(directory, 'latin1.yaml'), Buffer.from([0x61, 0x3a, 0x20, 0xe4]));
@@ -175,13 +175,13 @@ t.test('a file that can not be read as text is a problem, with the name of the f
   t.end();
 });
 
-t.test('files that a configuration names are not opened', (t) => {
+t.test('files named in a configuration are not opened', (t) => {
   const text = 'listen: { https: { certFile: /nowhere/a, keyFile: /nowhere/b } }\nkeys: { pepperFile: /nowhere/c }';
   t.doesNotThrow(() => loadConfig({ text }));
   t.end();
 });
 
-t.test('no text makes loading throw anything but ConfigError', (t) => {
+t.test('for any text, loading throws only ConfigError', (t) => {
   const names = ['listen', 'https', 'port', 'routes', 'upstreams', 'torExits', 'sources', '__proto__', 'limits', 'url'];
   const tree = fc.letrec((tie) => ({
     value: fc.oneof(

@@ -16,7 +16,7 @@ function configOf(options: object = {}): Config {
   return loadConfig({ text: JSON.stringify({ listen: { https }, keyStore: { redis: { replicas: 0 } }, ...options }) });
 }
 
-t.test("the documented defaults fit in the chart's limit, idle connections in 60 % of it", (t) => {
+t.test("the documented defaults fit in the chart's memory limit, and idle connections in 60 % of it", (t) => {
   const values = parse(readFileSync('helm/values.yaml', 'utf8')) as {
     gateway: { resources: { limits: { memory: string } } };
   };
@@ -31,39 +31,36 @@ t.test("the documented defaults fit in the chart's limit, idle connections in 60
   t.same(
     configNotes('gateway', config).map(({ path }) => path),
     ['keyStore.cache.maxEntries'],
-    'only what records take',
+    'only the note about the memory of records',
   );
   t.end();
 });
 
-t.test(
-  'whatever is configured, connections, bodies and caches fit together, and nothing is above its configured limit',
-  (t) => {
-    const fits = fc.property(
-      fc.integer({ min: 256, max: 100_000 }),
-      fc.integer({ min: 1, max: 1_000_000 }),
-      fc.integer({ min: 1, max: 10_000_000 }),
-      fc.integer({ min: 1, max: 8 }),
-      (mebibytes, connections, maxEntries, processes) => {
-        const config = configOf({
-          limits: { memory: mebibytes * processes * mebibyte, connections },
-          keyStore: { cache: { maxEntries } },
-        });
-        const plan = planMemory(config, processes);
-        const { memory, allows } = plan;
-        const sum = plan.process + plan.caches + plan.connections + plan.bufferedBodyBytes;
-        const isWithin = allows.connections <= connections && allows.maxEntries <= maxEntries;
-        return memory === mebibytes * mebibyte && sum <= memory && isWithin && allows.connections > 0;
-      },
-    );
-    t.doesNotThrow(() => {
-      fc.assert(fits);
-    });
-    t.end();
-  },
-);
+t.test('for any configuration, connections, bodies and caches fit together within their configured limits', (t) => {
+  const fits = fc.property(
+    fc.integer({ min: 256, max: 100_000 }),
+    fc.integer({ min: 1, max: 1_000_000 }),
+    fc.integer({ min: 1, max: 10_000_000 }),
+    fc.integer({ min: 1, max: 8 }),
+    (mebibytes, connections, maxEntries, processes) => {
+      const config = configOf({
+        limits: { memory: mebibytes * processes * mebibyte, connections },
+        keyStore: { cache: { maxEntries } },
+      });
+      const plan = planMemory(config, processes);
+      const { memory, allows } = plan;
+      const sum = plan.process + plan.caches + plan.connections + plan.bufferedBodyBytes;
+      const isWithin = allows.connections <= connections && allows.maxEntries <= maxEntries;
+      return memory === mebibytes * mebibyte && sum <= memory && isWithin && allows.connections > 0;
+    },
+  );
+  t.doesNotThrow(() => {
+    fc.assert(fits);
+  });
+  t.end();
+});
 
-t.test('a configuration that was fitted is fitted', (t) => {
+t.test('fitting a fitted configuration changes nothing', (t) => {
   const config = configOf({ limits: { connections: 100_000 }, keyStore: { cache: { maxEntries: 10_000_000 } } });
   const system = 700 * mebibyte;
   const plan = planMemory(config, 2, 2 * system);
@@ -79,13 +76,13 @@ t.test('a configuration that was fitted is fitted', (t) => {
   t.end();
 });
 
-t.test('without limits.memory it is what the system gives the process', (t) => {
+t.test('without limits.memory the plan uses the memory limit of the process', (t) => {
   const given = process.constrainedMemory.bind(process);
   t.teardown(() => (process.constrainedMemory = given));
   for (const [limit, expected] of [
     [512 * mebibyte, 512 * mebibyte],
-    [0, totalmem()], // it is not known
-    [2 ** 64, totalmem()], // there is none
+    [0, totalmem()], // unknown
+    [2 ** 64, totalmem()], // unlimited
   ] as const) {
     process.constrainedMemory = () => limit;
     t.match(planMemory(configOf()), { memory: expected, source: 'system' });
@@ -109,9 +106,13 @@ t.test('config check prints what the memory allows, and what does not fit', (t) 
   t.match(out, `# It uses limits.connections ${connections}, keyStore.cache.maxEntries 100000, `);
   t.match(
     err,
-    `  limits.connections: 10000 do not fit in 512 MiB, which the process may take: it uses ${connections}. `,
+    `  limits.connections: 10000 do not fit into the 512 MiB that the process may use, so it uses ${connections}. `,
   );
-  t.same(loadConfig({ text: out }), loadConfig({ file: path.join(directory, 'g.yaml') }), 'it can still be loaded');
+  t.same(
+    loadConfig({ text: out }),
+    loadConfig({ file: path.join(directory, 'g.yaml') }),
+    'the output can be loaded again',
+  );
   const json = JSON.parse(check('--json').out) as object;
   t.match(json, { limits: { connections: 10_000 }, memoryPlan: { memory: 512 * mebibyte, allows: { connections } } });
   const ofRegistry = check('--for', 'registry');

@@ -21,7 +21,7 @@ identity: { publishedKeyFiles: [next.pem] }
 accessLog: { destination: log/access.log }
 `;
 
-/** Every option whose value names a file, by how its description or its name says so. */
+/** Every option whose value names a file, according to its description or name. */
 function fileOptions(option: Option, at: string): string[] {
   const { properties, patternProperties, items, expects, holds } = nonNull(option);
   const children = { ...properties, ...patternProperties, ...(items && { '*': items }) };
@@ -32,12 +32,12 @@ function fileOptions(option: Option, at: string): string[] {
   ];
 }
 
-t.test('each option that names a file is known as one', (t) => {
+t.test('each option that is described as a file path is declared as one', (t) => {
   t.same(fileOptions(configSchema, ''), []);
   t.end();
 });
 
-t.test('relative paths start from the directory of the file, those of defaults too', (t) => {
+t.test('relative paths, including defaults, are resolved from the directory of the file', (t) => {
   const directory = t.testdir({ 'gateway.yaml': text });
   const found = loadConfig({ file: path.join(directory, 'gateway.yaml') });
   const at = (name: string): string => path.join(directory, name);
@@ -62,22 +62,26 @@ t.test('relative paths start from the directory of the file, those of defaults t
     process.chdir(here);
   });
   process.chdir(path.dirname(directory));
-  t.same(loadConfig({ file: path.join(path.basename(directory), 'gateway.yaml') }), found, 'wherever it is started');
+  t.same(
+    loadConfig({ file: path.join(path.basename(directory), 'gateway.yaml') }),
+    found,
+    'independently of the working directory',
+  );
   t.equal(loadConfig({ text: 'accessLog: { destination: stdout }' }).accessLog.destination, 'stdout');
   t.equal(
     loadConfig().torExits.snapshotFile,
     path.resolve('var/tor-exits.json'),
-    'without a file: where it is started',
+    'without a file: from the working directory',
   );
   t.equal(
     loadConfig({ file: '/dev/null' }).torExits.snapshotFile,
     path.resolve('var/tor-exits.json'),
-    'as from a pipe',
+    'from a pipe: from the working directory',
   );
   t.end();
 });
 
-t.test('a path that earlier releases found in the working directory is refused, not made anew elsewhere', (t) => {
+t.test('a file that earlier releases found in the working directory causes an error, not a new file', (t) => {
   const directory = t.testdir({ etc: {}, var: { 'registry.db': '', 'access.log': '', 'exits.txt': '' } });
   const file = path.join(directory, 'etc/gateway.yaml');
   const here = process.cwd();
@@ -93,8 +97,8 @@ torExits: { sources: [var/exits.txt] }
 `,
   );
   const said = (line: number, option: string, name: string): string =>
-    `line ${line}: ${option}: is relative to the configuration file, and there is no ${directory}/etc/var/${name}; ` +
-    `there is a ${directory}/var/${name} in the working directory: write that path, or move the file`;
+    `line ${line}: ${option}: is relative to the configuration file, where ${directory}/etc/var/${name} does not exist; ` +
+    `${directory}/var/${name} exists in the working directory: configure that path, or move the file`;
   t.same(problemsOf({ file }), [
     said(1, 'registry.database.url', 'registry.db'),
     said(2, 'accessLog.destination', 'access.log'),
@@ -102,8 +106,8 @@ torExits: { sources: [var/exits.txt] }
   ]);
   mkdirSync(path.join(directory, 'etc/var'));
   for (const name of ['registry.db', 'access.log', 'exits.txt']) writeFileSync(`etc/var/${name}`, '');
-  t.same(problemsOf({ file }), [], 'one beside the configuration is what is meant');
+  t.same(problemsOf({ file }), [], 'a file next to the configuration is used');
   writeFileSync(file, '');
-  t.same(problemsOf({ file }), [], 'of a default nobody can tell');
+  t.same(problemsOf({ file }), [], 'for a default path the intention is unknown');
   t.end();
 });

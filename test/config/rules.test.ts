@@ -5,35 +5,35 @@ import { problemsOf } from './problems-of.js';
 
 const tls = 'https: { certFile: a, keyFile: b }';
 
-t.test('what contradicts another option is refused', (t) => {
+t.test('contradicting options are rejected', (t) => {
   const cases: readonly [string, readonly string[]][] = [
     [
       'services: { operators: { listen: { host: 0.0.0.0 } } }',
-      ['services.operators.listen.host: is beyond this machine'],
+      ['services.operators.listen.host: is not a loopback address'],
     ],
     [
       'services: { operators: { listen: { host: 10.0.0.7, certFile: a } } }',
-      ['services.operators.listen.keyFile: expected a file, because services.operators.listen.certFile has one'],
+      ['services.operators.listen.keyFile: expected a file, because services.operators.listen.certFile is set'],
     ],
     ['services: { operators: { listen: { host: 10.0.0.7, certFile: a, keyFile: b } } }', []],
     ['services: { operators: { listen: { host: localhost } } }', []],
     ['services: { operators: { listen: { host: "::1" } } }', []],
     [
       'upstreams: { a: { url: "http://localhost:7081" } }\nroutes: []\nservices: { operators: { tokenFile: t } }',
-      ["upstreams.a.url: leads to the operators' API"],
+      ["upstreams.a.url: is the address of the operators' API"],
     ],
     ['upstreams: { a: { url: "http://localhost:7080" } }\nroutes: []\nservices: { operators: { tokenFile: t } }', []],
-    // Without the API its port is anybody's.
+    // While the API is disabled its port may be used by another listener.
     ['upstreams: { a: { url: "http://localhost:7081" } }\nroutes: []', []],
     ['routes: [{ path: /a, upstream: b, resource: a }]', ['routes[0].upstream: is not the name of an upstream']],
     ['upstreams: {}\nroutes: []', []],
     [
       'upstreams: {}\nroutes: [{ path: /a, upstream: b, resource: a }]',
-      ['routes[0].upstream: is not the name of an upstream; expected an upstream, and there is none'],
+      ['routes[0].upstream: is not the name of an upstream; expected an upstream, but upstreams is empty'],
     ],
     [
       'routes: [{ path: /a, upstream: payouts, resource: a }, { path: /a, upstream: payouts, resource: b }]',
-      ['routes[1].path: is that of routes[0] already; expected another path'],
+      ['routes[1].path: is already the path of routes[0]; expected another path'],
     ],
     ...[
       ['/dev/payouts', '/dev/Payouts'],
@@ -49,7 +49,7 @@ t.test('what contradicts another option is refused', (t) => {
         }));
         return `routes: ${JSON.stringify(routes)}`;
       };
-      const problem = 'routes[1].path: differs from that of routes[0] only in letter case or behind a dot';
+      const problem = 'routes[1].path: differs from the path of routes[0] only in letter case or after a dot';
       return [
         [two('a', 'b'), [problem]],
         [two('a', 'a'), []],
@@ -61,22 +61,25 @@ t.test('what contradicts another option is refused', (t) => {
     ],
     ['identity: { audience: merchant-gateway }', []],
     ['identity: { audience: payouts }', ['identity.audience: is the name of an upstream']],
-    ['listen: { http: { port: 9090 } }', ['listen.management.port: is that of listen.http already']],
-    ['listen: { http: { port: 9090, host: 127.0.0.1 } }', ['listen.management.port: is that of listen.http already']],
-    ['listen: { http: { port: 9090, host: "::" } }', ['listen.management.port: is that of listen.http already']],
+    ['listen: { http: { port: 9090 } }', ['listen.management.port: is already the port of listen.http']],
+    [
+      'listen: { http: { port: 9090, host: 127.0.0.1 } }',
+      ['listen.management.port: is already the port of listen.http'],
+    ],
+    ['listen: { http: { port: 9090, host: "::" } }', ['listen.management.port: is already the port of listen.http']],
     ['listen: { http: { port: 9090, host: 127.0.0.2 } }', []],
     ['listen: { http: { port: 9090, host: "::1" } }', []],
     ['listen: { http: { port: 9090 }, management: { host: "::1" } }', []],
     ['listen: { http: { port: 0 }, management: { port: 0, host: 0.0.0.0 } }', []],
     ['listen: { http: { port: 9090 }, management: null }', []],
-    [`listen: { ${tls}, http: { port: 8443 } }`, ['listen.http.port: is that of listen.https already']],
+    [`listen: { ${tls}, http: { port: 8443 } }`, ['listen.http.port: is already the port of listen.https']],
     [
       'limits: { headersTimeoutSeconds: 31 }',
       ['limits.headersTimeoutSeconds: expected at most limits.requestTimeoutSeconds, which is 30'],
     ],
     [
       'listen: { https: { certFile: a, keyFile: b, http2: true } }',
-      ['listen.https.http2: is no longer offered: the HTTP/2 of Node drops header fields with invalid values'],
+      ['listen.https.http2: is no longer supported: the HTTP/2 server of Node drops header fields with invalid values'],
     ],
     ['listen: { https: { certFile: a, keyFile: b, http2: false } }', []],
     ['proxyProtocol: true', ['proxyProtocol: closes every connection']],
@@ -85,12 +88,12 @@ t.test('what contradicts another option is refused', (t) => {
       'listen: { https: { certFile: a, keyFile: b, clientCertificates: require } }',
       ['listen.https.clientCaFile: expected a file, because listen.https.clientCertificates is require'],
     ],
-    [
-      'listen: { https: { certFile: a, keyFile: b, clientCaFile: c } }',
-      ['listen.https.clientCaFile: is without effect'],
-    ],
+    ['listen: { https: { certFile: a, keyFile: b, clientCaFile: c } }', ['listen.https.clientCaFile: has no effect']],
     ['listen: { https: { certFile: a, keyFile: b, clientCaFile: c, clientCertificates: request } }', []],
-    ['upstreams: { a: { url: "http://a", caFile: x } }\nroutes: []', ['upstreams.a.caFile: is for an https://']],
+    [
+      'upstreams: { a: { url: "http://a", caFile: x } }\nroutes: []',
+      ['upstreams.a.caFile: applies only to an https://'],
+    ],
     ['upstreams: { a: { url: "https://a", caFile: x } }\nroutes: []', []],
     ...['stderr', 'STDOUT', 'Stdout', '" stdout"'].map((destination): [string, string[]] => [
       `accessLog: { destination: ${destination} }`,
@@ -100,6 +103,41 @@ t.test('what contradicts another option is refused', (t) => {
       `accessLog: { destination: ${destination} }`,
       [],
     ]),
+    [`accessLog: { checkpoints: { keyFile: k, file: f, name: ${'a'.repeat(173)} } }`, []],
+    [
+      `accessLog: { checkpoints: { keyFile: k, file: f, name: ${'a'.repeat(174)} } }`,
+      ['accessLog.checkpoints.name: expected an address without a scheme, such as gateway.example.com/live'],
+    ],
+    [
+      'accessLog: { checkpoints: { keyFile: k } }',
+      [
+        'accessLog.checkpoints: have no destination: expected a file, an HTTPS endpoint, a syslog server, or the registry as witness',
+      ],
+    ],
+    [
+      'accessLog: { destination: x, checkpoints: { keyFile: k, file: x } }',
+      ['accessLog.checkpoints.file: expected a file other than the log itself'],
+    ],
+    ['accessLog: { checkpoints: { keyFile: k, https: { url: "https://a.example/b" } } }', []],
+    [
+      'accessLog: { checkpoints: { keyFile: k, https: { url: "https://a:b:c/" } } }',
+      ['accessLog.checkpoints.https.url: expected a URL such as https://archive.example/checkpoints'],
+    ],
+    ...['tls://logs.example', 'tls://10.0.0.1:6515', 'tcp://127.0.0.1:601', 'tcp://[::1]', 'tcp://localhost'].map(
+      (url): [string, string[]] => [`accessLog: { checkpoints: { keyFile: k, syslog: { url: "${url}" } } }`, []],
+    ),
+    [
+      'accessLog: { checkpoints: { keyFile: k, syslog: { url: "tls://a:b" } } }',
+      ['accessLog.checkpoints.syslog.url: expected a URL such as tls://logs.example:6514'],
+    ],
+    ...['tcp://logs.example', 'tcp://10.0.0.1:601', 'tcp://127.0.0.1.example'].map((url): [string, string[]] => [
+      `accessLog: { checkpoints: { keyFile: k, syslog: { url: "${url}" } } }`,
+      ['accessLog.checkpoints.syslog.url: is on another machine, which requires TLS; expected tls://'],
+    ]),
+    [
+      'accessLog: { checkpoints: { keyFile: k, syslog: { url: "tcp://localhost", caFile: c } } }',
+      ['accessLog.checkpoints.syslog.caFile: applies only to tls://; expected null'],
+    ],
     ['keyStore: { redis: { sentinel: { servers: [] } } }', ['keyStore.redis.sentinel.servers: expected at least one']],
     ['keyStore: { redis: { sentinel: { servers: ["a:1", "[::1]:2"] } } }', []],
     ['keyStore: { redis: { url: "rediss://redis.example:6380/3" } }', []],
@@ -107,34 +145,34 @@ t.test('what contradicts another option is refused', (t) => {
     ['keyStore: { redis: { cluster: [] } }', ['keyStore.redis.cluster: expected at least one node']],
     [
       'keyStore: { redis: { cluster: ["a:1"], sentinel: { servers: ["b:2"] } } }',
-      ['keyStore.redis.cluster: is for another kind of Redis'],
+      ['keyStore.redis.cluster: cannot be combined with keyStore.redis.sentinel'],
     ],
     [
       'keyStore: { redis: { cluster: ["a:1"], url: "redis://a/1" } }',
-      ['keyStore.redis.url: selects a database, and a Cluster has but one'],
+      ['keyStore.redis.url: selects a database, but a Redis Cluster has only database 0'],
     ],
     [
       'keyStore: { redis: { cluster: ["a:1"], prefix: "{mg}:" } }',
-      ['keyStore.redis.prefix: would put every record into one slot'],
+      ['keyStore.redis.prefix: contains braces, which would put every record into one slot'],
     ],
     ['keyStore: { redis: { prefix: "{mg}:" } }', []],
     ['keyStore: { redis: { url: "redis://redis.example/name" } }', ['keyStore.redis.url: expected redis://']],
     ...['?db=7', '/?db=7', '/7?db=7', '#7', '/7#', '?'].map((end): [string, string[]] => [
       `keyStore: { redis: { url: "redis://redis.example:6379${end}" } }`,
-      ['keyStore.redis.url: expected nothing behind the database, which is named as in redis://host:6379/7'],
+      ['keyStore.redis.url: expected nothing after the database number, as in redis://host:6379/7'],
     ]),
     ...['', ', sentinel: { servers: ["a:1"] }', ', cluster: ["a:1"]'].flatMap((others): [string, string[]][] => [
       [
         `keyStore: { redis: { caFile: ca.pem, url: "redis://any"${others} } }`,
-        ['keyStore.redis.caFile: is for rediss://, with sentinel and cluster too; expected null'],
+        ['keyStore.redis.caFile: applies only to rediss://, also with sentinel and cluster; expected null'],
       ],
       [`keyStore: { redis: { caFile: ca.pem, url: "rediss://any"${others} } }`, []],
     ]),
     ['rateLimit: { requestsPerSecond: 1, shared: true }', []],
-    ['rateLimit: { shared: true }', ['rateLimit.shared: is without effect; expected false, or a number']],
+    ['rateLimit: { shared: true }', ['rateLimit.shared: has no effect; expected false, or a number']],
     [
       'rateLimit: { requestsPerSecond: 1, shared: true }\nkeyStore: { kind: memory }',
-      ['rateLimit.shared: counts in Redis, and there is none; expected false, or keyStore.kind: redis'],
+      ['rateLimit.shared: requires Redis, but keyStore.kind is memory; expected false, or keyStore.kind: redis'],
     ],
     ['rateLimit: { requestsPerSecond: 1 }\nkeyStore: { kind: memory }', []],
     ['keyStore: { redis: { url: "redis://a:99999" } }', ['keyStore.redis.url: expected redis://']],
@@ -147,7 +185,7 @@ t.test('what contradicts another option is refused', (t) => {
   t.end();
 });
 
-t.test('a trusted proxy is an address or a network that can not hold every client', (t) => {
+t.test('a trusted proxy is an address, or a network too small to contain every client', (t) => {
   const good = ['10.0.0.0/8', '192.0.2.1', '172.16.0.0/12', '2001:db8::1', 'fc00::/7', '::1', '::ffff:10.0.0.0/104'];
   const everyone = [
     '0.0.0.0/0',
@@ -170,12 +208,12 @@ t.test('a trusted proxy is an address or a network that can not hold every clien
   t.same(
     problemsOf({ text: text([...garbage, ...good]) }),
     garbage.map((_, index) => `line 1: trustedProxies[${index}]: expected an IP address or CIDR, such as 10.0.0.0/8`),
-    'each bad entry is named',
+    'each invalid entry is reported',
   );
   t.end();
 });
 
-t.test('a rule is not held against the value that stands in for a wrong one', (t) => {
+t.test('rules do not apply to the placeholder for an invalid value', (t) => {
   const cases: readonly [string, readonly string[]][] = [
     [
       'routes: [{ path: a, upstream: payouts, resource: a }, { path: /payouts, upstream: payouts, resource: b }]',
@@ -200,7 +238,7 @@ t.test('a rule is not held against the value that stands in for a wrong one', (t
   t.end();
 });
 
-t.test('the gateway tells what keeps it from ever accepting a request', (t) => {
+t.test('the gateway reports what would make it reject every request', (t) => {
   const ready = 'keyStore: { kind: memory, memory: { recordsFile: r.json } }\ntorExits: { enabled: false }\n';
   const cases: readonly [string, readonly string[]][] = [
     ['', ['listen.https']],
@@ -223,15 +261,15 @@ t.test('the gateway tells what keeps it from ever accepting a request', (t) => {
   t.end();
 });
 
-t.test('a source of Tor exits is an http or https URL without a password, or a file', (t) => {
+t.test('a source of Tor exits is a file, or an http or https URL without a password', (t) => {
   const wrong: readonly [string, RegExp][] = [
     ['ftp://a.test/list', /torExits\.sources\[1\]: expected an http or https URL or the path of a file/],
     ['file:///etc/exits', /torExits\.sources\[1\]: expected an http or https URL/],
     ['htps://a.test/list', /torExits\.sources\[1\]: expected an http or https URL/],
     ['https://', /torExits\.sources\[1\]: expected an http or https URL/],
     ['https://a.test:99999/', /torExits\.sources\[1\]: expected an http or https URL/],
-    ['https://user:s3cret@a.test/', /torExits\.sources\[1\]: expected a URL without a user and a password/],
-    ['https://user@a.test/', /torExits\.sources\[1\]: expected a URL without a user/],
+    ['https://user:s3cret@a.test/', /torExits\.sources\[1\]: expected a URL without user and password/],
+    ['https://user@a.test/', /torExits\.sources\[1\]: expected a URL without user and/],
   ];
   for (const [source, problem] of wrong) {
     const problems = problemsOf({ text: JSON.stringify({ torExits: { sources: ['exits.txt', source] } }) });

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { readSecretFile, readSecretLines } from '../../src/config/operator-file.js';
 
-t.test('a secret is what stands in its file, without one line end', async (t) => {
+t.test('a secret is the content of its file without one trailing line end', async (t) => {
   const secret = 'a secret of the tests alone';
   const read = (contents: Buffer | string): Promise<Buffer> =>
     readSecretFile(`${t.testdir({ secret: contents })}/secret`, 'The pepper');
@@ -16,25 +16,25 @@ t.test('a secret is what stands in its file, without one line end', async (t) =>
     ...Array.from({ length: 16 }, (_, at) => 0x80 + at),
     0x0d,
   ]);
-  t.same(await read(bytes), bytes, 'any bytes within it are its own');
-  t.equal((await read('sixteen in bytes')).length, 16, 'so many are enough');
+  t.same(await read(bytes), bytes, 'all other bytes are part of the secret');
+  t.equal((await read('sixteen in bytes')).length, 16, 'the minimum length is accepted');
   await t.rejects(read('short\n'), /^The pepper .* is shorter than 16 bytes\.$/);
   for (const end of ['\n\n', '\r\n\r\n', '\n\n\n'])
     await t.rejects(read(`${secret}${end}`), /^The pepper .* ends with several line ends: leave at most one\.$/);
   await t.rejects(read(`\ufeff${secret}\n`), /^The pepper .* begins with a byte order mark: save it as plain text/);
 });
 
-t.test('a secret that is being replaced has a file of two lines', async (t) => {
+t.test('during a rotation the file has two secrets, one per line', async (t) => {
   const [one, two] = ['1'.repeat(32), '2'.repeat(32)];
   const read = async (contents: string): Promise<string[]> => {
     const lines = await readSecretLines(`${t.testdir({ secret: contents })}/secret`, 'The secret of records', 32);
     return lines.map(String);
   };
   for (const end of ['', '\n', '\r\n']) t.same(await read(`${one}${end}`), [one]);
-  t.same(await read(`${one}\n${two}\n`), [one, two], 'the first one comes first');
+  t.same(await read(`${one}\n${two}\n`), [one, two], 'in file order');
   t.same(await read(`${two}\r\n${one}`), [two, one]);
   for (const contents of [`${one}\n${one}`, `${one}\n${two}\n${'3'.repeat(32)}`])
-    await t.rejects(read(contents), /^The secret of records .* has to have one line, or two that differ\.$/);
+    await t.rejects(read(contents), /^The secret of records .* must have one line, or two different lines\.$/);
   for (const contents of [one.slice(1), `${one}\n${two.slice(1)}`, `${one}\n\n${two}`.slice(0, 40)])
     await t.rejects(read(contents), /(shorter than 32 bytes|one line, or two)/);
 });

@@ -8,7 +8,7 @@ import { validate } from '../../src/config/validate.js';
 import { Check } from '../../src/typebox/typebox.js';
 import { problemsOf } from './problems-of.js';
 
-/** Every option of the schema with its path, entries of lists and of named groups under `*`. */
+/** Every option of the schema with its path; entries of lists and named groups are `*`. */
 function optionsOf(option: Option, path: readonly string[] = []): { path: readonly string[]; option: Option }[] {
   const { properties = {}, patternProperties = {}, items } = nonNull(option);
   const children: [string, Option][] = [
@@ -21,7 +21,7 @@ function optionsOf(option: Option, path: readonly string[] = []): { path: readon
 
 const options = optionsOf(configSchema);
 
-t.test('each option of the contract is there, with its default', (t) => {
+t.test('each option of the contract exists with its default', (t) => {
   const leaves = options
     .filter(({ option }) => nonNull(option).properties === undefined)
     .map(({ path, option }) => `${path.join('.')} = ${JSON.stringify(option.default)}`)
@@ -101,6 +101,8 @@ t.test('each option of the contract is there, with its default', (t) => {
     'registry.listen.port = 9443',
     'registry.database.url = "sqlite:var/registry.db"',
     'registry.tokenFile = null',
+    'registry.witness.name = "merchant-gateway-registry"',
+    'registry.witness.keyFile = undefined',
     'registry.retention.eventsDays = null',
     'services.listen.host = "127.0.0.1"',
     'services.listen.port = 7080',
@@ -127,8 +129,16 @@ t.test('each option of the contract is there, with its default', (t) => {
     'accessLog.secretFile = null',
     'accessLog.checkpoints.name = "merchant-gateway"',
     'accessLog.checkpoints.keyFile = undefined',
-    'accessLog.checkpoints.file = undefined',
+    'accessLog.checkpoints.file = null',
+    'accessLog.checkpoints.https.url = undefined',
+    'accessLog.checkpoints.https.tokenFile = null',
+    'accessLog.checkpoints.https.caFile = null',
+    'accessLog.checkpoints.syslog.url = undefined',
+    'accessLog.checkpoints.syslog.caFile = null',
     'accessLog.checkpoints.everySeconds = 10',
+    'accessLog.checkpoints.witness.registerSeconds = 2',
+    'accessLog.checkpoints.witness.required = false',
+    'accessLog.checkpoints.witness.publicKey = null',
     'accessLog.onFailure = "refuse"',
     'accessLog.reserveBytes = 268435456',
     'traces.endpoint = null',
@@ -167,7 +177,7 @@ t.test('each option of the contract is there, with its default', (t) => {
   t.end();
 });
 
-t.test('an option says what it is, and has a value that can stand in for a wrong one', (t) => {
+t.test('each option has a description, and a valid default or example', (t) => {
   for (const { path, option } of options) {
     const name = path.join('.');
     const entry = path.at(-1) === '*';
@@ -175,12 +185,12 @@ t.test('an option says what it is, and has a value that can stand in for a wrong
     const inner = nonNull(option);
     if (inner.properties !== undefined || inner.patternProperties !== undefined || inner.items !== undefined) continue;
     const standIn = option.default === undefined ? inner.examples?.[0] : option.default;
-    t.ok(Check(option, standIn), `${name} has a default or an example of its own form`);
+    t.ok(Check(option, standIn), `${name} has a valid default or example`);
   }
   t.end();
 });
 
-t.test('whatever is given, what comes out is of the form of the schema', (t) => {
+t.test('for any input, the resulting configuration matches the schema', (t) => {
   const paths = options.map(({ path }) => path.map((part) => (part === '*' ? '0' : part)));
   const place = fc.tuple(fc.constantFrom(...paths), fc.oneof(fc.anything(), fc.constantFrom('', [], {}, null, [null])));
   fc.assert(
@@ -190,7 +200,7 @@ t.test('whatever is given, what comes out is of the form of the schema', (t) => 
         let at: Record<string, unknown> = given;
         for (const part of path.slice(0, -1)) {
           const before = at[part];
-          // A word would be made an object whose characters cannot be set.
+          // Wraps a string into an object, because its characters cannot be assigned.
           at = at[part] = (typeof before === 'object' && before !== null ? before : {}) as Record<string, unknown>;
         }
         at[path.at(-1) ?? 'x'] = value;
@@ -201,10 +211,10 @@ t.test('whatever is given, what comes out is of the form of the schema', (t) => 
   t.end();
 });
 
-t.test('a value of another form is refused with what is expected', (t) => {
+t.test('a value of another form is rejected with the expected form', (t) => {
   const cases: readonly [string, string][] = [
-    ['[]', 'expected options, each as name: value'],
-    ['text', 'expected options, each as name: value'],
+    ['[]', 'expected options in the form name: value'],
+    ['text', 'expected options in the form name: value'],
     ['environment: LIVE', 'environment: expected live or test'],
     ['environment: null', 'environment: expected live or test'],
     ['basePath: v1', 'basePath: expected a path like /v1'],
@@ -231,7 +241,7 @@ t.test('a value of another form is refused with what is expected', (t) => {
     ['torExits: { enabled: yes }', 'torExits.enabled: expected true or false'],
     ['upstreams: null', 'upstreams: expected names'],
     ['upstreams: { a: }', 'upstreams.a.url: is required'],
-    ['upstreams: { A: { url: "http://a" } }', 'upstreams.A: is not a name'],
+    ['upstreams: { A: { url: "http://a" } }', 'upstreams.A: is not a valid name'],
     ['upstreams: { a: { url: "http://a", verify: false } }', 'upstreams.a.verify: is not an option'],
     ['upstreams: { a: { url: "http://a", timeoutSeconds: 601 } }', 'upstreams.a.timeoutSeconds: expected'],
     ['routes: {}', 'routes: expected a list of routes'],
@@ -257,7 +267,7 @@ t.test('a value of another form is refused with what is expected', (t) => {
   t.end();
 });
 
-t.test('the path of a route is written in one way only', (t) => {
+t.test('a route path has exactly one spelling', (t) => {
   const withPath = (path: string) => ({
     text: JSON.stringify({ routes: [{ path, upstream: 'payouts', resource: 'payouts' }] }),
   });
@@ -284,20 +294,20 @@ t.test('the path of a route is written in one way only', (t) => {
   t.end();
 });
 
-t.test('a list that is too long is refused, not cut', (t) => {
+t.test('an overlong list is rejected, not truncated', (t) => {
   const text = JSON.stringify({ torExits: { sources: Array.from({ length: 33 }, (_, index) => `${index}.txt`) } });
   t.same(problemsOf({ text }), ['line 1: torExits.sources: has 33 entries: expected at most 32']);
   t.end();
 });
 
-t.test('of a group that is none, the options are not also called missing', (t) => {
+t.test('an invalid group is one problem; its options are not also reported as missing', (t) => {
   t.same(problemsOf({ text: 'listen: { https: true }' }), [
     'line 1: listen.https: expected a group of options, or null',
   ]);
   t.end();
 });
 
-t.test('an upstream is an http or https origin and nothing more', (t) => {
+t.test('an upstream is only an http or https origin', (t) => {
   const good = ['http://a', 'https://a.test:8443', 'http://127.0.0.1:80', 'http://[::1]:7080'];
   const bad = ['a', 'ftp://a', 'http://a/', 'http://a/b', 'http://a?b', 'http://a#b', 'http://u:p@a', 'http://a\\b'];
   const broken = ['http://a:99999', 'http://[::1', 'http://a b', 'http:a', 'http://', 'HTTP', 'http://a\t'];
@@ -307,7 +317,7 @@ t.test('an upstream is an http or https origin and nothing more', (t) => {
   t.end();
 });
 
-t.test('values of each form that an option can have are taken', (t) => {
+t.test("each form of an option's value is accepted", (t) => {
   for (const text of [
     'keyStore: { kind: memory }',
     'keyStore: { kind: redis, redis: { url: "redis://other" } }',
@@ -327,7 +337,7 @@ t.test('values of each form that an option can have are taken', (t) => {
   t.end();
 });
 
-t.test('no message holds the text of a value, for it could be a secret', (t) => {
+t.test('no message contains a value, because it could be a secret', (t) => {
   const secret = 'hunter2';
   for (const { path, option } of options) {
     if (nonNull(option).enum !== undefined) continue;
@@ -337,24 +347,24 @@ t.test('no message holds the text of a value, for it could be a secret', (t) => 
       t.notMatch(problemsOf({ text: JSON.stringify(given) }), new RegExp(secret), path.join('.'));
     }
   }
-  t.notMatch(problemsOf({ text: `keyStore: { redis: { url: "${secret} } }` }), new RegExp(secret), 'broken YAML');
-  t.notMatch(problemsOf({ text: `a: *${secret}\nb: !${secret} x\n- ${secret}` }), new RegExp(secret), 'broken YAML');
+  t.notMatch(problemsOf({ text: `keyStore: { redis: { url: "${secret} } }` }), new RegExp(secret), 'malformed YAML');
+  t.notMatch(problemsOf({ text: `a: *${secret}\nb: !${secret} x\n- ${secret}` }), new RegExp(secret), 'malformed YAML');
   t.end();
 });
 
-t.test('a misspelt name is told from one that is quite different', (t) => {
+t.test('a misspelt name gets a suggestion, and an unrelated one does not', (t) => {
   const names = ['certFile', 'keyFile', 'host', 'port'];
   t.equal(closestName('cert_file', names), 'certFile');
   t.equal(closestName('KeyFile', names), 'keyFile');
   t.equal(closestName('KEY__FILE_', names), 'keyFile');
-  t.equal(closestName('prot', ['port']), undefined, 'two letters of four');
+  t.equal(closestName('prot', ['port']), undefined, 'two of four letters differ');
   t.equal(closestName('ports', names), 'port');
   t.equal(closestName('passphrase', names), undefined);
   t.equal(closestName('', names), undefined);
   t.end();
 });
 
-t.test('what is given is not changed', (t) => {
+t.test('the input is not modified', (t) => {
   const given = { listen: { http: { port: 1 } }, routes: [{ path: '/a' }] };
   const before = structuredClone(given);
   validate(configSchema, given);

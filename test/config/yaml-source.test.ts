@@ -15,7 +15,7 @@ const env = {
   STRUCTURE: '{a: [1, 2]}\n- x: &y',
 };
 
-t.test('a variable is replaced by its value, by its default, or is a problem', (t) => {
+t.test('a variable is replaced by its value or default, or is a problem', (t) => {
   const cases: readonly [string, string, readonly RegExp[]][] = [
     ['plain', 'plain', []],
     ['${NAME}', 'shop', []],
@@ -35,10 +35,10 @@ t.test('a variable is replaced by its value, by its default, or is a problem', (
     ['${EMPTY}', '', [/EMPTY is not set/]],
     ['${toString}', '', [/toString is not set/]],
     ['${MISSING} ${OTHER}', ' ', [/MISSING/, /OTHER/]],
-    ['${}', '${}', [/begins a variable/]],
-    ['${NAME', '${NAME', [/begins a variable/]],
-    ['${1}', '${1}', [/begins a variable/]],
-    ['${NAME-x}', '${NAME-x}', [/begins a variable/]],
+    ['${}', '${}', [/starts a variable/]],
+    ['${NAME', '${NAME', [/starts a variable/]],
+    ['${1}', '${1}', [/starts a variable/]],
+    ['${NAME-x}', '${NAME-x}', [/starts a variable/]],
   ];
   for (const [source, text, problems] of cases) {
     const result = interpolate(source, env);
@@ -49,7 +49,7 @@ t.test('a variable is replaced by its value, by its default, or is a problem', (
   t.end();
 });
 
-t.test('a plain value with a variable may become a number, true or null; a quoted one stays a text', (t) => {
+t.test('an unquoted value with a variable may become a number, true or null; a quoted one stays a string', (t) => {
   const cases: readonly [string, unknown][] = [
     ['${PORT}', 8443],
     ['${PORT:-1}', 8443],
@@ -75,11 +75,11 @@ t.test('a plain value with a variable may become a number, true or null; a quote
     t.same(problems, [], text);
     t.strictSame(value, { a: expected }, text);
   }
-  t.strictSame(readYaml('${NAME}: 1', env).value, { '${NAME}': 1 }, 'a name is no value');
+  t.strictSame(readYaml('${NAME}: 1', env).value, { '${NAME}': 1 }, 'a variable in a name is not replaced');
   t.end();
 });
 
-t.test('no value of a variable changes the structure', (t) => {
+t.test('the value of a variable cannot change the document structure', (t) => {
   const special = fc.constantFrom(
     '\n',
     ': ',
@@ -120,7 +120,7 @@ t.test('no value of a variable changes the structure', (t) => {
   t.end();
 });
 
-t.test('without variables, a text means what YAML says', (t) => {
+t.test('without variables a document has its YAML meaning', (t) => {
   const scalar = fc.oneof(
     fc.string().filter((text) => !text.includes('${')),
     fc.integer(),
@@ -145,7 +145,7 @@ t.test('without variables, a text means what YAML says', (t) => {
   t.end();
 });
 
-t.test('an alias stands for what its anchor names, within limits', (t) => {
+t.test("an alias is replaced by its anchor's value, within limits", (t) => {
   t.strictSame(readYaml('a: &x { b: 1 }\nc: *x\n', {}).value, { a: { b: 1 }, c: { b: 1 } });
   t.match(readYaml('a: *x\n', {}).problems, [{ path: 'a', message: /without an anchor/ }]);
   const bomb = ['a0: &a0 x', ...Array.from({ length: 40 }, (_, i) => `a${i + 1}: &a${i + 1} [*a${i}, *a${i}, *a${i}]`)];
@@ -155,14 +155,14 @@ t.test('an alias stands for what its anchor names, within limits', (t) => {
   t.end();
 });
 
-t.test('what is not one well-formed document of names is one problem, with its line', (t) => {
+t.test('a document that is not one well-formed mapping is one problem with its line', (t) => {
   const cases: readonly [string, number, RegExp][] = [
-    ['a: 1\n\tb: 2', 2, /a tab stands in the indentation/],
+    ['a: 1\n\tb: 2', 2, /the indentation contains a tab/],
     ['a: 1\n---\nb: 2', 2, /a second document/],
     ['a: "x\nb: 1', 2, /a quote, bracket, colon or comma is missing/],
     ['a: [1, 2\nb: 3', 2, /not valid YAML/],
     ['a:\n  b: 1\n c: 2', 3, /not valid YAML/],
-    ['a: !secret x', 1, /tags \(!name\) are not known here/],
+    ['a: !secret x', 1, /tags \(!name\) are not supported/],
     ['a: !!set { x }', 1, /tags/],
     ['? [a]\n: b', 1, /not valid YAML/],
     ['a: { b: ${NAME} }', 1, /between \{ \} and \[ \] a value with \$\{…\} needs quotes/],
@@ -180,17 +180,17 @@ t.test('what is not one well-formed document of names is one problem, with its l
   t.end();
 });
 
-t.test('a name that is given twice is a problem at its second line', (t) => {
+t.test('a duplicate name is a problem at its second line', (t) => {
   const { problems } = readYaml('a: 1\nb: { c: 1, "c": 2 }\na: 2\n__proto__: 1\n__proto__: 2', {});
   t.strictSame(problems, [
-    { path: 'b.c', line: 2, message: 'is given twice; leave one' },
-    { path: 'a', line: 3, message: 'is given twice; leave one' },
-    { path: '__proto__', line: 5, message: 'is given twice; leave one' },
+    { path: 'b.c', line: 2, message: 'is given twice; keep one' },
+    { path: 'a', line: 3, message: 'is given twice; keep one' },
+    { path: '__proto__', line: 5, message: 'is given twice; keep one' },
   ]);
   t.end();
 });
 
-t.test('a large file of names is read in reasonable time', (t) => {
+t.test('a large file is read in bounded time', (t) => {
   const text = Array.from({ length: 60_000 }, (_, index) => `n${index}: 1`).join('\n');
   t.same(readYaml(text, {}).problems, []);
   t.end();

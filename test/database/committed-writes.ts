@@ -3,16 +3,16 @@ import Libsql from 'libsql';
 import pg from 'pg';
 import type { Test } from 'tap';
 
-/** Counts the transactions that have written to a migrated database: each of them is a flush to the disk. */
+/** Counts the committed write transactions of a migrated database: each one flushes to the disk. */
 export function countCommits(t: Test, url: string): Promise<() => Promise<number>> {
   return url.startsWith('sqlite:') ? countInSqlite(t, url.slice('sqlite:'.length)) : countInPostgres(t, url);
 }
 
 const [headerBytes, frameHeaderBytes, pageSizeAt, saltsAt] = [32, 24, 8, 16];
 
-/** By the frames of its write-ahead log that end a transaction: they say how many pages the database then has. */
+/** Counts the commit frames in the write-ahead log: their field for the database size is not 0. */
 function countInSqlite(t: Test, path: string): Promise<() => Promise<number>> {
-  // The log does not begin anew while somebody reads what is in it.
+  // An open read transaction keeps the write-ahead log from being restarted.
   const reader = new Libsql(path);
   t.teardown(() => reader.close());
   reader.exec('begin; select count(*) from projector');
@@ -30,7 +30,7 @@ function countInSqlite(t: Test, path: string): Promise<() => Promise<number>> {
   return Promise.resolve(() => Promise.resolve(count()));
 }
 
-/** By a trigger on every table, which notes the transaction. */
+/** Counts by a trigger on every table, which records the transaction id. */
 async function countInPostgres(t: Test, url: string): Promise<() => Promise<number>> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => undefined);

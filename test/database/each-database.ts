@@ -8,10 +8,10 @@ if (unavailable !== null) {
   t.comment(`NO PostgreSQL AT ${new URL(server).host}: ${unavailable}. WHAT IS ABOUT PostgreSQL IS NOT TESTED.`);
 }
 
-/** For a test that is about PostgreSQL alone. */
+/** Test options for a test of PostgreSQL only. */
 export const postgresAlone = { skip: unavailable === null ? false : `no PostgreSQL: ${unavailable}` };
 
-/** Runs a test on an empty SQLite database and on an empty PostgreSQL database, which goes when the test ends. */
+/** Runs a test on an empty SQLite database and on an empty PostgreSQL database; both are dropped after the test. */
 export function onEachDatabase(title: string, body: (t: Test, url: string) => Promise<void>): void {
   t.test(`${title} (SQLite)`, (t) => body(t, `sqlite:${t.testdir()}/test.db`));
   t.test(`${title} (PostgreSQL)`, postgresAlone, async (t) => {
@@ -19,7 +19,7 @@ export function onEachDatabase(title: string, body: (t: Test, url: string) => Pr
   });
 }
 
-/** Makes an empty database, which is dropped after everything else that the test tears down. */
+/** Creates an empty database, which is dropped after the other teardowns of the test. */
 export async function createPostgresDatabase(t: Test): Promise<string> {
   const name = `mg_test_${randomBytes(8).toString('hex')}`;
   await onServer(`create database ${name}`);
@@ -29,9 +29,9 @@ export async function createPostgresDatabase(t: Test): Promise<string> {
   return url.href;
 }
 
-/** Runs a statement outside the databases of the tests. */
+/** Runs a statement on the server's own database, outside the test databases. */
 export async function onServer(statement: string): Promise<void> {
-  // No server refuses at once. One that is slow beside many tests is there all the same: nothing is skipped for that.
+  // Without a server the connect fails at once. The long timeout is for a slow server: no test must be skipped then.
   const client = new pg.Client({ connectionString: server, connectionTimeoutMillis: 30_000 });
   await client.connect();
   try {

@@ -29,7 +29,7 @@ async function sqliteWithThings(t: Test) {
   return { url, database, names };
 }
 
-/** Every way in which the program writes. */
+/** Every kind of write in the program. */
 function writes(database: Kysely<Tables>, name: string): Promise<unknown>[] {
   const insert = (into: Kysely<Tables>, part: string) => into.insertInto('things').values({ name: `${name} ${part}` });
   return [
@@ -40,20 +40,23 @@ function writes(database: Kysely<Tables>, name: string): Promise<unknown>[] {
   ];
 }
 
-t.test('while another program holds the lock, reads go on, and writes wait without blocking', async (t) => {
-  const { url, database, names } = await sqliteWithThings(t);
-  const lock = await holdLock(t, url);
-  let settled = 0;
-  const waiting = writes(database, 'later').map((write) => write.finally(() => (settled += 1)));
-  const all = Promise.all(waiting);
-  t.same(await names(), ['first']);
-  t.equal(settled, 0);
-  await lock.release();
-  await all;
-  t.same(await names(), ['first', 'later in a transaction', 'later alone', 'later returning']);
-});
+t.test(
+  'while another program holds the lock, reads continue, and writes wait without blocking the process',
+  async (t) => {
+    const { url, database, names } = await sqliteWithThings(t);
+    const lock = await holdLock(t, url);
+    let settled = 0;
+    const waiting = writes(database, 'later').map((write) => write.finally(() => (settled += 1)));
+    const all = Promise.all(waiting);
+    t.same(await names(), ['first']);
+    t.equal(settled, 0);
+    await lock.release();
+    await all;
+    t.same(await names(), ['first', 'later in a transaction', 'later alone', 'later returning']);
+  },
+);
 
-t.test('a lock that is held for too long fails each write, and none after it', async (t) => {
+t.test('a lock held too long fails the waiting writes, but no later ones', async (t) => {
   const { url, database, names } = await sqliteWithThings(t);
   const lock = await holdLock(t, url);
   const busy = { name: 'DatabaseError', condition: 'busy', message: /is locked by another program/ };
@@ -64,7 +67,7 @@ t.test('a lock that is held for too long fails each write, and none after it', a
   t.same(await names(), ['first', 'now in a transaction', 'now alone', 'now returning']);
 });
 
-t.test('a full disk is the reason that is given, whatever the rollback says, and room ends it', async (t) => {
+t.test('a full disk is reported as the cause despite a failing rollback, and freed space resolves it', async (t) => {
   const { database, names } = await sqliteWithThings(t);
   const big = 'x'.repeat(100_000);
   const full = { name: 'DatabaseError', condition: 'full', message: /disk is full/, cause: { code: 'SQLITE_FULL' } };
@@ -72,7 +75,7 @@ t.test('a full disk is the reason that is given, whatever the rollback says, and
   const inTransaction = database.transaction().execute(async (transaction) => {
     await transaction.insertInto('things').values({ name: 'small' }).execute();
     await t.rejects(transaction.insertInto('things').values({ name: big }).execute(), full);
-    // SQLite has undone the transaction: this must not be kept on its own.
+    // SQLite has rolled back the transaction: this statement must not commit on its own.
     await transaction.insertInto('things').values({ name: 'after it' }).execute();
   });
   await t.rejects(inTransaction, full);

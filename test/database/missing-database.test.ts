@@ -3,7 +3,7 @@ import path from 'node:path';
 import { run } from '../../src/cli/run.js';
 import { onEachDatabase } from './each-database.js';
 
-/** Runs a command, and returns its status and what it said, without the log. */
+/** Runs a command; returns its status and stderr without the log. */
 async function said(...args: readonly string[]): Promise<readonly [status: number, err: string]> {
   let err = '';
   const status = await run(args, { out: () => undefined, err: (text) => (err += text), isTerminal: false });
@@ -11,7 +11,7 @@ async function said(...args: readonly string[]): Promise<readonly [status: numbe
 }
 
 for (const part of ['registry', 'services']) {
-  onEachDatabase(`the database of the ${part} is made only where that is asked for`, async (t, url) => {
+  onEachDatabase(`the database of the ${part} is created only with --create`, async (t, url) => {
     const file = /^sqlite:(.*)$/.exec(url)?.[1] ?? null;
     const directory = t.testdir({ token: 'token-of-administrators-0123456789' });
     const config = path.join(directory, 'gateway.yaml');
@@ -24,10 +24,10 @@ for (const part of ['registry', 'services']) {
       const what =
         file === null ? /^The database mg_test_\w+ at \S+ has no tables of the / : `There is no database ${file} `;
       t.match(err, what);
-      t.match(err, `(${part}.database.url): give --create for a new installation, or correct the option`);
-      t.notOk(file !== null && existsSync(file), 'nothing is made');
+      t.match(err, `(${part}.database.url): pass --create for a new installation, or correct the option`);
+      t.notOk(file !== null && existsSync(file), 'nothing was created');
     }
     t.same(await said(...migrate, '--create'), [0, '']);
-    t.same(await said(...migrate), [0, ''], 'from then on it is there');
+    t.same(await said(...migrate), [0, ''], 'afterwards the database exists');
   });
 }

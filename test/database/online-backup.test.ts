@@ -6,7 +6,7 @@ import { openServicesDatabase } from '../../src/services/services-database.js';
 
 const owner = { merchant_id: 'm', environment: 'live', created_at: 1 } as const;
 
-/** Services' database in a folder, a configuration that names it, and the command line. */
+/** The services' database in a directory, a configuration that names it, and the command line. */
 async function withServices(t: Test) {
   const folder = t.testdir();
   const file = (name: string): string => `${folder}/${name}`;
@@ -26,7 +26,7 @@ async function withServices(t: Test) {
   return { addWallet, command, configure, database, file, folder };
 }
 
-t.test('a database is backed up while another process writes to it, whole and readable by nobody else', async (t) => {
+t.test('a backup made during writes is consistent, and readable only by its owner', async (t) => {
   const { addWallet, command, database, file, folder } = await withServices(t);
   await addWallet('kept').execute();
   const backup = file('backup.db');
@@ -54,12 +54,12 @@ t.test('a database is backed up while another process writes to it, whole and re
   await restored.destroy();
 });
 
-t.test('what could not be a backup is refused, and nothing is replaced or created', async (t) => {
+t.test('an invalid backup target is rejected, and no file is replaced or created', async (t) => {
   const { command, configure, file, folder } = await withServices(t);
   writeFileSync(file('kept.db'), 'a backup');
   t.match(await command('backup', 'services', '--to', file('kept.db')), {
     status: 1,
-    err: /kept\.db is there already, and is left as it is: name a file that there is not\.\n$/,
+    err: /kept\.db already exists and was not changed: name a file that does not exist\.\n$/,
   });
   t.equal(readFileSync(file('kept.db'), 'utf8'), 'a backup');
   t.match(await command('backup', 'services', '--to', file('none/b.db')), { status: 1, err: /none.*create it first/ });
@@ -80,7 +80,7 @@ t.test('what could not be a backup is refused, and nothing is replaced or create
   configure('sqlite::memory:');
   t.match(await command('backup', 'services', '--to', file('b.db')), {
     status: 1,
-    err: /in the memory of its process/,
+    err: /is in memory and cannot be backed up/,
   });
   configure('postgres://u:secret@db.example/services');
   const refused = await command('backup', 'services', '--to', file('b.db'));

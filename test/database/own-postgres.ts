@@ -15,12 +15,12 @@ const [newest = ''] = existsSync(debian)
   : [];
 const bin = path.join(debian, newest, 'bin');
 
-/** For a test that kills a PostgreSQL server. */
+/** Test options for a test that kills a PostgreSQL server. */
 export const ownPostgresAlone = {
   skip: existsSync(path.join(bin, 'initdb')) ? false : `no ${bin}/initdb: NO PostgreSQL IS KILLED`,
 };
 
-/** It refuses to run as root: a user of no rights does, whom Debian's package makes. */
+/** PostgreSQL refuses to run as root; then the unprivileged user of Debian's package runs it. */
 const identity: { uid?: number; gid?: number } = userInfo().uid === 0 ? ids('postgres') : {};
 
 function ids(user: string): { uid: number; gid: number } {
@@ -28,16 +28,16 @@ function ids(user: string): { uid: number; gid: number } {
   return { uid, gid };
 }
 
-/** A PostgreSQL server of the test's own, which can be killed. */
+/** A PostgreSQL server for one test, which the test can kill. */
 export interface OwnPostgres {
   readonly url: string;
-  /** Ends it as a loss of power does, and starts it again: it recovers what was committed. */
+  /** Kills the server (SIGKILL) and restarts it; recovery restores all committed data. */
   crash(): Promise<void>;
-  /** Ends every connection to the database but that of the caller. */
+  /** Terminates every other client connection to the server. */
   endConnections(): Promise<void>;
 }
 
-/** Starts a server with an empty database, which goes when the test ends. */
+/** Starts a server with an empty database and removes both after the test. */
 export async function startOwnPostgres(t: Test): Promise<OwnPostgres> {
   const directory = mkdtempSync(path.join(tmpdir(), 'merchant-gateway-postgres-'));
   const data = path.join(directory, 'data');
@@ -89,7 +89,7 @@ export async function startOwnPostgres(t: Test): Promise<OwnPostgres> {
           await start();
           return;
         } catch (error) {
-          // Its processes notice one after the other that the first one has gone, and hold its memory until then.
+          // The children of the killed postmaster hold its shared memory until each has noticed the kill.
           if (attempt === 100) throw error;
           await wait(100);
         }
@@ -104,14 +104,14 @@ export async function startOwnPostgres(t: Test): Promise<OwnPostgres> {
   };
 }
 
-/** A runner that ends the test for its length runs no teardown: the pipe to this process then closes, however it ended. */
+/** Kills the server when this process ends for any reason: a test timeout runs no teardown, but closes this pipe. */
 function endWithThisProcess(server: ChildProcess): void {
   const script = 'cat > /dev/null; kill -9 "$0"';
   const guard = spawn('sh', ['-c', script, String(server.pid)], { ...identity, stdio: ['pipe', 'ignore', 'ignore'] });
   server.once('exit', () => guard.kill('SIGKILL'));
 }
 
-/** Runs a statement; false where the server cannot be asked. */
+/** Runs a statement; returns false if the connection or the statement fails. */
 async function ask(url: string, statement: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 1000 });
   client.on('error', () => undefined);

@@ -12,10 +12,10 @@ import { createPostgresDatabase, postgresAlone } from './each-database.js';
 const isInstalled = spawnSync('pgbouncer', ['--version']).status === 0;
 const missing = 'pgbouncer is not installed: NOTHING ABOUT POOLERS IS TESTED';
 
-/** For a test with a pooler in front of PostgreSQL. */
+/** Test options for a test with a pooler in front of PostgreSQL. */
 export const poolerAlone = isInstalled ? postgresAlone : { skip: missing };
 
-/** A PgBouncer of the test's own in front of an empty database of PostgreSQL. */
+/** A PgBouncer for one test, in front of an empty PostgreSQL database. */
 export interface PgBouncer {
   readonly url: string;
   /** The same database without the pooler. */
@@ -33,7 +33,7 @@ export async function startPgBouncer(t: Test, settings: readonly string[]): Prom
   const server = `host=${hostname} port=${serverPort || '5432'} user=${decodeURIComponent(username)}${secret}`;
   const listening = [`listen_addr = 127.0.0.1`, `listen_port = ${port}`, 'unix_socket_dir =', 'auth_type = any'];
   await writeFile(file, ['[databases]', `* = ${server}`, '[pgbouncer]', ...listening, ...settings, ''].join('\n'));
-  // It refuses to run as root.
+  // PgBouncer refuses to run as root.
   const user = userInfo().uid === 0 ? ['--user', 'nobody'] : [];
   const process = spawn('pgbouncer', [...user, file], { stdio: ['ignore', 'ignore', 'pipe'] });
   let written = '';

@@ -34,7 +34,7 @@ async function refusals(t: Test, url: string): Promise<void> {
   }
 }
 
-/** Other clients of the same pooler, each with one transaction after the other. */
+/** Other clients of the same pooler, each with one transaction after another. */
 async function besideOthers(t: Test, url: string, count: number): Promise<void> {
   const clients = await Promise.all(
     Array.from({ length: count }, async () => {
@@ -61,16 +61,16 @@ for (const settings of [
   ['pool_mode = transaction', 'ignore_startup_parameters = statement_timeout'],
   ['pool_mode = statement'],
 ]) {
-  t.test(`PgBouncer with ${settings.join(', ')} is refused`, poolerAlone, async (t) => {
+  t.test(`PgBouncer with ${settings.join(', ')} is rejected`, poolerAlone, async (t) => {
     const { url, direct } = await startPgBouncer(t, settings);
     await refusals(t, url);
     const database = openDatabase({ url: direct });
     t.teardown(() => database.destroy());
-    t.same(await database.introspection.getTables(), [], 'the database is left as it was');
+    t.same(await database.introspection.getTables(), [], 'the database is unchanged');
   });
 }
 
-t.test('a pooler that is in use is told by its mode, not by its load', poolerAlone, async (t) => {
+t.test('a busy pooler is recognised by its mode, not by its load', poolerAlone, async (t) => {
   const sharing = await startPgBouncer(t, ['pool_mode = transaction']);
   await besideOthers(t, sharing.url, 8);
   for (let attempt = 0; attempt < 10; attempt += 1) await refusals(t, sharing.url);
@@ -82,7 +82,7 @@ t.test('a pooler that is in use is told by its mode, not by its load', poolerAlo
   }
 });
 
-t.test('PgBouncer in session mode works as PostgreSQL does', poolerAlone, async (t) => {
+t.test('PgBouncer in session mode works like PostgreSQL', poolerAlone, async (t) => {
   const { url } = await startPgBouncer(t, ['pool_mode = session']);
   const database = await parts.services({ url });
   t.teardown(() => database.destroy());
@@ -101,10 +101,10 @@ t.test('PgBouncer in session mode works as PostgreSQL does', poolerAlone, async 
   await until(() => told > 0);
   await one.close();
   await until(() => other.hold());
-  t.pass('the end of a client ends its lock');
+  t.pass('closing the client releases its lock');
 });
 
-t.test('a session behind a pooler that shares connections has no lock', poolerAlone, async (t) => {
+t.test('a session behind a pooler in transaction mode gets no lock', poolerAlone, async (t) => {
   const { url, direct } = await startPgBouncer(t, ['pool_mode = transaction']);
   const [pooled, alone] = [openSession({ url }), openSession({ url: direct })];
   t.teardown(() => pooled.close());
@@ -113,7 +113,7 @@ t.test('a session behind a pooler that shares connections has no lock', poolerAl
   t.ok(await alone.hold());
 });
 
-t.test('the command says what to set', poolerAlone, async (t) => {
+t.test('the command line names the setting to change', poolerAlone, async (t) => {
   const { url } = await startPgBouncer(t, ['pool_mode = transaction']);
   const config = path.join(t.testdir(), 'gateway.yaml');
   for (const part of Object.keys(parts)) {

@@ -11,7 +11,7 @@ import { createPostgresDatabase, postgresAlone } from './each-database.js';
 const hasClient = ['psql', 'pg_dump', 'pg_restore'].every((name) => spawnSync(name, ['--version']).status === 0);
 const skip = hasClient ? postgresAlone.skip : 'no PostgreSQL client: THE PRINTED RESTORE IS NOT TESTED';
 
-/** The lines that begin with one of these commands in the block for PostgreSQL under a heading of the document. */
+/** The lines in the PostgreSQL block under a heading of the document that start with one of these commands. */
 function printed(heading: string, ...commands: string[]): string[] {
   const [block] = printedBlocks('docs/operations.md').filter(
     (one) => one.heading === heading && one.commands.includes('PGSERVICEFILE'),
@@ -19,7 +19,7 @@ function printed(heading: string, ...commands: string[]): string[] {
   return (block?.commands.split('\n') ?? []).filter((line) => commands.includes(line.split(' ')[0] ?? ''));
 }
 
-// `pg_restore --clean` left the tables of the later release, at which the next upgrade failed.
+// Regression: `pg_restore --clean` left the tables of the later release, and the next upgrade failed.
 t.test('a backup from before an upgrade is restored as printed, and upgraded again', { skip }, async (t) => {
   const url = await createPostgresDatabase(t);
   const [former, present] = [Object.fromEntries(Object.entries(migrations).slice(0, -1)), migrations];
@@ -31,7 +31,7 @@ t.test('a backup from before an upgrade is restored as printed, and upgraded aga
   writeFileSync(env.PGSERVICEFILE, ['[registry]', ...lines.map(([name, value]) => `${name}=${value}`), ''].join('\n'));
   mkdirSync(path.join(cwd, 'backup'));
   const shell = (lines: readonly string[]): void => {
-    t.ok(lines.length > 0, 'the document prints it');
+    t.ok(lines.length > 0, 'the document contains the commands');
     for (const line of lines) execFileSync('sh', ['-c', line], { cwd, env, stdio: 'pipe' });
   };
   const revisionAfter = async (release: typeof migrations): Promise<unknown> => {
@@ -46,6 +46,6 @@ t.test('a backup from before an upgrade is restored as printed, and upgraded aga
   shell(printed('3. Back up', 'pg_dump').filter((line) => line.includes('service=registry')));
   t.same(await revisionAfter(present), [{ value: 7 }]);
   shell(printed('The registry alone, in place', 'psql', 'pg_restore'));
-  t.same(await revisionAfter(former), [{ value: 7 }], 'the former release starts');
-  t.same(await revisionAfter(present), [{ value: 7 }], 'and so does this one');
+  t.same(await revisionAfter(former), [{ value: 7 }], 'the previous release starts');
+  t.same(await revisionAfter(present), [{ value: 7 }], 'this release starts');
 });

@@ -1,12 +1,12 @@
 import type { CompiledQuery, Kysely } from '../../src/database/kysely.js';
 import Libsql from 'libsql';
 
-/** Runs something on the database of an SQLite file, and tells how each of its queries finds its rows. */
+/** Runs `act` on an SQLite database and returns the query plan of each executed query. */
 export async function queryPlans<Tables>(
   { database, file }: { readonly database: Kysely<Tables>; readonly file: string },
   act: (watched: Kysely<Tables>) => Promise<unknown>,
 ): Promise<string[]> {
-  // Parts of a query are seen too, but those are not run by themselves.
+  // `transformQuery` also sees parts of queries, which have no result.
   const seen = new Map<unknown, CompiledQuery>();
   const run: (CompiledQuery | undefined)[] = [];
   const executor = database.getExecutor();
@@ -21,7 +21,7 @@ export async function queryPlans<Tables>(
     },
   });
   await act(watched);
-  // On a connection of its own: libsql leaves such a statement open, and the database could not be closed.
+  // On a separate connection: libsql leaves the statement open, which would prevent closing the database.
   const connection = new Libsql(file);
   const plans = run.map((query) => {
     const rows = connection.prepare(`explain query plan ${query?.sql ?? ''}`).all() as { detail: string }[];

@@ -4,7 +4,7 @@ import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { openServicesDatabase } from '../../src/services/services-database.js';
 import { onEachDatabase } from './each-database.js';
 
-/** The rows of the table under `Retention`: which database, which table, and what bounds it. */
+/** The rows of the table under `Retention`: database, table and bound. */
 const rows = (/\n## Retention\n([^]*?)\n## /.exec(readFileSync('docs/operations.md', 'utf8'))?.[1] ?? '')
   .split('\n')
   .flatMap((line) => {
@@ -12,7 +12,7 @@ const rows = (/\n## Retention\n([^]*?)\n## /.exec(readFileSync('docs/operations.
     return table === '' ? [] : [{ database, table, bound }];
   });
 
-/** The tables that the document names for a part, with those of both, in their order. */
+/** The documented tables of a part, including those of both parts, in order. */
 function documented(part: string): string[] {
   return rows
     .filter(({ database }) => database === part || database === 'both')
@@ -28,22 +28,22 @@ interface Opened {
 async function tablesOf(t: Test, database: Opened): Promise<string[]> {
   t.teardown(() => database.destroy());
   const tables = await database.introspection.getTables({ withInternalKyselyTables: true });
-  // SQLite's own counter of AUTOINCREMENT columns has a row for each of them.
+  // SQLite's own table of AUTOINCREMENT counters has one row per such column.
   return tables
     .map(({ name }) => name)
     .filter((name) => !name.startsWith('sqlite_'))
     .toSorted();
 }
 
-onEachDatabase('the operations document says of each table of the registry what bounds it', async (t, url) => {
+onEachDatabase('docs/operations.md states the bound of each table of the registry', async (t, url) => {
   t.same(documented('registry'), await tablesOf(t, await openRegistryDatabase({ url, generation: 'g' })));
 });
 
-onEachDatabase('the operations document says of each table of the services what bounds it', async (t, url) => {
+onEachDatabase('docs/operations.md states the bound of each table of the services', async (t, url) => {
   t.same(documented('services'), await tablesOf(t, await openServicesDatabase({ url })));
 });
 
-t.test('each row says something', (t) => {
+t.test('each row states a bound', (t) => {
   t.ok(rows.length > 10);
   for (const { table, bound } of rows) t.ok(bound.trim().length > 6, table);
   t.end();

@@ -39,7 +39,7 @@ interface Line {
   readonly event: { readonly action: string; readonly code: string };
 }
 
-/** A log in a file of the test's own, and its lines so far. */
+/** An access log in the test's own file, with the lines written so far. */
 class LogUnderTest implements LineSink {
   readonly file: string;
   readonly lines: Line[] = [];
@@ -61,7 +61,7 @@ class LogUnderTest implements LineSink {
   heldBytes = (): number => this.#log.heldBytes();
   close = (milliseconds: number): Promise<void> => this.#log.close(milliseconds);
 
-  /** Reads the file after the drain: its lines of requests, and whether the chain is intact. */
+  /** Reads the file after the drain: its request lines, and whether the hash chain is intact. */
   async read(): Promise<{ lines: Line[]; intact: boolean }> {
     const verifier = new Verifier({ secrets: [testSecret], running: false, partial: false });
     for await (const lines of readLogLines([this.file])) for (const line of lines) verifier.take(line);
@@ -112,7 +112,7 @@ function keyStore(): KeyStore {
 }
 
 const exit = '198.51.100.66';
-/** Of which it cannot be told whether it is one. */
+/** The list cannot tell whether this address is an exit. */
 const untold = '198.51.100.67';
 
 const exits: TorExits = {
@@ -123,7 +123,7 @@ const exits: TorExits = {
   close: () => Promise.resolve(),
 };
 
-/** What a request needs to end in a certain way, besides its key. */
+/** What a scenario uses, besides its API key. */
 interface Scene {
   readonly gateway: GatewayUnderTest;
   readonly upstream: RecordingUpstream;
@@ -134,12 +134,12 @@ function withKey(key: string, what: Ask = {}): Ask {
   return { ...what, headers: [['x-api-key', key], ...(what.headers ?? [])] };
 }
 
-/** Asks over plain HTTP. */
+/** Sends a request over plain HTTP. */
 async function askPlainly({ gateway }: Scene, what: Ask): Promise<RawAnswer> {
   return parseAnswer(await exchangeBytes(connect(gateway.http, null), requestBytes(what)));
 }
 
-/** Hangs up when the upstream has the request. */
+/** Closes the connection once the upstream has received the request. */
 async function hangUp({ gateway, upstream }: Scene, what: Ask): Promise<null> {
   const seen = upstream.seen.length;
   const socket = connect(gateway.https, gateway.ca);
@@ -160,7 +160,7 @@ const writing =
   async ({ gateway }) =>
     parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
 
-/** Every way to end a request, by the code that stands in its line. */
+/** A request for every outcome, by the code in its log line. */
 const ways: Readonly<Record<string, Way>> = {
   accepted: asking(withKey(liveKey)),
   https_required: (scene) => askPlainly(scene, withKey(liveKey)),
@@ -202,13 +202,13 @@ const ways: Readonly<Record<string, Way>> = {
     const first = ask(scene.gateway, withKey(liveKey, { path: '/v1/payouts/silent' }));
     await until(() => scene.upstream.seen.length > seen);
     const answer = await ask(scene.gateway, withKey(liveKey, { path: '/v1/payouts' }));
-    await first; // of which the upstream says nothing: upstream_timeout
+    await first; // the upstream stays silent: upstream_timeout
     return answer;
   },
   upstream_timeout: () => Promise.resolve(null),
 };
 
-/** What only comes after many requests or under load; test/edge/throttle.test.ts and limits.test.ts look at its lines. */
+/** These codes need many requests or load; test/edge/throttle.test.ts and limits.test.ts check their lines. */
 const brakes = ['throttled', 'rate_limited', 'overloaded'];
 
 async function startScene(
@@ -241,11 +241,11 @@ async function startScene(
   return { gateway, upstream, log };
 }
 
-t.test('each way to end a request leaves exactly one line, with its code and what the caller got', async (t) => {
+t.test('every outcome of a request writes exactly one line, with its code and the response sent', async (t) => {
   t.same(
     [...Object.keys(ways), ...brakes].toSorted(),
     ['accepted', ...denials.map(({ code }) => code), ...Object.keys(gatewayErrors)].toSorted(),
-    'and these are all of them',
+    'the scenarios cover every code',
   );
   const directory = t.testdir();
   const scenes = { live: await startScene(t, 'live', directory), test: await startScene(t, 'test', directory) };
@@ -261,14 +261,14 @@ t.test('each way to end a request leaves exactly one line, with its code and wha
     t.equal(line?.http.request.id, answer.header('x-request-id'), code);
     t.equal(line?.http.response.status_code, answer.status, code);
     const { body } = line?.http.response ?? {};
-    if (body !== undefined) t.equal(body.bytes, answer.body.length, `${code}: bytes of the answer`);
+    if (body !== undefined) t.equal(body.bytes, answer.body.length, `${code}: response bytes`);
   }
   await Promise.all([scenes.live.gateway.drain(), scenes.test.gateway.drain()]);
   const logs = await Promise.all([scenes.live.log.read(), scenes.test.log.read()]);
   t.same(
     logs.flatMap(({ lines }) => lines.map(({ event }) => event.code)).toSorted(),
     expected.toSorted(),
-    'exactly one line each, and no other',
+    'exactly one line per request',
   );
   t.same(
     logs.map(({ intact }) => intact),
@@ -276,7 +276,7 @@ t.test('each way to end a request leaves exactly one line, with its code and wha
   );
   t.equal(scenes.live.gateway.internalErrors.length, 1);
 
-  // `explain --line` says of each the same, with the records and the list of Tor exits that the gateway had.
+  // `explain --line` must give the same verdict, with the records and Tor exit list that the gateway used.
   writeFileSync(`${directory}/records.json`, JSON.stringify(records()));
   writeFileSync(`${directory}/exits.txt`, `${exit}\n`);
   for (const [environment, { lines }] of [
@@ -297,7 +297,7 @@ t.test('each way to end a request leaves exactly one line, with its code and wha
   }
 });
 
-t.test('a line says whose key was exposed, and the caller learns nothing of it', async (t) => {
+t.test('a line names the owner of an exposed key; the client learns nothing about it', async (t) => {
   const scene = await startScene(t, 'live');
   const { gateway, log } = scene;
   const before = await ask(gateway, withKey('svc_live_unknown', { headers: [['x-forwarded-for', exit]] }));
@@ -328,7 +328,7 @@ t.test('a line says whose key was exposed, and the caller learns nothing of it',
   t.same(
     log.lines.map(({ gateway: { key } }) => key?.fingerprint),
     sent.map((key) => keyFingerprint(testSecret, key)),
-    'the fingerprint is there in any case',
+    'the fingerprint is always present',
   );
   t.same(gateway.internalErrors, []);
 });
@@ -336,7 +336,7 @@ t.test('a line says whose key was exposed, and the caller learns nothing of it',
 const requests = Number(process.env.ACCESS_LOG_TEST_REQUESTS ?? 1500);
 const connections = 24;
 
-/** A caller who asks one thing after the other, behind a proxy that says that it came over TLS. */
+/** A client that sends requests in sequence, behind a proxy that reports TLS. */
 async function askManyTimes({ gateway }: Scene, count: number): Promise<void> {
   const headers = [['x-forwarded-proto', 'https']] as const;
   const kept = ['/v1/transactions', '/v1/nowhere', '/v1//'].flatMap((path) => [
@@ -348,22 +348,22 @@ async function askManyTimes({ gateway }: Scene, count: number): Promise<void> {
     const chance = Math.random();
     const socket = connect(gateway.http, null).setEncoding('latin1');
     let [received, wasReset] = ['', false];
-    // A refused caller may be cut off before it has read the answer; its line is asked for all the same.
+    // A refused client may be reset before it reads the response; its log line must be written all the same.
     socket.on('error', () => (wasReset = true));
     if (chance < 0.3) socket.write(requestBytes(withKey(liveKey, { path: '/v1/dev/customers/slow', headers })));
     else if (chance < 0.4) socket.write('garbage\r\n\r\n');
     else socket.write(requestBytes(kept[index % kept.length] ?? {}));
     socket.on('data', (chunk: string) => {
       received += chunk;
-      if (chance < 0.3) socket.destroy(); // the answer has begun, and breaks off
+      if (chance < 0.3) socket.destroy(); // abort after the start of the response
     });
     await new Promise((resolve) => socket.once('close', resolve));
-    if (received === '' && !wasReset) throw new Error('a request had no answer');
+    if (received === '' && !wasReset) throw new Error('a request got no response');
   }
 }
 
-t.test('as many lines as requests, in an unbroken chain, while callers hang up at random', async (t) => {
-  // On a machine that stands still for a second a request would end before it was read, and be none.
+t.test('one line per request, in an unbroken chain, while clients hang up at random', async (t) => {
+  // With a short timeout, a machine that stalls for a second would end requests before they were read and counted.
   const scene = await startScene(t, 'live', t.testdir(), 30);
   const { upstream, gateway, log } = scene;
   const answer = upstream.respond;
@@ -386,7 +386,7 @@ t.test('as many lines as requests, in an unbroken chain, while callers hang up a
   t.ok(lines.some(({ event }) => event.code === 'client_closed'));
 });
 
-t.test('a caller’s trace is gone on with where it is one, and a new one is begun where it is not', async (t) => {
+t.test('a valid client trace is continued; otherwise a new trace is started', async (t) => {
   const scene = await startScene(t, 'live');
   const { gateway, upstream, log } = scene;
   const id = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -413,7 +413,7 @@ t.test('a caller’s trace is gone on with where it is one, and a new one is beg
   for (const value of taken) {
     const { sent, logged, state } = await traceOf(value);
     t.same([sent[0], sent[2], logged, state], [id, '01', { id }, 'a=1'], value);
-    t.not(sent[1], parent, 'the gateway is a span of its own');
+    t.not(sent[1], parent, 'the gateway adds its own span');
   }
   for (const values of [...refused.map((value) => [value]), [taken[0] ?? '', taken[0] ?? ''], []]) {
     const { sent, logged, state } = await traceOf(...values);

@@ -5,15 +5,15 @@ import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from 
 import { startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest, RecordingUpstream } from './harness.js';
 
-// What never comes about is waited for until then, and fails.
+// A condition that is never met fails the test after this time.
 const hang = { timeout: 30_000 };
 const key = ['x-api-key', liveKey] as const;
-/** It may change something, and is carried on for a caller who leaves before the answer begins. */
+/** A request with side effects: it runs to completion although its client leaves before the response starts. */
 const post = { method: 'POST', path: '/v1/payouts', headers: [key], body: '{}' } as const;
 const overTls = { trustedProxies: ['127.0.0.1'] };
 const large = 32_000_000;
 
-/** Writes an answer as pieces that are apart by more than a turn of the event loop. */
+/** Writes a response in pieces, more than one turn of the event loop apart. */
 async function writeApart(response: ServerResponse, pieces: readonly Buffer[]): Promise<void> {
   response.flushHeaders();
   for (const piece of pieces) {
@@ -24,7 +24,7 @@ async function writeApart(response: ServerResponse, pieces: readonly Buffer[]): 
   response.end();
 }
 
-/** Resolves when the gateway has closed its connections to the upstream; long before any limit has it do so. */
+/** Resolves when the gateway has closed its upstream connections; waits far less than any timeout of the gateway. */
 async function closeOf({ sockets }: RecordingUpstream): Promise<void> {
   const end = Date.now() + 10_000;
   while (sockets.size > 0) {
@@ -33,13 +33,13 @@ async function closeOf({ sockets }: RecordingUpstream): Promise<void> {
   }
 }
 
-/** Resolves when there are so many lines in the log. */
+/** Resolves when the log has this number of lines. */
 async function linesOf(gateway: GatewayUnderTest, count: number): Promise<Record<string, unknown>[]> {
   while (gateway.lines.length < count) await turn();
   return gateway.lines;
 }
 
-t.test('an answer that comes in pieces passes as it is, byte by byte, whatever it goes by', hang, async (t) => {
+t.test('a response in several pieces is forwarded byte for byte over each protocol', hang, async (t) => {
   const everyByte = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
   const bodies: readonly (readonly Buffer[])[] = [
     [everyByte, everyByte],
@@ -70,11 +70,11 @@ t.test('an answer that comes in pieces passes as it is, byte by byte, whatever i
       for (const [protocol, answer] of Object.entries(answers)) {
         t.equal(answer.status, 200, `${protocol}: ${name}`);
         t.equal(answer.header('etag'), '"x"');
-        t.equal(answer.header('content-type'), undefined, 'no type that the service did not say');
+        t.equal(answer.header('content-type'), undefined, 'no content-type is added');
         t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
         const isChunked = answer.header('transfer-encoding') === 'chunked';
         t.equal(isChunked, framing === 'transfer-encoding' && protocol !== 'HTTP/1.0');
-        t.ok((isChunked ? unchunked(answer.body) : answer.body) === body, `${protocol}: ${name}: each byte`);
+        t.ok((isChunked ? unchunked(answer.body) : answer.body) === body, `${protocol}: ${name}: every byte`);
       }
       const lines = await linesOf(gateway, 3);
       for (const line of lines.splice(0)) {
@@ -85,7 +85,7 @@ t.test('an answer that comes in pieces passes as it is, byte by byte, whatever i
   t.same(gateway.internalErrors, []);
 });
 
-/** The body that is in chunks. */
+/** The body of a chunked response. */
 function unchunked(chunks: string): string {
   let body = '';
   for (let at = 0; ;) {
@@ -97,7 +97,7 @@ function unchunked(chunks: string): string {
   }
 }
 
-t.test('a service waits while its caller takes nothing', hang, async (t) => {
+t.test('backpressure: a service waits while its client reads nothing', hang, async (t) => {
   const upstream = await startUpstream(t);
   let taken = 0;
   upstream.respond = (_request, response) => {
@@ -115,13 +115,17 @@ t.test('a service waits while its caller takes nothing', hang, async (t) => {
     before = taken;
     await wait(200);
   }
-  t.ok(taken < large / 2, `${taken} of ${large} bytes were asked for`);
+  t.ok(taken < large / 2, `${taken} of ${large} bytes were read from the service`);
   socket.destroy();
   await closeOf(upstream);
-  t.match(await linesOf(gateway, 1), [{ event: { code: 'client_closed' } }], 'the log has the client that left midway');
+  t.match(
+    await linesOf(gateway, 1),
+    [{ event: { code: 'client_closed' } }],
+    'the log reports the client that left during the response',
+  );
 });
 
-t.test('an answer to somebody who has left before is not read to its end', hang, async (t) => {
+t.test('the response to a client that has already left is not read to its end', hang, async (t) => {
   const upstream = await startUpstream(t);
   let answer = (): void => undefined;
   const asked = new Promise<void>((resolve) => {

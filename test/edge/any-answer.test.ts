@@ -6,7 +6,7 @@ import { connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './ha
 import { startBareUpstream, startTestGateway } from './harness.js';
 import { bytesWritten, cut, places, written } from './service-answers.js';
 
-/** What a caller got. */
+/** The response that a client received. */
 interface Got {
   readonly status: number;
   readonly body: string;
@@ -32,7 +32,7 @@ async function askHttp1(port: number): Promise<Got> {
 }
 
 t.test(
-  'whatever a service answers, and wherever it breaks off, its callers get that, a part of it or 502',
+  'whatever a service sends, and wherever it breaks off, clients get that response, a part of it, or 502',
   async (t) => {
     let pieces: readonly Buffer[] = [];
     let end: (socket: Socket) => unknown = () => undefined;
@@ -64,15 +64,16 @@ t.test(
         const { code } = gateway.lines[0]?.event as { code: string };
         const said = JSON.stringify({ got, code });
         if (code === 'accepted') {
-          // Where only the end of a connection ends an answer, nobody knows whether it is the whole of it.
+          // A response delimited by the end of the connection cannot be checked for completeness.
           const isAll = got.body === body || (answer.framing === 'close' && body.startsWith(got.body));
           if (!got.isWhole || got.status !== answer.status || !isAll)
-            throw new Error(`what is logged as accepted is not what came: ${said}`);
+            throw new Error(`logged as accepted, but received otherwise: ${said}`);
         } else {
           const isPart = !got.isWhole && got.status === answer.status && body.startsWith(got.body);
           const isTold = JSON.stringify(got) === JSON.stringify(badGateway);
-          if (code !== 'upstream_failed' || !(isPart || isTold)) throw new Error(`neither a part nor 502: ${said}`);
-          if (broken === null) throw new Error(`a whole answer was refused: ${said}`);
+          if (code !== 'upstream_failed' || !(isPart || isTold))
+            throw new Error(`neither a part of the response nor 502: ${said}`);
+          if (broken === null) throw new Error(`a complete response was refused: ${said}`);
         }
         if (gateway.lines.length > 1) throw new Error('two lines');
       }),

@@ -3,7 +3,7 @@ import type { SelfSigned } from '../../src/cli/dev/self-signed.js';
 
 const day = 86_400_000;
 
-/** What a certificate says; what is left out is right for a server of today. */
+/** The fields of a certificate; the defaults are valid now, for a server. */
 export interface CertificateSetup {
   readonly keyType?: 'ec' | 'rsa';
   readonly names?: readonly string[];
@@ -12,7 +12,7 @@ export interface CertificateSetup {
   readonly ca?: SelfSigned;
 }
 
-/** Makes a certificate for a test, signed by itself or by `ca`. */
+/** Creates a certificate for a test, self-signed or signed by `ca`. */
 export async function makeCertificate(setup: CertificateSetup = {}): Promise<SelfSigned> {
   const { keyType = 'ec', names = ['localhost'], ca } = setup;
   const pems = await generate([{ name: 'commonName', value: names[0] ?? 'nobody' }], {

@@ -12,27 +12,32 @@ function clientOf(peer: string, forwardedFor: readonly string[], proxies = trust
   return resolveClientAddress(address(peer), forwardedFor, proxies)?.text ?? null;
 }
 
-t.test('the client address is the right-most entry that no trusted proxy has, walked from the right', (t) => {
+t.test('the client address is the right-most entry that is not a trusted proxy', (t) => {
   const rows: readonly [string, string, readonly string[], string | null][] = [
-    ['nobody forwarded', '203.0.113.9', [], '203.0.113.9'],
-    ['an untrusted peer is believed in nothing', '203.0.113.9', ['198.51.100.1'], '203.0.113.9'],
-    ['not even where it sends garbage', '203.0.113.9', ['garbage', ''], '203.0.113.9'],
-    ['a trusted proxy that forwards for nobody is itself the client', '10.0.0.1', [], '10.0.0.1'],
+    ['without a header', '203.0.113.9', [], '203.0.113.9'],
+    ['headers of an untrusted peer are ignored', '203.0.113.9', ['198.51.100.1'], '203.0.113.9'],
+    ['also if they are malformed', '203.0.113.9', ['garbage', ''], '203.0.113.9'],
+    ['a trusted proxy without the header is itself the client', '10.0.0.1', [], '10.0.0.1'],
     ['one entry', '10.0.0.1', ['198.51.100.1'], '198.51.100.1'],
     ['the right-most, not the left-most', '10.0.0.1', ['198.51.100.1, 203.0.113.9'], '203.0.113.9'],
     ['behind further proxies', '10.0.0.1', ['1.1.1.1, 203.0.113.9, 10.9.9.9,192.0.2.1'], '203.0.113.9'],
-    ['a trusted address left of the answer is a lie', '10.0.0.1', ['10.1.1.1, 203.0.113.9'], '203.0.113.9'],
-    ['all trusted: the left-most', '10.0.0.1', ['10.0.0.4, 192.0.2.1, 10.0.0.2'], '10.0.0.4'],
-    ['several lines are one list, in their order', '10.0.0.1', ['1.1.1.1', '203.0.113.9', '10.2.2.2'], '203.0.113.9'],
-    ['of which the last counts', '10.0.0.1', ['203.0.113.9, 10.2.2.2', '1.1.1.1'], '1.1.1.1'],
-    ['blanks and tabs', '10.0.0.1', [' \t203.0.113.9\t ,  10.0.0.2 '], '203.0.113.9'],
+    ['a trusted address left of the client is ignored', '10.0.0.1', ['10.1.1.1, 203.0.113.9'], '203.0.113.9'],
+    ['all trusted: the left-most entry', '10.0.0.1', ['10.0.0.4, 192.0.2.1, 10.0.0.2'], '10.0.0.4'],
+    ['several lines form one list, in order', '10.0.0.1', ['1.1.1.1', '203.0.113.9', '10.2.2.2'], '203.0.113.9'],
+    ['the last line is read first', '10.0.0.1', ['203.0.113.9, 10.2.2.2', '1.1.1.1'], '1.1.1.1'],
+    ['spaces and tabs', '10.0.0.1', [' \t203.0.113.9\t ,  10.0.0.2 '], '203.0.113.9'],
     ['IPv6', '2001:db8:ff::1', ['2001:db8::1, 2001:DB8:FF:0::2'], '2001:db8::1'],
     ['IPv4-mapped is IPv4', '10.0.0.1', ['203.0.113.9, ::ffff:10.0.0.2'], '203.0.113.9'],
     ['IPv4-mapped client', '10.0.0.1', ['::FFFF:203.0.113.9'], '203.0.113.9'],
-    ['garbage left of the answer is never looked at', '10.0.0.1', ['<script>, ,unknown, 203.0.113.9'], '203.0.113.9'],
+    [
+      'malformed entries left of the client are ignored',
+      '10.0.0.1',
+      ['<script>, ,unknown, 203.0.113.9'],
+      '203.0.113.9',
+    ],
   ];
   for (const [name, peer, forwardedFor, client] of rows) t.equal(clientOf(peer, forwardedFor), client, name);
-  t.equal(clientOf('10.0.0.1', ['203.0.113.9'], nobody), '10.0.0.1', 'without proxies the header is nothing');
+  t.equal(clientOf('10.0.0.1', ['203.0.113.9'], nobody), '10.0.0.1', 'without trusted proxies the header is ignored');
   t.end();
 });
 
@@ -58,16 +63,20 @@ const garbage = [
   ],
 ];
 
-t.test('an entry on the way that is no IP address leaves the caller unknown: nobody is guessed', (t) => {
+t.test('an invalid address met on the way from the right leaves the client unknown', (t) => {
   for (const entry of garbage) {
     const texts = [[entry], [`1.1.1.1, ${entry}`], [`1.1.1.1, ${entry}, 10.0.0.2`], ['1.1.1.1', entry, '10.0.0.2']];
     for (const forwardedFor of texts) t.equal(clientOf('10.0.0.1', forwardedFor), null, JSON.stringify(forwardedFor));
-    t.equal(clientOf('10.0.0.1', [`${entry}, 203.0.113.9`]), '203.0.113.9', 'but left of the answer it is nothing');
+    t.equal(
+      clientOf('10.0.0.1', [`${entry}, 203.0.113.9`]),
+      '203.0.113.9',
+      'an invalid entry left of the client address is ignored',
+    );
   }
   t.end();
 });
 
-t.test('only blanks and tabs may stand around an entry: a no-break space is part of it, and garbage', (t) => {
+t.test('only spaces and tabs are trimmed around an entry: a no-break space makes the entry invalid', (t) => {
   const entries = ['\u00a0203.0.113.9', '203.0.113.9\u00a0', '\u00a0', '\u000b203.0.113.9', '203.0.113.9\ufeff'];
   t.same(
     entries
@@ -78,7 +87,7 @@ t.test('only blanks and tabs may stand around an entry: a no-break space is part
   t.end();
 });
 
-/** The contract's sentence in other words, over Node's own notion of an address and of a range. */
+/** The contract's rule written a second time, over Node's own parser of addresses and ranges. */
 const independentlyTrusted = new net.BlockList();
 independentlyTrusted.addSubnet('10.0.0.0', 8, 'ipv4');
 independentlyTrusted.addAddress('192.0.2.1', 'ipv4');
@@ -103,7 +112,7 @@ function independentClient(peer: string, lines: readonly string[]): string | nul
   return (stop === -1 ? read[0] : read[stop])?.text ?? null;
 }
 
-t.test('whatever is forwarded, the client address is what an independent reading of the contract says', (t) => {
+t.test('for any forwarded header the client address matches an independent reading of the contract', (t) => {
   const proxies = ['10.0.0.1', '10.255.0.7', '192.0.2.1', '::ffff:10.0.0.3', '2001:db8:ff::2', '2001:DB8:FF:0:0:0:0:9'];
   const clients = ['203.0.113.9', '192.0.2.2', '11.0.0.1', '::ffff:203.0.113.9', '2001:db8::1', '2001:db8:fe:ffff::1'];
   const entry = fc.oneof(
@@ -131,7 +140,7 @@ t.test('whatever is forwarded, the client address is what an independent reading
   t.end();
 });
 
-t.test('the peer of a dual-stack listener is the IPv4 address that it is, and trusted as such', (t) => {
+t.test('an IPv4-mapped peer of a dual-stack listener is treated as its IPv4 address, also for trust', (t) => {
   const peer = parseRemoteAddress('::ffff:10.0.0.1') ?? address('::');
   t.match(peer, { family: 4, text: '10.0.0.1' });
   t.ok(trusted.contains(peer));
@@ -141,17 +150,17 @@ t.test('the peer of a dual-stack listener is the IPv4 address that it is, and tr
   t.end();
 });
 
-t.test('the zone of a link-local peer is no part of its address', (t) => {
+t.test('the zone of a link-local peer is not part of its address', (t) => {
   t.equal(parseRemoteAddress('fe80::1%eth0')?.text, 'fe80::1');
   t.equal(parseRemoteAddress('fe80::1')?.text, 'fe80::1');
   t.equal(parseRemoteAddress('127.0.0.1')?.text, '127.0.0.1');
   for (const gone of [undefined, '', '%', '%eth0', '/run/gateway.sock', 'localhost']) {
-    t.equal(parseRemoteAddress(gone), null, `no address: ${String(gone)}`);
+    t.equal(parseRemoteAddress(gone), null, `not an address: ${String(gone)}`);
   }
   t.end();
 });
 
-t.test('a request is secure if its own hop was TLS, or a trusted proxy says exactly https', (t) => {
+t.test('a request is secure if its own hop was TLS, or if a trusted proxy sends exactly https', (t) => {
   const rows: readonly [string, boolean, readonly string[], boolean][] = [
     ['203.0.113.9', true, [], true],
     ['203.0.113.9', false, [], false],
@@ -173,8 +182,8 @@ t.test('a request is secure if its own hop was TLS, or a trusted proxy says exac
   ];
   for (const [peer, overTls, said, secure] of rows) {
     const hop = overTls ? 'over TLS' : 'on a plain line';
-    t.equal(isSecure(address(peer), overTls, said, trusted), secure, `${peer} ${hop} says ${JSON.stringify(said)}`);
+    t.equal(isSecure(address(peer), overTls, said, trusted), secure, `${peer} ${hop} sends ${JSON.stringify(said)}`);
   }
-  t.equal(isSecure(address('10.0.0.1'), false, ['https'], nobody), false, 'no proxy is trusted by itself');
+  t.equal(isSecure(address('10.0.0.1'), false, ['https'], nobody), false, 'no proxy is trusted by default');
   t.end();
 });

@@ -2,15 +2,15 @@ import type { Socket } from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
 import { ConnectionLimiter } from '../../src/edge/connections/connection-limiter.js';
-import type { ConnectionPlace } from '../../src/edge/connections/connection-limiter.js';
+import type { ConnectionSlot } from '../../src/edge/connections/connection-limiter.js';
 import { sourceOf } from '../../src/edge/request/client-address.js';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 
 const socket = { destroy: () => undefined } as unknown as Socket;
 
-/** A connection as somebody would keep it who looks at all of them each time. */
+/** The reference model: a connection in a list that is scanned in full on each step. */
 interface Plain {
-  readonly place: ConnectionPlace;
+  readonly place: ConnectionSlot;
   readonly source: string | null;
   merchant: string | null;
   isInUse: boolean;
@@ -24,12 +24,12 @@ interface Step {
   readonly merchant: number;
 }
 
-/** With one connection without a key, and not with two, the majority's idle connection goes first. */
+/** With one connection without a key the majority's idle connection is closed first; with two it is not. */
 const most = 17;
 /** Null: a trusted proxy. */
 const sources = ['s0', 's1', 's2', null] as const;
 
-/** Which connection has to close for a new one; undefined: none. */
+/** The connection that must close for a new one; undefined if none must. */
 function victimOf(open: readonly Plain[], changedAt: ReadonlyMap<string, number>): Plain | undefined {
   const withoutKey = open.filter(({ merchant, source }) => merchant === null && source !== null);
   const countOf = (wanted: string | null): number => withoutKey.filter(({ source }) => source === wanted).length;
@@ -84,7 +84,7 @@ function agrees(steps: readonly Step[]): boolean {
       plain.isInUse = kind === 'accept';
       plain.idleSince = time;
     } else if (kind === 'body') {
-      if (plain.merchant === null) continue; // none comes before a request is accepted
+      if (plain.merchant === null) continue; // body bytes arrive only after the request was accepted
       plain.place.bodyArrived();
       plain.isInUse = true;
     } else if (kind === 'end') {
@@ -94,7 +94,7 @@ function agrees(steps: readonly Step[]): boolean {
     } else {
       leave(plain);
       plain.place.release();
-      plain.place.release(); // of a connection that was evicted, 'close' comes later
+      plain.place.release(); // the 'close' event of an evicted connection arrives later
     }
     isSame &&=
       limiter.withoutKey === open.filter(({ merchant, source }) => merchant === null && source !== null).length;
@@ -102,7 +102,7 @@ function agrees(steps: readonly Step[]): boolean {
   return isSame;
 }
 
-t.test('it closes the connection that a look at all of them would choose', (t) => {
+t.test('the limiter evicts the same connection as a reference that scans all of them', (t) => {
   const step = fc.record<Step>({
     kind: fc.constantFrom<Step['kind']>(
       ...([
@@ -130,7 +130,7 @@ t.test('it closes the connection that a look at all of them would choose', (t) =
   t.end();
 });
 
-t.test('what comes of a connection after it was closed counts for nothing', (t) => {
+t.test('events of a connection after its eviction are ignored', (t) => {
   const limiter = new ConnectionLimiter({ connections: 1, connectionsPerAddress: 1 });
   const first = admit(limiter, '192.0.2.1');
   const second = admit(limiter, '192.0.2.2');
@@ -140,7 +140,7 @@ t.test('what comes of a connection after it was closed counts for nothing', (t) 
   first.countFor('192.0.2.1');
   first.release();
   second.accepted('m_2', false);
-  t.equal(limiter.admit(socket), null, 'the second has the only place, with a request in flight');
+  t.equal(limiter.admit(socket), null, 'the second connection holds the only permit, with a request in flight');
   second.requestEnded();
   admit(limiter, '192.0.2.1');
   t.equal(second.isEvicted, true);
@@ -148,7 +148,7 @@ t.test('what comes of a connection after it was closed counts for nothing', (t) 
   t.end();
 });
 
-t.test('the addresses of an IPv6 /64 are one source', (t) => {
+t.test('the addresses of an IPv6 /64 count as one source', (t) => {
   const limiter = new ConnectionLimiter({ connections: 4, connectionsPerAddress: 3 });
   const [alone, ...many] = ['2001:db8:1::1', '2001:db8:2::1', '2001:db8:2::ffff:2', '2001:db8:2:0:a::3'].map(
     (address) => admit(limiter, address),
@@ -169,7 +169,7 @@ function parsed(address: string) {
   return found;
 }
 
-function admit(limiter: ConnectionLimiter, address: string): ConnectionPlace {
+function admit(limiter: ConnectionLimiter, address: string): ConnectionSlot {
   const place = limiter.admit(socket);
   if (place === null) throw new Error('there is no place');
   place.countFor(sourceOf(parsed(address)));

@@ -15,14 +15,14 @@ import {
 } from './harness.js';
 import type { Ask } from './harness.js';
 
-/** The contract's table, written out again so that a change of the source shows. */
+/** The contract's table, repeated here so that a change of the source fails the test. */
 const table: readonly {
   code: string;
   status: number;
   message: string;
-  /** What the log says of a GET: no caller sees it. */
+  /** The reason in the log line of a GET; clients never see it. */
   reason: string;
-  /** What brings the denial about. */
+  /** What triggers the denial. */
   config?: DeepPartial<Config>;
   records?: StoredRecords;
   torExits?: readonly string[];
@@ -33,7 +33,7 @@ const table: readonly {
     code: 'https_required',
     status: 401,
     message: 'API requests must use HTTPS (TLS)',
-    reason: 'the connection of the client is not TLS',
+    reason: 'the client connection does not use TLS',
     headers: [['x-api-key', liveKey]],
     plain: true,
   },
@@ -56,7 +56,7 @@ const table: readonly {
     code: 'key_format',
     status: 401,
     message: 'Invalid API key format',
-    reason: 'x-api-key does not begin as a key does, or came more than once',
+    reason: 'x-api-key lacks the prefix of an API key, or was sent more than once',
     headers: [['x-api-key', 'SVC_LIVE_abc']],
   },
   {
@@ -109,7 +109,7 @@ const table: readonly {
     code: 'ip_not_allowed',
     status: 401,
     message: 'IP address not allowed',
-    reason: '127.0.0.1 is in none of 2 ranges',
+    reason: '127.0.0.1 is in none of the 2 allowlist ranges',
     records: recordsOf(liveKey, { merchant: { ipAllowlist: ['203.0.113.0/24', '2001:db8::/32'] } }),
     headers: [['x-api-key', liveKey]],
   },
@@ -117,7 +117,7 @@ const table: readonly {
     code: 'origin_not_allowed',
     status: 401,
     message: 'Origin not allowed',
-    reason: 'Origin evilshop.example is not on the list',
+    reason: 'Origin evilshop.example is not on the origin allowlist',
     records: recordsOf(liveKey, { merchant: { originAllowlist: ['shop.example'] } }),
     headers: [
       ['x-api-key', liveKey],
@@ -138,7 +138,7 @@ const fiveMegabytes = 5 * 1024 * 1024;
 
 for (const row of table) {
   t.test(
-    `${row.code}: the exact answer, whatever the method, the path and the body, and nothing goes upstream`,
+    `${row.code}: the exact response for any method, path and body; nothing is sent to the upstream`,
     async (t) => {
       const upstream = await startUpstream(t);
       const gateway = await startTestGateway(t, {
@@ -153,7 +153,7 @@ for (const row of table) {
       const body = `{"success":false,"message":"${row.message}","data":null}`;
 
       const asks: Ask[] = [{}, { method: 'OPTIONS' }, { method: 'POST', path: '/v1/payouts', body: '{}' }];
-      // A path without a route has no resource to permit: it is not found for whoever may come in.
+      // A path without a route has no resource to authorize: a client that passes all other checks gets 404.
       if (row.code !== 'permission_denied') asks.push({ path: '/nowhere' }, { method: 'PROPFIND', path: '/%zz' });
       for (const what of asks) {
         const answer = await send(what);
@@ -166,44 +166,48 @@ for (const row of table) {
         t.equal(answer.header('content-length'), String(body.length));
         t.equal(answer.header('cache-control'), 'no-store');
         t.match(answer.header('x-request-id'), /^[0-9A-HJKMNP-TV-Z]{26}$/);
-        t.equal(answer.header('www-authenticate') !== undefined, row.status === 401, 'a challenge with 401 alone');
+        t.equal(answer.header('www-authenticate') !== undefined, row.status === 401, 'a challenge only with 401');
       }
 
       const head = await send({ method: 'HEAD' });
       t.equal(head.status, row.status);
-      t.equal(head.body, '', 'HEAD has no body');
+      t.equal(head.body, '', 'a response to HEAD has no body');
       t.equal(head.header('content-length'), String(body.length));
 
       const unread = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${fiveMegabytes}\r\n${row.headers
         .map(([name, value]) => `${name}: ${value}\r\n`)
         .join('')}\r\n`;
       const early = parseAnswer(await exchangeBytes(open(), unread));
-      t.match({ status: early.status, body: early.body }, { status: row.status, body }, 'a body is not waited for');
+      t.match(
+        { status: early.status, body: early.body },
+        { status: row.status, body },
+        'the response does not wait for a body',
+      );
       t.equal(early.header('connection'), 'close');
       const whole = parseAnswer(await exchangeBytes(open(), unread + 'x'.repeat(fiveMegabytes)));
       t.match(
         { status: whole.status, body: whole.body },
         { status: row.status, body },
-        'a body that was sent is no harm',
+        'a body that was sent does no harm',
       );
 
-      t.same(upstream.seen, [], 'the upstream saw nothing');
+      t.same(upstream.seen, [], 'the upstream got no request');
       t.equal(upstream.sockets.size, 0, 'not even a connection');
       t.match(gateway.lines[0], { event: { code: row.code, reason: row.reason } });
       t.ok(
         gateway.lines.every((line) => (line.event as { reason?: string }).reason !== undefined),
-        'each line says in words why',
+        'each line has its reason in words',
       );
       t.ok(
         gateway.lines.every((line) => (line.event as { code: string }).code === row.code),
-        'each line says why',
+        'each line has its reason',
       );
-      t.equal(gateway.lines.length, asks.length + 3, 'one line a request');
+      t.equal(gateway.lines.length, asks.length + 3, 'one line per request');
     },
   );
 }
 
-t.test('a valid key learns what exists: 404, 405 and 400 for paths that could mean two things', async (t) => {
+t.test('a valid key learns which paths exist: 404, 405, and 400 for ambiguous paths', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const headers = [['x-api-key', liveKey]] as const;

@@ -32,21 +32,25 @@ const answered = (received: string): unknown => {
   return [answer.status, answer.header('connection')];
 };
 
-t.test('in the delay of a drain connections are taken, and each ends with its response and not before', async (t) => {
+t.test('during the drain delay connections are accepted, and each closes after its next response', async (t) => {
   const { gateway, drain, closeNow } = await startDraining(t);
   const kept = connect(gateway.https, gateway.ca);
   kept.write(request);
   const [first] = (await once(kept, 'data')) as [Buffer];
-  t.notMatch(first.toString(), /connection: close/i, 'before, it is kept');
+  t.notMatch(first.toString(), /connection: close/i, 'before the drain, keep-alive');
 
   const drained = drain();
   const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
   t.match([ready.status, await ready.json()], [503, { status: 'not ready', problems: ['draining'] }]);
-  t.same(answered(await exchangeBytes(kept, request)), [200, 'close'], 'a kept connection has one more response');
+  t.same(
+    answered(await exchangeBytes(kept, request)),
+    [200, 'close'],
+    'a connection that was open gets one more response',
+  );
   t.same(
     answered(await exchangeBytes(connect(gateway.https, gateway.ca), request)),
     [200, 'close'],
-    'and so has a new one',
+    'a new connection gets one response',
   );
 
   const idle = connect(gateway.https, gateway.ca);
@@ -54,7 +58,10 @@ t.test('in the delay of a drain connections are taken, and each ends with its re
   const idleClosed = once(idle.resume(), 'close');
   closeNow();
   await Promise.all([drained, idleClosed]);
-  await t.rejects(exchangeBytes(connect(gateway.https, gateway.ca), request), 'after it no connection is taken');
+  await t.rejects(
+    exchangeBytes(connect(gateway.https, gateway.ca), request),
+    'after the drain delay connections are refused',
+  );
 });
 
 for (const listener of ['https', 'http'] as const) {
@@ -71,14 +78,14 @@ for (const listener of ['https', 'http'] as const) {
     const drained = drain();
     const onUnused = exchangeBytes(unused, request);
     const onKept = exchangeBytes(kept, request);
-    closeNow(); // in the same turn: the gateway has read neither of them
-    t.same(answered(await onUnused), [status, 'close'], 'the first of its connection');
-    t.same(answered(await onKept), [status, 'close'], 'one on a kept connection');
+    closeNow(); // in the same turn: the gateway has read neither request
+    t.same(answered(await onUnused), [status, 'close'], 'first request of its connection');
+    t.same(answered(await onKept), [status, 'close'], 'request on a keep-alive connection');
     await drained;
   });
 }
 
-t.test('a client that connects as the drain closes connections has a second for its first request', async (t) => {
+t.test('a client that connects as the drain closes connections has one second for its first request', async (t) => {
   const { gateway, drain, closeNow } = await startDraining(t);
   const drained = drain();
   const late = connect(gateway.https, gateway.ca);
@@ -92,11 +99,11 @@ t.test('a client that connects as the drain closes connections has a second for 
   await secured;
   t.same(answered(await exchangeBytes(late, request)), [200, 'close']);
   await closed;
-  t.ok(performance.now() - begin > 900, 'no sooner');
+  t.ok(performance.now() - begin > 900, 'not closed earlier');
   await drained;
 });
 
-t.test('a response that had promised to keep its connection is followed by one more', async (t) => {
+t.test('a response that promised keep-alive is followed by one more request and response', async (t) => {
   const { upstream, gateway, drain, closeNow } = await startDraining(t);
   let finish: () => void = () => undefined;
   const { respond } = upstream;
@@ -122,7 +129,7 @@ t.test('a response that had promised to keep its connection is followed by one m
   t.notMatch(received, /connection: close/i);
   const drained = drain();
   closeNow();
-  await t.rejects(refusedSoon(gateway.https), 'connections are no longer taken');
+  await t.rejects(refusedSoon(gateway.https), 'connections are no longer accepted');
   upstream.respond = respond;
   finish();
   await ends('made');
@@ -130,7 +137,7 @@ t.test('a response that had promised to keep its connection is followed by one m
   await drained;
 });
 
-/** Resolves while a port takes connections, and rejects once it does not. */
+/** Resolves while a port accepts connections; rejects once it refuses them. */
 async function refusedSoon(port: number): Promise<void> {
   const end = performance.now() + 5_000;
   while (performance.now() < end) {

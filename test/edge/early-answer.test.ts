@@ -17,7 +17,7 @@ async function startHasty(t: Teardown): Promise<GatewayUnderTest> {
   return startTestGateway(t, { upstreamUrl: service.url, config: { trustedProxies: ['127.0.0.1'] } });
 }
 
-/** A connection, and what has come over it. */
+/** A connection and the bytes received on it. */
 function open(
   gateway: GatewayUnderTest,
   protocol: (typeof protocols)[number],
@@ -28,27 +28,27 @@ function open(
   return { socket, received: () => received };
 }
 
-/** Waits for less than any limit of time would take, and says whether it came so far. */
+/** Waits for less time than any timeout of the gateway; false if the condition was not met. */
 async function soon(comes: () => boolean): Promise<boolean> {
   for (const end = Date.now() + 5_000; !comes() && Date.now() < end;) await wait(5);
   return comes();
 }
 
-// What came of a body behind its answer was not read, and nothing behind it: the next request waited for half a minute.
-t.test('behind a refusal that comes before the body, the connection carries its next request', async (t) => {
+// Regression: the body behind its response was not read, and the next request waited for half a minute.
+t.test('after a response that precedes the body, the connection serves its next request', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
     const { socket, received } = open(gateway, protocol);
     socket.write(post(40_000, 10_000).replace('/v1/dev/customers/1', '/v1/nowhere'));
     t.ok(await soon(() => received().includes('"Not found"')), `${protocol}: the refusal`);
     socket.write('a'.repeat(30_000) + post(2));
-    t.ok(await soon(() => received().includes('HTTP/1.1 200 OK')), `${protocol}: the next answer`);
+    t.ok(await soon(() => received().includes('HTTP/1.1 200 OK')), `${protocol}: the next response`);
     socket.destroy();
   }
 });
 
-// Its answer promised to keep the connection: nobody closed it for half a minute.
-t.test('a connection whose client ends it within a body is closed with the answer', async (t) => {
+// Regression: its response promised keep-alive, and the connection stayed open for half a minute.
+t.test('a connection that its client half-closes within a body is closed after the response', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
     for (const milliseconds of [0, 0, 1, 1, 2, 2, 5, 50]) {
@@ -62,15 +62,15 @@ t.test('a connection whose client ends it within a body is closed with the answe
   }
 });
 
-/** Posts a body that is in several pieces when it comes, and closes the connection with its answer. */
+/** Posts a body that arrives in several pieces; the service closes the connection after its response. */
 function postAll(gateway: GatewayUnderTest, protocol: (typeof protocols)[number]): Promise<string> {
   const bytes = post(300_000).replace('Host:', 'Connection: close\r\nHost:');
   const socket = protocol === 'HTTP' ? connect(gateway.http, null) : connect(gateway.https, gateway.ca);
   return exchangeBytes(socket, bytes);
 }
 
-// The next piece of the body could not be written, which destroyed the connection with the answer that lay there: 502.
-t.test('the answer of a service that closes over a body that it does not want is passed on', async (t) => {
+// Regression: the next body write failed and destroyed the connection with its unread response, which became 502.
+t.test('the response of a service that closes without reading the body is forwarded', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket
       .on('error', () => undefined)
@@ -90,8 +90,8 @@ t.test('the answer of a service that closes over a body that it does not want is
   }
 });
 
-// What is read behind a write that heard of the reset looks as if the connection had ended well.
-t.test('an answer without a length is not whole where its service has reset the connection', async (t) => {
+// A read after a write that failed with a reset looks like a clean end of the connection.
+t.test('a response without a length is incomplete if its service reset the connection', async (t) => {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket
       .on('error', () => undefined)
@@ -109,8 +109,9 @@ t.test('an answer without a length is not whole where its service has reset the 
   }
 });
 
-// It was cut off 2 s after the response: most clients read nothing before they have sent all, and lost the reason.
-t.test('a slow upload may go on behind its response, within its limits', async (t) => {
+// Regression: uploads were cut off 2 s after the response. Most clients send everything before they read, and lost
+// it.
+t.test('a slow upload may continue after its response, within its limits', async (t) => {
   const gateway = await startTestGateway(t, { config: { trustedProxies: ['127.0.0.1'] } });
   const head = (framing: string): string =>
     `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-forwarded-proto: https\r\n${framing}\r\n\r\n`;
@@ -137,7 +138,7 @@ t.test('a slow upload may go on behind its response, within its limits', async (
   await Promise.all(all);
 });
 
-t.test('an upload behind its response is cut off when it is longer, or takes longer, than it may', async (t) => {
+t.test('an upload after its response is cut off beyond its size or time limit', async (t) => {
   const limits = { bodyBytes: 200_000, requestTimeoutSeconds: 1, headersTimeoutSeconds: 1 };
   const gateway = await startTestGateway(t, { config: { trustedProxies: ['127.0.0.1'], limits } });
   const upload = async (piece: string, milliseconds: number): Promise<boolean> => {
@@ -154,8 +155,8 @@ t.test('an upload behind its response is cut off when it is longer, or takes lon
   t.same(await Promise.all([upload(piece, 5), upload('1\r\na\r\n', 100)]), [true, true]);
 });
 
-// It got `HTTP/1.1 499 unknown`, which is a code of the log and no status of HTTP.
-t.test('a client that closes its side in the middle of a body gets no status that HTTP does not have', async (t) => {
+// Regression: the client got `HTTP/1.1 499 unknown`, a code of the log and not a status of HTTP.
+t.test('a client that half-closes within a body gets only a registered HTTP status', async (t) => {
   const gateway = await startHasty(t);
   for (const protocol of protocols) {
     for (const [declared, sent] of [

@@ -16,11 +16,11 @@ import { forwardableHeaders, returnableHeaders } from '../../src/edge/request/re
 import { denials } from '../../src/policy/decision-table.js';
 import type { DenialCode } from '../../src/policy/decision-table.js';
 
-/** Headers as Node gives them: names and values, flat. */
+/** Headers in Node's raw form: a flat list of names and values. */
 type Pairs = readonly (readonly [string, string])[];
 const flat = (pairs: Pairs): string[] => pairs.flat();
 
-t.test('every value of a decisive header is seen, in its order and whatever the case of its name', (t) => {
+t.test('every value of a security-relevant header is found, in order and in any case of its name', (t) => {
   const headers = readDecisiveHeaders(
     flat([
       ['X-Api-Key', 'one'],
@@ -56,7 +56,7 @@ t.test('every value of a decisive header is seen, in its order and whatever the 
   t.end();
 });
 
-t.test('nothing but the header of the very name decides: no look-alike, no value, no other header', (t) => {
+t.test('only the exact header name matches: no look-alike, no value, no other header', (t) => {
   const none = {
     apiKey: [],
     host: [],
@@ -84,7 +84,7 @@ t.test('nothing but the header of the very name decides: no look-alike, no value
   t.end();
 });
 
-t.test('a request target is split at its first question mark and kept as it came', (t) => {
+t.test('a request target is split at its first question mark and otherwise unchanged', (t) => {
   const rows: readonly [string, string, string][] = [
     ['/v1/payouts', '/v1/payouts', ''],
     ['/v1/payouts?', '/v1/payouts', '?'],
@@ -136,12 +136,12 @@ const ambiguousPaths = [
   ...['/v1/"a"', '/v1/<a>', '/v1/[a]', '/v1/{a}', '/v1/a|b', '/v1/a^b', '/v1/`', '/v1#a'],
 ];
 
-t.test('a path by which a service could climb or split is refused', (t) => {
+t.test('a path that climbs (dot segments) or splits (encoded separators) is refused', (t) => {
   t.same(ambiguousPaths.filter(hasFixedSegments), []);
   t.end();
 });
 
-t.test('a path whose encoded octets are no UTF-8 is refused: overlong forms of / and . are read by some', (t) => {
+t.test('a path with octets that are not UTF-8 is refused: some services decode overlong forms of / and .', (t) => {
   const paths = [
     '/v1/dev/%c0%ae%c0%ae/payouts',
     '/v1/dev%c0%afpayouts',
@@ -156,7 +156,7 @@ t.test('a path whose encoded octets are no UTF-8 is refused: overlong forms of /
   t.end();
 });
 
-t.test('a path has fixed segments, however needlessly they are encoded and whatever parameters they have', (t) => {
+t.test('a path has fixed segments despite needless encoding and any parameters', (t) => {
   const paths = [
     ...['/', '/v1', '/v1/', '/v1/payouts', '/v1/payouts/', '/v1/dev/customers/01J-AZ_az.~9', '/.well-known', '/...'],
     ...['/v1/a.b', '/v1/.a', '/v1/a.', '/v1/..a', '/v1/a..', '/v1/%C3%A9', '/v1/%c3%a9', '/v1/%E2%82%AC'],
@@ -171,12 +171,12 @@ t.test('a path has fixed segments, however needlessly they are encoded and whate
   t.end();
 });
 
-/** Says whether a segment, decoded and without its parameters, still is one segment that means itself. */
+/** Returns whether a segment, decoded and without its parameters, is still one plain segment. */
 function isOneSegment(decoded: string): boolean {
   return !/[/\\%\u0000-\u001f\u007f]/.test(decoded) && !['', '.', '..'].includes(decoded.split(';')[0] ?? '');
 }
 
-t.test('fixed segments are the same decoded or not, with parameters or without, for any path', (t) => {
+t.test('fixed segments are the same decoded or encoded, with or without parameters, for any path', (t) => {
   const hexDigit = fc.constantFrom(...Array.from('0123456789abcdefABCDEF'));
   const octet = fc.tuple(hexDigit, hexDigit).map(([high, low]) => `%${high}${low}`);
   const piece = fc.oneof(
@@ -199,11 +199,11 @@ t.test('fixed segments are the same decoded or not, with parameters or without, 
     }),
     { numRuns: 10_000 },
   );
-  t.ok(fixed > 500, `${fixed} paths were looked at`);
+  t.ok(fixed > 500, `${fixed} paths had fixed segments`);
   t.end();
 });
 
-/** The rule in other words, letter by letter. */
+/** The rule written a second time, character by character. */
 function independentlyFixed(path: string): boolean {
   const segments = path.split('/');
   if (segments.length < 2 || segments[0] !== '') return false;
@@ -221,7 +221,7 @@ function independentlyFixed(path: string): boolean {
   });
 }
 
-t.test('segments are fixed exactly where an independent reading says so, and URL leaves them unchanged', (t) => {
+t.test('segments are fixed exactly where an independent implementation agrees; URL leaves them unchanged', (t) => {
   const letters = [
     ...Array.from('/./..aZ9-_~;\\%!$&\'()*+,=:@"<>[]{}|^` #?é\u0000\u007f\t\n'),
     '%41',
@@ -246,11 +246,11 @@ t.test('segments are fixed exactly where an independent reading says so, and URL
     }),
     { numRuns: 10_000 },
   );
-  t.ok(fixed > 1000, `${fixed} paths were looked at`);
+  t.ok(fixed > 1000, `${fixed} paths had fixed segments`);
   t.end();
 });
 
-t.test('every plain segment is fixed in the spelling that encodeURIComponent gives it', (t) => {
+t.test('every plain segment is fixed in the spelling of encodeURIComponent', (t) => {
   const segment = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 8 }).filter(isOneSegment);
   fc.assert(
     fc.property(fc.array(segment, { minLength: 1, maxLength: 4 }), (segments) =>
@@ -291,14 +291,14 @@ const keptNames = [
   ...['my-x-api-key', 'x-api-keys', 'x-real-ips', 'via', 'xmerchant-id', 'x--merchant-id', 'x_custom', 'x.custom'],
   ...['trace-parent', 'user-agent', '__proto__', 'range', 'x-http', 'x-original', 'remote', 'proxies', 'hosts'],
 ];
-/** The gateway is a part of the trace, and says itself how it goes on. */
+/** The gateway is a span of the trace and writes these headers itself. */
 const traceNames = ['traceparent', 'TraceParent', 'tracestate', 'Tracestate'];
 const hopNames = [
   ...['Connection', 'Keep-Alive', 'TE', 'Trailer', 'Transfer-Encoding', 'Upgrade', 'Proxy-Authorization'],
   ...['Proxy-Authenticate', 'Proxy-Connection', 'Expect', 'HTTP2-Settings'],
 ];
 
-t.test('what goes upstream is what came, less reserved and hop-by-hop headers and Host', (t) => {
+t.test('the upstream gets the client’s headers except reserved and hop-by-hop headers and Host', (t) => {
   const pair = (name: string, index: number): [string, string] => [name, `value ${index}`];
   const dropped = [
     ...reservedNames,
@@ -329,7 +329,7 @@ t.test('what goes upstream is what came, less reserved and hop-by-hop headers an
   t.end();
 });
 
-t.test('a header is judged by its name, however many names came before, and however often', (t) => {
+t.test('a header is judged by its name, at any position and for any number of headers', (t) => {
   const random = Array.from({ length: 3_000 }, (_, index) => [`x-Random-${index}`, `X_Merchant-${index}`]).flat();
   const names = [...random, `x-gateway-${'a'.repeat(100)}`, `x-${'b'.repeat(100)}`];
   const expected = names.filter((name) => !/^x[-_](?:merchant|gateway)-/i.test(name));
@@ -343,7 +343,7 @@ t.test('a header is judged by its name, however many names came before, and howe
   t.end();
 });
 
-t.test('headers that Connection names are of one hop, but the body’s own length is not for it to name', (t) => {
+t.test('headers that Connection names are hop-by-hop, except the length and encoding of the body', (t) => {
   const forwarded = forwardableHeaders(
     flat([
       ['X-First', '1'],
@@ -362,7 +362,7 @@ t.test('headers that Connection names are of one hop, but the body’s own lengt
   t.end();
 });
 
-t.test('forwarded headers are the rest of what came, for any headers', (t) => {
+t.test('for any headers, the forwarded ones are exactly those not removed', (t) => {
   const name = fc.oneof(
     fc.constantFrom(...reservedNames, ...keptNames, ...traceNames, ...hopNames, 'Host', 'x-a', 'X-B'),
     fc.stringMatching(/^[A-Za-z_.-]{1,12}$/),
@@ -398,7 +398,7 @@ t.test('forwarded headers are the rest of what came, for any headers', (t) => {
   t.end();
 });
 
-t.test('what goes back to the client is the upstream’s, less hop-by-hop headers and its request id', (t) => {
+t.test('the client gets the upstream’s headers except hop-by-hop headers and its request id', (t) => {
   t.strictSame(
     returnableHeaders([
       'content-type',
@@ -433,27 +433,27 @@ t.test('what goes back to the client is the upstream’s, less hop-by-hop header
     ['content-type', 'application/json', 'content-length', '2', 'set-cookie', ['a=1', 'b=2'], 'retry-after', '5'],
   );
   t.strictSame(returnableHeaders(['connection', ['x-a', 'x-b'], 'x-a', '1', 'x-b', '2', 'x-c', '3']), ['x-c', '3']);
-  t.strictSame(returnableHeaders(['x-a', '1', 'x-c', '3', 'connection', 'x-a']), ['x-c', '3'], 'wherever it stands');
+  t.strictSame(returnableHeaders(['x-a', '1', 'x-c', '3', 'connection', 'x-a']), ['x-c', '3'], 'at any position');
   t.strictSame(returnableHeaders([]), []);
   t.end();
 });
 
-t.test('a request id is a trusted proxy’s own where it is one, short and safe, and otherwise made here', (t) => {
+t.test('a trusted proxy’s request id is used if it is short and safe; otherwise an id is generated', (t) => {
   const ulidForm = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
   for (const kept of ['a', 'A-z_0.9', 'x'.repeat(64), '4bf92f3577b34da6a3ce929d0e0e4736']) {
     t.equal(requestIdOf([kept], true), kept);
-    t.match(requestIdOf([kept], false), ulidForm, 'nobody else chooses one');
+    t.match(requestIdOf([kept], false), ulidForm, 'an untrusted peer cannot choose it');
   }
   const refused = ['', 'x'.repeat(65), 'a b', 'a\n', 'a\r\nb', 'a/b', 'a,b', 'é', '"a"', 'a=b', '<a>', 'a:b', '\u202e'];
   for (const value of refused) t.match(requestIdOf([value], true), ulidForm, JSON.stringify(value));
   t.match(requestIdOf([], true), ulidForm);
-  t.match(requestIdOf(['a', 'a'], true), ulidForm, 'two are none');
+  t.match(requestIdOf(['a', 'a'], true), ulidForm, 'two request ids are invalid');
   const made = Array.from({ length: 1000 }, () => requestIdOf([], false));
-  t.equal(new Set(made).size, made.length, 'no two alike');
+  t.equal(new Set(made).size, made.length, 'generated ids are unique');
   t.end();
 });
 
-/** A request as it came, without a connection. */
+/** A received request without a connection. */
 function requestOf({ version = '1.1', target = '/', headers = [] as readonly string[] }): RequestData {
   const connection = { remote: null, port: null, mayForward: true, place: null, tls: null };
   return new RequestData('GET', version, target, headers, connection, 0);
@@ -480,7 +480,7 @@ t.test('a request needs a known version and one well-formed Host', (t) => {
     'h:',
   ];
   for (const host of good) t.equal(outcome('1.1', [host]), 'accepted', host);
-  t.equal(outcome('1.0', []), 'accepted', 'HTTP/1.0 has no Host');
+  t.equal(outcome('1.0', []), 'accepted', 'HTTP/1.0 needs no Host');
   const coding = (...values: string[]): string[] => values.flatMap((value) => ['Transfer-Encoding', value]);
   t.equal(outcome('1.1', ['h'], coding('chunked')), 'accepted');
   t.equal(outcome('1.1', ['h'], coding('Chunked')), 'accepted');
@@ -492,8 +492,12 @@ t.test('a request needs a known version and one well-formed Host', (t) => {
   ]) {
     t.equal(outcome('1.1', ['h'], codings), 'malformed_request', codings.join(' '));
   }
-  t.equal(outcome('1.0', ['h'], coding('chunked')), 'malformed_request', 'HTTP/1.0 has no chunks');
-  t.equal(outcome('1.1', ['h'], [...coding('chunked'), 'Content-Length', '3']), 'malformed_request', 'two lengths');
+  t.equal(outcome('1.0', ['h'], coding('chunked')), 'malformed_request', 'HTTP/1.0 has no chunked encoding');
+  t.equal(
+    outcome('1.1', ['h'], [...coding('chunked'), 'Content-Length', '3']),
+    'malformed_request',
+    'two Content-Length headers',
+  );
   const bad = [
     '',
     ' ',
@@ -526,7 +530,7 @@ t.test('a request needs a known version and one well-formed Host', (t) => {
   t.end();
 });
 
-t.test('a target in absolute form is that of the host that Host names', (t) => {
+t.test('an absolute-form target must name the same host as Host', (t) => {
   const outcome = (target: string, host: string | null): string => {
     try {
       const limits = { headerBytes: 1024, targetBytes: 256 };
@@ -547,7 +551,7 @@ t.test('a target in absolute form is that of the host that Host names', (t) => {
   for (const [target, host] of own) t.equal(outcome(target, host), 'accepted', target);
   const others: readonly [string, string | null][] = [
     ['https://other.example/v1', 'api.example'],
-    ['https://abcdef.onion/v1', null], // HTTP/1.0 needs no Host; nothing would have judged this one
+    ['https://abcdef.onion/v1', null], // HTTP/1.0 needs no Host: this host would go unchecked
     ['https://api.example/v1', null],
     ['https://api.example:80/v1', 'api.example'],
     ['http://api.example:443/v1', 'api.example'],
@@ -560,7 +564,7 @@ t.test('a target in absolute form is that of the host that Host names', (t) => {
   t.end();
 });
 
-t.test('a head is measured with its line ends and colons, and a target for itself', (t) => {
+t.test('the header limit counts line ends and colons; the target has its own limit', (t) => {
   const outcome = (target: string, headers: string[]): string => {
     try {
       requireProtocol(requestOf({ target, headers }), { headerBytes: 1024, targetBytes: 256 });
@@ -572,14 +576,14 @@ t.test('a head is measured with its line ends and colons, and a target for itsel
   t.equal(outcome(`/${'x'.repeat(255)}`, ['Host', 'a']), 'accepted');
   t.equal(outcome(`/${'x'.repeat(256)}`, ['Host', 'a']), 'target_too_long');
   const frame = 'GET / HTTP/1.1\r\nHost: a\r\nx: \r\n\r\n'.length;
-  t.equal(outcome('/', ['Host', 'a', 'x', 'y'.repeat(1024 - frame)]), 'accepted', 'the limit itself is allowed');
+  t.equal(outcome('/', ['Host', 'a', 'x', 'y'.repeat(1024 - frame)]), 'accepted', 'exactly the limit is allowed');
   t.equal(outcome('/', ['Host', 'a', 'x', 'y'.repeat(1025 - frame)]), 'headers_too_large');
   const many = Array.from({ length: 200 }, () => ['a', 'b']).flat();
-  t.equal(outcome('/', ['Host', 'a', ...many]), 'headers_too_large', 'many small ones are as large as they are');
+  t.equal(outcome('/', ['Host', 'a', ...many]), 'headers_too_large', 'many small headers count in full');
   t.end();
 });
 
-/** The tables of the contract and of RFC 9110, written out again so that a change of the source shows. */
+/** The tables of the contract and of RFC 9110, repeated here so that a change of the source fails the test. */
 const deniedWith: Readonly<Record<DenialCode, [number, string]>> = {
   https_required: [401, 'API requests must use HTTPS (TLS)'],
   tor_blocked: [401, 'Tor traffic is not allowed'],
@@ -631,20 +635,28 @@ function expectedAnswer(status: number, message: string): object {
   };
 }
 
-t.test('every answer that the gateway gives itself is the envelope, byte for byte', (t) => {
+t.test('every response of the gateway itself is the envelope, byte for byte', (t) => {
   for (const [code, [status, message]] of Object.entries(deniedWith)) {
     t.strictSame(denialFailure(code as DenialCode), expectedAnswer(status, message), code);
-    t.match(denialFailure(code as DenialCode).body, /^[\x20-\x7e]+$/, `${code}: a character is a byte`);
+    t.match(
+      denialFailure(code as DenialCode).body,
+      /^[\x20-\x7e]+$/,
+      `${code}: Content-Length counts ASCII characters`,
+    );
   }
   for (const [code, [status, message]] of Object.entries(failedWith)) {
     t.strictSame(errorFailure(code as GatewayErrorCode), expectedAnswer(status, message), code);
-    t.match(errorFailure(code as GatewayErrorCode).body, /^[\x20-\x7e]+$/, `${code}: a character is a byte`);
+    t.match(
+      errorFailure(code as GatewayErrorCode).body,
+      /^[\x20-\x7e]+$/,
+      `${code}: Content-Length counts ASCII characters`,
+    );
   }
-  t.equal(denials.length, Object.keys(deniedWith).length, 'no denial is left out');
+  t.equal(denials.length, Object.keys(deniedWith).length, 'every denial is covered');
   t.end();
 });
 
-t.test('a failure is told in words that name no address, library or path, under a status of the contract', (t) => {
+t.test('a failure has a status of the contract and a message without address, library or path', (t) => {
   const statuses = [400, 404, 405, 408, 413, 414, 429, 431, 500, 502, 503, 504];
   for (const [code, { status, message }] of Object.entries(gatewayErrors)) {
     t.match(message, /^[A-Z][A-Za-z -]+$/, message);
@@ -654,7 +666,7 @@ t.test('a failure is told in words that name no address, library or path, under 
   t.end();
 });
 
-t.test('an error carries what operators see apart from what callers see', (t) => {
+t.test('an error keeps the operator’s detail apart from the client’s message', (t) => {
   const cause = new Error('connect ECONNREFUSED 10.0.0.7:7080');
   const error = new GatewayError('upstream_failed', 'payouts: connect ECONNREFUSED', { cause });
   t.match(error, { name: 'GatewayError', code: 'upstream_failed', message: 'payouts: connect ECONNREFUSED', cause });

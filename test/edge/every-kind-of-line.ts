@@ -7,9 +7,9 @@ import { makeCertificate } from './certificates.js';
 import { ask, connect, exchangeBytes, liveKey, requestBytes, startTestGateway, startUpstream } from './harness.js';
 
 /**
- * Has a gateway write a line of every kind: accepted, failed at its service, refused by a rule and by the HTTP parser, over mutual TLS,
- * shared, and the checkpoints of a rotated log.
- * @returns the lines, with every field that a line can have
+ * Makes a gateway write every kind of access-log line: accepted, failed upstream, rejected by a rule and by the HTTP
+ * parser, over mutual TLS, aggregated, and the checkpoints of a rotated log.
+ * @returns the lines; together they contain every field that a line can have
  */
 export async function everyKindOfLine(t: Test): Promise<unknown[]> {
   const upstream = await startUpstream(t);

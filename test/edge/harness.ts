@@ -30,11 +30,11 @@ export interface Teardown {
   teardown(handler: () => unknown): void;
 }
 
-/** A live key that the test records know. */
+/** A live key that exists in the test records. */
 export const liveKey = 'svc_live_4Vz1cQ8mXo2TestOnly';
 export const testKey = 'svc_test_4Vz1cQ8mXo2TestOnly';
 
-/** A request as an upstream saw it. */
+/** A request as received by an upstream. */
 interface SeenRequest {
   readonly method: string;
   readonly url: string;
@@ -43,12 +43,12 @@ interface SeenRequest {
   readonly body: Buffer;
 }
 
-/** An upstream that notes what it gets and answers 200 with a small JSON body, unless told otherwise. */
+/** An upstream that records its requests; by default it responds with 200 and a small JSON body. */
 export interface RecordingUpstream {
   readonly url: string;
   readonly port: number;
   readonly seen: SeenRequest[];
-  /** Connections that were opened to it. */
+  /** All connections that clients have opened. */
   readonly sockets: Set<Socket>;
   respond: (request: http.IncomingMessage, response: http.ServerResponse, body: Buffer) => void;
 }
@@ -65,7 +65,7 @@ export async function startUpstream(t: Teardown): Promise<RecordingUpstream> {
       upstream.respond(request, response, body);
     });
   });
-  server.maxHeadersCount = 0; // it is not the one under test
+  server.maxHeadersCount = 0; // the upstream is not under test
   server.on('connection', (socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
@@ -89,7 +89,7 @@ export async function startUpstream(t: Teardown): Promise<RecordingUpstream> {
   return upstream;
 }
 
-/** A bare TCP server, for upstreams that misbehave. */
+/** Starts a plain TCP server, for upstreams that violate HTTP. */
 export async function startBareUpstream(t: Teardown, onConnection: (socket: Socket) => void): Promise<string> {
   const server = net.createServer(onConnection);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -102,7 +102,7 @@ export async function startBareUpstream(t: Teardown, onConnection: (socket: Sock
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** One merchant's records: everything open, unless the overrides say otherwise. */
+/** One merchant's records, which by default allow everything. */
 export function recordsOf(
   key: string,
   overrides: { key?: Partial<KeyRecord>; merchant?: Partial<MerchantRecord> } = {},
@@ -135,17 +135,17 @@ export function recordsOf(
   };
 }
 
-/** A gateway under test, and what it logged. */
+/** A gateway under test, and its logs. */
 export interface GatewayUnderTest extends RunningGateway {
   readonly https: number;
   readonly http: number;
   readonly management: number;
-  /** The certificate that its callers trust. */
+  /** The certificate that clients trust. */
   readonly ca: string;
   readonly lines: Record<string, unknown>[];
   readonly internalErrors: unknown[];
   readonly certificateChanges: CertificateChange[];
-  /** The upstreams that sent bytes which no request had asked for, each time. */
+  /** The upstream of each unsolicited response. */
   readonly unsolicited: string[];
   readonly certFile: string;
   readonly keyFile: string;
@@ -155,7 +155,7 @@ export interface GatewaySetup {
   readonly config?: DeepPartial<Config>;
   readonly records?: StoredRecords;
   readonly keyStore?: KeyStore;
-  /** Addresses of exits, or what tells of them. */
+  /** Addresses of Tor exits, or an implementation of the list. */
   readonly torExits?: readonly string[] | TorExits;
   readonly geoIp?: GeoIp;
   readonly sharedRate?: SharedRate;
@@ -165,7 +165,7 @@ export interface GatewaySetup {
   readonly accessLog?: LineSink;
   readonly logSecret?: Buffer;
   readonly traces?: TraceExport;
-  /** Told when it has warmed up; without it, it does not. */
+  /** Called at the end of the warm-up; without this callback there is no warm-up. */
   readonly onWarm?: WarmUpEnd;
 }
 
@@ -186,7 +186,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     presets: {
       listen: { https: { ...address, certFile, keyFile }, http: address, management: address },
       upstreams: { transactions: { url }, payouts: { url }, customers: { url } },
-      // A machine that is busy with other tests is no overload of this gateway, and many clients have its address.
+      // A machine busy with other tests must not count as overload; all test clients share one address.
       limits: { drainTimeoutSeconds: 1, eventLoopDelayMilliseconds: 0, handshakeBurst: 1_000_000 },
     },
     text: JSON.stringify(setup.config ?? {}),
@@ -221,7 +221,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
   };
   const gateway = await startGateway(base, ports, setup.onWarm);
   let drained: Promise<void> | null = null;
-  // Without a delay: of almost every test nobody is about to send another request.
+  // Without a drain delay: in almost every test no client is about to send another request.
   const drain = (delayed: Promise<unknown> = Promise.resolve()): Promise<void> => (drained ??= gateway.drain(delayed));
   t.teardown(() => drain());
   const { addresses } = gateway;
@@ -252,16 +252,16 @@ function torExitsOf(exits: readonly string[] | TorExits): TorExits {
   );
 }
 
-/** An answer as it came over the wire. */
+/** A response as received over the wire. */
 export interface RawAnswer {
   readonly status: number;
-  /** Names in lower case, in the order in which they came. */
+  /** Header names in lower case, in received order. */
   readonly headers: readonly (readonly [string, string])[];
   readonly body: string;
   header(name: string): string | undefined;
 }
 
-/** Opens a connection to the gateway; over TLS where a CA is given. */
+/** Opens a connection to the gateway; with a CA over TLS. */
 export function connect(port: number, ca: string | null, host = '127.0.0.1'): Socket {
   return ca === null
     ? net.connect(port, host)
@@ -269,8 +269,7 @@ export function connect(port: number, ca: string | null, host = '127.0.0.1'): So
 }
 
 /**
- * Writes bytes as they are and resolves with everything that came back until the peer ended the connection, or until
- * `until` says that it is enough.
+ * Writes bytes unchanged. Resolves with all received bytes when the peer ends the connection or `until` returns true.
  */
 export function exchangeBytes(
   socket: Socket,
@@ -286,7 +285,7 @@ export function exchangeBytes(
     socket.setEncoding('latin1');
     socket.on('data', (chunk: string) => {
       received += chunk;
-      // Two turns later the gateway, which is in this process, has heard that its answer is out.
+      // Two event-loop turns later the gateway, which runs in this process, has seen the end of its write.
       if (until(received)) setImmediate(() => setImmediate(done));
     });
     socket.on('end', done);
@@ -299,7 +298,7 @@ export function exchangeBytes(
   });
 }
 
-/** Parses the first answer of what came over the wire. */
+/** Parses the first response in the received bytes. */
 export function parseAnswer(received: string): RawAnswer {
   const end = received.indexOf('\r\n\r\n');
   const [statusLine = '', ...lines] = received.slice(0, end).split('\r\n');
@@ -315,7 +314,7 @@ export function parseAnswer(received: string): RawAnswer {
   };
 }
 
-/** What a test asks for; a header list keeps order, case and repetition. */
+/** A test request; a header list preserves order, case and repetition. */
 export interface Ask {
   readonly method?: string;
   readonly path?: string;
@@ -324,7 +323,7 @@ export interface Ask {
   readonly host?: string | null;
 }
 
-/** A request as bytes, with `Connection: close` so that the answer ends with the connection. */
+/** Serializes a request, with `Connection: close` so that the response ends with the connection. */
 export function requestBytes(ask: Ask): string {
   const { method = 'GET', path: target = '/v1/transactions', headers = [], body = '', host = 'localhost' } = ask;
   const lines = [
@@ -336,7 +335,7 @@ export function requestBytes(ask: Ask): string {
   return `${method} ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
 }
 
-/** Asks over TLS on a connection of its own. */
+/** Sends a request over TLS on a new connection. */
 export async function ask(gateway: Pick<GatewayUnderTest, 'https' | 'ca'>, what: Ask): Promise<RawAnswer> {
   return parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), requestBytes(what)));
 }

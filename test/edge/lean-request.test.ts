@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { LeanRequest } from '../../src/edge/server/create-server.js';
 
-t.test('headers are made only of a request that expects something; all of them are in rawHeaders', async (t) => {
+t.test('Node builds the headers object only for requests with Expect; rawHeaders always has all headers', async (t) => {
   const seen: object[] = [];
   const server = http.createServer({ IncomingMessage: LeanRequest, requireHostHeader: false }, answer('request'));
   server.on('checkContinue', answer('checkContinue')).on('checkExpectation', answer('checkExpectation'));

@@ -6,12 +6,12 @@ interface Figure {
   readonly values: readonly { readonly value: number }[];
 }
 
-/** Connections, and places of requests at upstreams. */
+/** The gauges of open connections and of requests in flight to upstreams. */
 const gauges = ['gateway_connections', 'gateway_upstream_requests_in_flight'];
 
 /**
- * Resolves with what gateways hold of their clients, connections and requests in flight: 0 as soon as that is so, else their
- * number after so many milliseconds.
+ * Waits until gateways have no open connections and no requests in flight.
+ * @returns 0 once that holds, otherwise their number after the timeout in milliseconds
  */
 export async function leftOpen(gateways: readonly RunningGateway[], milliseconds: number): Promise<number> {
   const end = performance.now() + milliseconds;

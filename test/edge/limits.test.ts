@@ -16,7 +16,7 @@ const tooLongTarget = '{"success":false,"message":"Request target too long","dat
 const tooLargeHead = '{"success":false,"message":"Request header fields too large","data":null}';
 
 t.test(
-  'a target that is too long is 414, headers that are too large are 431, each told once and logged once',
+  'a target over the limit is 414 and a header section over the limit is 431, with one response and one line',
   async (t) => {
     const upstream = await startUpstream(t);
     const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
@@ -26,14 +26,14 @@ t.test(
       requestBytes({ headers: [key, ...Array.from({ length: count }, (): [string, string] => ['a', value])] });
     const cases: readonly (readonly [string, string, number, string])[] = [
       ['a target just above its limit', long(8192 - 16), 414, tooLongTarget],
-      ['a target that is as large as the head may be', long(16_384), 414, tooLongTarget],
-      ['a target that the parser gives up on', long(50_000), 414, tooLongTarget],
-      ['a target of many packets', long(1_000_000), 414, tooLongTarget],
+      ['a target as large as the head limit', long(16_384), 414, tooLongTarget],
+      ['a target beyond the parser limit', long(50_000), 414, tooLongTarget],
+      ['a target in many packets', long(1_000_000), 414, tooLongTarget],
       ['one large header', headers(1, 'y'.repeat(17_000)), 431, tooLargeHead],
-      ['one header that the parser gives up on', headers(1, 'y'.repeat(50_000)), 431, tooLargeHead],
-      ['one header of many packets', headers(1, 'y'.repeat(1_000_000)), 431, tooLargeHead],
-      ['headers of many packets', headers(20_000, 'a longer value'), 431, tooLargeHead],
-      ['many small headers, of which Node counts a third', headers(3000, 'b'), 431, tooLargeHead],
+      ['one header beyond the parser limit', headers(1, 'y'.repeat(50_000)), 431, tooLargeHead],
+      ['one header in many packets', headers(1, 'y'.repeat(1_000_000)), 431, tooLargeHead],
+      ['headers in many packets', headers(20_000, 'a longer value'), 431, tooLargeHead],
+      ['many small headers, which Node counts as a third', headers(3000, 'b'), 431, tooLargeHead],
     ];
     for (const [name, bytes, status, body] of cases) {
       gateway.lines.length = 0;
@@ -43,7 +43,7 @@ t.test(
       const code = status === 414 ? 'target_too_long' : 'headers_too_large';
       t.match(gateway.lines, [{ event: { code }, http: { response: { status_code: status } } }], name);
       t.equal(gateway.lines.length, 1, name);
-      // A record of TLS has 16 KiB at most.
+      // A TLS record has at most 16 KiB.
       const overTls = parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
       t.match({ status: overTls.status, body: overTls.body }, { status, body }, `${name}, over TLS`);
     }
@@ -52,7 +52,7 @@ t.test(
   },
 );
 
-t.test('an address has so many connections, and a trusted proxy as many as it likes', async (t) => {
+t.test('connections are limited per address, and unlimited for a trusted proxy', async (t) => {
   const config = { limits: { connectionsPerAddress: 2 } };
   const gateway = await startTestGateway(t, { config });
   const open = async (): Promise<Socket> => {
@@ -66,10 +66,10 @@ t.test('an address has so many connections, and a trusted proxy as many as it li
   const first = await open();
   const second = await open();
   const third = await exchangeBytes(connect(gateway.http, null), requestBytes({})).catch(() => '');
-  t.equal(third, '', 'the third is closed without a word');
-  t.equal((await ask(gateway, {})).status, 401, 'each listener counts for itself');
+  t.equal(third, '', 'the third is closed without a response');
+  t.equal((await ask(gateway, {})).status, 401, 'each listener has its own limit');
   first.destroy();
-  // Until the gateway has seen that it is gone.
+  // Until the gateway has noticed the close.
   for (;;) {
     const received = await exchangeBytes(connect(gateway.http, null), requestBytes({})).catch(() => '');
     if (received !== '') break;
@@ -83,7 +83,7 @@ t.test('an address has so many connections, and a trusted proxy as many as it li
   t.ok(answers.every(({ status }) => status === 401));
 });
 
-t.test('an answer that only trickles ends, and the place upstream is free again', async (t) => {
+t.test('a response that only trickles is cut off, and its upstream permit is released', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     config: {
@@ -99,7 +99,7 @@ t.test('an answer that only trickles ends, and the place upstream is free again'
   };
   const received = await exchangeBytes(connect(gateway.https, gateway.ca), requestBytes({ headers: [key] }));
   t.match(received, /^HTTP\/1\.1 200 /);
-  t.notMatch(received, /\r\n0\r\n\r\n$/, 'it does not end as if it were whole');
+  t.notMatch(received, /\r\n0\r\n\r\n$/, 'it is cut off, not completed');
   while (gateway.lines.length === 0) await delay(5);
   t.match(gateway.lines, [{ event: { code: 'upstream_timeout' } }]);
   upstream.respond = (_request, response) => response.end('{}');
@@ -107,8 +107,8 @@ t.test('an answer that only trickles ends, and the place upstream is free again'
   t.equal(upstream.seen.length, 2);
 });
 
-t.test('an upload goes no faster than its service takes it: what waits, waits at the client', async (t) => {
-  // A service that takes the head of a request and then nothing.
+t.test('an upload is read only as fast as its service takes it: the rest waits at the client', async (t) => {
+  // A service that reads the head of a request and then nothing.
   const server = net.createServer((socket) => {
     socket.on('error', () => undefined);
     socket.once('data', () => socket.pause());
@@ -138,7 +138,10 @@ t.test('an upload goes no faster than its service takes it: what waits, waits at
     await delay(10);
     still = socket.writableLength === before ? still + 1 : 0;
   }
-  t.ok(socket.writableLength > 24_000_000, `${socket.writableLength} of ${body.length} bytes wait at the client`);
+  t.ok(
+    socket.writableLength > 24_000_000,
+    `${socket.writableLength} of ${body.length} bytes are still unsent at the client`,
+  );
 });
 
 t.test('an overload begins after two slow seconds and ends at half of its limit', (t) => {
@@ -150,7 +153,7 @@ t.test('an overload begins after two slow seconds and ends at half of its limit'
   t.same(
     [10, 5000, 10, 101, 100, 101].map(overloaded),
     [false, false, false, false, false, false],
-    'one pause is none',
+    'a single pause is not an overload',
   );
   t.same([150, 99, 51, 50, 101, 99].map(overloaded), [true, true, true, false, false, false]);
   t.match(new LoopWatch(0).problem(), null);
@@ -163,7 +166,7 @@ t.test('an overload begins after two slow seconds and ends at half of its limit'
   t.end();
 });
 
-t.test('a gateway that cannot keep up refuses at once with 503, and takes requests again when it can', async (t) => {
+t.test('an overloaded gateway refuses at once with 503, and accepts requests again after the overload', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
@@ -185,11 +188,11 @@ t.test('a gateway that cannot keep up refuses at once with 503, and takes reques
   );
   t.match(gateway.lines.at(-1), { event: { code: 'overloaded', reason: /^the event loop is \d+ ms late$/ } });
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
-  t.match(metrics, 'gateway_overloaded 1', 'operators are answered all the while');
+  t.match(metrics, 'gateway_overloaded 1', 'the management listener responds throughout');
   while ((await ask(gateway, { headers: [key] })).status !== 200) await delay(50);
 });
 
-t.test('a merchant that is alone may take every place upstream; where others ask, some are left', (t) => {
+t.test('a single active merchant may take every upstream permit; with others active, some are reserved', (t) => {
   let now = 0;
   const places = new FairShare(8, () => now);
   const most = (merchantId: string): (() => void)[] => {
@@ -213,27 +216,27 @@ t.test('a merchant that is alone may take every place upstream; where others ask
   const greedy = most('m_1');
   t.equal(greedy.length, 6, 'three quarters');
   const modest = most('m_2');
-  t.equal(modest.length, 2, 'and the rest is for the other one');
+  t.equal(modest.length, 2, 'the other merchant gets the rest');
   giveBack([...greedy, ...modest]);
   now += 60_000;
   const aloneAgain = most('m_1');
-  t.equal(aloneAgain.length, 8, 'a minute later nobody contends any more');
+  t.equal(aloneAgain.length, 8, 'after a minute without requests the others count as inactive');
   giveBack(aloneAgain);
   const one = new FairShare(1, () => now);
   const [only] = [one.take('m_1')];
   only();
-  t.doesNotThrow(() => one.take('m_2'), 'where there is one place, each can have it');
+  t.doesNotThrow(() => one.take('m_2'), 'a single permit can go to any merchant');
   t.end();
 });
 
-t.test('one key cannot shut another merchant out of a service', async (t) => {
+t.test('one key cannot starve another merchant of a service', async (t) => {
   const upstream = await startUpstream(t);
   const greedyKey = 'svc_live_greedy';
   const gateway = await startTestGateway(t, {
     records: { ...recordsOf(greedyKey, { key: { keyId: 'key_2', merchantId: 'm_2' } }), ...recordsOf(liveKey) },
     config: { upstreams: { transactions: { url: upstream.url, maxInFlight: 4 } } },
   });
-  t.equal((await ask(gateway, { headers: [key] })).status, 200, 'another merchant has asked lately');
+  t.equal((await ask(gateway, { headers: [key] })).status, 200, 'another merchant was active recently');
   upstream.respond = () => undefined;
   const sockets: Socket[] = [];
   for (let count = 0; count < 8; count += 1) {
@@ -243,14 +246,14 @@ t.test('one key cannot shut another merchant out of a service', async (t) => {
     socket.write(requestBytes({ headers: [['x-api-key', greedyKey]] }));
   }
   while (upstream.seen.length + gateway.lines.length < 1 + 1 + 8) await delay(5);
-  t.equal(upstream.seen.length, 1 + 3, 'three of the four places');
+  t.equal(upstream.seen.length, 1 + 3, 'three of the four permits');
   t.match(gateway.lines.at(-1), { event: { code: 'upstream_busy', reason: /the merchant has 3 requests in flight/ } });
   upstream.respond = (_request, response) => response.end('{}');
   t.equal((await ask(gateway, { headers: [key] })).status, 200);
   for (const socket of sockets) socket.destroy();
 });
 
-t.test('the management listener takes a bounded number of connections', async (t) => {
+t.test('the management listener limits its connections', async (t) => {
   const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('live', { isReady: () => true, keyStoreProblem: () => null, accessLog });
   const management = createManagement({

@@ -9,7 +9,7 @@ import { ask, liveKey, startTestGateway, startUpstream } from './harness.js';
 
 const waitMilliseconds = 5_000;
 
-t.test('operators see how many connections are open and how many requests a service has', async (t) => {
+t.test('metrics report the open connections and the requests in flight per service', async (t) => {
   const held: ServerResponse[] = [];
   const upstream = await startUpstream(t);
   upstream.respond = (_request, response) => held.push(response);
@@ -30,7 +30,7 @@ t.test('operators see how many connections are open and how many requests a serv
     t.same(found, expected, message);
   };
 
-  await become({ https: 0, http: 0, customers: 0, payouts: 0, transactions: 0 }, 'none at the beginning');
+  await become({ https: 0, http: 0, customers: 0, payouts: 0, transactions: 0 }, 'none at the start');
   const silent = Array.from({ length: 3 }, () => net.connect(gateway.https, '127.0.0.1'));
   const plain = net.connect(gateway.http, '127.0.0.1');
   await Promise.all([...silent, plain].map((socket) => once(socket, 'connect')));
@@ -38,7 +38,7 @@ t.test('operators see how many connections are open and how many requests a serv
   const asked = [1, 2].map(() => ask(gateway, { path: '/v1/transactions', headers }));
   await become(
     { https: 5, http: 1, customers: 0, payouts: 0, transactions: 2 },
-    'also without a handshake or a request',
+    'connections count without a handshake or request too',
   );
 
   await until(() => held.length === 2);
@@ -48,5 +48,5 @@ t.test('operators see how many connections are open and how many requests a serv
     [200, 200],
   );
   for (const socket of [...silent, plain]) socket.destroy();
-  await become({ https: 0, http: 0, customers: 0, payouts: 0, transactions: 0 }, 'and none when all have left');
+  await become({ https: 0, http: 0, customers: 0, payouts: 0, transactions: 0 }, 'none once all have closed');
 });

@@ -5,7 +5,7 @@ import type { GatewayUnderTest, RawAnswer } from './harness.js';
 
 const key = ['x-api-key', liveKey] as const;
 
-/** A response of each kind: proxied, denied, refused by the gateway and by the HTTP parser. */
+/** A response of each kind: proxied, denied, refused by the gateway, refused by the HTTP parser. */
 async function responses(
   gateway: GatewayUnderTest,
   overTls: boolean,
@@ -16,11 +16,11 @@ async function responses(
   return [
     ['proxied', await send(requestBytes({ headers: [key] }))],
     ['denied', await send(requestBytes({}))],
-    ['of no route', await send(requestBytes({ path: '/v1/nowhere', headers: [key] }))],
+    ['without a route', await send(requestBytes({ path: '/v1/nowhere', headers: [key] }))],
     ['CONNECT', await send(requestBytes({ method: 'CONNECT', path: 'a:1', headers: [key] }))],
     ['without a Host', await send(requestBytes({ host: null }))],
     ['refused by the parser', await send('garbage\r\n\r\n')],
-    ['with a header that is too large', await send(requestBytes({ headers: [['x-long', 'x'.repeat(40_000)]] }))],
+    ['with a header over the limit', await send(requestBytes({ headers: [['x-long', 'x'.repeat(40_000)]] }))],
   ];
 }
 
@@ -37,7 +37,7 @@ t.test('every response has a date', async (t) => {
   t.match(raw, /\r\ndate: /);
 });
 
-t.test('every response over TLS has strict-transport-security, and none over plain HTTP', async (t) => {
+t.test('every response over TLS has strict-transport-security, and no response over plain HTTP has it', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   for (const [name, response] of await responses(gateway, true)) {
@@ -48,7 +48,7 @@ t.test('every response over TLS has strict-transport-security, and none over pla
   }
 });
 
-t.test('strict-transport-security is configurable, and what a service says comes first', async (t) => {
+t.test('strict-transport-security is configurable, and a service’s own header has priority', async (t) => {
   const upstream = await startUpstream(t);
   const started = (strictTransportSecuritySeconds: number): Promise<GatewayUnderTest> =>
     startTestGateway(t, {

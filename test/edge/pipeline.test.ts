@@ -4,24 +4,24 @@ import t from 'tap';
 import type { Exchange } from '../../src/edge/request/exchange.js';
 import { awaitTurn, endTurn, newestExchange } from '../../src/edge/connections/pipeline.js';
 
-/** A request that has come as a whole, and is carried out. */
+/** A completely received request that is being processed. */
 function exchangeOn(socket: Socket, shouldKeepAlive: boolean): Exchange {
   const exchange = { request: { socket, complete: true }, response: { socket, shouldKeepAlive }, over: false };
   return exchange as unknown as Exchange;
 }
 
-t.test('the last request of a connection is known until that is closed, and not kept any longer', async (t) => {
+t.test('the last exchange of a closing connection is known until the connection closes, then released', async (t) => {
   const socket = new Socket();
   const last = exchangeOn(socket, false);
   awaitTurn(last, () => undefined);
   endTurn(last);
-  t.equal(newestExchange(socket), last, 'what comes behind it is still judged by it');
+  t.equal(newestExchange(socket), last, 'later bytes are still judged against it');
   socket.destroy();
   await once(socket, 'close');
   t.equal(newestExchange(socket), null);
 });
 
-t.test('a request is not kept by a connection that goes on', (t) => {
+t.test('a keep-alive connection does not retain a finished exchange', (t) => {
   const socket = new Socket();
   const first = exchangeOn(socket, true);
   awaitTurn(first, () => undefined);

@@ -13,13 +13,13 @@ function envelope(message: string): string {
   return JSON.stringify({ success: false, message, data: null });
 }
 
-/** The status lines of everything that came over a connection. */
+/** The status lines of all responses on a connection. */
 function statuses(received: string): number[] {
   return [...received.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]));
 }
 
 t.test(
-  'whatever the HTTP parser refuses is answered in the envelope, logged once, and the connection is closed',
+  'a request that the HTTP parser refuses gets the envelope and one line, and its connection is closed',
   async (t) => {
     const upstream = await startUpstream(t);
     const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
@@ -36,14 +36,14 @@ t.test(
       ['a bad version', `GET /v1/payouts HTTP/9.9\r\n${valid}\r\n`, 400, 'Malformed HTTP request', 'malformed_request'],
       ['no version', 'GET /v1/transactions\r\n\r\n', 400, 'Malformed HTTP request', 'malformed_request'],
       [
-        'a body with two lengths',
+        'two Content-Length headers',
         `POST /v1/payouts HTTP/1.1\r\n${valid}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`,
         400,
         'Malformed HTTP request',
         'malformed_request',
       ],
       [
-        'a length and chunks',
+        'Content-Length and Transfer-Encoding',
         `POST /v1/payouts HTTP/1.1\r\n${valid}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
         400,
         'Malformed HTTP request',
@@ -84,7 +84,7 @@ t.test(
       const received = await exchangeBytes(socket, bytes, (text) => name.includes('Host') && text.endsWith('}'));
       const answer = parseAnswer(received);
       t.match({ status: answer.status, body: answer.body }, { status, body: envelope(message) }, name);
-      t.same(statuses(received), [status], `${name}: one answer`);
+      t.same(statuses(received), [status], `${name}: one response`);
       t.equal(answer.header('content-type'), 'application/json; charset=utf-8');
       t.equal(answer.header('content-length'), String(answer.body.length));
       t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
@@ -95,8 +95,8 @@ t.test(
   },
 );
 
-// Envoy CVE-2021-32777: of a repeated header only the last value was judged.
-t.test('two keys, a key in the query or in the body are no key', async (t) => {
+// Envoy CVE-2021-32777: only the last value of a repeated header was judged.
+t.test('two keys, or a key in the query or in the body, count as no key', async (t) => {
   const gateway = await startTestGateway(t);
   const cases = [
     [{ headers: [key, key] }, 'Invalid API key format'],
@@ -111,10 +111,10 @@ t.test('two keys, a key in the query or in the body are no key', async (t) => {
   for (const [what, message] of cases) {
     t.equal((await ask(gateway, what)).body, envelope(message), JSON.stringify(what));
   }
-  t.notMatch(JSON.stringify(gateway.lines), /4Vz1cQ8mXo2/, 'and no key is in any line');
+  t.notMatch(JSON.stringify(gateway.lines), /4Vz1cQ8mXo2/, 'no line contains a key');
 });
 
-t.test('behind a trusted proxy its word on address and protocol decides', async (t) => {
+t.test('a trusted proxy decides the client address and protocol', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
@@ -157,20 +157,20 @@ t.test('behind a trusted proxy its word on address and protocol decides', async 
       requestBytes(forwarded('203.0.113.7', ['x-forwarded-proto', 'https'])),
     ),
   );
-  t.equal(plain.status, 200, 'TLS that ended at the proxy is TLS');
-  t.equal(upstream.seen.at(-1)?.headers['x-forwarded-for'], '203.0.113.7', 'the address that was judged');
+  t.equal(plain.status, 200, 'TLS that ended at the proxy counts as TLS');
+  t.equal(upstream.seen.at(-1)?.headers['x-forwarded-for'], '203.0.113.7', 'the client address that was judged');
   t.equal(upstream.seen.at(-1)?.headers['x-forwarded-proto'], 'https');
 
   const own = await ask(gateway, forwarded('203.0.113.7', ['x-request-id', 'proxy-17.a_b']));
-  t.equal(own.header('x-request-id'), 'proxy-17.a_b', "a trusted proxy's request id is kept");
+  t.equal(own.header('x-request-id'), 'proxy-17.a_b', "a trusted proxy's request id is used");
   t.equal(upstream.seen.at(-1)?.headers['x-request-id'], 'proxy-17.a_b');
   for (const id of ['a b', 'x'.repeat(65), 'é', '']) {
     const replaced = await ask(gateway, forwarded('203.0.113.7', ['x-request-id', id]));
-    t.match(replaced.header('x-request-id'), /^[0-9A-Z]{26}$/, 'but only if it is short and safe');
+    t.match(replaced.header('x-request-id'), /^[0-9A-Z]{26}$/, 'only a short and safe request id is used');
   }
 });
 
-t.test('whoever is not a trusted proxy cannot choose an address, a protocol or a request id', async (t) => {
+t.test('an untrusted peer cannot choose an address, a protocol or a request id', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
@@ -204,7 +204,7 @@ t.test('an onion service in Host, Origin or Referer is Tor traffic', async (t) =
   t.equal((await ask(gateway, { headers: [key, ['referer', 'https://news.example/the.onion']] })).status, 502);
 });
 
-t.test('a key store that cannot be asked is a 503 with retry-after, never a 401', async (t) => {
+t.test('an unavailable key store is a 503 with retry-after, never a 401', async (t) => {
   const keyStore: KeyStore = {
     find: () => Promise.reject(new KeyStoreUnavailable('connection refused by 10.0.0.9:6379')),
     unavailableReason: () => 'connection refused',
@@ -217,19 +217,19 @@ t.test('a key store that cannot be asked is a 503 with retry-after, never a 401'
     { status: answer.status, body: answer.body, retry: answer.header('retry-after') },
     { status: 503, body: envelope('Service temporarily unavailable'), retry: '1' },
   );
-  t.equal((await ask(gateway, { headers: [] })).status, 401, 'what needs no store is decided without it');
+  t.equal((await ask(gateway, { headers: [] })).status, 401, 'requests that need no store are decided without it');
   const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
   t.equal(ready.status, 503);
   t.match(await ready.json(), { problems: ['key store: connection refused'] });
 
   for (const records of [{}, { ...recordsOf(liveKey), 'mg:merchant:m_1': { name: 'no record' } }]) {
     const emptied = await startTestGateway(t, { records });
-    t.equal((await ask(emptied, { headers: [key] })).status, 503, 'emptied and malformed stores are not an answer');
+    t.equal((await ask(emptied, { headers: [key] })).status, 503, 'an emptied or malformed store decides nothing');
   }
   t.same(upstream.seen, []);
 });
 
-t.test('a failure that nobody foresaw is a 500 in the envelope, and its text stays inside', async (t) => {
+t.test('an unexpected failure is a 500 in the envelope, and its message stays internal', async (t) => {
   const keyStore: KeyStore = {
     find: () => Promise.reject(new TypeError('secret of the house')),
     unavailableReason: () => null,
@@ -241,7 +241,7 @@ t.test('a failure that nobody foresaw is a 500 in the envelope, and its text sta
   t.match(gateway.internalErrors, [{ message: 'secret of the house' }]);
 });
 
-t.test('a connection serves request after request, also after a refusal with a small body', async (t) => {
+t.test('a connection serves several requests, also after a refusal with a small body', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const keepAlive = (what: Parameters<typeof requestBytes>[0]) =>
@@ -264,7 +264,7 @@ t.test('a connection serves request after request, also after a refusal with a s
   t.equal(upstream.seen.length, 2);
 });
 
-t.test('garbage behind a pipelined request never takes the place of its answer', async (t) => {
+t.test('garbage after a pipelined request never replaces the response to that request', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   upstream.respond = (_request, response) => {
@@ -275,21 +275,21 @@ t.test('garbage behind a pipelined request never takes the place of its answer',
     connect(gateway.https, gateway.ca),
     `${request.replace('Connection: close\r\n', '')}GARBAGE\r\n\r\n`,
   );
-  t.same(statuses(received), [201], 'the payout that was made is answered as made, and nothing else is said');
+  t.same(statuses(received), [201], 'the client gets the response to its payout, and no other');
   t.match(received, /made$/);
 });
 
-t.test('garbage behind a request ends its connection also where the answer has begun', async (t) => {
+t.test('garbage after a request closes its connection, also when the response has started', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const refused = requestBytes({ headers: [] }).replace('Connection: close\r\n', '');
-  // Resolves when the gateway has ended it.
+  // Resolves when the gateway has closed the connection.
   const received = await exchangeBytes(connect(gateway.https, gateway.ca), `${refused}GARBAGE\r\n\r\n`);
   t.same(statuses(received), [401]);
-  t.match(received, /\}$/, 'whose answer is whole');
+  t.match(received, /\}$/, 'the response is complete');
 });
 
-t.test('a broken chunk fails its own request, with one answer', async (t) => {
+t.test('a malformed chunk fails only its own request, with one response', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const received = await exchangeBytes(
@@ -298,10 +298,10 @@ t.test('a broken chunk fails its own request, with one answer', async (t) => {
   );
   t.same(statuses(received), [400]);
   t.equal(parseAnswer(received).body, envelope('Malformed HTTP request'));
-  t.same(upstream.seen, [], 'half a payout is none');
+  t.same(upstream.seen, [], 'an incomplete payout is not forwarded');
 });
 
-t.test('a caller who is too slow gets 408, with headers or with a body', async (t) => {
+t.test('a client that is too slow gets 408, in the headers and in the body', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
@@ -319,7 +319,7 @@ t.test('a caller who is too slow gets 408, with headers or with a body', async (
   t.same(upstream.seen, []);
 });
 
-t.test('a drain lets what is in flight end, refuses new connections, and says so before', async (t) => {
+t.test('a drain reports not ready, refuses new connections, and lets requests in flight finish', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
@@ -343,17 +343,20 @@ t.test('a drain lets what is in flight end, refuses new connections, and says so
   response.end('made');
   const answer = parseAnswer(await inFlight);
   t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: 'made' });
-  t.equal(answer.header('connection'), 'close', 'and the connection ends with its answer');
+  t.equal(answer.header('connection'), 'close', 'the connection closes after its response');
   await drained;
   t.equal(gateway.lines.length, 1);
 });
 
 const cutOff = {
-  event: { code: 'client_closed', reason: /^the gateway ended, and cut it off: .+ limits\.drainTimeoutSeconds$/ },
+  event: {
+    code: 'client_closed',
+    reason: /^the gateway shut down and closed the connection: .+ limits\.drainTimeoutSeconds$/,
+  },
   http: { response: { status_code: 499 } },
 };
 
-t.test('a drain does not wait for ever, and the log does not blame the caller for it', async (t) => {
+t.test('a drain ends after its timeout, and the log does not blame the client', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const arrived = new Promise<void>((resolve) => {
@@ -368,11 +371,11 @@ t.test('a drain does not wait for ever, and the log does not blame the caller fo
   const stuck = [ask(), ask()];
   await arrived;
   await gateway.drain();
-  t.same(await Promise.all(stuck), ['', ''], 'what has not ended by the timeout is cut off');
+  t.same(await Promise.all(stuck), ['', ''], 'requests still in flight at the timeout are cut off');
   t.match(gateway.lines, [cutOff, cutOff]);
 });
 
-t.test('the management listener tells health and counts, and nothing of it is on the API', async (t) => {
+t.test('the management listener serves health and metrics, and the API listeners serve neither', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const management = `http://127.0.0.1:${gateway.management}`;
@@ -384,7 +387,7 @@ t.test('the management listener tells health and counts, and nothing of it is on
   t.match(text, 'gateway_requests_total{code="key_required",status="401",route="/transactions",environment="live"} 1');
   t.match(text, 'gateway_requests_total{code="not_found",status="404",route="none",environment="live"} 1');
   t.match(text, 'gateway_ready 1');
-  t.notMatch(text, 'chosen-by-a-caller', 'no caller can make a new series');
+  t.notMatch(text, 'chosen-by-a-caller', 'a client cannot create a new series');
   t.equal((await fetch(`${management}/livez`)).status, 200);
   t.equal((await fetch(`${management}/readyz`)).status, 200);
   const json = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{' };
@@ -395,16 +398,16 @@ t.test('the management listener tells health and counts, and nothing of it is on
   }
   for (const bytes of ['GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n', 'garbage\r\n\r\n']) {
     const received = await exchangeBytes(connect(gateway.management, null), bytes, (text) => text.endsWith('}'));
-    t.equal(parseAnswer(received).body, envelope('Malformed HTTP request'), 'its errors are in the envelope as well');
+    t.equal(parseAnswer(received).body, envelope('Malformed HTTP request'), 'its errors use the envelope too');
   }
   for (const path of ['/livez', '/readyz', '/metrics']) {
-    t.equal((await ask(gateway, { path, headers: [] })).status, 401, 'without a key the API has no paths');
+    t.equal((await ask(gateway, { path, headers: [] })).status, 401, 'without a key every API path is 401');
     t.equal((await ask(gateway, { path, headers: [key] })).status, 404);
   }
 });
 
 t.test(
-  'a gateway that warms up is not ready before, and nobody hears of the requests that it makes to itself',
+  'a gateway is not ready until it is warm, and its warm-up requests appear in no log and no metric',
   async (t) => {
     const upstream = await startUpstream(t);
     let toldWarm: (end: readonly [requests: number, failure: unknown]) => void = () => undefined;
@@ -418,14 +421,14 @@ t.test(
     });
     const [requests, failure] = await warm;
     t.equal(failure, null);
-    t.ok(requests > 8, 'some of every kind, however slow the machine is');
+    t.ok(requests > 8, 'requests of every kind, on a slow machine too');
     const management = `http://127.0.0.1:${gateway.management}`;
     t.equal((await fetch(`${management}/readyz`)).status, 200);
     const text = await (await fetch(`${management}/metrics`)).text();
     t.notMatch(text, /gateway_requests_total\{|gateway_(?:connections_refused_total|\w+_count)\{.*\} [1-9]/);
     t.match(text, /gateway_decision_duration_seconds_count 0\n[^]*gateway_throttled_sources 0\n/);
     t.same([lines, internalErrors, upstream.seen], [[], [], []]);
-    t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and no allowance is used up');
+    t.equal((await ask(gateway, { headers: [key] })).status, 200, 'the warm-up uses no quota');
 
     const ended = await new Promise((resolve) => {
       const onWarm = (_requests: number, failure: unknown): void => {
@@ -433,12 +436,12 @@ t.test(
       };
       void startTestGateway(t, { config: { limits: { bodyBytes: 0 } }, onWarm });
     });
-    t.equal(ended, null, 'no body is too large for its limit');
+    t.equal(ended, null, 'the warm-up works with a body limit of 0');
 
     let stoppedAfter = Infinity;
     const stopped = await startTestGateway(t, { onWarm: (made) => (stoppedAfter = made) });
     await stopped.drain();
-    t.equal(stoppedAfter, 0, 'a drain ends it');
+    t.equal(stoppedAfter, 0, 'a drain ends the warm-up');
 
     const fine = { unavailableReason: () => null, problem: () => null, now: () => 0 };
     const readiness = new Readiness({ keyStore: fine, torExits: fine, accessLog: fine, clock: fine }, 'refuse');
@@ -447,7 +450,7 @@ t.test(
   },
 );
 
-t.test('what was no request leaves no line: broken handshakes, silent and idle connections', async (t) => {
+t.test('failed handshakes and silent or idle connections write no line', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
@@ -477,10 +480,10 @@ t.test('what was no request leaves no line: broken handshakes, silent and idle c
   await once(idle, 'data');
   await gone(idle, () => idle.destroy());
   await gateway.drain();
-  t.equal(gateway.lines.length, 1, 'the one request');
+  t.equal(gateway.lines.length, 1, 'the only request');
 });
 
-t.test('a small body that never comes after a refusal makes no second answer and no second line', async (t) => {
+t.test('a small body that never arrives after a refusal causes no second response and no second line', async (t) => {
   const gateway = await startTestGateway(t, {
     config: { limits: { headersTimeoutSeconds: 1, requestTimeoutSeconds: 1 } },
   });
@@ -492,7 +495,7 @@ t.test('a small body that never comes after a refusal makes no second answer and
   t.equal(gateway.lines.length, 1);
 });
 
-t.test('a caller who leaves in the middle of an upload closed it; the upstream did not fail', async (t) => {
+t.test('a client that leaves during an upload is client_closed, not an upstream failure', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const socket = connect(gateway.https, gateway.ca);
@@ -505,7 +508,7 @@ t.test('a caller who leaves in the middle of an upload closed it; the upstream d
   t.match(gateway.lines, [{ event: { code: 'client_closed' }, http: { response: { status_code: 499 } } }]);
 });
 
-t.test('CONNECT is a request like any other: no tunnel, and no word without a key', async (t) => {
+t.test('CONNECT is judged like any other request: no tunnel, and 401 without a key', async (t) => {
   const gateway = await startTestGateway(t);
   const send = async (headers: string) =>
     parseAnswer(
@@ -519,7 +522,7 @@ t.test('CONNECT is a request like any other: no tunnel, and no word without a ke
   t.equal(gateway.lines.length, 2);
 });
 
-t.test('Upgrade is served as a normal request, and the connection ends with its answer', async (t) => {
+t.test('Upgrade is served as a normal request, and the connection closes after its response', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const bytes = requestBytes({ headers: [key, ['upgrade', 'websocket']] });

@@ -10,7 +10,7 @@ import type { GatewayUnderTest } from './harness.js';
 const key = ['x-api-key', liveKey] as const;
 const signature = Buffer.from('0d0a0d0a000d0a515549540a', 'hex');
 
-/** A version 2 header: command, family and transport, and its payload. */
+/** A PROXY protocol version 2 header: command, family and transport, and payload. */
 function v2(command: number, family: number, payload: Buffer, length = payload.length): Buffer {
   return Buffer.concat([signature, Buffer.from([command, family, length >> 8, length & 255]), payload]);
 }
@@ -30,7 +30,7 @@ function read(bytes: Buffer | string): string {
   return `${source === null ? 'itself' : `${source.address.text} port ${source.port}`} after ${length}`;
 }
 
-t.test('a header tells the source of a connection, or that the proxy speaks for itself', (t) => {
+t.test('a header gives the source of a connection, or LOCAL for the proxy itself', (t) => {
   const rows: readonly [Buffer | string, string][] = [
     ['PROXY TCP4 203.0.113.9 10.0.0.1 12345 443\r\n', '203.0.113.9 port 12345 after 43'],
     ['PROXY TCP4 203.0.113.9 10.0.0.1 0 65535\r\nGET', '203.0.113.9 port 0 after 41'],
@@ -85,7 +85,7 @@ const malformed: readonly (Buffer | string)[] = [
   v2(0x20, 0x00, Buffer.alloc(0), 4_097),
 ];
 
-t.test('whatever is no header is refused, however little of it is there', (t) => {
+t.test('invalid bytes are refused as early as they can be recognized', (t) => {
   for (const bytes of malformed) {
     const padded = typeof bytes === 'string' ? `${bytes}${'z'.repeat(200)}` : Buffer.concat([bytes, Buffer.alloc(200)]);
     t.equal(read(padded), 'invalid', JSON.stringify(bytes.toString('latin1').slice(0, 60)));
@@ -93,7 +93,7 @@ t.test('whatever is no header is refused, however little of it is there', (t) =>
   t.end();
 });
 
-t.test('the answer depends on the bytes alone and not on how they were cut, and no bytes make it throw', (t) => {
+t.test('the result depends on the bytes and not on packet boundaries, and parsing never throws', (t) => {
   const headers = fc.oneof(
     fc.constantFrom(
       Buffer.from('PROXY TCP4 203.0.113.9 10.0.0.1 12345 443\r\n'),
@@ -133,7 +133,7 @@ const config = {
 };
 const v1 = (source: string): Buffer => Buffer.from(`PROXY TCP4 ${source} 10.0.0.1 12345 443\r\n`);
 
-/** Asks over TLS behind a header, which is written in parts of that many bytes with whatever comes after it. */
+/** Sends a request over TLS after a header, written in parts of that many bytes together with the bytes that follow. */
 async function askBehind(gateway: GatewayUnderTest, header: Buffer, headers: readonly (readonly [string, string])[]) {
   const socket = tls.connect({ ca: gateway.ca, servername: 'localhost', socket: await behind(gateway.https, header) });
   return parseAnswer(await exchangeBytes(socket, requestBytes({ headers: [key, ...headers] })));
@@ -147,16 +147,16 @@ async function behind(port: number, header: Buffer): Promise<Socket> {
   return raw;
 }
 
-t.test('behind a balancer the client is whom its header names, over TLS and on a plain line', async (t) => {
+t.test('behind a load balancer the client address comes from the header, over TLS and plain HTTP', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
   const rows: readonly [string, Buffer, readonly (readonly [string, string])[], string][] = [
     ['version 1', v1('203.0.113.9'), [], '203.0.113.9'],
     ['version 2', v2(0x21, 0x11, Buffer.concat([ipv4Addresses, tlv])), [], '203.0.113.9'],
     ['version 2, IPv6', v2(0x21, 0x21, ipv6Addresses), [], '2001:db8::7'],
-    ['a client forwards for nobody', v1('203.0.113.9'), [['x-forwarded-for', '198.51.100.1']], '203.0.113.9'],
-    ['a proxy that is trusted does', v1('10.1.1.1'), [['x-forwarded-for', '198.51.100.1']], '198.51.100.1'],
-    ['a balancer that speaks for itself', v2(0x20, 0x00, Buffer.alloc(0)), [], '127.0.0.1'],
+    ['X-Forwarded-For of a client is ignored', v1('203.0.113.9'), [['x-forwarded-for', '198.51.100.1']], '203.0.113.9'],
+    ['X-Forwarded-For of a trusted proxy', v1('10.1.1.1'), [['x-forwarded-for', '198.51.100.1']], '198.51.100.1'],
+    ['a LOCAL header of the load balancer', v2(0x20, 0x00, Buffer.alloc(0)), [], '127.0.0.1'],
   ];
   for (const [name, header, headers, client] of rows) {
     gateway.lines.length = 0;
@@ -167,12 +167,12 @@ t.test('behind a balancer the client is whom its header names, over TLS and on a
   gateway.lines.length = 0;
   const bytes = Buffer.concat([v1('203.0.113.9'), Buffer.from(requestBytes({ headers: [key] }))]);
   const plain = net.connect(gateway.http, '127.0.0.1');
-  t.match(await exchangeBytes(plain, bytes), 'must use HTTPS', 'the request may come in the packet of the header');
+  t.match(await exchangeBytes(plain, bytes), 'must use HTTPS', 'the request may arrive in the packet of the header');
   t.match(gateway.lines, [{ source: { ip: '203.0.113.9' }, event: { code: 'https_required' } }]);
   t.same(gateway.internalErrors, []);
 });
 
-/** What a connection gets back, all of it, when these bytes are sent one packet after the other. */
+/** Everything that a connection receives when these packets are sent one after the other. */
 async function answerTo(port: number, packets: readonly Buffer[], end = false): Promise<Buffer> {
   const socket = net.connect({ port, host: '127.0.0.1', noDelay: true });
   const chunks: Buffer[] = [];
@@ -188,7 +188,7 @@ async function answerTo(port: number, packets: readonly Buffer[], end = false): 
   return Buffer.concat(chunks);
 }
 
-t.test('however the header and what follows are cut into packets, the request is the same', async (t) => {
+t.test('the request is the same for any packet boundaries in the header and the bytes after it', async (t) => {
   const gateway = await startTestGateway(t, { config });
   const bytes = Buffer.concat([v1('203.0.113.9'), Buffer.from(requestBytes({ headers: [key] }))]);
   for (const cut of [1, 7, 12, 41, 42, 43, 44, 50, bytes.length]) {
@@ -201,16 +201,16 @@ t.test('however the header and what follows are cut into packets, the request is
   }
 });
 
-t.test('a connection without a good header, or from somebody else, is closed without a word', async (t) => {
+t.test('a connection without a valid header, or from an untrusted peer, is closed without a response', async (t) => {
   const gateway = await startTestGateway(t, { config });
   const request = Buffer.from(requestBytes({ headers: [key] }));
   for (const port of [gateway.http, gateway.https]) {
     t.same(await answerTo(port, [request]), Buffer.alloc(0), 'missing');
     t.same(await answerTo(port, [Buffer.from('PROXY TCP4 nobody\r\n'), request]), Buffer.alloc(0), 'bad');
-    t.same(await answerTo(port, [v2(0x21, 0x11, Buffer.alloc(0), 65_535)]), Buffer.alloc(0), 'too long');
-    t.same(await answerTo(port, [Buffer.from('PROXY TCP4 203.0.')]), Buffer.alloc(0), 'too slow');
-    t.same(await answerTo(port, [Buffer.from('PROXY TCP4')], true), Buffer.alloc(0), 'cut off');
-    t.same(await answerTo(port, [], true), Buffer.alloc(0), 'a look whether the port is open');
+    t.same(await answerTo(port, [v2(0x21, 0x11, Buffer.alloc(0), 65_535)]), Buffer.alloc(0), 'over the length limit');
+    t.same(await answerTo(port, [Buffer.from('PROXY TCP4 203.0.')]), Buffer.alloc(0), 'over the time limit');
+    t.same(await answerTo(port, [Buffer.from('PROXY TCP4')], true), Buffer.alloc(0), 'truncated');
+    t.same(await answerTo(port, [], true), Buffer.alloc(0), 'a port probe');
   }
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   t.match(metrics, /gateway_connections_refused_total\{reason="proxy_header"\} 10\n/);

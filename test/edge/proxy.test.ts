@@ -14,7 +14,7 @@ function envelope(message: string): string {
   return JSON.stringify({ success: false, message, data: null });
 }
 
-/** Resolves when the gateway's one connection to the upstream is closed. */
+/** Resolves when the gateway's one upstream connection is closed. */
 function closeOf(upstream: RecordingUpstream): Promise<void> {
   const [socket] = upstream.sockets;
   return new Promise((resolve) => {
@@ -26,7 +26,7 @@ function closeOf(upstream: RecordingUpstream): Promise<void> {
   });
 }
 
-t.test('an accepted request arrives unchanged: method, path, query and the bytes of its body', async (t) => {
+t.test('an accepted request is forwarded unchanged: method, path, query and body bytes', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const everyByte = Buffer.from(Array.from({ length: 256 }, (_, index) => index)).toString('latin1');
@@ -67,11 +67,11 @@ t.test('an accepted request arrives unchanged: method, path, query and the bytes
     body: '{}',
     headers: [key, ['content-type', '!']],
   });
-  t.equal(odd.status, 200, 'what a content type means is for the upstream to say');
+  t.equal(odd.status, 200, 'content types are for the upstream to check');
   t.same(gateway.internalErrors, []);
 });
 
-t.test('a chunked body arrives whole and keeps its bytes', async (t) => {
+t.test('a chunked body is forwarded complete and unchanged', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const head = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nConnection: close\r\n`;
@@ -85,7 +85,7 @@ t.test('a chunked body arrives whole and keeps its bytes', async (t) => {
   t.equal(upstream.seen[0]?.body.toString(), 'abcdefg');
 });
 
-t.test('the upstream is told who calls by the gateway alone, whatever the client says', async (t) => {
+t.test('only the gateway tells the upstream who the client is; client headers cannot', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const answer = await ask(gateway, {
@@ -150,13 +150,13 @@ t.test('the upstream is told who calls by the gateway alone, whatever the client
   t.same(
     names.filter((name) => !allowed.has(name.toLowerCase())),
     [],
-    'nothing else arrives, in no spelling',
+    'no other spelling of a reserved header is forwarded',
   );
   t.equal(names.filter((name) => name.toLowerCase().replaceAll('_', '-') === 'x-merchant-id').length, 1);
   t.notMatch(JSON.stringify(upstream.seen), liveKey);
 });
 
-t.test('the answer comes back as it is, less hop-by-hop headers', async (t) => {
+t.test('the response is forwarded unchanged, except hop-by-hop headers', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   upstream.respond = (_request, response) => {
@@ -187,7 +187,11 @@ t.test('the answer comes back as it is, less hop-by-hop headers', async (t) => {
   t.equal(answer.header('content-length'), '4');
   t.equal(answer.header('x-hop'), undefined);
   t.equal(answer.header('proxy-authenticate'), undefined);
-  t.equal(answer.header('connection'), 'keep-alive', "the upstream's connection is not the client's");
+  t.equal(
+    answer.header('connection'),
+    'keep-alive',
+    "the upstream's connection header applies to its own connection only",
+  );
   t.notMatch(answer.header('keep-alive'), '9');
   t.match(answer.header('x-request-id'), /^[0-9A-Z]{26}$/);
 
@@ -203,21 +207,21 @@ t.test('the answer comes back as it is, less hop-by-hop headers', async (t) => {
   for (const status of [400, 422, 500, 503]) {
     upstream.respond = (_request, response) => response.writeHead(status).end('theirs');
     const theirs = await ask(gateway, { headers: [key] });
-    t.match({ status: theirs.status, body: theirs.body }, { status }, 'errors of an upstream are its own');
+    t.match({ status: theirs.status, body: theirs.body }, { status }, 'upstream errors are forwarded unchanged');
     t.match(theirs.body, 'theirs');
   }
-  t.equal(upstream.seen.length, 8, 'and nothing is sent twice, not even after a 503');
+  t.equal(upstream.seen.length, 8, 'each request is sent once, even after a 503');
 });
 
-t.test('an upstream that fails is a 502 or 504 in the envelope, without a word of where it is', async (t) => {
+t.test("an upstream failure is a 502 or 504 in the envelope, without the upstream's address", async (t) => {
   const post = { method: 'POST', path: '/v1/payouts', body: '{"amount":1}', headers: [key] };
   const failing: [string, (socket: Socket) => void, number, string][] = [
     ['reset at once', (socket) => socket.resetAndDestroy(), 502, 'Bad gateway'],
     ['reset after the request', (socket) => socket.once('data', () => socket.resetAndDestroy()), 502, 'Bad gateway'],
-    ['closed without an answer', (socket) => socket.once('data', () => socket.end()), 502, 'Bad gateway'],
+    ['closed without a response', (socket) => socket.once('data', () => socket.end()), 502, 'Bad gateway'],
     ['garbage', (socket) => socket.once('data', () => socket.end('SSH-2.0-OpenSSH_9.2\r\n\r\n')), 502, 'Bad gateway'],
     [
-      'half an answer head',
+      'an incomplete response head',
       (socket) => socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-')),
       502,
       'Bad gateway',
@@ -249,10 +253,14 @@ t.test('an upstream that fails is a 502 or 504 in the envelope, without a word o
   }
   const gateway = await startTestGateway(t, { upstreamUrl: 'http://127.0.0.1:1' });
   const refused = await ask(gateway, post);
-  t.match({ status: refused.status, body: refused.body }, { status: 502, body: envelope('Bad gateway') }, 'refused');
+  t.match(
+    { status: refused.status, body: refused.body },
+    { status: 502, body: envelope('Bad gateway') },
+    'connection refused',
+  );
 });
 
-t.test('an answer that breaks off midway is cut, never completed', async (t) => {
+t.test('a response that breaks off midway is cut off, never completed', async (t) => {
   const url = await startBareUpstream(t, (socket) => {
     socket.on('error', () => undefined);
     socket.once('data', () => {
@@ -267,13 +275,13 @@ t.test('an answer that breaks off midway is cut, never completed', async (t) => 
   t.match(gateway.lines[0], { event: { code: 'upstream_failed' } });
 });
 
-t.test('an answer that stops midway is cut when its service was silent for its time, and not before', async (t) => {
+t.test("a stalled response is cut off after the service's idle timeout, and not before", async (t) => {
   const seconds = 1;
   const url = await startBareUpstream(t, (socket) => {
     socket.on('error', () => undefined);
     socket.once('data', () => {
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n');
-      // Each piece within the time, all of them together beyond it.
+      // Each piece arrives within the timeout; all of them together take longer.
       for (const at of [0, 600, 1200]) setTimeout(() => socket.write(`${at} `), at);
     });
   });
@@ -283,12 +291,12 @@ t.test('an answer that stops midway is cut when its service was silent for its t
   const startedAt = performance.now();
   const answer = await ask(gateway, { headers: [key] });
   t.strictSame({ status: answer.status, body: answer.body }, { status: 200, body: '0 600 1200 ' });
-  t.ok(performance.now() - startedAt >= 1200 + seconds * 1000 - 50, 'not before');
+  t.ok(performance.now() - startedAt >= 1200 + seconds * 1000 - 50, 'not earlier');
   await gateway.drain();
-  t.match(gateway.lines, [{ event: { code: 'upstream_timeout', reason: /nothing came for 1 s/ } }]);
+  t.match(gateway.lines, [{ event: { code: 'upstream_timeout', reason: /: no data for 1 s$/ } }]);
 });
 
-t.test('a caller who takes an answer slowly is not taken for a service that is silent', async (t) => {
+t.test('a client that reads slowly does not make its service time out', async (t) => {
   const body = 'x'.repeat(8 * 1024 * 1024);
   const url = await startBareUpstream(t, (socket) => {
     socket.on('error', () => undefined);
@@ -301,12 +309,12 @@ t.test('a caller who takes an answer slowly is not taken for a service that is s
   let received = 0;
   socket.on('data', (chunk: Buffer) => (received += chunk.length)).resume();
   await once(socket, 'close');
-  t.ok(received > body.length, `${received} bytes of the answer came`);
+  t.ok(received > body.length, `${received} bytes of the response received`);
   await gateway.drain();
   t.match(gateway.lines, [{ event: { code: 'accepted' }, http: { response: { body: { bytes: body.length } } } }]);
 });
 
-t.test('an answer that breaks off before its first byte is a 502, with nothing of its head', async (t) => {
+t.test("a response that breaks off before its first body byte is a 502, without the upstream's headers", async (t) => {
   for (const rest of ['', 'ZZ\r\n']) {
     const url = await startBareUpstream(t, (socket) => {
       socket.on('error', () => undefined);
@@ -326,7 +334,7 @@ t.test('an answer that breaks off before its first byte is a 502, with nothing o
   }
 });
 
-t.test('a 304 may tell the length of the answer that it stands for', async (t) => {
+t.test('a 304 may have the Content-Length of the representation', async (t) => {
   const url = await startBareUpstream(t, (socket) => {
     socket.on('error', () => undefined);
     socket.on('data', () => socket.write('HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 1234\r\n\r\n'));
@@ -340,12 +348,12 @@ t.test('a 304 may tell the length of the answer that it stands for', async (t) =
   t.same(gateway.internalErrors, []);
 });
 
-t.test('interim answers of a service are passed over, and the answer is the one behind them', async (t) => {
+t.test('interim (1xx) responses are skipped, and the final response is forwarded', async (t) => {
   const interim =
     'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n';
   const [head, body] = ['HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n'];
   const cuts: readonly string[][] = [
-    [interim + head, body], // what looks like one within a body is a part of it
+    [interim + head, body], // an interim response within a body is body
     [`${interim.repeat(9)}${interim.slice(0, 5)}`, interim.slice(5, 11), interim.slice(11) + head, body],
     [...Array.from(interim), head, body],
     [interim.slice(0, 23), interim.slice(23, 25), interim.slice(25) + head.slice(0, 9), head.slice(9), body],
@@ -373,12 +381,12 @@ t.test('interim answers of a service are passed over, and the answer is the one 
     }
   }
   parts = [`HTTP/1.1 100 Continue\r\nx: ${'y'.repeat(20_000)}`];
-  t.equal((await ask(gateway, { headers: [key] })).status, 502, 'an interim answer without an end');
+  t.equal((await ask(gateway, { headers: [key] })).status, 502, 'an interim response without an end');
   parts = ['HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n'];
-  t.equal((await ask(gateway, { headers: [key] })).status, 502, 'nobody asked to switch protocols');
+  t.equal((await ask(gateway, { headers: [key] })).status, 502, '101 without an Upgrade request');
 });
 
-t.test('too many requests in flight are a 503 with retry-after, and the others go on', async (t) => {
+t.test('too many requests in flight are a 503 with retry-after, and requests in flight continue', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     config: { upstreams: { transactions: { url: upstream.url, maxInFlight: 1 } } },
@@ -398,10 +406,10 @@ t.test('too many requests in flight are a 503 with retry-after, and the others g
   release();
   t.match(await first, { status: 200 });
   upstream.respond = (_request, response) => response.end('third');
-  t.match(await ask(gateway, { headers: [key] }), { status: 200 }, 'the place is free again');
+  t.match(await ask(gateway, { headers: [key] }), { status: 200 }, 'the permit is released');
 });
 
-t.test('a body above the limit is a 413, whether it is declared or streamed', async (t) => {
+t.test('a body above the limit is a 413, declared or streamed', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits: { bodyBytes: 1024 } } });
   const head = `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\n`;
@@ -410,7 +418,7 @@ t.test('a body above the limit is a 413, whether it is declared or streamed', as
     await exchangeBytes(open(), `${head}Content-Length: 1025\r\nExpect: 100-continue\r\n\r\n`),
   );
   t.match({ status: declared.status, body: declared.body }, { status: 413, body: envelope('Request body too large') });
-  t.equal(upstream.sockets.size, 0, 'declared: nothing goes upstream');
+  t.equal(upstream.sockets.size, 0, 'declared: nothing is forwarded');
   const chunk = `200\r\n${'x'.repeat(512)}\r\n`;
   const streamed = parseAnswer(
     await exchangeBytes(open(), `${head}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(5)}`),
@@ -418,10 +426,10 @@ t.test('a body above the limit is a 413, whether it is declared or streamed', as
   t.match({ status: streamed.status, body: streamed.body }, { status: 413, body: envelope('Request body too large') });
   t.equal(upstream.seen.length, 0, 'streamed: the upstream never got a complete request');
   const exact = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: 'x'.repeat(1024), headers: [key] });
-  t.equal(exact.status, 200, 'the limit itself is allowed');
+  t.equal(exact.status, 200, 'exactly the limit is allowed');
 });
 
-t.test('Expect: 100-continue is answered only for a caller who may send the body', async (t) => {
+t.test('Expect: 100-continue gets 100 only if the client may send the body', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const head = (value: string) =>
@@ -436,7 +444,7 @@ t.test('Expect: 100-continue is answered only for a caller who may send the body
   t.equal(upstream.seen[0]?.headers.expect, undefined);
 });
 
-t.test('a GET whose caller hangs up is given up upstream; a POST is carried out', async (t) => {
+t.test('a GET is aborted upstream when its client hangs up; a POST runs to completion', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   for (const method of ['GET', 'POST']) {
@@ -452,8 +460,8 @@ t.test('a GET whose caller hangs up is given up upstream; a POST is carried out'
     socket.destroy();
     await closed;
     if (method === 'POST') {
-      await ask(gateway, {}); // by the time of its answer the gateway has seen the other one leave
-      t.equal(upstream.sockets.size, 1, 'the POST is still being carried out');
+      await ask(gateway, {}); // by the time of this response the gateway has noticed that the other client left
+      t.equal(upstream.sockets.size, 1, 'the POST is still in flight');
       response.end('{}');
     }
   }
@@ -470,7 +478,7 @@ t.test('a GET whose caller hangs up is given up upstream; a POST is carried out'
   );
 });
 
-t.test('an upload that its caller breaks off is not carried out', async (t) => {
+t.test('an upload that its client aborts is never completed upstream', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const socket = connect(gateway.https, gateway.ca);
@@ -485,7 +493,7 @@ t.test('an upload that its caller breaks off is not carried out', async (t) => {
 });
 
 t.test(
-  'a body passes as it came, in one packet with its head or behind it, and the next request stands on its own',
+  'a body is forwarded unchanged, in one packet with its head or after it, and the next request is unaffected',
   async (t) => {
     const upstream = await startUpstream(t);
     const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { trustedProxies: ['127.0.0.1'] } });
@@ -531,7 +539,7 @@ t.test(
   },
 );
 
-t.test('of a small upload that its caller breaks off the upstream does not even hear', async (t) => {
+t.test('a small upload that its client aborts never reaches the upstream', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const socket = connect(gateway.https, gateway.ca);
@@ -539,7 +547,7 @@ t.test('of a small upload that its caller breaks off the upstream does not even 
     `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${liveKey}\r\nContent-Length: 100\r\n\r\n{"amount":`,
   );
   await once(socket, 'secureConnect');
-  await ask(gateway, {}); // by the time of its answer the gateway has begun with the other
+  await ask(gateway, {}); // by the time of this response the gateway has started on the other request
   socket.destroy();
   while (gateway.lines.length < 2) await new Promise((resolve) => setImmediate(resolve));
   t.same(
@@ -549,7 +557,7 @@ t.test('of a small upload that its caller breaks off the upstream does not even 
   t.equal(upstream.sockets.size, 0);
 });
 
-t.test('a pepper keys the look-up', async (t) => {
+t.test('a pepper changes the look-up id', async (t) => {
   const upstream = await startUpstream(t);
   const pepper = pepperOf(Buffer.from('pepper'));
   const peppered = await startTestGateway(t, {

@@ -2,21 +2,21 @@ import { runInNewContext } from 'node:vm';
 import { setFlagsFromString } from 'node:v8';
 import fc from 'fast-check';
 import t from 'tap';
-import { Roster } from '../../src/edge/connections/connections.js';
+import { MemberList } from '../../src/edge/connections/connections.js';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as (options?: { readonly type: 'minor' }) => void;
 
-t.test('those are there who came and have not gone', (t) => {
+t.test('the members are those added and not yet removed', (t) => {
   const keepsThem = fc.property(fc.array(fc.nat({ max: 20 }), { maxLength: 200 }), (turns) => {
-    const roster = new Roster<number>();
+    const roster = new MemberList<number>();
     const here = new Map<number, () => void>();
     for (const member of turns) {
       const leave = here.get(member);
       if (leave === undefined) here.set(member, roster.add(member));
       else {
         leave();
-        leave(); // who has gone takes nobody along
+        leave(); // a second removal removes no other member
         here.delete(member);
       }
       const members = roster.members().toSorted((a, b) => a - b);
@@ -31,8 +31,8 @@ t.test('those are there who came and have not gone', (t) => {
   t.end();
 });
 
-t.test('members may leave while all of them are gone through', (t) => {
-  const roster = new Roster<string>();
+t.test('members may leave during iteration', (t) => {
+  const roster = new MemberList<string>();
   const leaves = ['a', 'b', 'c'].map((member) => roster.add(member));
   const seen: string[] = [];
   for (const member of roster.members()) {
@@ -44,7 +44,7 @@ t.test('members may leave while all of them are gone through', (t) => {
   t.end();
 });
 
-/** How many of those who came and went are still in memory after the young generation was collected. */
+/** Returns how many removed members are still in memory after collections of the young generation. */
 function leftBehind(add: (member: object) => () => void): number {
   const size = 10_000;
   const turns = 400;
@@ -62,15 +62,15 @@ function leftBehind(add: (member: object) => () => void): number {
   return (before - process.memoryUsage().heapUsed) / (8 * size);
 }
 
-t.test('who has gone is not kept until everything is collected, as it is by a set', (t) => {
+t.test('a removed member is freed by a minor collection; with a Set it waits for a full one', (t) => {
   const set = new Set<object>();
   const ofSet = leftBehind((member) => {
     set.add(member);
     return () => set.delete(member);
   });
-  const roster = new Roster<object>();
+  const roster = new MemberList<object>();
   const ofRoster = leftBehind((member) => roster.add(member));
-  t.comment(`left behind of 400 by a set: ${ofSet.toFixed()}`); // a later V8 may do better
-  t.ok(ofRoster < 100, `by a roster: ${ofRoster.toFixed()}`);
+  t.comment(`retained of 400 by a Set: ${ofSet.toFixed()}`); // not asserted: a later V8 may improve
+  t.ok(ofRoster < 100, `retained by a roster: ${ofRoster.toFixed()}`);
   t.end();
 });

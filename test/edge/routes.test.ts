@@ -6,7 +6,7 @@ import type { RouteMatch } from '../../src/edge/request/routes.js';
 
 const route = (path: string) => ({ path, upstream: `of ${path}`, resource: 'any' });
 
-/** Finds a route in a table; null where the path is not forwarded. */
+/** Finds a route in a table; null if the path is not forwarded. */
 function finderOf(basePath: string, routes: ReturnType<typeof route>[]): (path: string) => RouteMatch | null {
   const table = createRouteTable({ basePath, routes });
   return (path) => {
@@ -15,7 +15,7 @@ function finderOf(basePath: string, routes: ReturnType<typeof route>[]): (path: 
   };
 }
 
-t.test('the longest route wins, whatever the order in which routes are configured', (t) => {
+t.test('the longest route wins, in any order of configuration', (t) => {
   const paths = ['/dev', '/payouts', '/dev/payouts', '/transactions', '/dev/payouts/batch'];
   const rows: readonly [string, string | null, string?][] = [
     ['/v1/payouts', '/payouts', '/payouts'],
@@ -56,7 +56,7 @@ t.test('the longest route wins, whatever the order in which routes are configure
   t.end();
 });
 
-t.test('without a base path, and with one of several segments, the upstream gets what is below it', (t) => {
+t.test('the base path is stripped: the upstream gets the rest, with no base path or one of several segments', (t) => {
   const bare = finderOf('', [route('/payouts')]);
   t.match(bare('/payouts/1'), { upstreamPath: '/payouts/1', route: { upstream: 'of /payouts' } });
   t.equal(bare('/v1/payouts'), null);
@@ -67,7 +67,7 @@ t.test('without a base path, and with one of several segments, the upstream gets
   t.end();
 });
 
-t.test('a route is found exactly if its segments begin the path’s segments, and then the longest of those', (t) => {
+t.test("a route matches exactly when its segments are a prefix of the path's; the longest match wins", (t) => {
   const segments = fc.array(fc.constantFrom('a', 'b', 'aa', 'a-b', 'ab'), { minLength: 1, maxLength: 3 });
   const joined = segments.map((names) => `/${names.join('/')}`);
   fc.assert(
@@ -84,7 +84,7 @@ t.test('a route is found exactly if its segments begin the path’s segments, an
   t.end();
 });
 
-t.test('what a path is refused for, and what comes first', (t) => {
+t.test('each refused path has its code, in order of precedence', (t) => {
   const table = createRouteTable({
     basePath: '/v1',
     routes: ['/payouts', '/dev/payouts', '/dev', '/dev/Reports.v2/all'].map(route),
@@ -98,7 +98,7 @@ t.test('what a path is refused for, and what comes first', (t) => {
     ['/v1/dev/payout\u00df', 'not_found'],
     ['/v1/dev/\uff50ayouts', 'not_found'],
     ['/v1/dev/customers%20', 'not_found'],
-    // A route of its own spelling, which every other spelling of it is compared with.
+    // A route with an unusual spelling: every other spelling of it is a look-alike.
     ['/v1/dev/Reports.v2/all/1', null],
     ['/v1/dev/reports.v2/all', 'not_found'],
     ['/v1/dev/Reports', 'not_found'],
@@ -108,7 +108,7 @@ t.test('what a path is refused for, and what comes first', (t) => {
     ['/v1/dev/Reports.v2/other', null],
     ['/v1/dev/Reports.v2/other.x;y', 'not_found'],
     ['/v1/dev/Reports-v2/ALL', null],
-    // 404 for a segment beside a route, also where the path goes on in another way that is refused.
+    // 404 for a look-alike of a route segment, also when the rest of the path is invalid.
     ['/v1/dev/Payouts/../x', 'not_found'],
     ['/v1/dev/..;/payouts', 'not_found'],
     ['/v1/dev/%2f', 'not_found'],
@@ -127,7 +127,7 @@ t.test('what a path is refused for, and what comes first', (t) => {
   t.end();
 });
 
-t.test('routes that differ in case or behind a dot alone are told apart, and do not cover each other', (t) => {
+t.test('routes that differ only in case or after a dot are distinct, and do not shadow each other', (t) => {
   const paths = ['/api/v1.0/a', '/api/v1.1/a', '/dev', '/dev/payouts', '/dev/payouts.csv/x', '/Dev/payouts/x'];
   const find = finderOf('/v1', paths.map(route));
   const rows: readonly [path: string, expected: string | null][] = [
@@ -139,7 +139,7 @@ t.test('routes that differ in case or behind a dot alone are told apart, and do 
     ['/v1/dev/payouts/y', '/dev/payouts'],
     ['/v1/dev/payouts.csv/x', '/dev/payouts.csv/x'],
     ['/v1/Dev/payouts/x', '/Dev/payouts/x'],
-    // To a service these are payouts, and to the longest route letter by letter customers or nothing.
+    // A lenient service reads these as payouts; a literal match would yield customers or no route.
     ['/v1/dev/payouts.csv', null],
     ['/v1/dev/payouts.csv/y', null],
     ['/v1/dev/payouts/x', null],
@@ -150,7 +150,7 @@ t.test('routes that differ in case or behind a dot alone are told apart, and do 
   t.end();
 });
 
-/** A service at its most lenient: it decodes, normalises, ignores case, and cuts parameters and suffixes off. */
+/** The most lenient service: it decodes, normalizes, ignores case, and strips parameters and suffixes. */
 function lenientSegments(path: string): string[] {
   const segments: string[] = [];
   for (const raw of decodeURIComponent(path.replace(/%(?![0-9a-f]{2})/gi, '%25')).split(/[/\\]/)) {
@@ -166,7 +166,7 @@ function lenient(segment: string): string {
   return /^\.+$/.test(name) ? name : name.toLowerCase().replace(/^(.[^.]*)\..*$/s, '$1');
 }
 
-t.test('no path is forwarded that a lenient service would take for one of another resource', (t) => {
+t.test('no path is forwarded that a lenient service would map to another resource', (t) => {
   const names = ['dev', 'Dev', 'payouts', 'Payouts', 'payouts.csv', 'wallets', 'v1.1', 'v1.2', '.well-known', 'all'];
   const configured = fc
     .array(fc.constantFrom(...names), { minLength: 1, maxLength: 3 })
@@ -190,7 +190,7 @@ t.test('no path is forwarded that a lenient service would take for one of anothe
       fc.nat(9),
       fc.array(segment, { maxLength: 4 }),
       (basePath, paths, exactly, ends) => {
-        // Two routes that a service may take for each other are of one resource, or the configuration is refused.
+        // Routes that a lenient service confuses must have one resource, or the configuration is invalid.
         const routes = paths.map((path) => ({ ...route(path), resource: lenientSegments(path).join('/') }));
         const path = `${basePath}${exactly < 5 ? (paths[exactly] ?? '') : ''}/${ends.join('/')}`;
         const match = finderOf(basePath, routes)(path);
@@ -209,11 +209,11 @@ t.test('no path is forwarded that a lenient service would take for one of anothe
     ),
     { numRuns: 20_000 },
   );
-  t.ok(forwarded > 1000 && refused > 1000, `${forwarded} were forwarded and ${refused} refused`);
+  t.ok(forwarded > 1000 && refused > 1000, `${forwarded} forwarded, ${refused} refused`);
   t.end();
 });
 
-t.test('a path of which no configured segment has a look-alike is forwarded unchanged, whatever is below', (t) => {
+t.test('a path without a look-alike of a configured segment is forwarded unchanged', (t) => {
   const routes = ['/payouts', '/dev', '/dev/payouts'].map(route);
   const free = fc
     .string({ unit: 'binary-ascii', minLength: 1, maxLength: 12 })

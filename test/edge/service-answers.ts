@@ -1,20 +1,20 @@
 import fc from 'fast-check';
 
-/** A byte for each character. */
+/** Encodes each character (Latin-1) as one byte. */
 export function bytesOf(text: string): Buffer {
   return Buffer.from(text, 'latin1');
 }
 
-/** Cuts bytes at places between 0 and 1. */
+/** Splits bytes at relative positions from 0 to 1. */
 export function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
   const at = [0, ...places.map((place) => Math.floor(place * bytes.length)).sort((a, b) => a - b), bytes.length];
   return at.slice(1).map((end, index) => bytes.subarray(at[index], end));
 }
 
-/** Where something is cut. */
+/** Random positions at which to split. */
 export const places = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 8 });
 
-/** A well-formed answer, by the parts that it is written of. */
+/** The parts of a well-formed response. */
 export interface Written {
   readonly status: number;
   readonly fields: readonly (readonly [string, string])[];
@@ -25,7 +25,7 @@ export interface Written {
   readonly interim: number;
 }
 
-/** Writes it as a service does. */
+/** Serializes the response as a service would. */
 export function bytesWritten({ status, fields, pieces, framing, extension, trailer, interim }: Written): Buffer {
   const body = pieces.join('');
   const chunks = pieces.map((piece) => `${piece.length.toString(16)}${extension}\r\n${piece}\r\n`).join('');
@@ -41,7 +41,7 @@ export function bytesWritten({ status, fields, pieces, framing, extension, trail
 
 const latin1 = fc.string({ unit: fc.integer({ min: 0x20, max: 0xff }).map((code) => String.fromCharCode(code)) });
 
-/** Any such answer. */
+/** An arbitrary well-formed response. */
 export const written: fc.Arbitrary<Written> = fc.record({
   status: fc.constantFrom(200, 201, 202, 400, 404, 500, 503),
   fields: fc.array(

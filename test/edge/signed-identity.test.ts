@@ -18,12 +18,12 @@ function privatePem({ privateKey }: ReturnType<typeof ed25519>): string {
   return privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
 }
 
-/** What making an identity needs of a tap test. */
+/** The part of a tap test that identityOf uses. */
 interface Tap {
   testdir(contents: Record<string, string>): string;
 }
 
-/** An identity over new keys, and the clock that it looks at. */
+/** A signed identity with a new key pair, and its clock. */
 async function identityOf(t: Tap, pair = ed25519(), changes: Partial<SignedIdentityOptions> = {}) {
   const clock = { time: Date.now(), now: () => clock.time };
   const signingKeyFile = `${t.testdir({ 'key.pem': privatePem(pair) })}/key.pem`;
@@ -55,12 +55,12 @@ function credentialOf(changes: Partial<Credential> = {}): Credential {
     goLive: true,
     ipAllowlist: null,
     originAllowlist: null,
-    ...{ keyRevision: 1, merchantRevision: 1 },
+    ...{ keyStatusChangedAt: null, merchantStatusChangedAt: null, keyRevision: 1, merchantRevision: 1 },
     ...changes,
   };
 }
 
-t.test('an upstream can check who calls by the keys that the management listener publishes', async (t) => {
+t.test('an upstream can verify the identity with the keys that the management listener publishes', async (t) => {
   for (const pair of [ed25519(), p256()]) {
     const upstream = await startUpstream(t);
     const { identity } = await identityOf(t, pair);
@@ -74,7 +74,11 @@ t.test('an upstream can check who calls by the keys that the management listener
 
     const [seen] = upstream.seen;
     const names = seen?.rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
-    t.equal(names?.filter((name) => name.replaceAll('_', '-') === 'x-gateway-assertion').length, 1, 'one, and ours');
+    t.equal(
+      names?.filter((name) => name.replaceAll('_', '-') === 'x-gateway-assertion').length,
+      1,
+      'one, and signed by the gateway',
+    );
     const assertion = String(seen?.headers['x-gateway-assertion']);
     const jwks = new URL(`http://127.0.0.1:${gateway.management}/.well-known/jwks.json`);
     const { payload, protectedHeader } = await jwtVerify(assertion, createRemoteJWKSet(jwks), known);
@@ -86,7 +90,7 @@ t.test('an upstream can check who calls by the keys that the management listener
     t.equal(answer.status, 200);
     const { keys } = (await answer.json()) as { keys: Record<string, unknown>[] };
     t.equal(keys.length, 1);
-    t.notOk('d' in (keys[0] ?? {}), 'nothing private is published');
+    t.notOk('d' in (keys[0] ?? {}), 'no private key is published');
     t.equal(keys[0]?.kid, protectedHeader.kid);
   }
 });
@@ -99,7 +103,7 @@ t.test('without a signing key there is neither an assertion nor a key set', asyn
   t.equal((await fetch(`http://127.0.0.1:${gateway.management}/.well-known/jwks.json`)).status, 404);
 });
 
-t.test('a request that cannot be signed for is not forwarded without its signature', async (t) => {
+t.test('a request whose assertion cannot be signed is not forwarded', async (t) => {
   const upstream = await startUpstream(t);
   const identity = { assertionFor: () => Promise.reject(new Error('no entropy')), publicKeys: {} };
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, identity });
@@ -109,7 +113,7 @@ t.test('a request that cannot be signed for is not forwarded without its signatu
   t.equal(upstream.seen.length, 0);
 });
 
-t.test("one signature serves a key's requests for half of its lifetime, and never another's", async (t) => {
+t.test('an assertion is reused for half of its lifetime, and only for the same key', async (t) => {
   const { identity, clock } = await identityOf(t);
   const first = await identity.assertionFor(credentialOf(), 'transactions');
   clock.time += 29_000;
@@ -121,7 +125,7 @@ t.test("one signature serves a key's requests for half of its lifetime, and neve
   t.not(
     await identity.assertionFor(credentialOf(), 'transactions'),
     second,
-    'a clock that was set back makes none last longer',
+    'a clock set back does not extend an assertion',
   );
 
   const claimsOf = async (changes: Partial<Credential>): Promise<unknown> => {
@@ -137,7 +141,7 @@ t.test("one signature serves a key's requests for half of its lifetime, and neve
   t.same(await claimsOf({ keyId: 'key_2' }), { sub: 'm_1', kid: 'key_2', environment: 'live' });
 });
 
-t.test('an assertion is for the upstream that gets it, and held for that one alone', async (t) => {
+t.test('an assertion is bound to its upstream, and cached per upstream', async (t) => {
   const { identity } = await identityOf(t);
   const audienceOf = async (name: string, of = identity): Promise<unknown> =>
     decodeJwt(await of.assertionFor(credentialOf(), name)).aud;
@@ -154,7 +158,7 @@ t.test('an assertion is for the upstream that gets it, and held for that one alo
   t.same(received, ['payouts', 'payouts', 'customers']);
 });
 
-t.test('keys are rotated with an overlap: what either key signed can be checked by one set', async (t) => {
+t.test('keys rotate with an overlap: one key set verifies assertions of both keys', async (t) => {
   const [old, next] = [ed25519(), p256()];
   const nextPublic = next.publicKey.export({ type: 'spki', format: 'pem' }).toString();
   const directory = t.testdir({
@@ -180,7 +184,7 @@ t.test('keys are rotated with an overlap: what either key signed can be checked 
   }
 });
 
-t.test('a file that holds no usable key is named in one sentence, without its contents', async (t) => {
+t.test('a file without a usable key is named in one sentence that does not quote it', async (t) => {
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const p384 = generateKeyPairSync('ec', { namedCurve: 'P-384' });
   const directory = t.testdir({

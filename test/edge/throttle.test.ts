@@ -15,7 +15,7 @@ const limits = {
   ...{ lookupsPerSecond: 2, totalLookupsPerSecond: 1 },
 };
 
-/** What a source is told after a denial: the denial itself, or that it is throttled, and for how long. */
+/** The result for a source after a denial: the denial code, or the throttling code with its retry-after. */
 function told(throttle: BadKeyThrottle, source: string, denial: DenialCode): string {
   try {
     throttle.denied(source, denial);
@@ -26,7 +26,7 @@ function told(throttle: BadKeyThrottle, source: string, denial: DenialCode): str
   }
 }
 
-t.test('callers are counted by their address, and in IPv6 by their /64', (t) => {
+t.test('clients are counted per address, and in IPv6 per /64', (t) => {
   t.equal(sourceOf(address('192.0.2.7')), '192.0.2.7');
   t.equal(sourceOf(address('::ffff:192.0.2.7')), '192.0.2.7');
   const one = sourceOf(address('2001:db8:1:2::1'));
@@ -36,7 +36,7 @@ t.test('callers are counted by their address, and in IPv6 by their /64', (t) => 
   t.end();
 });
 
-t.test('a source is throttled after so many bad keys within the window, and free again after the pause', (t) => {
+t.test('a source is throttled after `badKeys` bad keys within the window, and free again after the pause', (t) => {
   let now = 0;
   const throttle = new BadKeyThrottle(limits, () => now);
   t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
@@ -45,20 +45,20 @@ t.test('a source is throttled after so many bad keys within the window, and free
   t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'a new window begins');
   t.equal(told(throttle, 'a', 'key_inactive'), 'key_inactive');
   t.equal(throttle.throttled, 0);
-  t.equal(told(throttle, 'a', 'test_key_in_live'), 'test_key_in_live', 'the last one that is told');
+  t.equal(told(throttle, 'a', 'test_key_in_live'), 'test_key_in_live', 'the last denial before throttling');
   t.equal(throttle.throttled, 1);
   t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 30');
-  t.equal(told(throttle, 'b', 'key_unknown'), 'key_unknown', 'others are not');
+  t.equal(told(throttle, 'b', 'key_unknown'), 'key_unknown', 'other sources are not throttled');
   now += 29_500;
-  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 1', 'what is left of the pause');
+  t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 1', 'the rest of the pause');
   now += 500;
   t.equal(throttle.throttled, 0);
   t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
-  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'and it is counted from the beginning');
+  t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'the count starts again at zero');
   t.end();
 });
 
-t.test('what a valid key may not do is not counted; what could say that one exists is not told', (t) => {
+t.test('permission denials of valid keys do not count; a throttled source cannot probe whether a key exists', (t) => {
   const now = 0;
   const counted = denials
     .map(({ code }) => code)
@@ -78,14 +78,14 @@ t.test('what a valid key may not do is not counted; what could say that one exis
   t.end();
 });
 
-t.test('many bad requests in a pause prolong it; a few do not', (t) => {
+t.test('many bad requests during a pause extend it; a few do not', (t) => {
   let now = 0;
   const throttle = new BadKeyThrottle(limits, () => now);
   const flood = (count: number): string[] => Array.from({ length: count }, () => told(throttle, 'a', 'key_unknown'));
   flood(3);
   now += 20_000;
   t.same(flood(3), ['throttled 10', 'throttled 10', 'throttled 10']);
-  t.same(flood(1), ['throttled 30'], 'as many as throttled it at first');
+  t.same(flood(1), ['throttled 30'], 'as many as caused the throttling');
   now += 29_000;
   t.same(flood(1), ['throttled 1'], 'two in that pause are too few');
   now += 1_000;
@@ -93,24 +93,24 @@ t.test('many bad requests in a pause prolong it; a few do not', (t) => {
   t.end();
 });
 
-t.test('sources that are each not throttled are together, once they send too much', (t) => {
+t.test('sources below their own limit are throttled together once their total is too high', (t) => {
   let now = 0;
   const throttle = new BadKeyThrottle({ ...limits, totalBadKeys: 10 }, () => now);
   for (let count = 0; count < 7; count += 1) told(throttle, String(count), 'key_required');
   for (let count = 0; count < 2; count += 1) told(throttle, '6', 'key_required');
-  t.ok(throttle.limits('6'), 'this one is throttled by itself');
+  t.ok(throttle.limits('6'), 'this source is throttled by its own limit');
   for (let count = 7; count < 10; count += 1) told(throttle, String(count), 'key_required');
-  t.notOk(throttle.isTotalReached, 'and what it had sent counts no more among those that are not');
+  t.notOk(throttle.isTotalReached, 'its bad keys no longer count in the total of the others');
   throttle.count(null);
-  t.ok(throttle.isTotalReached, 'what comes from nobody that is known counts as well');
+  t.ok(throttle.isTotalReached, 'requests of unknown clients count too');
   t.ok(throttle.limits('new'));
-  t.equal(told(throttle, 'new', 'key_unknown'), 'key_unknown', 'no denial becomes a 429 for what others sent');
+  t.equal(told(throttle, 'new', 'key_unknown'), 'key_unknown', 'no denial becomes a 429 because of other sources');
   now += 30_000;
   t.notOk(throttle.limits('new'));
   t.end();
 });
 
-t.test('sources beyond the limit are forgotten, the oldest first: memory stays bounded', (t) => {
+t.test('beyond maxSources the oldest source is forgotten: memory stays bounded', (t) => {
   const throttle = new BadKeyThrottle({ ...limits, badKeys: 1, maxSources: 10 }, () => 0);
   for (let count = 0; count < 1000; count += 1) told(throttle, String(count), 'key_unknown');
   t.equal(throttle.throttled, 10);
@@ -150,12 +150,12 @@ t.test('a source of many bad keys gets 429 with retry-after, and a valid key fro
     t.equal(refused.header('www-authenticate'), undefined);
   }
   t.match(gateway.lines.at(-1), { event: { code: 'throttled' }, http: { response: { status_code: 429 } } });
-  t.match(gateway.lines.at(-1), { organization: { id: 'm_2' } }, 'the log says whose it was');
-  t.equal(gateway.lines.length, 4, 'the others share a line');
+  t.match(gateway.lines.at(-1), { organization: { id: 'm_2' } }, 'the line has the owner of the key');
+  t.equal(gateway.lines.length, 4, 'the other requests share one line');
   t.equal((await from('2001:db8:0:7::1', liveKey)).status, 200);
   t.equal((await from('2001:db8:0:7::1', liveKey, 'POST')).status, 403);
-  t.equal((await from('2001:db8:0:7::1', null)).status, 401, 'no key is no guess');
-  t.equal((await from('2001:db8:0:8::1', 'svc_live_another')).status, 401, 'the network beside it is not throttled');
+  t.equal((await from('2001:db8:0:7::1', null)).status, 401, 'a missing key does not count as a guess');
+  t.equal((await from('2001:db8:0:8::1', 'svc_live_another')).status, 401, 'the neighbouring network is not throttled');
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   t.match(metrics, 'gateway_throttled_sources 1');
   t.match(metrics, 'gateway_requests_total{code="throttled",status="429"');
@@ -169,7 +169,7 @@ t.test('the throttle can be switched off', async (t) => {
   }
 });
 
-t.test('a bucket lets so many through at once, and so many a second', (t) => {
+t.test('a token bucket allows its burst at once, then its rate per second', (t) => {
   let now = 0;
   const bucket = new TokenBucket(2, 4, () => now);
   const takes = (): boolean[] => Array.from({ length: 6 }, () => bucket.take());
@@ -181,11 +181,11 @@ t.test('a bucket lets so many through at once, and so many a second', (t) => {
   now += 250;
   t.same(takes(), [true, false, false, false, false, false]);
   now += 3_600_000;
-  t.same(takes(), [true, true, true, true, false, false], 'never more than it holds');
+  t.same(takes(), [true, true, true, true, false, false], 'never more tokens than its size');
   t.end();
 });
 
-t.test('a merchant that asks more than it may is told when to ask again; others are not held up', (t) => {
+t.test('a merchant over its rate gets retry-after; other merchants are not delayed', (t) => {
   let now = 0;
   const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, null, () => now);
   const count = (merchantId: string): string => {
@@ -203,12 +203,12 @@ t.test('a merchant that asks more than it may is told when to ask again; others 
   );
   now += 500;
   t.same([count('m_1'), count('m_1')], ['3 0 2', 'rate_limited 1: 3 0 2']);
-  t.same(rate.figures, {}, 'nothing is shared');
+  t.same(rate.figures, {}, 'buckets are not shared');
   t.end();
 });
 
 t.test(
-  'a shared count decides where there is one, with the same answers; else the process counts by itself',
+  'with a shared bucket it decides, with the same responses; without one the process counts for itself',
   async (t) => {
     let shared: TokenTake | null | Promise<TokenTake | null> = null;
     const rate = new MerchantRate({ requestsPerSecond: 2, burst: 3 }, { take: () => shared }, () => 0);
@@ -221,7 +221,7 @@ t.test(
         return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
       }
     };
-    t.same([await count(), await count()], ['3 2 1', '3 1 1'], 'alone, and at once');
+    t.same([await count(), await count()], ['3 2 1', '3 1 1'], 'counted in the process, synchronously');
     for (const [take, told] of [
       [{ taken: true, tokens: 2 }, '3 2 1'],
       [{ taken: true, tokens: 0.25 }, '3 0 2'],
@@ -236,7 +236,7 @@ t.test(
   },
 );
 
-t.test('gateways that share a count refuse as one does, and tell how they counted', async (t) => {
+t.test('gateways with a shared bucket limit as one gateway does, and report how they counted', async (t) => {
   const upstream = await startUpstream(t);
   let left = 3;
   const asked: string[] = [];
@@ -258,7 +258,7 @@ t.test('gateways that share a count refuse as one does, and tell how they counte
   const headers = [['x-api-key', liveKey]] as const;
   const post = { method: 'POST', path: '/v1/payouts', headers, body: '{}' };
   t.match(await ask(one, { headers }), { status: 200 });
-  t.equal((await ask(other, { headers, path: '/v1//payouts' })).status, 400, 'what is counted is judged as always');
+  t.equal((await ask(other, { headers, path: '/v1//payouts' })).status, 400, 'a counted request is judged as usual');
   const last = await ask(other, post);
   t.equal(last.status, 200);
   t.equal(last.header('ratelimit-remaining'), '0');
@@ -268,8 +268,8 @@ t.test('gateways that share a count refuse as one does, and tell how they counte
   t.equal(refused.header('ratelimit-limit'), '3');
   t.match(one.lines.at(-1), { event: { code: 'rate_limited' }, organization: { id: 'm_1' } });
   t.equal((await ask(other, { headers: [['x-api-key', 'svc_live_wrong']] })).status, 401);
-  t.equal((await ask(other, { headers, path: '/nowhere' })).status, 429, 'counted before it is told what there is');
-  t.same(asked, ['m_1', 'm_1', 'm_1', 'm_1', 'm_1'], 'nobody else is counted');
+  t.equal((await ask(other, { headers, path: '/nowhere' })).status, 429, 'the rate is checked before the route');
+  t.same(asked, ['m_1', 'm_1', 'm_1', 'm_1', 'm_1'], 'only authenticated merchants are counted');
   t.equal(upstream.seen.length, 2);
   const metrics = await (await fetch(`http://127.0.0.1:${one.management}/metrics`)).text();
   t.match(metrics, 'gateway_rate_limit_counts_total{how="together"} 2');
@@ -278,7 +278,7 @@ t.test('gateways that share a count refuse as one does, and tell how they counte
   t.equal(closed, 1);
 });
 
-t.test('the rate limit is off unless it is given, and then told in headers', async (t) => {
+t.test('the rate limit is off by default; when on, headers report it', async (t) => {
   const upstream = await startUpstream(t);
   const headers = [['x-api-key', liveKey]] as const;
   const free = await startTestGateway(t, { upstreamUrl: upstream.url });

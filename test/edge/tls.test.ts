@@ -32,7 +32,7 @@ async function files(folder: string, name: string, { cert, key }: SelfSigned) {
   return { certFile, keyFile };
 }
 
-/** Makes a handshake; null where the server does not. */
+/** Performs a handshake; null if the server refuses it. */
 async function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSocket | null> {
   const socket = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options });
   const made = await new Promise<boolean>((resolve) => {
@@ -48,7 +48,7 @@ async function handshake(port: number, options: ConnectionOptions = {}): Promise
   return socket;
 }
 
-/** The first name of the certificate that is shown, and its type of key. */
+/** The first name of the server certificate, and its key type. */
 async function shownBy(port: number, options: ConnectionOptions = {}): Promise<string> {
   const socket = await handshake(port, options);
   const certificate = socket?.getPeerX509Certificate();
@@ -64,7 +64,7 @@ async function metricsOf(gateway: GatewayUnderTest): Promise<string> {
   return (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
 }
 
-t.test('TLS is 1.2 and 1.3 with forward secrecy and authenticated encryption, or newer if so configured', async (t) => {
+t.test('TLS is 1.2 and 1.3 with forward secrecy and authenticated encryption, or 1.3 only if configured', async (t) => {
   const folder = t.testdir({});
   const both = { certificates: [await files(folder, 'rsa', rsa)], ...(await files(folder, 'ecdsa', ecdsa)) };
   const gateway = await startTestGateway(t, { config: { listen: { https: both } } });
@@ -86,14 +86,14 @@ t.test('TLS is 1.2 and 1.3 with forward secrecy and authenticated encryption, or
     t.equal(socket?.getProtocol() ?? null, version, name);
     socket?.destroy();
   }
-  t.equal(await handshake(strict.https, { maxVersion: 'TLSv1.2' }), null, 'TLS 1.2 where 1.3 is asked for');
+  t.equal(await handshake(strict.https, { maxVersion: 'TLSv1.2' }), null, 'TLS 1.2 against a minimum of 1.3');
   t.equal((await ask(strict, {})).status, 401);
   const metrics = await metricsOf(gateway);
   t.match(metrics, /refused_total\{reason="tls_version"\} 2\n/);
   t.match(metrics, /refused_total\{reason="tls_cipher"\} 3\n/);
 });
 
-t.test('a client that speaks HTTP/1.0 alone, and says so, is answered in it', async (t) => {
+t.test('a client whose ALPN offers only HTTP/1.0 is served with it', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const ALPNProtocols = ['http/1.0'];
@@ -110,7 +110,7 @@ t.test('a client that speaks HTTP/1.0 alone, and says so, is answered in it', as
   t.match(answer.body, '"success":true');
 });
 
-t.test('ALPN offers HTTP/1.1 only, and a client that speaks nothing but HTTP/2 gets no connection', async (t) => {
+t.test('ALPN offers only HTTP/1.1; a client that offers only HTTP/2 gets no connection', async (t) => {
   const gateway = await startTestGateway(t, {});
   const connectWith = (ALPNProtocols: string[]): tls.TLSSocket =>
     tls.connect({ port: gateway.https, host: '127.0.0.1', ca: gateway.ca, servername: 'localhost', ALPNProtocols });
@@ -123,14 +123,14 @@ t.test('ALPN offers HTTP/1.1 only, and a client that speaks nothing but HTTP/2 g
   t.match(await metricsOf(gateway), /refused_total\{reason="tls_alpn"\} 1\n/);
 });
 
-t.test('each client gets the certificate of the host that it names, with the key that it can verify', async (t) => {
+t.test('each client gets the certificate for its SNI host name, with a key type that it can verify', async (t) => {
   const folder = t.testdir({});
   const certificates = [await files(folder, 'rsa', rsa), await files(folder, 'other', otherEcdsa)];
   const gateway = await startTestGateway(t, {
     config: { listen: { https: { ...(await files(folder, 'ecdsa', ecdsa)), certificates } } },
   });
   const rsaOnly = { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-RSA-AES128-GCM-SHA256' } as const;
-  // Of two certificates that both cover the name and that the client can both verify, OpenSSL chooses; its versions differ.
+  // With two suitable certificates OpenSSL chooses; its versions differ.
   const either = /^CN=localhost (?:ec|rsa)$/;
   const rows: readonly [string, ConnectionOptions, string | RegExp][] = [
     ['no name', {}, 'CN=localhost ec'],
@@ -140,7 +140,7 @@ t.test('each client gets the certificate of the host that it names, with the key
     ['a name, RSA', { servername: 'api.shop.example', ...rsaOnly }, 'CN=localhost rsa'],
     ['another name', { servername: 'other.example' }, 'CN=*.pay.example ec'],
     ['a wildcard', { servername: 'a.pay.example' }, 'CN=*.pay.example ec'],
-    ['below a wildcard by two', { servername: 'a.b.pay.example' }, 'CN=localhost ec'],
+    ['two levels below a wildcard', { servername: 'a.b.pay.example' }, 'CN=localhost ec'],
     ['the wildcard’s own domain', { servername: 'pay.example' }, 'CN=localhost ec'],
     ['an unknown name', { servername: 'nobody.example' }, 'CN=localhost ec'],
   ];
@@ -158,7 +158,7 @@ t.test('each client gets the certificate of the host that it names, with the key
   );
 });
 
-t.test('a certificate of six days that is renewed in the last third of its life is no alert', (t) => {
+t.test('a six-day certificate that is renewed in the last third of its life raises no alert', (t) => {
   const { groups } = parse(readFileSync('helm/files/alerts.yaml', 'utf8')) as {
     groups: { rules: { alert: string; expr: string }[] }[];
   };
@@ -169,12 +169,12 @@ t.test('a certificate of six days that is renewed in the last third of its life 
   t.equal(ofAll, `(${end} - time()) / 86400 < 7`);
   const share = Number(ofShortLives.replace(`${end} - time() < (${end} - ${begin}) / `, ''));
   t.ok(share > 3, expr);
-  t.ok(7 * share < 47, 'and one of 47 days is still told of a week before its end');
+  t.ok(7 * share < 47, 'a 47-day certificate still alerts a week before its end');
   t.same(others, []);
   t.end();
 });
 
-t.test('files that cannot be used stop the start, in one sentence', async (t) => {
+t.test('unusable files stop the start with one sentence', async (t) => {
   const folder = t.testdir({ short: randomBytes(47), pem: 'garbage' });
   const one = await files(folder, 'one', ecdsa);
   const other = await files(folder, 'other', otherEcdsa);
@@ -196,7 +196,7 @@ t.test('files that cannot be used stop the start, in one sentence', async (t) =>
   }
 });
 
-t.test('new files are used from the next handshake on; those that are not good change nothing', async (t) => {
+t.test('new files are used from the next handshake on; unusable ones change nothing', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const { certFile, keyFile } = gateway;
@@ -213,14 +213,10 @@ t.test('new files are used from the next handshake on; those that are not good c
     makeCertificate({ names: ['future.example'], notBefore: Date.now() + day }),
   ]);
   await gateway.reloadTls();
-  t.same(gateway.certificateChanges, [], 'files that are as they were are no change');
+  t.same(gateway.certificateChanges, [], 'unchanged files are not a change');
   await replace(fresh.cert, fresh.key);
   for (const servername of [undefined, 'fresh.example', 'localhost', 'nobody.example']) {
-    t.equal(
-      await shownBy(gateway.https, { servername }),
-      'CN=fresh.example ec',
-      `to who names ${servername ?? 'no host'}`,
-    );
+    t.equal(await shownBy(gateway.https, { servername }), 'CN=fresh.example ec', `for SNI ${servername ?? 'no host'}`);
   }
   t.same(gateway.certificateChanges.splice(0), [{ result: 'replaced', problem: null }]);
 
@@ -238,24 +234,28 @@ t.test('new files are used from the next handshake on; those that are not good c
     await gateway.reloadTls();
     t.equal(await shownBy(gateway.https), 'CN=fresh.example ec', String(problem));
     t.match(gateway.certificateChanges.splice(0), [{ result: 'refused', problem }]);
-    const warning = `the new certificates cannot be used; the ones before stay: `;
+    const warning = `the new certificates cannot be used; the previous ones stay in use: `;
     t.match(await readinessOf(gateway), { problems: [], warnings: [new RegExp(`^${warning}.*${problem.source}`)] });
     t.match(await metricsOf(gateway), /^gateway_tls_files_usable 0$/m);
   }
   await replace(fresh.cert, fresh.key);
   await gateway.reloadTls();
-  t.same(gateway.certificateChanges.splice(0), [{ result: 'restored', problem: null }], 'the end is told, once');
+  t.same(
+    gateway.certificateChanges.splice(0),
+    [{ result: 'restored', problem: null }],
+    'the recovery is reported, once',
+  );
   t.match(await readinessOf(gateway), { warnings: [] });
   t.match(await metricsOf(gateway), /^gateway_tls_files_usable 1$/m);
   await replace(ecdsa.cert, ecdsa.key);
-  t.equal(await shownBy(gateway.https), 'CN=localhost ec', 'and the next good one is used');
+  t.equal(await shownBy(gateway.https), 'CN=localhost ec', 'the next usable certificate is used');
   t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="refused"\} 7\n/);
   t.match(await metricsOf(gateway), /gateway_tls_reloads_total\{result="replaced"\} 2\n/);
   const answer = parseAnswer(await exchangeBytes(kept, requestBytes({ headers: [key] })));
-  t.equal(answer.status, 200, 'a connection from before is served');
+  t.equal(answer.status, 200, 'a connection opened before the changes is still served');
 });
 
-t.test('a change is found by itself, also where a link to the folder is swapped, as in Kubernetes', async (t) => {
+t.test('a change is detected by polling, also when a symbolic link is swapped as in Kubernetes', async (t) => {
   const folder = t.testdir({});
   const put = async (name: string, pems: SelfSigned): Promise<void> => {
     await mkdir(path.join(folder, name));
@@ -275,7 +275,7 @@ t.test('a change is found by itself, also where a link to the folder is swapped,
   t.equal(await shownBy(gateway.https), 'CN=*.pay.example ec');
 });
 
-t.test('a certificate that ends soon is told of where operators look, and does not stop the traffic', async (t) => {
+t.test('a certificate that expires soon is reported as a warning, and traffic continues', async (t) => {
   const folder = t.testdir({});
   const soon = await makeCertificate({ notBefore: Date.now() - 80 * day, notAfter: Date.now() + 3 * day });
   const gateway = await startTestGateway(t, { config: { listen: { https: await files(folder, 'soon', soon) } } });
@@ -286,7 +286,7 @@ t.test('a certificate that ends soon is told of where operators look, and does n
   t.match(await (await fetch(`http://127.0.0.1:${other.management}/readyz`)).json(), { warnings: [] });
 });
 
-/** A session of a gateway, as a client keeps it. TLS 1.2 tells it during the handshake, TLS 1.3 after it. */
+/** A TLS session as a client stores it. TLS 1.2 sends it during the handshake, TLS 1.3 afterwards. */
 async function sessionOf({ https: port }: GatewayUnderTest, options: ConnectionOptions = {}): Promise<Buffer> {
   const socket = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options });
   const [session] = (await once(socket, 'session')) as [Buffer];
@@ -294,7 +294,7 @@ async function sessionOf({ https: port }: GatewayUnderTest, options: ConnectionO
   return session;
 }
 
-/** Makes a session with one gateway and says whether another one resumes it. */
+/** Creates a session with one gateway and returns whether another one resumes it. */
 async function resumes(
   from: GatewayUnderTest,
   by: GatewayUnderTest,
@@ -306,7 +306,7 @@ async function resumes(
   return resumed;
 }
 
-t.test('a session is resumed, by every replica that has the same ticket keys, until they are replaced', async (t) => {
+t.test('every replica with the same ticket keys resumes a session, until the keys are replaced', async (t) => {
   const folder = t.testdir({ keys: randomBytes(48) });
   const own = { ...(await files(folder, 'one', ecdsa)), ticketKeysFile: path.join(folder, 'keys') };
   const shared = { config: { listen: { https: own } } };
@@ -316,10 +316,10 @@ t.test('a session is resumed, by every replica that has the same ticket keys, un
     startTestGateway(t),
   ]);
   for (const options of [{}, { maxVersion: 'TLSv1.2', servername: 'api.shop.example' }] as const) {
-    t.ok(await resumes(one, one, options), 'by itself');
+    t.ok(await resumes(one, one, options), 'by the same gateway');
     t.ok(await resumes(one, other, options), 'by a replica');
     t.ok(await resumes(alone, alone, options), 'with keys of its own');
-    t.notOk(await resumes(one, alone, options), 'by nobody else');
+    t.notOk(await resumes(one, alone, options), 'not by a gateway with other keys');
   }
   await writeFile(path.join(folder, 'keys'), randomBytes(48));
   await other.reloadTls();
@@ -327,7 +327,7 @@ t.test('a session is resumed, by every replica that has the same ticket keys, un
   t.ok(await resumes(other, other));
 });
 
-t.test('clients show a certificate of their own where they have to, and only a good one', async (t) => {
+t.test('client certificates: required, requested or ignored as configured; an invalid one is refused', async (t) => {
   const folder = t.testdir({ keys: randomBytes(48) });
   const authority = await makeCertificate({ names: ['authority.example'] });
   const [client, stranger] = await Promise.all([
@@ -356,9 +356,9 @@ t.test('clients show a certificate of their own where they have to, and only a g
       [request, true, true, false],
       [require, false, true, false],
     ] as const) {
-      t.equal(await answers(gateway, { maxVersion: version }), nobody, 'without one');
-      t.equal(await answers(gateway, { maxVersion: version, ...client }), good, 'with a good one');
-      t.equal(await answers(gateway, { maxVersion: version, ...stranger }), bad, "with a stranger's");
+      t.equal(await answers(gateway, { maxVersion: version }), nobody, 'without a certificate');
+      t.equal(await answers(gateway, { maxVersion: version, ...client }), good, 'with a valid certificate');
+      t.equal(await answers(gateway, { maxVersion: version, ...stranger }), bad, 'with a certificate of another CA');
     }
   }
   const { fingerprint256 } = new X509Certificate(client.cert);
@@ -366,18 +366,18 @@ t.test('clients show a certificate of their own where they have to, and only a g
   const logged = ({ lines }: GatewayUnderTest) => lines.map((line) => (line.tls as { client?: object }).client);
   t.same(logged(require), [shown, shown]);
   t.same(logged(request), [undefined, shown, undefined, shown]);
-  // A ticket that was had without a certificate must not stand for one, though the keys are the same.
+  // A ticket issued without a client certificate must not replace one, although the ticket keys are the same.
   const session = await sessionOf(none);
-  t.notOk(await answers(require, { session }), 'a session of a gateway that asks for none is not resumed');
+  t.notOk(await answers(require, { session }), 'a session of a gateway without client certificates is not resumed');
   t.match(await metricsOf(require), /reason="tls_client_certificate"\} [1-9]/);
 });
 
-t.test('whoever does not get through a handshake is closed, counted and not logged', async (t) => {
+t.test('a connection that fails its handshake is closed and counted, but not logged', async (t) => {
   const gateway = await startTestGateway(t, {
     config: { limits: { headersTimeoutSeconds: 1, connections: 3 } },
   });
   const plain = net.connect(gateway.https, '127.0.0.1');
-  t.equal(await exchangeBytes(plain, requestBytes({})), '', 'plain HTTP gets nothing');
+  t.equal(await exchangeBytes(plain, requestBytes({})), '', 'plain HTTP gets no response');
   const garbage = net.connect(gateway.https, '127.0.0.1');
   t.notMatch(await exchangeBytes(garbage, '\x16\x03\x01\xff\xff'.repeat(100)), 'HTTP');
   const silent = [net.connect(gateway.https, '127.0.0.1'), net.connect(gateway.https, '127.0.0.1')];
@@ -394,10 +394,10 @@ t.test('whoever does not get through a handshake is closed, counted and not logg
   t.match(metrics, /reason="tls_timeout"\} 3\n/);
   t.match(metrics, /_evicted_total\{reason="without_key"\} 1\n/, 'connections count before their handshake');
   t.same(gateway.lines, []);
-  t.equal((await ask(gateway, {})).status, 401, 'and the next one is served');
+  t.equal((await ask(gateway, {})).status, 401, 'the next client is served');
 });
 
-t.test('upstreams are verified: by the authority that is configured, and by their name', async (t) => {
+t.test('upstreams are verified by the configured CA and by their host name', async (t) => {
   const folder = t.testdir({});
   const elsewhere = await makeCertificate({ names: ['elsewhere.example'] });
   const serve = async (pems: SelfSigned): Promise<number> => {
@@ -414,7 +414,7 @@ t.test('upstreams are verified: by the authority that is configured, and by thei
   const { certFile: goodCa } = await files(folder, 'good', ecdsa);
   const { certFile: wrongCa } = await files(folder, 'wrong', elsewhere);
   const rows: readonly [string, number, string | null, number][] = [
-    ['the authority that signed it', good, goodCa, 200],
+    ['the CA that signed it', good, goodCa, 200],
     ['no authority', good, null, 502],
     ['another authority', good, wrongCa, 502],
     ['another name', wrong, wrongCa, 502],

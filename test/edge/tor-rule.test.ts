@@ -13,7 +13,7 @@ function from(client: string, key: string | null = liveKey): (readonly [string, 
   return key === null ? [...headers] : [...headers, ['x-api-key', key]];
 }
 
-/** What a request from a client address gets, and the code in its line. */
+/** The response to a request from this client address, and the code in its line. */
 async function outcome(gateway: GatewayUnderTest, client: string, key: string | null = liveKey): Promise<string> {
   const before = gateway.lines.length;
   const { status, body } = await ask(gateway, { headers: from(client, key) });
@@ -38,14 +38,14 @@ async function start(t: Parameters<typeof startTestGateway>[0], setup: GatewaySe
   return { upstream, gateway: await startTestGateway(t, { ...proxied, upstreamUrl: upstream.url, ...setup }) };
 }
 
-/** Databases that know one exit, one country and one address of which they cannot speak. */
+/** Databases that know one exit, one country, and one address without a result. */
 const databases: GeoIp = {
   whereabouts: ({ text }) => ({ countryIsoCode: text === '203.0.113.7' ? 'SE' : null, asNumber: 64_500 }),
   isTorExit: ({ text }) => (text === '203.0.113.99' ? null : text === '203.0.113.7'),
   close: () => undefined,
 };
 
-t.test('while there is no list the gateway is not ready, and a request is neither accepted nor denied', async (t) => {
+t.test('without a list the gateway is not ready, and requests are neither accepted nor denied', async (t) => {
   const world = new TestWorld();
   const { exits } = world.open(t.testdir(), { from: [url] });
   const { gateway, upstream } = await start(t, { torExits: exits });
@@ -55,12 +55,12 @@ t.test('while there is no list the gateway is not ready, and a request is neithe
   });
   const refused = '503 tor_list_unavailable Service temporarily unavailable';
   t.equal(await outcome(gateway, '198.51.100.9'), refused);
-  t.equal(await outcome(gateway, '198.51.100.9', 'svc_live_unknown'), refused, 'whatever its key is');
-  t.equal(await outcome(gateway, '198.51.100.9', null), refused, 'or is not');
+  t.equal(await outcome(gateway, '198.51.100.9', 'svc_live_unknown'), refused, 'for any key');
+  t.equal(await outcome(gateway, '198.51.100.9', null), refused, 'without a key');
   const answer = await ask(gateway, { headers: from('198.51.100.9') });
   t.equal(answer.header('retry-after'), '1');
   const onion = await ask(gateway, { headers: [...from('198.51.100.9'), ['origin', 'https://x.onion']] });
-  t.equal(onion.status, 401, 'what needs no list is decided');
+  t.equal(onion.status, 401, 'a denial that needs no list is still decided');
   const plain = await ask(gateway, { headers: [...from('198.51.100.9'), ['x-forwarded-proto', 'http']] });
   t.match(plain.body, 'API requests must use HTTPS');
   t.equal(upstream.seen.length, 0);
@@ -79,14 +79,14 @@ t.test('while there is no list the gateway is not ready, and a request is neithe
   t.equal(await outcome(gateway, '198.51.100.10'), refused);
 });
 
-t.test('with whenUnavailable "allow" the gateway is ready, and nobody is an exit', async (t) => {
+t.test('with whenUnavailable "allow" the gateway is ready and treats no client as an exit', async (t) => {
   const { exits } = new TestWorld().open(t.testdir(), { from: [url], denyWhenUnavailable: false });
   const { gateway } = await start(t, { torExits: exits });
   t.match(await readiness(gateway), { status: 200, body: { details: { torExits: { available: false } } } });
   t.equal(await outcome(gateway, '198.51.100.9'), '200 accepted OK');
 });
 
-t.test('the list that decided stands in the line of the request that it refused, and in the metrics', async (t) => {
+t.test('the digest of the deciding list is in the line of the refused request and in the metrics', async (t) => {
   const world = new TestWorld();
   world.answers.set(url, content(['198.51.100.9', '2001:db8::5']));
   const { exits } = world.open(t.testdir(), { from: [url] });
@@ -102,7 +102,7 @@ t.test('the list that decided stands in the line of the request that it refused,
   t.match(metrics, /^gateway_tor_list_available 1$/m);
 });
 
-t.test('the database is a second witness: it adds exits, and takes none away', async (t) => {
+t.test('the GeoIP database is a second source: it adds exits and removes none', async (t) => {
   const { gateway } = await start(t, { torExits: ['198.51.100.9'], geoIp: databases });
   t.equal(await outcome(gateway, '198.51.100.9'), '401 tor_blocked Tor traffic is not allowed');
   t.equal(await outcome(gateway, '203.0.113.7'), '401 tor_blocked Tor traffic is not allowed');
@@ -110,11 +110,11 @@ t.test('the database is a second witness: it adds exits, and takes none away', a
   t.match(
     await outcome(gateway, '203.0.113.99'),
     /^503 tor_list_unavailable/,
-    'and where it cannot speak, nobody knows',
+    'an address without a result in the database is undecided',
   );
 });
 
-t.test('country and autonomous system of the client stand in the line, where they are known', async (t) => {
+t.test("the line has the client's country and autonomous system, if known", async (t) => {
   const { gateway } = await start(t, { geoIp: databases });
   await outcome(gateway, '203.0.113.7');
   await outcome(gateway, '192.0.2.1');
@@ -122,7 +122,7 @@ t.test('country and autonomous system of the client stand in the line, where the
   t.match(gateway.lines[1]?.client, { ip: '192.0.2.1', geo: undefined, as: { number: 64_500 } });
 });
 
-t.test('draining ends what keeps the list', async (t) => {
+t.test('a drain closes the list and the databases', async (t) => {
   let closed = 0;
   const { exits } = new TestWorld().open(t.testdir(), { from: [url] });
   exits.close = () => {

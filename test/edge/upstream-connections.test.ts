@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import tls from 'node:tls';
 import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import type { UpstreamAnswer } from '../../src/edge/http1/answer-parser.js';
+import type { UpstreamResponse } from '../../src/edge/http1/answer-parser.js';
 import { BodyBuffers } from '../../src/edge/proxy/body-buffers.js';
 import type { UpstreamOptions, UpstreamRequest } from '../../src/edge/proxy/upstream-request.js';
 import { Upstream } from '../../src/edge/proxy/upstream.js';
@@ -13,7 +13,7 @@ import { Cancellation } from '../../src/edge/request/exchange.js';
 import { GatewayError } from '../../src/edge/request/errors.js';
 import { startBareUpstream, type Teardown } from './harness.js';
 
-// What never comes about is waited for until then, and fails.
+// A condition that is never met fails the test after this time.
 const hang = { timeout: 20_000 };
 const ok = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 const large = 4_000_000;
@@ -21,7 +21,7 @@ const large = 4_000_000;
 /** A service on bare sockets. */
 interface Service {
   readonly url: string;
-  /** Its connections, in the order in which they came, the closed ones as well. */
+  /** Its connections in order of arrival, including closed ones. */
   readonly sockets: Socket[];
 }
 
@@ -34,7 +34,7 @@ async function startService(t: Teardown, onConnection: (socket: Socket, count: n
   return { url, sockets };
 }
 
-/** Answers each request that comes in one piece. */
+/** Responds to each request that arrives in one piece. */
 function answering(answer = ok): (socket: Socket) => void {
   return (socket) => socket.on('data', () => socket.write(answer, 'latin1'));
 }
@@ -50,10 +50,10 @@ function open(t: Teardown, url: string, options: Partial<UpstreamOptions> = {}):
   return upstream;
 }
 
-/** Sends a request. Its answer is given at the end of the turn: no caller has it, and asks again, before. */
-function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<UpstreamAnswer> {
+/** Sends a request. Resolves at the end of the turn, so that no client sends its next request earlier. */
+function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<UpstreamResponse> {
   return new Promise((resolve, failed) => {
-    const answered = (answer: UpstreamAnswer): void => {
+    const answered = (answer: UpstreamResponse): void => {
       setImmediate(resolve, answer);
     };
     const none = { method: 'GET', target: '/', headers: [], body: null, bodyBytes: null, onBody: () => undefined };
@@ -69,7 +69,7 @@ function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promi
   });
 }
 
-/** The body of the answer to a request, or the code of its failure. */
+/** The body of the response to a request, or the code of its failure. */
 async function ask(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promise<string> {
   try {
     const { body } = await send(upstream, request);
@@ -83,12 +83,12 @@ function gone(): GatewayError {
   return new GatewayError('client_closed', 'the client went away');
 }
 
-/** Resolves when something has come about that turns of the event loop bring. */
+/** Resolves once the condition holds, checked on each turn of the event loop. */
 async function until(hasCome: () => boolean): Promise<void> {
   while (!hasCome()) await new Promise((resolve) => setImmediate(resolve));
 }
 
-t.test('requests that come one after the other share a connection; at the same time, each has its own', async (t) => {
+t.test('sequential requests share a connection; concurrent requests each have one', async (t) => {
   const service = await startService(t, answering());
   const upstream = open(t, service.url);
   for (let count = 0; count < 5; count += 1) t.equal(await ask(upstream), 'ok');
@@ -97,7 +97,7 @@ t.test('requests that come one after the other share a connection; at the same t
   t.equal(service.sockets.length, 3);
 });
 
-t.test('a connection is kept where the service keeps it for longer than a request needs to arrive', async (t) => {
+t.test('a connection is reused if the service keeps it open longer than a request needs to arrive', async (t) => {
   const cases: readonly (readonly [answer: string, connections: number])[] = [
     [ok, 1],
     ...['timeout=3', 'timeout=5, max=9', 'timeout=1000000', 'timeout=99999999999', 'timeout=-1', 'max=1', ''].map(
@@ -119,7 +119,7 @@ t.test('a connection is kept where the service keeps it for longer than a reques
   }
 });
 
-t.test('an idle connection is closed before its service closes it', hang, async (t) => {
+t.test('an idle connection is closed before the service closes it', hang, async (t) => {
   const service = await startService(t, answering(ok.replace('\r\n', '\r\nKeep-Alive: timeout=3\r\n')));
   const upstream = open(t, service.url);
   t.equal(await ask(upstream), 'ok');
@@ -128,10 +128,10 @@ t.test('an idle connection is closed before its service closes it', hang, async 
   t.equal(await ask(upstream), 'ok');
 });
 
-t.test('a connection whose end comes right behind its answer carries nothing more', async (t) => {
+t.test('a connection that the service closes right after its response is not reused', async (t) => {
   const service = await startService(t, (socket) => socket.once('data', () => socket.end(ok)));
   const upstream = open(t, service.url);
-  // Each asks in the turn in which the one before was answered, when the end of its connection has not been read.
+  // Each request starts in the turn of the previous response, before the end of the connection is read.
   await new Promise<void>((resolve, reject) => {
     const next = (left: number): void => {
       if (left === 0) resolve();
@@ -142,7 +142,7 @@ t.test('a connection whose end comes right behind its answer carries nothing mor
   t.equal(service.sockets.length, 50);
 });
 
-t.test('an idle connection that its service closes or resets carries nothing', async (t) => {
+t.test('an idle connection that its service closes or resets is not reused', async (t) => {
   const endings: ((socket: Socket) => unknown)[] = [(socket) => socket.end(), (socket) => socket.resetAndDestroy()];
   for (const end of endings) {
     const service = await startService(t, answering());
@@ -167,7 +167,7 @@ t.test('a service can have an IPv6 address', async (t) => {
   await upstream.close(0);
 });
 
-t.test('a request is sent once, whatever becomes of its connection', async (t) => {
+t.test('a request is sent once, whatever happens to its connection', async (t) => {
   const endings: ((socket: Socket) => unknown)[] = [
     (socket) => socket.end(),
     (socket) => socket.resetAndDestroy(),
@@ -190,7 +190,7 @@ t.test('a request is sent once, whatever becomes of its connection', async (t) =
   }
 });
 
-/** Answers the first request of a connection with `ok`, and ends it in this way when the next one comes. */
+/** Sends `ok` to the first request of a connection, and ends the connection like this on the second. */
 function endingAtSecond(end: (socket: Socket) => unknown, seen: string[] = []): (socket: Socket) => void {
   return (socket) => {
     let isFirst = true;
@@ -208,7 +208,7 @@ const withoutAnswer: readonly ((socket: Socket) => unknown)[] = [
   (socket) => socket.resetAndDestroy(),
 ];
 
-t.test('what only reads is sent once more, on a new connection, where a kept one ends without a byte', async (t) => {
+t.test('a GET or HEAD is retried once, on a new connection, if a reused one ends without a response', async (t) => {
   for (const end of withoutAnswer) {
     for (const method of ['GET', 'HEAD']) {
       const seen: string[] = [];
@@ -218,46 +218,42 @@ t.test('what only reads is sent once more, on a new connection, where a kept one
       t.equal(upstream.repeated, 0);
       t.equal((await send(upstream, { method })).statusCode, 200);
       t.same(seen, ['GET', 'GET', method, method]);
-      t.equal(service.sockets.length, 3, 'the other kept connection is not asked');
+      t.equal(service.sockets.length, 3, 'the other idle connection is not used');
       t.equal(upstream.repeated, 1);
       t.equal(upstream.inFlight, 0);
     }
   }
 });
 
-t.test(
-  'it is not sent once more on a spare connection, which a service that is stopped ends as well',
-  hang,
-  async (t) => {
-    for (const end of withoutAnswer) {
-      for (const endsAtOnce of [true, false]) {
-        const sockets: Socket[] = [];
-        let requests = 0;
-        const service = await startService(t, (socket) => {
-          sockets.push(socket);
-          socket.on('data', () => {
-            requests += 1;
-            if (requests === 2) for (const each of endsAtOnce ? sockets : [socket]) end(each);
-            else if (requests === 3 && sockets.indexOf(socket) < 2) end(socket);
-            else void until(() => sockets.length > 1).then(() => setImmediate(() => socket.write(ok)));
-          });
+t.test('the retry does not use a spare connection, because a stopping service closes this one too', hang, async (t) => {
+  for (const end of withoutAnswer) {
+    for (const endsAtOnce of [true, false]) {
+      const sockets: Socket[] = [];
+      let requests = 0;
+      const service = await startService(t, (socket) => {
+        sockets.push(socket);
+        socket.on('data', () => {
+          requests += 1;
+          if (requests === 2) for (const each of endsAtOnce ? sockets : [socket]) end(each);
+          else if (requests === 3 && sockets.indexOf(socket) < 2) end(socket);
+          else void until(() => sockets.length > 1).then(() => setImmediate(() => socket.write(ok)));
         });
-        const upstream = open(t, service.url);
-        const cancellation = new Cancellation();
-        const both = Promise.all([ask(upstream), ask(upstream, { cancellation })]);
-        setImmediate(() => {
-          cancellation.cancel(gone()); // its connection is opened all the same, and carries nothing
-        });
-        t.same(await both, ['ok', 'client_closed']);
-        t.equal(await ask(upstream), 'ok');
-        t.equal(sockets.length, 3);
-        t.equal(upstream.repeated, 1);
-      }
+      });
+      const upstream = open(t, service.url);
+      const cancellation = new Cancellation();
+      const both = Promise.all([ask(upstream), ask(upstream, { cancellation })]);
+      setImmediate(() => {
+        cancellation.cancel(gone()); // its connection is opened all the same, and carries no request
+      });
+      t.same(await both, ['ok', 'client_closed']);
+      t.equal(await ask(upstream), 'ok');
+      t.equal(sockets.length, 3);
+      t.equal(upstream.repeated, 1);
     }
-  },
-);
+  }
+});
 
-t.test('what may change something, has a body, or was answered in part is not sent again', async (t) => {
+t.test('a request with side effects, a body or a partial response is not retried', async (t) => {
   const cut = (socket: Socket): unknown => socket.end();
   const body = (): Partial<UpstreamRequest> => ({ body: Readable.from([Buffer.from('{}')]), bodyBytes: 2 });
   const cases: readonly (readonly [Partial<UpstreamRequest>, (socket: Socket) => unknown])[] = [
@@ -282,7 +278,7 @@ t.test('what may change something, has a body, or was answered in part is not se
   }
 });
 
-t.test('what was sent once more and is not answered either is a failure', async (t) => {
+t.test('a retry that gets no response either is a failure', async (t) => {
   for (const end of withoutAnswer) {
     const service = await startService(t, (socket, count) => {
       if (count === 1) endingAtSecond(end)(socket);
@@ -297,7 +293,7 @@ t.test('what was sent once more and is not answered either is a failure', async 
 });
 
 t.test(
-  'what waits for its second connection keeps its deadline, and is over when its client leaves',
+  'a retry that waits for its connection keeps its deadline, and is cancelled when its client leaves',
   hang,
   async (t) => {
     for (const leaves of [true, false]) {
@@ -316,7 +312,7 @@ t.test(
 );
 
 t.test(
-  'of many who lose their kept connections at once each is sent once more, with no place to spare',
+  'of many requests that lose their connections at once, each is retried once, with no spare permit',
   hang,
   async (t) => {
     const service = await startService(
@@ -332,12 +328,12 @@ t.test(
   },
 );
 
-t.test('large uploads share a connection, and leave no listener on it', async (t) => {
+t.test('large uploads share a connection and leave no listener on it', async (t) => {
   const warnings: Error[] = [];
   const note = (warning: Error): void => void warnings.push(warning);
   process.on('warning', note);
   t.teardown(() => process.off('warning', note));
-  const size = 80_000; // longer than what is buffered
+  const size = 80_000; // larger than the buffers
   for (const bodyBytes of [size, null]) {
     const service = await startService(t, (socket) => {
       let received = '';
@@ -358,7 +354,7 @@ t.test('large uploads share a connection, and leave no listener on it', async (t
   t.same(warnings, []);
 });
 
-t.test('an answer that comes before the whole of its request ends the connection and the upload', hang, async (t) => {
+t.test('a response that precedes the end of its request ends the connection and the upload', hang, async (t) => {
   for (const bodyBytes of [2 * large, null]) {
     const service = await startService(t, (socket) => socket.once('data', () => socket.write(ok)));
     const upstream = open(t, service.url);
@@ -373,7 +369,7 @@ t.test('an answer that comes before the whole of its request ends the connection
   }
 });
 
-t.test('a body that is not as long as its head says never passes for a whole one, nor for a request', async (t) => {
+t.test('a body shorter or longer than its Content-Length is never complete, nor read as a request', async (t) => {
   const size = 80_000;
   for (const [bodyBytes, sent] of [
     [size, [Buffer.alloc(size), Buffer.from('GET /forged HTTP/1.1\r\n\r\n')]],
@@ -393,7 +389,7 @@ t.test('a body that is not as long as its head says never passes for a whole one
 });
 
 t.test(
-  'a service that closes its side and reads nothing keeps neither the connection nor the upload',
+  'a service that half-closes and stops reading retains neither the connection nor the upload',
   hang,
   async (t) => {
     const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
@@ -407,11 +403,11 @@ t.test(
     const body = Readable.from(Array.from({ length: 10 }, () => Buffer.alloc(large)));
     t.equal(await ask(upstream, { method: 'POST', body, bodyBytes: null }), 'upstream_failed');
     await upstream.close(60_000);
-    t.pass('no connection is left');
+    t.pass('no connection remains');
   },
 );
 
-t.test('a caller who pauses stops a large answer, and gets the whole of it', async (t) => {
+t.test('backpressure: a client that pauses stops a large response, then gets all of it', async (t) => {
   const size = 16 * large;
   let taken = 0;
   const service = await startService(t, (socket) => {
@@ -426,19 +422,19 @@ t.test('a caller who pauses stops a large answer, and gets the whole of it', asy
     });
   });
   const { body } = await send(open(t, service.url));
-  if (!(body instanceof Readable)) throw new Error('so much cannot have come whole');
+  if (!(body instanceof Readable)) throw new Error('the body must not be complete');
   await once(body, 'readable');
   for (let [before, still] = [-1, 0]; still < 1_000; still = taken === before ? still + 1 : 0) {
     before = taken;
     await new Promise((resolve) => setImmediate(resolve));
   }
-  t.ok(taken < size / 2, `${taken} of ${size} bytes were asked for`);
+  t.ok(taken < size / 2, `${taken} of ${size} bytes were read from the service`);
   let received = 0;
   for await (const bytes of body) received += (bytes as string).length;
   t.equal(received, size);
 });
 
-/** A service whose TLS handshakes stand still until they are let go on: each connection to it is being opened. */
+/** A service whose TLS handshakes stall until `goOn` is set: each connection to it stays in connecting. */
 async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Buffer; goOn: boolean }> {
   const { cert, key } = await createSelfSigned(new Date());
   const server = tls.createServer({ cert, key }, answering()).on('tlsClientError', () => undefined);
@@ -450,7 +446,7 @@ async function startStandstill(t: Teardown): Promise<Service & { readonly ca: Bu
   return standstill;
 }
 
-/** A caller who has left while the connection was opened for him, which goes no further. */
+/** A client that has left while its upstream connection was still connecting. */
 async function leaveWhileConnecting(t: Teardown) {
   const service = await startStandstill(t);
   const upstream = open(t, service.url, { ca: service.ca });
@@ -461,7 +457,7 @@ async function leaveWhileConnecting(t: Teardown) {
   return { service, upstream, left };
 }
 
-t.test('a connection that was opened for a caller who left fails nobody else when it fails', hang, async (t) => {
+t.test('a failed connect whose client has left fails no other request', hang, async (t) => {
   const { service, upstream, left } = await leaveWhileConnecting(t);
   const next = ask(upstream);
   for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
@@ -472,22 +468,22 @@ t.test('a connection that was opened for a caller who left fails nobody else whe
 });
 
 t.test(
-  'a connection that was opened for a caller who left, and does not open, holds up nobody else',
+  'a stalled connect whose client has left delays no other request: new requests connect again',
   hang,
   async (t) => {
     const { service, upstream, left } = await leaveWhileConnecting(t);
     t.equal(await left, 'client_closed');
-    service.goOn = true; // for those that come now
+    service.goOn = true; // for new connections only
     const early = ask(upstream);
     await setTimeout(1_100);
-    t.equal(service.sockets.length, 1, 'it may still open');
+    t.equal(service.sockets.length, 1, 'the stalled connect may still complete');
     t.equal(await ask(upstream), 'ok');
     t.equal(await early, 'ok');
     t.equal(service.sockets.length, 3);
   },
 );
 
-t.test('while a service takes no connections, callers who come and go leave nothing behind', hang, async (t) => {
+t.test('while a service accepts no connections, clients that come and go leave nothing behind', hang, async (t) => {
   const service = await startStandstill(t);
   const maxInFlight = 4;
   const upstream = open(t, service.url, { ca: service.ca, maxInFlight });
@@ -506,14 +502,14 @@ t.test('while a service takes no connections, callers who come and go leave noth
       await until(() => body.listenerCount('data') === 0);
     }
   }
-  t.equal(service.sockets.length, maxInFlight, 'no more connections than there are places');
+  t.equal(service.sockets.length, maxInFlight, 'no more connections than permits');
   service.goOn = true;
   for (const socket of service.sockets.slice()) socket.destroy();
   const asked = Array.from({ length: maxInFlight + 1 }, () => ask(upstream));
-  t.same((await Promise.all(asked)).sort(), ['ok', 'ok', 'ok', 'ok', 'upstream_busy'], 'every place is free again');
+  t.same((await Promise.all(asked)).sort(), ['ok', 'ok', 'ok', 'ok', 'upstream_busy'], 'every permit is free again');
 });
 
-t.test('closing lets a request end, and cuts it off when it takes too long', hang, async (t) => {
+t.test('closing lets a request finish, and cuts it off at the timeout', hang, async (t) => {
   for (const part of ['', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no']) {
     for (const ends of [true, false]) {
       const service = await startService(t, (socket) => socket.once('data', () => socket.write(part)));
@@ -524,12 +520,12 @@ t.test('closing lets a request end, and cuts it off when it takes too long', han
       if (ends) service.sockets[0]?.write(ok.slice(part.length));
       t.match(await asked, ends ? 'ok' : /gateway is closing|upstream_failed/);
       await closed;
-      t.equal(await ask(upstream), 'upstream_failed', 'a request behind it does not go out');
+      t.equal(await ask(upstream), 'upstream_failed', 'a pipelined request is not sent');
     }
   }
 });
 
-t.test('closing waits no longer for a connection that does not open than for an answer', hang, async (t) => {
+t.test('closing waits no longer for a pending connect than for a response', hang, async (t) => {
   const service = await startStandstill(t);
   const upstream = open(t, service.url, { ca: service.ca, timeoutSeconds: 600 });
   const asked = ask(upstream);
@@ -556,5 +552,5 @@ t.test('a service over TLS is verified, and its sessions are resumed', async (t)
   const upstream = open(t, url, { ca: Buffer.from(cert) });
   t.same([await ask(upstream), await ask(upstream)], ['ok', 'ok']);
   t.same(resumed, [false, true]);
-  t.equal(await ask(open(t, url)), 'upstream_failed', 'an authority that nobody trusts');
+  t.equal(await ask(open(t, url)), 'upstream_failed', 'an untrusted CA');
 });

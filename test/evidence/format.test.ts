@@ -14,11 +14,11 @@ import {
   signerOf,
 } from './sample-run.js';
 
-t.test('lines and roots have the hashes of the documented example', (t) => {
+t.test('leaf and root hashes match the documented example', (t) => {
   const { leaves, tree } = sampleLines(1_000);
   t.equal(leaves[999], '169e1326da292b41acdac439c787a7b44946685661ba76161ed8ce5369b15dea');
   t.equal(tree.root().toString('base64'), 'TJZ6BVze9fL3gjgcFCZIKCeGBClilV6UGP/I4xlaCGE=');
-  t.equal(new MerkleTree().root().toString('hex'), hash('sha256', ''), 'the root of no leaf');
+  t.equal(new MerkleTree().root().toString('hex'), hash('sha256', ''), 'the root of an empty tree');
   t.end();
 });
 
@@ -35,7 +35,7 @@ t.test('a proof has the bytes of the documented example', (t) => {
   const { lines, leaves } = sampleLines(7);
   const path = new InclusionPath(4, 7);
   for (const leaf of leaves) path.take(leaf);
-  // The example's note carries a receipt of a store as well.
+  // The note in the example also has a receipt.
   const receipt =
     '— control.example 8VaiFQAAAABrABpdPGcaN959Hd3OBYmwvOkZSDSpNZLdHzeA4kaqd66IpwgRenbzbUeLSESRd7MYhs4xUKeYVVCFSTtU+0Kx4jtcBQ==\n';
   const proof = {
@@ -45,11 +45,11 @@ t.test('a proof has the bytes of the documented example', (t) => {
   const text = proofText(proof);
   t.equal(hash('sha256', text), '078a54a464297df96257203a59c748b71498ec28b60125497eb1d615642f9705');
   t.same(parseProof(text), proof);
-  t.same(readCheckpoint(proof.note, [sampleInstance.key]).size, 7, 'signatures of others are no hindrance');
+  t.same(readCheckpoint(proof.note, [sampleInstance.key]).size, 7, 'unknown signatures are ignored');
   t.end();
 });
 
-t.test('each leaf of each tree has a path to the root, and no other path leads there', (t) => {
+t.test('each leaf has an inclusion path to the root, and no other path is accepted', (t) => {
   for (let size = 1; size <= 40; size += 1) {
     const { leaves, tree } = sampleLines(size);
     for (const [index, leaf] of leaves.entries()) {
@@ -57,7 +57,7 @@ t.test('each leaf of each tree has a path to the root, and no other path leads t
       for (const each of leaves) collected.take(each);
       const path = collected.hashes();
       const isRoot = (root: Buffer | null): boolean => root?.equals(tree.root()) === true;
-      if (!isRoot(rootOfPath(index, size, leaf, path))) t.fail(`leaf ${index} of ${size} is not proved`);
+      if (!isRoot(rootOfPath(index, size, leaf, path))) t.fail(`the path of leaf ${index} of ${size} is rejected`);
       const wrong = [
         rootOfPath(index, size, '00'.repeat(32), path),
         rootOfPath(index, size, leaf, path.slice(1)),
@@ -66,15 +66,16 @@ t.test('each leaf of each tree has a path to the root, and no other path leads t
         ...path.map((_, level) => rootOfPath(index, size, leaf, path.with(level, Buffer.alloc(32)))),
         ...leaves.map((_, other) => (other === index ? null : rootOfPath(other, size, leaf, path))),
       ];
-      // The only leaf of a tree is its root, and has no hash to leave out.
-      if ((size === 1 ? wrong.slice(2) : wrong).some(isRoot)) t.fail(`leaf ${index} of ${size} is proved wrongly`);
+      // The only leaf of a tree is its root: its path has no hash to remove.
+      if ((size === 1 ? wrong.slice(2) : wrong).some(isRoot))
+        t.fail(`a wrong path of leaf ${index} of ${size} is accepted`);
     }
   }
   t.pass();
   t.end();
 });
 
-t.test('a checkpoint counts with both signatures alone', (t) => {
+t.test('a checkpoint is valid only with both signatures', (t) => {
   const refused = (note: string, keys = [sampleInstance.key]): string => {
     try {
       readCheckpoint(note, keys);
@@ -99,7 +100,7 @@ t.test('a checkpoint counts with both signatures alone', (t) => {
   t.end();
 });
 
-t.test('what a start and the end of a file name is read again', (t) => {
+t.test('the predecessor in a start and the successor in an end are parsed', (t) => {
   const root = sampleLines(1).tree.root();
   const base = { name: sampleName, run: sampleRun, size: 1, root, at: 1_795_168_861_000 };
   const read = (checkpoint: Parameters<typeof signCheckpoint>[0]): object =>
@@ -112,28 +113,28 @@ t.test('what a start and the end of a file name is read again', (t) => {
   t.end();
 });
 
-t.test('what is no note, key or proof is refused in words', (t) => {
+t.test('an invalid note, key or proof is rejected with a specific message', (t) => {
   const forms: [string, () => unknown, RegExp][] = [
     ['an empty note', () => readCheckpoint('', []), /an empty line and signatures/],
     ['no signature', () => readCheckpoint('a\n\n', []), /expected a/],
     ['a long note', () => readCheckpoint('a'.repeat(20_000), []), /at most 16384/],
-    ['no run', () => readCheckpoint(sampleNote.replace(sampleRun, 'run'), [sampleInstance.key]), /its run/],
-    ['no size', () => readCheckpoint(sampleNote.replace('\n7\n', '\n07\n'), []), /number of lines/],
+    ['an invalid run', () => readCheckpoint(sampleNote.replace(sampleRun, 'run'), [sampleInstance.key]), /its run/],
+    ['an invalid size', () => readCheckpoint(sampleNote.replace('\n7\n', '\n07\n'), []), /number of lines/],
     ['a short root', () => readCheckpoint(sampleNote.replace(/gMZ8gx/, ''), []), /SHA-256/],
-    ['another occasion', () => readCheckpoint(sampleNote.replace('\nend ', '\nstop '), []), /an occasion/],
-    ['a line more', () => readCheckpoint(sampleNote.replace('\n\n', '\nmore\n\n'), []), /nothing behind the key/],
+    ['an unknown occasion', () => readCheckpoint(sampleNote.replace('\nend ', '\nstop '), []), /an occasion/],
+    ['an additional line', () => readCheckpoint(sampleNote.replace('\n\n', '\nmore\n\n'), []), /nothing after the key/],
     ['a key without its name', () => parseKey('gw+413b88e4'), /such as/],
     [
       'a key with another id',
       () => parseKey(keyText(sampleInstance.key).replace(/\+[0-9a-f]{8}\+/, '+00000000+')),
       /id/,
     ],
-    ['a key of another kind', () => parseKey('gw+413b88e4+AgAA'), /Ed25519/],
-    ['another proof', () => parseProof('c2sp.org/tlog-proof@v2\n'), /tlog-proof@v1/],
+    ['a key of another type', () => parseKey('gw+413b88e4+AgAA'), /Ed25519/],
+    ['another proof version', () => parseProof('c2sp.org/tlog-proof@v2\n'), /tlog-proof@v1/],
     [
       'a proof without a line',
       () => parseProof('c2sp.org/tlog-proof@v1\nextra AAAA\nindex 0\n\n'),
-      /expected the line/,
+      /expected the hash of the previous line, followed by the line/,
     ],
   ];
   for (const [what, read, expected] of forms) t.throws(read, { name: 'InvalidNote', message: expected }, what);

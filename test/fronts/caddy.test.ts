@@ -9,7 +9,7 @@ import { testHeaderValues } from './header-values.js';
 testHeaderValues(caddy);
 testFront(caddy);
 
-/** RFC 9000 17.2: a first packet of a version that nobody speaks, which a server answers with those that it speaks. */
+/** RFC 9000 17.2: an Initial packet of an unsupported version; a server replies with the versions that it supports. */
 function unknownVersionPacket(): Buffer {
   const packet = Buffer.alloc(1200);
   packet.writeUInt8(0xc0);
@@ -18,7 +18,7 @@ function unknownVersionPacket(): Buffer {
   return packet;
 }
 
-t.test('caddy: HTTP/3 is announced, and spoken on that port', { skip: caddy.missing }, async (t) => {
+t.test('caddy: HTTP/3 is announced, and served on that port', { skip: caddy.missing }, async (t) => {
   const { front } = await deploy(t, caddy);
   const { headers } = await send(connectClient(t, front), {});
   t.match(headers['alt-svc'], `h3=":${front.port}"`);

@@ -27,7 +27,7 @@ interface Response {
   readonly body: string;
 }
 
-/** A TCP relay in front of a port, whose connections a test can cut. */
+/** Starts a TCP relay in front of a port; a test can cut the relay's connections. */
 async function startRelay(t: Teardown, port: number): Promise<{ readonly port: number; readonly cut: () => void }> {
   const sockets = new Set<Socket>();
   const relay = (from: Socket, to: Socket): void => {
@@ -56,12 +56,12 @@ async function startRelay(t: Teardown, port: number): Promise<{ readonly port: n
   return { port: (server.address() as AddressInfo).port, cut };
 }
 
-/** Waits for what will be so; a test that waits in vain ends by its timeout. */
+/** Waits for a condition; the test's timeout ends a wait in vain. */
 async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await sleep(10);
 }
 
-/** Tests that each front has to pass. */
+/** The tests that each front must pass. */
 export function testFront(kind: FrontKind): void {
   const test = (name: string, run: (t: Test) => Promise<void>): void => {
     t.test(`${kind.name}: ${name}`, { skip: kind.missing }, run);
@@ -164,7 +164,7 @@ export function testFront(kind: FrontKind): void {
     return Promise.resolve();
   });
 
-  /** What a caller sees of a gateway that is not there, and that of nothing else. */
+  /** The response that clients get only when the gateway is unavailable. */
   function unavailable(method: string): Response {
     const { body } = envelope(503, 'Service temporarily unavailable');
     const own = { 'content-type': json, 'cache-control': 'no-store', 'retry-after': '1', ...kind.ownHeaders };
@@ -172,7 +172,7 @@ export function testFront(kind: FrontKind): void {
     return { status: 503, headers, body: method === 'HEAD' ? '' : body };
   }
 
-  /** A response without what is the protocol's own. */
+  /** A response without headers that belong to the HTTP version. */
   function compared({ status, headers, body }: Response): Response {
     const left = Object.entries(headers).filter(([name]) => !/^(?::status|date|connection)$/.test(name));
     return { status, headers: Object.fromEntries(left), body };
@@ -189,7 +189,7 @@ export function testFront(kind: FrontKind): void {
     const client = connectClient(t, front);
     t.equal((await send(client, {})).status, 200);
     await gateway.drain();
-    // A busy front has not noticed yet that the connection which it keeps was closed.
+    // Wait until a busy front has noticed that its keep-alive connection was closed.
     await sleep(500);
     for (const method of ['GET', 'POST', 'HEAD']) {
       matches(t, await send(client, { ':method': method }, method === 'POST' ? '{}' : ''), method);
@@ -207,7 +207,7 @@ export function testFront(kind: FrontKind): void {
     matches(t, await send(connectClient(t, front), {}), 'GET');
   });
 
-  // HAProxy sends it nothing: it has asked /readyz.
+  // HAProxy sends no request to this gateway, because its health check queries /readyz.
   if (kind.name !== 'haproxy') {
     test('the 503 of a gateway that is not ready passes unchanged', async (t) => {
       const accessLog = { write: () => 0, problem: () => 'no room', lost: () => 0, foreignBytes: () => 0 };
@@ -270,7 +270,7 @@ export function testFront(kind: FrontKind): void {
     const { front } = await deploy(t, kind, { upstreamUrl: url });
     const stream = connectClient(t, front).request({ ':method': 'POST', ':path': '/v1/payouts', 'x-api-key': liveKey });
     stream.on('error', () => undefined);
-    stream.write(`${'x'.repeat(70_000)}first part`); // so much that the gateway does not wait for the rest
+    stream.write(`${'x'.repeat(70_000)}first part`); // so much that the gateway does not wait for the remaining body
     await until(() => received.includes('first part'));
     stream.end('second part');
     await until(() => received.includes('second part'));
@@ -331,5 +331,5 @@ export function testFront(kind: FrontKind): void {
   });
 }
 
-/** The body with which the service of these tests responds. */
+/** The response body of the service in these tests. */
 const ok = '{"success":true,"message":"OK","data":[]}';

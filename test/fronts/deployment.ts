@@ -11,7 +11,7 @@ import type { GatewaySetup, GatewayUnderTest, RecordingUpstream, Teardown } from
 import { makeCertificates, startFront } from './fixture.js';
 import type { Certificates, Front, FrontKind } from './fixture.js';
 
-/** The address that clients have here; the front's is 127.0.0.1. */
+/** The client address in these tests; the front has 127.0.0.1. */
 export const clientAddress = '127.0.0.2';
 
 /** A front, the gateway behind it, and a service behind that. */
@@ -25,7 +25,7 @@ export interface Deployment {
 interface DeploymentSetup extends Omit<GatewaySetup, 'config'> {
   /** The name in the gateway's certificate. */
   readonly gatewayName?: string;
-  /** What stands between the front and the gateway: returns the port that the front connects to. */
+  /** Inserts a relay between front and gateway; returns the port to which the front connects. */
   readonly between?: (gateway: GatewayUnderTest) => number | Promise<number>;
 }
 
@@ -39,9 +39,9 @@ export async function deploy(t: Teardown, kind: FrontKind, setup: DeploymentSetu
   return { front, gateway, upstream, certificates };
 }
 
-/** Opens a connection to a front, as one of its clients. */
+/** Opens a client's TLS connection to a front. */
 export function connectTls({ port, ca }: Front, protocol: 'h2' | 'http/1.1', localAddress = clientAddress): TLSSocket {
-  // `localAddress` is an option of net.connect, to which tls.connect passes it on.
+  // `localAddress` is an option of net.connect; tls.connect passes the option on.
   const address = { host: '127.0.0.1', port, localAddress };
   return tls.connect({ ...address, ca, servername: 'api.example', ALPNProtocols: [protocol] });
 }
@@ -63,7 +63,7 @@ interface FrontResponse {
   readonly body: string;
 }
 
-/** Sends a request with the key and the length of its body. A name that is given as `undefined` is left out. */
+/** Sends a request with the key and its body's length. A header with the value `undefined` is omitted. */
 export async function send(
   session: ClientHttp2Session,
   headers: OutgoingHttpHeaders,
@@ -72,20 +72,20 @@ export async function send(
   const length = body.length === 0 ? {} : { 'content-length': body.length };
   const fields = { ':path': '/v1/transactions', 'x-api-key': liveKey, ...length, ...headers };
   const stream = session.request(fields, { endStream: body.length === 0 });
-  // A front may refuse a body that it has not read, and reset what is left of the stream behind its response.
+  // A front may reject an unread body and reset the stream after its response.
   stream.on('error', () => undefined);
   if (body.length > 0) stream.end(body);
   const [response] = (await once(stream, 'response')) as [IncomingHttpHeaders & { ':status'?: number }];
   let received = '';
   stream.setEncoding('latin1');
   stream.on('data', (chunk: string) => (received += chunk));
-  // Node leaves a stream open whose response is whole, while the rest of a refused body waits to be sent.
+  // After a complete response Node keeps the stream open while the rest of a rejected body waits to be sent.
   await new Promise((resolve) => stream.once('end', resolve).once('close', resolve));
   stream.close();
   return { status: response[':status'], headers: response, body: received };
 }
 
-/** What curl prints of a response over HTTP/2. */
+/** The output of curl for a response over HTTP/2. */
 export async function curl({ front, certificates }: Deployment, ...args: string[]): Promise<string> {
   const origin = `api.example:${front.port}`;
   const trust = ['--cacert', path.join(certificates.directory, 'ca.pem'), '--resolve', `${origin}:127.0.0.1`];

@@ -12,7 +12,7 @@ import { freePort } from '../adapters/redis-server.js';
 import { makeCertificate } from '../edge/certificates.js';
 import type { Teardown } from '../edge/harness.js';
 
-/** What is put in place of the addresses, ports and paths of a front's configuration. */
+/** The values that replace the addresses, ports and paths in a front's configuration. */
 interface Places {
   readonly directory: string;
   readonly port: number;
@@ -24,23 +24,23 @@ interface Started {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** The configuration as it is run. */
+  /** The configuration of the running front. */
   readonly text: string;
 }
 
-/** A proxy of Debian with its file in docs/fronts. */
+/** A proxy from Debian with its documented configuration in docs/fronts. */
 export interface FrontKind {
   readonly name: 'haproxy' | 'nginx' | 'caddy';
   readonly file: string;
-  /** Why it cannot be tested here; false where it can. */
+  /** The reason why it cannot be tested on this machine; false if it can. */
   readonly missing: string | false;
-  /** What the gateway behind it needs. */
+  /** The configuration of the gateway behind it. */
   readonly gateway: DeepPartial<Config>;
-  /** The status of its response where the certificate of the gateway is another's. */
+  /** The status of its response if the gateway's certificate has the wrong name. */
   readonly mistrusts: 502 | 503;
-  /** Headers of its own errors that cannot be configured, beside `date`. */
+  /** Headers of its own error responses that cannot be configured, besides `date`. */
   readonly ownHeaders: Readonly<Record<string, string | RegExp>>;
-  /** Whether what it cannot read at all gets the envelope: HAProxy and Go have fixed responses for that. */
+  /** Whether a malformed request gets the JSON envelope: HAProxy and Go have fixed responses for such requests. */
   readonly envelopesMalformed: boolean;
   start(text: string, places: Places): Started;
 }
@@ -50,7 +50,7 @@ function missing(command: string, ...args: string[]): string | false {
   return found ? false : `${command} is not installed: NOTHING ABOUT ${command.toUpperCase()} IN FRONT IS TESTED`;
 }
 
-/** Replaces each text, which has to be there. */
+/** Replaces each text; a missing text is an error. */
 function replaceAll(text: string, replacements: Readonly<Record<string, string>>): string {
   return Object.entries(replacements).reduce((replaced, [from, to]) => {
     if (!replaced.includes(from)) throw new Error(`the configuration has no ${JSON.stringify(from)}`);
@@ -137,11 +137,11 @@ export const caddy: FrontKind = {
   }),
 };
 
-/** One authority, which signed the certificate of the front and that of the gateway. */
+/** One CA and the certificates that it signed for the front and the gateway. */
 export interface Certificates {
   readonly directory: string;
   readonly ca: string;
-  /** What the gateway's listener needs. */
+  /** The files for the gateway's listener. */
   readonly gateway: { readonly certFile: string; readonly keyFile: string };
 }
 
@@ -166,15 +166,15 @@ export async function makeCertificates(t: Teardown, gatewayName = 'gateway.inter
   return { directory, ca: ca.cert, gateway: { certFile, keyFile } };
 }
 
-/** A front that runs. */
+/** A running front. */
 export interface Front {
   readonly port: number;
   readonly ca: string;
-  /** All that it has written: its output and its logs. */
+  /** Its whole output and its logs. */
   written(): Promise<string>;
 }
 
-/** Starts a front of Debian with its file of docs/fronts, and ends it after the test. */
+/** Starts a front from Debian with its configuration in docs/fronts, and stops it after the test. */
 export async function startFront(
   t: Teardown,
   kind: FrontKind,

@@ -8,7 +8,7 @@ import { testHeaderValues } from './header-values.js';
 testHeaderValues(haproxy);
 testFront(haproxy);
 
-t.test('haproxy: a gateway that is not ready gets no request', { skip: haproxy.missing }, async (t) => {
+t.test('haproxy: a gateway that is not ready gets no requests', { skip: haproxy.missing }, async (t) => {
   const { front, gateway } = await deploy(t, haproxy);
   const client = connectClient(t, front);
   t.equal((await send(client, {})).status, 200);
@@ -24,10 +24,10 @@ t.test('haproxy: a gateway that is not ready gets no request', { skip: haproxy.m
     headers: { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store', 'retry-after': '1' },
     body: '{"success":false,"message":"Service temporarily unavailable","data":null}',
   });
-  t.notOk('x-request-id' in response.headers, 'HAProxy responds, and not the gateway');
+  t.notOk('x-request-id' in response.headers, 'the response comes from HAProxy, not from the gateway');
   const served = gateway.lines.length;
   t.equal((await send(client, {})).status, 503);
-  t.equal(gateway.lines.length, served, 'which still takes requests');
+  t.equal(gateway.lines.length, served, 'the gateway itself still accepts requests');
   end();
   await drained;
 });

@@ -7,10 +7,10 @@ import type { FrontKind } from './fixture.js';
 import { sendFrames } from './http2-frames.js';
 import type { Ending, Fields } from './http2-frames.js';
 
-/** What RFC 9110 5.5 allows, with whitespace at an edge or without: it arrives, without that whitespace. */
+/** Values that RFC 9110 section 5.5 allows: each arrives without leading and trailing whitespace. */
 const validValues = [
   ...[' v', 'v ', ' v ', '\tv', 'v\t', ' \t v\t ', 'v\tw', 'v  w', ' ', '\t'],
-  ...['\xa0v\xe9\x85'], // obs-text, which a program that trims Unicode would cut
+  ...['\xa0v\xe9\x85'], // obs-text, which a Unicode trim would remove
 ];
 const invalidValues = ['v\rw', 'v\nw', 'v\r\nx-forged: yes', 'v\0w', 'v\0', '\nv', '\x01v', 'v\x0b', 'v\x7fw'];
 
@@ -19,7 +19,7 @@ interface Request {
   readonly path: string;
   readonly fields: Fields;
   readonly body: string;
-  /** What the gateway itself replies to it; null where it passes the request on. */
+  /** The message of the gateway's own response; null if the gateway forwards the request. */
   readonly refusal: string | null;
 }
 
@@ -54,7 +54,7 @@ const kinds: readonly Kind[] = [
   kind('GET', '/v1/nowhere', { refusal: 'Not found' }),
 ];
 
-/** The body of every failure. */
+/** The body of every error response. */
 const envelope = /^\{"success":false,"message":"([^"]+)","data":null\}$/;
 const { malformed_request } = gatewayErrors;
 const success = '{"success":true,"message":"OK","data":[]}';
@@ -68,7 +68,7 @@ function endingOf(ending: Ending): string {
 
 type Seen = Deployment['upstream']['seen'];
 
-/** Why what became of a request is wrong; null where it is right. */
+/** The reason why the outcome of a request is wrong; null if it is right. */
 function problemOf(request: Request, seen: Seen, ending: string): string | null {
   const [, value = ''] = request.fields.at(-2) ?? [];
   const expected = request.method === 'HEAD' ? 'no body' : success;
@@ -81,7 +81,7 @@ function problemOf(request: Request, seen: Seen, ending: string): string | null 
   return seen.map((one) => differenceOf(request, one)).find((difference) => difference !== null) ?? null;
 }
 
-/** What of a request the service did not get as it was sent; null where nothing differs. */
+/** The part of a request that arrived changed at the service; null if nothing differs. */
 function differenceOf({ method, path, body, fields }: Request, one: Seen[number]): string | null {
   if (one.method !== method || one.url !== path.slice('/v1'.length)) return `${one.method} ${one.url}`;
   if (one.body.toString('latin1') !== body) return 'another body';
@@ -94,7 +94,7 @@ function differenceOf({ method, path, body, fields }: Request, one: Seen[number]
   return null;
 }
 
-/** Sends requests of all kinds with each value: each arrives once with its value, or is refused; its header is never lost. */
+/** Sends each value in all kinds of requests: each request arrives once with the value or is rejected. */
 export function testHeaderValues(front: FrontKind): void {
   t.test(`${front.name}: 300 requests of all kinds with 20 header values`, { skip: front.missing }, async (t) => {
     const deployment = await deploy(t, front);

@@ -1,12 +1,12 @@
 import type { TLSSocket } from 'node:tls';
 
-/** RFC 9113 6: the types of frames, by their numbers. */
+/** The frame types of RFC 9113 section 6, by number. */
 const frameTypes = ['data', 'headers', 'priority', 'rstStream', 'settings', 'pushPromise', 'ping', 'goaway'] as const;
 const [data, headers, settings] = [0, 1, 4];
 const [endStream, endHeaders, acknowledge] = [0x1, 0x4, 0x1];
 const longestFrame = 16_384;
 
-/** A header list: names and values, a character for each byte. */
+/** A header list: names and values, one Latin-1 character per byte. */
 export type Fields = readonly (readonly [string, string])[];
 
 interface Frame {
@@ -25,7 +25,7 @@ function frame(type: number, flags: number, stream: number, payload: Buffer = Bu
   return Buffer.concat([head, payload]);
 }
 
-/** HPACK literals, never indexed and not Huffman coded (RFC 7541 6.2.3): each byte as it is given. */
+/** HPACK literals, never indexed and without Huffman coding (RFC 7541 section 6.2.3): each byte stays unchanged. */
 function headerBlock(fields: Fields): Buffer {
   const literals = fields.map(([name, value]) => Buffer.concat([Buffer.from([0x10]), literal(name), literal(value)]));
   return Buffer.concat(literals);
@@ -40,10 +40,10 @@ function literal(text: string): Buffer {
   return Buffer.concat([Buffer.from([...lengths, rest]), bytes]);
 }
 
-/** What became of a request: the body of its response, or how it ended without one. */
+/** The outcome of a request: the body of its response, or a reset. */
 export type Ending = { readonly kind: 'response'; readonly body: string } | { readonly kind: 'reset' };
 
-/** A bare HTTP/2 connection for one request, with which header values travel that no client library would send. */
+/** A minimal HTTP/2 connection for one request: it can send header values that no client library would send. */
 class FrameConnection {
   readonly #frames: Frame[] = [];
   readonly #socket: TLSSocket;
@@ -82,7 +82,7 @@ class FrameConnection {
     return ending;
   }
 
-  /** How the request has ended; null while it has not. */
+  /** The outcome of the request; null while it is in progress. */
   #ending(): Ending | null {
     const own = this.#frames.filter(({ stream }) => stream === 1);
     const over = own.some(({ type, flags }) => (type === 'headers' || type === 'data') && (flags & endStream) !== 0);
@@ -109,7 +109,7 @@ class FrameConnection {
   }
 }
 
-/** Sends one request, byte for byte, on a connection for it alone. */
+/** Sends one request byte for byte on a new connection. */
 export function sendFrames(
   socket: TLSSocket,
   method: string,

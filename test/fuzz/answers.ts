@@ -1,13 +1,13 @@
-/** How long nothing may come before a connection is half-closed, in milliseconds. */
+/** A connection without received bytes for this many milliseconds is half-closed. */
 export const quietMilliseconds = 60;
-/** What has not ended by then hangs. */
+/** A connection that is still open after this time hangs. */
 export const hangMilliseconds = 30_000;
-/** What the gateway answers itself. */
+/** The body of the gateway's own responses. */
 export const envelope = /^\{"success":false,"message":"[A-Za-z0-9 ().-]+","data":null\}$/;
-/** What the service answers. */
+/** The body of the service's responses. */
 export const serviceBody = '{"success":true,"message":"OK","data":[]}';
 
-/** One answer as it stands in what came over a connection. */
+/** One response, parsed from the bytes of a connection. */
 export interface Answer {
   readonly status: number;
   readonly headers: ReadonlyMap<string, string>;
@@ -15,8 +15,8 @@ export interface Answer {
 }
 
 /**
- * Reads the answers of a connection, one behind the other.
- * @throws Error where what came is no sequence of whole answers
+ * Parses the consecutive responses of a connection.
+ * @throws Error if the bytes are not a sequence of complete responses
  */
 export function readAnswers(received: string): Answer[] {
   const answers: Answer[] = [];
@@ -38,7 +38,7 @@ export function readAnswers(received: string): Answer[] {
   return answers;
 }
 
-/** To a HEAD request an answer has a length and no body: what follows then is the next answer or nothing. */
+/** A response to HEAD has a length but no body; the next response or the end follows directly. */
 function bodyLength(headers: ReadonlyMap<string, string>, rest: string): number {
   const length = Number(headers.get('content-length') ?? 0);
   return rest === '' || rest.startsWith('HTTP/1.1 ') ? 0 : length;

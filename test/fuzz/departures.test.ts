@@ -12,10 +12,10 @@ import { startHastyService } from './hasty-service.js';
 import { Random } from './random.js';
 import { seconds, seed } from './run-length.js';
 
-/** Less than any limit of time that would end a request, in milliseconds. */
+/** Milliseconds; shorter than every timeout that would end a request. */
 const soonMilliseconds = 8_000;
 
-/** Resolves with the ids of requests that have no line, or several, once that stays so. */
+/** Resolves with the ids of requests without exactly one log line, once all have one or the time is over. */
 async function withoutOneLine(gateways: readonly GatewayUnderTest[], ids: ReadonlySet<string>): Promise<string[]> {
   const end = performance.now() + soonMilliseconds;
   for (;;) {
@@ -28,16 +28,16 @@ async function withoutOneLine(gateways: readonly GatewayUnderTest[], ids: Readon
   }
 }
 
-/** What clients do at two gateways, in front of one of which there is a balancer. */
+/** Clients of two gateways, one of them behind a load balancer. */
 interface Departures {
   readonly limits: DeepPartial<Config['limits']>;
   readonly batches: number;
   readonly clientsInABatch: number;
-  /** Resolves when nothing more is to come of it, with what ends it. */
+  /** Resolves when the client does nothing more, with the function that ends it. */
   readonly go: (gateway: GatewayUnderTest, departure: Departure) => Promise<(() => void) | undefined>;
 }
 
-/** Has clients come and go, batch by batch, and holds that nothing is left of them. */
+/** Runs clients in batches, and checks that nothing remains of them. */
 async function tryDepartures(t: Test, { limits, batches: most, clientsInABatch, go }: Departures): Promise<void> {
   const service = await startHastyService(t);
   const start = (proxyProtocol: boolean): Promise<GatewayUnderTest> =>
@@ -69,10 +69,10 @@ async function tryDepartures(t: Test, { limits, batches: most, clientsInABatch, 
     service.ids.clear();
     for (const { lines } of gateways) lines.length = 0;
   }
-  t.ok(reached > batches, `${batches * clientsInABatch} clients came, ${reached} requests reached the service`);
+  t.ok(reached > batches, `${batches * clientsInABatch} clients connected, ${reached} requests reached the service`);
 }
 
-t.test(`whoever leaves, and whenever, ends its own requests alone (FUZZ_SEED=${seed})`, { timeout: 0 }, (t) =>
+t.test(`a client that leaves, at any time, ends only its own requests (FUZZ_SEED=${seed})`, { timeout: 0 }, (t) =>
   tryDepartures(t, {
     limits: {},
     batches: 20,
@@ -84,7 +84,7 @@ t.test(`whoever leaves, and whenever, ends its own requests alone (FUZZ_SEED=${s
   }),
 );
 
-t.test(`whoever stays and takes nothing is let go (FUZZ_SEED=${seed})`, { timeout: 0 }, (t) =>
+t.test(`a client that stays and reads nothing is cut off (FUZZ_SEED=${seed})`, { timeout: 0 }, (t) =>
   tryDepartures(t, {
     limits: {
       headersTimeoutSeconds: 1,

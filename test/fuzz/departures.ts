@@ -12,31 +12,31 @@ import type { Random } from './random.js';
 const methods = ['GET', 'POST', 'PUT', 'DELETE'];
 const protocols = ['HTTP', 'HTTP over TLS'] as const;
 const endings = ['end', 'destroy', 'reset'] as const;
-/** What a balancer writes in front: an address of a client, in both versions, and that it speaks for itself. */
+/** PROXY protocol headers of a balancer: a client address in versions 1 and 2, and LOCAL. */
 const proxyHeaders = [
   Buffer.from('PROXY TCP4 203.0.113.9 10.0.0.1 12345 443\r\n'),
   Buffer.from('PROXY UNKNOWN\r\n'),
   Buffer.from('0d0a0d0a000d0a515549540a2111000ccb0071090a000001303901bb', 'hex'),
   Buffer.from('0d0a0d0a000d0a515549540a20000000', 'hex'),
 ];
-/** What a request declares, and what comes of it before its client leaves. */
+/** Body lengths that a request declares, and of which a part arrives before the client leaves. */
 const bodies = [0, 2, 900, 65_536, 65_537, 100_000];
 
-/** A client that asks for something and leaves. */
+/** A client that sends requests and disconnects. */
 export interface Departure {
   readonly protocol: (typeof protocols)[number];
-  /** The PROXY protocol header in front of all, or the part of it behind which the client leaves; null: there is none. */
+  /** The PROXY protocol header, or the part of it after which the client disconnects; null: no such header. */
   readonly proxyHeader: Buffer | null;
-  /** How long it waits for TLS before it leaves, in milliseconds; null: until the handshake is over, to ask then. */
+  /** Milliseconds until it disconnects during the TLS handshake; null: it completes the handshake. */
   readonly handshake: number | null;
   readonly parts: readonly Buffer[];
-  /** Between two parts and in front of the end, in milliseconds; null: the next turn of the event loop. */
+  /** Pauses between two parts and before the end, in milliseconds; null: one turn of the event loop. */
   readonly pauses: readonly (number | null)[];
   readonly ending: (typeof endings)[number];
   readonly reads: boolean;
 }
 
-/** Makes a client that leaves: with what it asks for whole or in part, before, within and behind the answers. */
+/** Generates a client that disconnects after complete or partial requests, before, during or after the responses. */
 export function departure(random: Random): Departure {
   const protocol = random.pick(protocols);
   const parts = Array.from({ length: 1 + random.below(3) }, () => http1Request(random, protocol === 'HTTP')).flat();
@@ -98,13 +98,13 @@ function request(random: Random): Asked {
   };
 }
 
-/** A connection of a client, and the TCP below it. */
+/** A client connection and its TCP socket. */
 interface Asking {
   readonly tcp: Socket;
   readonly socket: Socket;
 }
 
-/** @param allowHalfOpen whether its side stays open when the gateway has closed its own */
+/** @param allowHalfOpen whether the client's side stays open after the gateway has closed its side */
 async function ask(
   gateway: GatewayUnderTest,
   { protocol, proxyHeader, handshake, parts, pauses, reads }: Departure,
@@ -127,20 +127,20 @@ async function ask(
   return { tcp, socket };
 }
 
-/** Asks and leaves; resolves when its side of the connection is closed. */
+/** Sends the requests and disconnects; resolves when the client's side of the connection is closed. */
 export async function depart(gateway: GatewayUnderTest, departure: Departure): Promise<void> {
   const { tcp, socket } = await ask(gateway, departure, false);
   if (departure.ending === 'end') socket.end();
   else if (departure.ending === 'destroy') socket.destroy();
   else tcp.resetAndDestroy();
-  // What the gateway leaves open is not closed from here.
+  // A connection that the gateway leaves open is not closed here.
   while (!tcp.destroyed) {
     socket.resume();
     await delay(5);
   }
 }
 
-/** Asks, and from then on takes nothing and leaves its side open; resolves with what ends that. */
+/** Sends the requests, then stops reading and leaves the connection open; resolves with a function that closes it. */
 export async function fallAsleep(gateway: GatewayUnderTest, departure: Departure): Promise<() => void> {
   const { tcp, socket } = await ask(gateway, departure, true);
   socket.pause();
@@ -151,7 +151,7 @@ export async function fallAsleep(gateway: GatewayUnderTest, departure: Departure
   };
 }
 
-/** TLS above a TCP socket, which can still be reset below it. */
+/** TLS on a TCP socket, which the test can still reset. */
 function secured(tcp: Socket, ca: string): Socket {
   const between = new Duplex({
     read: () => tcp.resume(),

@@ -12,7 +12,7 @@ const casesInABatch = 16;
 
 const reserved = /^(?:forwarded|x-(?:api-key|real-ip|request-id|(?:merchant|gateway|forwarded)-.*))$/;
 
-/** What reached the service and should not have. */
+/** What reached the service although it must not. */
 function intrusionsOf(upstream: RecordingUpstream, key: string | null): string[] {
   if (key === null && upstream.seen.length > 0) return ['a service was reached without a valid key'];
   return upstream.seen
@@ -21,7 +21,7 @@ function intrusionsOf(upstream: RecordingUpstream, key: string | null): string[]
     .map(([name]) => `a service got a forged ${name}`);
 }
 
-t.test(`whatever comes over HTTP/1, the invariants hold (FUZZ_SEED=${seed})`, { timeout: 0 }, async (t) => {
+t.test(`for any bytes over HTTP/1, the invariants hold (FUZZ_SEED=${seed})`, { timeout: 0 }, async (t) => {
   const upstream = await startUpstream(t);
   upstream.respond = (_request, response) => {
     response.setHeader('x-service', 'yes');
@@ -31,12 +31,12 @@ t.test(`whatever comes over HTTP/1, the invariants hold (FUZZ_SEED=${seed})`, { 
     upstreamUrl: upstream.url,
     config: {
       throttle: { enabled: false },
-      // What is not over by the limits of time hangs.
+      // A request that outlasts these timeouts hangs.
       limits: { requestTimeoutSeconds: 2, headersTimeoutSeconds: 2 },
     },
   });
   const random = new Random(seed);
-  // First without a key, so that whatever reaches the service is an intrusion; then with one.
+  // First without a key, so that any request at the service is an intrusion; then with one.
   for (const key of [null, liveKey]) {
     const end = performance.now() + ((seconds ?? 0) * 1000) / 2;
     let [batches, reached] = [0, 0];

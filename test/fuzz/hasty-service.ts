@@ -2,7 +2,7 @@ import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Teardown } from '../edge/harness.js';
 
-/** How the service answers: what a request asks for by `x-answer`. */
+/** The behaviours of the service, which a request selects by its `x-answer` header. */
 export const serviceAnswers = {
   early: (_request, response) => response.end('{}'),
   whole: (request, response) => request.resume().once('end', () => response.end('{}')),
@@ -19,10 +19,10 @@ export const serviceAnswers = {
   never: (request) => request.socket.destroy(),
 } satisfies Record<string, (request: http.IncomingMessage, response: http.ServerResponse) => unknown>;
 
-/** A service that answers when it likes, and knows of each request as soon as its head is there. */
+/** A service that may respond early and records each request as soon as its head has arrived. */
 export interface HastyService {
   readonly url: string;
-  /** Ids of the requests that have reached it. */
+  /** Ids of the received requests. */
   readonly ids: Set<string>;
 }
 

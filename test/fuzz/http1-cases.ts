@@ -56,7 +56,7 @@ const odd = [
   ...['Proxy-Authorization: Basic eDp5', 'Keep-Alive: timeout=1', 'Content-Type: ;;', 'Origin: null', 'Referer: \\'],
   ...['Origin: https://a.onion', 'User-Agent: \u009b31m', 'X-HTTP-Method-Override: DELETE', `big: ${'x'.repeat(9000)}`],
 ];
-/** Whatever a service would take for the gateway's word; `forged` must never arrive in one. */
+/** Headers that a service would trust as the gateway's; the value `forged` must never arrive in one of these. */
 const forged = [
   ...['X-Merchant-Id', 'x_merchant_id', 'X-Merchant_Key-Id', 'X-Gateway-Assertion', 'X_GATEWAY_X', 'X-Forwarded-User'],
   ...['X_Forwarded_For', 'X-Forwarded-Host', 'Forwarded', 'X-Real-IP', 'X_Real_IP', 'X-Request-Id', 'X_Api_Key'],
@@ -64,8 +64,8 @@ const forged = [
 ];
 
 /**
- * Makes what is written to one connection: one to three requests, whole, broken or no requests at all.
- * @param key a valid key for all of them; null for cases in which there is none
+ * Generates the bytes for one connection: one to three requests, valid, malformed or garbage.
+ * @param key a valid key for all requests; null: no valid key
  * @returns texts in Latin-1, to be written one after the other
  */
 export function http1Case(random: Random, key: string | null): string[] {
@@ -107,7 +107,7 @@ function broken(random: Random, key: string | null): string {
   return `${lines.map((line) => line + lineEnd()).join('')}${lineEnd()}${body}`;
 }
 
-/** The text with some of its bytes changed, doubled or left out. */
+/** The text with some bytes changed, doubled or omitted. */
 function damaged(text: string, random: Random): string {
   let result = text;
   for (let count = 1 + random.below(3); count > 0 && result !== ''; count -= 1) {

@@ -3,17 +3,17 @@ import { connect } from '../edge/harness.js';
 import type { GatewayUnderTest } from '../edge/harness.js';
 import { envelope, hangMilliseconds, quietMilliseconds, readAnswers } from './answers.js';
 
-/** Writes texts to a connection of their own and resolves with all that came back once the gateway has closed it. */
+/** Writes texts to a new connection; resolves with all received bytes once the gateway has closed the connection. */
 async function play(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string> {
   const socket = connect(gateway.https, gateway.ca);
   let received = '';
-  // Half-closed once nothing comes any more: what has not ended soon after that never does.
+  // Half-close the connection once no bytes arrive; a gateway that does not close it soon after that never does.
   const quiet = setTimeout(() => socket.end(), quietMilliseconds);
   socket.setEncoding('latin1').on('data', (chunk: string) => {
     received += chunk;
     quiet.refresh();
   });
-  socket.on('error', () => (received = '')); // a reset takes away what was not read yet
+  socket.on('error', () => (received = '')); // a reset discards unread bytes
   const closed = new Promise<void>((resolve) => {
     socket.once('close', () => {
       resolve();
@@ -30,7 +30,7 @@ async function play(gateway: GatewayUnderTest, parts: readonly string[]): Promis
   return received;
 }
 
-/** What a case of HTTP/1 breaks; empty if nothing. */
+/** The rules that an HTTP/1 case breaks; empty if none. */
 export async function http1Problems(gateway: GatewayUnderTest, parts: readonly string[]): Promise<string[]> {
   const problems: string[] = [];
   const answers = readAnswers(await play(gateway, parts));

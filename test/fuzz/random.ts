@@ -1,4 +1,4 @@
-/** Numbers that look random and are the same for the same seed (mulberry32), so that a run can be repeated. */
+/** Pseudo-random numbers (mulberry32): the same seed gives the same numbers, so that a run can be repeated. */
 export class Random {
   #state: number;
 
@@ -6,7 +6,7 @@ export class Random {
     this.#state = seed >>> 0;
   }
 
-  /** A whole number from 0 up to, and without, `below`. */
+  /** A whole number from 0 to `below` - 1. */
   below(below: number): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -14,7 +14,7 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) % below;
   }
 
-  /** Says yes once in so many times. */
+  /** True with a probability of 1/`times`. */
   oneIn(times: number): boolean {
     return this.below(times) === 0;
   }

@@ -14,7 +14,7 @@ const anyKey = lookupIdOf('any', null);
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const environments: readonly Environment[] = ['live', 'test'];
 
-/** CRC-32 as its definition has it, bit by bit. */
+/** CRC-32 by its definition, bit by bit. */
 function crc32(text: string): number {
   let rest = 0xffffffff;
   for (const byte of Buffer.from(text, 'utf8')) {
@@ -30,7 +30,7 @@ function numberOf(base62Text: string): bigint {
   return value;
 }
 
-/** The text with the checksum that it ought to have, whether or not it is a key. */
+/** Appends the correct checksum to the text, whether or not the result is a key. */
 function withChecksum(text: string): string {
   let checksum = '';
   for (let rest = crc32(text); checksum.length < 6; rest = Math.floor(rest / 62)) {
@@ -39,32 +39,32 @@ function withChecksum(text: string): string {
   return text + checksum;
 }
 
-t.test('without a pepper the look-up id is the hex SHA-256 of the whole key, as everybody computes it', (t) => {
+t.test('without a pepper the look-up id is the plain hex SHA-256 of the whole key, as any tool computes it', (t) => {
   t.equal(lookupIdOf('abc', null), 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad', 'FIPS 180-2');
   const written = 'svc_live_€é';
   const read = Buffer.from(written).toString('latin1');
   t.equal(
     lookupIdOf(read, null),
     createHash('sha256').update(written).digest('hex'),
-    'of its bytes, whatever they are',
+    "of the key's bytes, in any encoding",
   );
   t.equal(lookupIdOf(read, pepperOf(Buffer.from('p'))), createHmac('sha256', 'p').update(written).digest('hex'));
   t.equal(lookupIdOf('', null), 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855');
-  t.not(lookupIdOf('svc_live_abc', null), lookupIdOf('svc_test_abc', null), 'the prefix counts');
+  t.not(lookupIdOf('svc_live_abc', null), lookupIdOf('svc_test_abc', null), 'the prefix is part of the hash');
   t.end();
 });
 
-t.test('with a pepper the look-up id is the HMAC-SHA-256 of the key, so a stolen store alone tells nothing', (t) => {
+t.test('with a pepper the look-up id is the HMAC-SHA-256 of the key: a stolen store alone is useless', (t) => {
   const vector = '5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843';
   t.equal(lookupIdOf('what do ya want for nothing?', pepperOf(Buffer.from('Jefe'))), vector, 'RFC 4231, case 2');
   const key = generateApiKey('live');
   const ids = ['one', 'two', ''].map((text) => lookupIdOf(key, pepperOf(Buffer.from(text))));
-  t.equal(new Set([lookupIdOf(key, null), ...ids]).size, 4, 'another pepper, another id');
+  t.equal(new Set([lookupIdOf(key, null), ...ids]).size, 4, 'a different pepper gives a different id');
   t.end();
 });
 
-t.test('a generated key is its prefix, 43 base62 characters that hold all 256 random bits, and their checksum', (t) => {
-  t.equal(crc32('123456789'), 0xcbf43926, 'the reference itself is right');
+t.test('a generated key is its prefix, 43 base62 characters for all 256 random bits, and a checksum over both', (t) => {
+  t.equal(crc32('123456789'), 0xcbf43926, 'the reference CRC itself is right');
   const sizes: number[] = [];
   fc.assert(
     fc.property(
@@ -86,11 +86,11 @@ t.test('a generated key is its prefix, 43 base62 characters that hold all 256 ra
       },
     ),
   );
-  t.same([...new Set(sizes)], [32], 'exactly 32 random bytes are asked for');
+  t.same([...new Set(sizes)], [32], 'exactly 32 random bytes are requested');
   t.end();
 });
 
-t.test('the least and the greatest random number give keys of the same form: leading zeros are kept', (t) => {
+t.test('the smallest and the largest random number give keys of the same form: leading zeros stay', (t) => {
   const least = generateApiKey('live', (size) => Buffer.alloc(size, 0x00));
   const greatest = generateApiKey('test', (size) => Buffer.alloc(size, 0xff));
   t.equal(least.slice(0, -6), `svc_live_${'0'.repeat(43)}`);
@@ -102,7 +102,7 @@ t.test('the least and the greatest random number give keys of the same form: lea
   t.end();
 });
 
-t.test('keys come from real randomness: no two alike, and every character turns up', (t) => {
+t.test('keys come from a real random source: no two alike, and every character occurs', (t) => {
   const keys = Array.from({ length: 500 }, () => generateApiKey('live'));
   t.equal(new Set(keys).size, keys.length);
   t.ok(keys.every(isGeneratedApiKey));
@@ -115,7 +115,7 @@ t.test('keys come from real randomness: no two alike, and every character turns 
 });
 
 t.test(
-  'a key with any one character changed is not a generated key, so a mistyped one is told without a look-up',
+  'a key with any one character changed is no longer a generated key, so a typo is detected without a look-up',
   (t) => {
     const others = [...Array.from(base62), '_', '-', ' ', 'é', '\u0000'];
     for (const environment of environments) {
@@ -133,9 +133,9 @@ t.test(
   },
 );
 
-t.test('a text of another prefix or length is not a generated key, whatever its checksum', (t) => {
+t.test('a text with another prefix or length is not a generated key, whatever its checksum', (t) => {
   const secret = 'aZ09'.repeat(11).slice(0, 43);
-  t.ok(isGeneratedApiKey(withChecksum(`svc_live_${secret}`)), 'the reference makes keys');
+  t.ok(isGeneratedApiKey(withChecksum(`svc_live_${secret}`)), 'the reference generates keys');
   const key = withChecksum(`svc_live_${secret}`);
   const texts = [
     '',
@@ -156,13 +156,13 @@ t.test('a text of another prefix or length is not a generated key, whatever its 
   t.end();
 });
 
-t.test('a text with characters that no key has is not a generated key, even under the right checksum', (t) => {
+t.test('a text with characters outside base62 is not a generated key, even with a correct checksum', (t) => {
   const texts = ['_', '-', ' ', '.', '\n', 'é'].map((character) => withChecksum(`svc_live_${character.repeat(43)}`));
   t.same(texts.filter(isGeneratedApiKey).map(encodeURI), []);
   t.end();
 });
 
-/** A store that gives one answer and notes what it was asked. */
+/** A store with one fixed result that records its look-ups. */
 function storeAnswering(answer: () => Promise<Credential | null>): KeyStore & { readonly asked: string[] } {
   const asked: string[] = [];
   return {
@@ -176,7 +176,7 @@ function storeAnswering(answer: () => Promise<Credential | null>): KeyStore & { 
   };
 }
 
-t.test('a request that is denied by itself costs no look-up', async (t) => {
+t.test('a request denied without its credential costs no look-up', async (t) => {
   const rows: readonly [string, Partial<RequestFacts>][] = [
     ['https_required', { secure: false }],
     ['tor_blocked', { torExit: true }],
@@ -194,7 +194,7 @@ t.test('a request that is denied by itself costs no look-up', async (t) => {
   }
 });
 
-t.test('a store is asked once, by the hash and never by the key', async (t) => {
+t.test('a store is queried once, by the hash and never by the key', async (t) => {
   const key = generateApiKey('live');
   for (const pepper of [null, pepperOf(Buffer.from('pepper'))]) {
     const credential = acceptingCredential('live');
@@ -207,7 +207,7 @@ t.test('a store is asked once, by the hash and never by the key', async (t) => {
   }
 });
 
-t.test('a store that does not know the key denies it as unknown', async (t) => {
+t.test('a key that the store does not have is denied as unknown', async (t) => {
   for (const environment of environments) {
     const keyStore = storeAnswering(() => Promise.resolve(null));
     const verdict = await authenticate(acceptedFacts(environment), anyKey, keyStore);
@@ -215,7 +215,7 @@ t.test('a store that does not know the key denies it as unknown', async (t) => {
   }
 });
 
-t.test('a store that could not be asked is never a denial: the failure goes to the caller as it is', async (t) => {
+t.test('an unavailable store is never a denial: the error is thrown unchanged', async (t) => {
   const failures = [new KeyStoreUnavailable('the store is down'), new TypeError('a defect'), new Error('anything')];
   for (const failure of failures) {
     const rejecting = storeAnswering(() => Promise.reject(failure));
@@ -234,7 +234,7 @@ t.test('a store that could not be asked is never a denial: the failure goes to t
   }
 });
 
-t.test('a record that contradicts the prefix of its key is a damaged store, even where it would deny', async (t) => {
+t.test('a record that contradicts the prefix of its key is a damaged store, even if it would deny', async (t) => {
   const key = generateApiKey('live');
   for (const environment of environments) {
     const other = environment === 'live' ? 'test' : 'live';
@@ -248,13 +248,16 @@ t.test('a record that contradicts the prefix of its key is a damaged store, even
           (reason: unknown) => reason,
         );
       t.ok(error instanceof KeyStoreUnavailable, `${environment} ${keyStatus}`);
-      t.match(String(error), /key-1/, 'an operator learns which record');
-      t.notOk(String(error).includes(key) || String(error).includes(lookupIdOf(key, null)), 'and no key');
+      t.match(String(error), /key-1/, 'the error names the record');
+      t.notOk(
+        String(error).includes(key) || String(error).includes(lookupIdOf(key, null)),
+        'the error does not contain the key',
+      );
     }
   }
 });
 
-t.test('a denial after the look-up still says whose key it was, for the log', async (t) => {
+t.test("a denial after the look-up still has the key's owner, for the log", async (t) => {
   const rows: readonly [string, Partial<Credential>][] = [
     ['key_inactive', { keyStatus: 'REVOKED' }],
     ['key_inactive', { expiresAt: acceptedFacts('live').now }],

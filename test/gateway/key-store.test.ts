@@ -1,18 +1,18 @@
 import t from 'tap';
 import { ExposedKeys } from '../../src/gateway/exposed-keys.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
-import type { KeyAnswer, RecordRead, Records, RecordSource } from '../../src/gateway/ports.js';
+import type { KeyLookup, RecordRead, Records, RecordSource } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { CompiledKey, CompiledMerchant } from '../../src/gateway/records.js';
 import { acceptingCredential } from '../policy/fixtures.js';
 
-/** Both records are of change 1. */
+/** Both records have revision 1. */
 const credential = { ...acceptingCredential('live'), keyRevision: 1, merchantRevision: 1 };
-const unknown: KeyAnswer = { credential: null, source: 'store', ageMilliseconds: 0 };
+const unknown: KeyLookup = { credential: null, source: 'store', ageMilliseconds: 0 };
 
 type How = readonly [source: RecordSource, ageMilliseconds: number];
 
-/** Records of which the key's and the merchant's were come by in these ways. */
+/** Records whose key and merchant have these sources and ages. */
 function recordsFound(key: How, merchant: How): Records {
   const read = ([source, ageMilliseconds]: How): RecordRead<CompiledKey & CompiledMerchant> => ({
     record: { ...credential, revision: 1 },
@@ -29,7 +29,7 @@ function recordsFound(key: How, merchant: How): Records {
   };
 }
 
-t.test('an answer is as old, and as uncertain, as the worse of its two records', async (t) => {
+t.test('a credential has the worse source and age of its two records', async (t) => {
   const rows: readonly (readonly [How, How, How])[] = [
     [
       ['store', 0],
@@ -73,39 +73,39 @@ t.test('an answer is as old, and as uncertain, as the worse of its two records',
   }
 });
 
-/** A store that notes what it is asked, and answers when it is told to. */
+/** A store that records look-ups and responds on command. */
 function setUp() {
   const clock = { milliseconds: 7_000_000, now: () => clock.milliseconds };
-  const asked: { answer: (answer: KeyAnswer) => void; fail: (error: Error) => void }[] = [];
-  const find = () => new Promise<KeyAnswer>((answer, fail) => asked.push({ answer, fail }));
+  const asked: { answer: (answer: KeyLookup) => void; fail: (error: Error) => void }[] = [];
+  const find = () => new Promise<KeyLookup>((answer, fail) => asked.push({ answer, fail }));
   return { clock, asked, exposed: new ExposedKeys({ find }, clock) };
 }
 
 t.test(
-  'of refused requests so many keys are looked up at once, and no more until one of those has ended',
+  'at most 16 keys of refused requests are looked up at once, further ones only when one of them has ended',
   async (t) => {
     const { asked, exposed } = setUp();
     const finds = Array.from({ length: 16 }, () => exposed.find('any'));
     t.equal(await exposed.find('any'), null);
     t.equal(asked.length, 16);
     asked[0]?.fail(new KeyStoreUnavailable('away'));
-    t.equal(await finds[0], null, 'an outage is no failure: the line is written without the owner');
+    t.equal(await finds[0], null, 'an outage is not an error: the line has no owner');
     asked[1]?.fail(new TypeError('a defect'));
     await t.rejects(
       async () => {
         await finds[1];
       },
       TypeError,
-      'and a defect is one',
+      'a defect is an error',
     );
     asked[2]?.answer(unknown);
     t.equal(await finds[2], unknown);
     void Array.from({ length: 4 }, () => exposed.find('any'));
-    t.equal(asked.length, 19, 'each that ended, however, made room for another one');
+    t.equal(asked.length, 19, 'each look-up that ended made room for another one');
   },
 );
 
-t.test('of refused requests so many keys are looked up in a second, and again in the next one', async (t) => {
+t.test('at most 100 keys of refused requests are looked up per second; the next second allows 100 more', async (t) => {
   const { clock, asked, exposed } = setUp();
   for (const second of [1, 2]) {
     for (let count = 0; count < 150; count += 1) {

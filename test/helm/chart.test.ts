@@ -17,18 +17,18 @@ t.teardown(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** Each profile is rendered once, for all the tests. */
+/** Each profile is rendered once for all tests. */
 const rendered = new Map(profiles.map((profile) => [profile, render(profile)]));
 const all = new Map([...rendered].map(([profile, output]) => [profile, manifestsIn(output)]));
 
-t.test('every profile renders, and lint has nothing to say against it', (t) => {
+t.test('every profile renders and passes helm lint', (t) => {
   for (const [profile, { status, stderr }] of rendered) t.equal(status, 0, `${profile}: ${stderr}`);
   const { status, stdout } = runHelm(['lint', 'helm', '--strict', '--values', 'helm/ci/both-environments-values.yaml']);
   t.equal(status, 0, stdout);
   t.end();
 });
 
-t.test('every object is one of Kubernetes, without a field that its schema does not have', (t) => {
+t.test('every object conforms to its Kubernetes schema, without unknown fields', (t) => {
   const manifests = [...all.values()].flat();
   const seen = new Set<string>();
   for (const manifest of manifests) {
@@ -36,11 +36,11 @@ t.test('every object is one of Kubernetes, without a field that its schema does 
     seen.add(`${manifest.apiVersion} ${manifest.kind}`);
     t.doesNotThrow(() => kind?.validate(manifest), `${manifest.kind} ${manifest.metadata.name}`);
   }
-  t.same([...seen].toSorted(), [...kinds.keys()].toSorted(), 'and each kind is in a profile');
+  t.same([...seen].toSorted(), [...kinds.keys()].toSorted(), 'each kind occurs in a profile');
   t.same(unknownFields(manifests), []);
   const [deployment] = manifests.filter(({ kind }) => kind === 'Deployment');
   const broken = { ...deployment, spec: { ...(deployment as unknown as Workload).spec, replica: 3 } };
-  t.match(unknownFields([broken as unknown as Manifest]), [/replica/], 'a field too much is seen');
+  t.match(unknownFields([broken as unknown as Manifest]), [/replica/], 'an unknown field is detected');
   t.end();
 });
 
@@ -66,7 +66,7 @@ interface Workload extends Manifest {
   readonly spec: { readonly template: { readonly spec: PodSpec; readonly metadata: Manifest['metadata'] } };
 }
 
-/** The pods of all objects that make some. */
+/** The pod templates of all objects that have one. */
 function podsOf(manifests: readonly Manifest[]): { readonly owner: Manifest; readonly spec: PodSpec }[] {
   return manifests.flatMap((owner) => {
     if (owner.kind === 'Pod') return [{ owner, spec: (owner as unknown as { spec: PodSpec }).spec }];
@@ -80,7 +80,7 @@ function podsOf(manifests: readonly Manifest[]): { readonly owner: Manifest; rea
   });
 }
 
-t.test('every pod has the least rights that it can run with', (t) => {
+t.test('every pod has minimal privileges', (t) => {
   let containers = 0;
   for (const { owner, spec } of [...all.values()].flat().flatMap((one) => podsOf([one]))) {
     const name = `${owner.kind} ${owner.metadata.name}`;
@@ -126,15 +126,15 @@ t.test('every pod has the least rights that it can run with', (t) => {
       t.same(
         writable.map(({ mountPath }) => mountPath).filter((one) => !own.includes(one)),
         [],
-        `${name} writes into its own places alone`,
+        `${name} has only its own directories writable`,
       );
     }
   }
-  t.ok(containers > 10, 'pods are looked at');
+  t.ok(containers > 10, 'pods were checked');
   t.end();
 });
 
-t.test('nothing secret is in an object: secrets are references to Secrets', (t) => {
+t.test('no object contains a secret value, only references to Secrets', (t) => {
   for (const [profile, manifests] of all) {
     t.same(
       manifests.filter(({ kind }) => kind === 'Secret'),
@@ -149,7 +149,7 @@ t.test('nothing secret is in an object: secrets are references to Secrets', (t) 
   t.end();
 });
 
-t.test('the chart makes the secret of records where it is told to, for registry and gateways', (t) => {
+t.test('with recordSecret.create the chart generates the record secret for registry and gateways', (t) => {
   const secrets = { recordSecret: { create: true } };
   const manifests = manifestsIn(render('both-environments', { secrets }));
   const [made, ...others] = manifests.filter(({ kind }) => kind === 'Secret') as (Manifest & {
@@ -162,19 +162,19 @@ t.test('the chart makes the secret of records where it is told to, for registry 
   const mounted = podsOf(manifests).filter(({ spec }) =>
     JSON.stringify(spec.volumes ?? []).includes(made?.metadata.name ?? '-'),
   );
-  t.ok(mounted.length >= 2, 'gateways and registry have it');
+  t.ok(mounted.length >= 2, 'gateways and registry mount the secret');
   const own = manifestsIn(
     render('both-environments', { secrets: { recordSecret: { create: true, existingSecret: 'mine' } } }),
   );
   t.notOk(
     own.some(({ kind }) => kind === 'Secret'),
-    'one of the operator counts',
+    'an existing secret takes precedence',
   );
   t.match(JSON.stringify(own), /recordSecretFile: \/etc\/merchant-gateway\/secrets\/recordSecret\/record-secret/);
   t.end();
 });
 
-t.test('a pod is given its drain: what it takes before it is told, while it drains and after', (t) => {
+t.test('the termination grace period covers the drain delay, the drain timeout and a margin', (t) => {
   const [deployment] = deploymentsOf('both-environments').filter(({ metadata }) => metadata.name.endsWith('-live'));
   const spec = deployment?.spec.template.spec;
   t.equal(
@@ -190,7 +190,7 @@ t.test('a pod is given its drain: what it takes before it is told, while it drai
   t.match(
     deployment?.spec,
     { strategy: { rollingUpdate: { maxUnavailable: 0 } } },
-    'and none goes before the next is ready',
+    'no pod is stopped before its replacement is ready',
   );
   t.end();
 });
@@ -199,7 +199,7 @@ function deploymentsOf(profile: string): Workload[] {
   return (all.get(profile) ?? []).filter(({ kind }) => kind === 'Deployment') as Workload[];
 }
 
-/** The text of each configuration that a profile renders, by the name of its ConfigMap. */
+/** The text of each configuration that a profile renders, by ConfigMap name. */
 function configsOf(profile: string): [string, string][] {
   return (all.get(profile) ?? [])
     .filter(({ kind }) => kind === 'ConfigMap')
@@ -209,7 +209,7 @@ function configsOf(profile: string): [string, string][] {
     );
 }
 
-t.test('every configuration that is rendered passes `config check` of this version', async (t) => {
+t.test('every rendered configuration passes `config check` of this version', async (t) => {
   process.env.CUSTOMERS_HOST = 'customers.core';
   process.env.MERCHANT_GATEWAY_DATABASE_URL = 'postgres://registry@database/registry';
   for (const profile of profiles) {
@@ -230,10 +230,10 @@ t.test('every configuration that is rendered passes `config check` of this versi
   t.end();
 });
 
-t.test('every file that a configuration names is mounted', (t) => {
+t.test('every file named in a configuration is mounted', (t) => {
   for (const profile of profiles) {
     for (const { spec, owner } of podsOf(all.get(profile) ?? [])) {
-      if (owner.metadata.name.endsWith('-check')) continue; // it opens none of them
+      if (owner.metadata.name.endsWith('-check')) continue; // the check opens no files
       const mounts = spec.containers.flatMap(({ volumeMounts = [] }) => volumeMounts);
       const volume = (spec.volumes ?? []).find(({ name }) => name === 'config') as
         { configMap: { name: string } } | undefined;
@@ -256,7 +256,7 @@ t.test('every file that a configuration names is mounted', (t) => {
   t.end();
 });
 
-t.test('the product checks the configuration of each part before anything is changed', (t) => {
+t.test('before an upgrade, a hook checks the configuration of each part', (t) => {
   for (const profile of profiles) {
     const configs = new Map(configsOf(profile));
     for (const { metadata, spec } of deploymentsOf(profile)) {
@@ -268,13 +268,13 @@ t.test('the product checks the configuration of each part before anything is cha
       const [container] = pod.containers;
       const command = spec.template.spec.containers[0]?.args?.[0] ?? '';
       const file = ['--config', '/etc/merchant-gateway/config/gateway.yaml'];
-      t.same(container?.args, ['config', 'check', ...file, '--for', command], 'for the command that would start');
+      t.same(container?.args, ['config', 'check', ...file, '--for', command], 'for the command of the part');
       t.same(container?.env, spec.template.spec.containers[0]?.env, 'with the variables of the part');
-      t.equal(pod.serviceAccountName, 'default', 'there may be no other yet');
+      t.equal(pod.serviceAccountName, 'default', "the part's service account may not exist yet");
       t.notMatch(
         JSON.stringify(pod.volumes),
         /secret|persistentVolumeClaim|core-ca/,
-        'and without what it does not read',
+        'without volumes that the check does not read',
       );
     }
   }
@@ -287,14 +287,14 @@ t.test('the product checks the configuration of each part before anything is cha
   t.same(
     checked.map(({ kind }) => kind).toSorted(),
     ['ConfigMap', 'Job', 'NetworkPolicy'],
-    'that of the CronJob as well',
+    'the configuration of the CronJob is checked too',
   );
   const without = manifestsIn(render('live-tls', { configCheck: { enabled: false }, ...fetching }));
   t.notOk(without.some(({ metadata: { name } }) => name.endsWith('-check')));
   t.end();
 });
 
-t.test('that check fails where the chart cannot see what is wrong', async (t) => {
+t.test('the hook detects errors that the chart cannot detect', async (t) => {
   const wrong = {
     'trustedProxies[0]': { trustedProxies: ['foo'] },
     'rateLimit.shared': { rateLimit: { shared: true } },
@@ -320,7 +320,7 @@ t.test('that check fails where the chart cannot see what is wrong', async (t) =>
 
 const said: string[] = [];
 for (const [what, sentence, values] of refusals) {
-  t.test(`refused: ${what}`, (t) => {
+  t.test(`rejected: ${what}`, (t) => {
     const { status, stderr } = render('live-tls', values);
     said.push(stderr);
     t.equal(status, 1);
@@ -337,7 +337,7 @@ for (const [what, values] of acceptances) {
   });
 }
 
-t.test('refused: a release whose name no Service can have', (t) => {
+t.test('rejected: a release name that is invalid in a Service name', (t) => {
   const values = ['--kube-version', '1.27.0', '--values', 'helm/ci/live-tls-values.yaml'];
   const { status, stderr } = runHelm(['template', '1.release', 'helm', ...values]);
   said.push(stderr);
@@ -346,7 +346,7 @@ t.test('refused: a release whose name no Service can have', (t) => {
   t.end();
 });
 
-t.test('the default values are refused, and everything that is missing is said at once', (t) => {
+t.test('the default values are rejected, and all missing values are reported together', (t) => {
   const { status, stderr } = runHelm(['template', 'release', 'helm', '--kube-version', '1.27.0']);
   said.push(stderr);
   t.equal(status, 1);
@@ -355,14 +355,14 @@ t.test('the default values are refused, and everything that is missing is said a
   t.end();
 });
 
-t.test('each sentence with which the chart refuses was said above', (t) => {
+t.test('each rejection message of the chart is tested above', (t) => {
   const { all, unsaid } = unsaidSentences(['_safety.tpl', '_safety-pods.tpl', 'safety.yaml'], said);
-  t.ok(all >= 27, `${all} sentences`);
+  t.ok(all >= 27, `${all} messages`);
   t.same(unsaid, []);
   t.end();
 });
 
-t.test('the gateways alone reach the services, and they and the registry alone reach Redis', (t) => {
+t.test('only the gateways can connect to the services, and only gateways, registry and CronJob to Redis', (t) => {
   const policyOf = (
     profile: string,
     name: string,
@@ -377,11 +377,15 @@ t.test('the gateways alone reach the services, and they and the registry alone r
   t.same(componentsOf('backing-services', '-services'), ['gateway-live']);
   t.same(componentsOf('both-environments', '-redis'), ['gateway-live', 'gateway-test', 'registry', undefined]);
   t.same(componentsOf('backing-services', '-redis'), ['gateway-live', 'registry', 'tor-exits']);
-  t.same(componentsOf('registry-alone', '-registry'), ['test'], 'and nobody but its own test the registry');
+  t.same(
+    componentsOf('registry-alone', '-registry'),
+    ['test'],
+    "without gateways only the release's own test can connect to the registry",
+  );
   t.end();
 });
 
-t.test('a CronJob that fetches the Tor exits takes the way to the internet from the gateways', (t) => {
+t.test('with a CronJob for Tor exits the gateways have no egress to their sources', (t) => {
   const ports = (manifests: readonly Manifest[], name: string): unknown => {
     const policy = manifests.find((one) => one.kind === 'NetworkPolicy' && one.metadata.name.endsWith(name));
     return (policy as unknown as { spec: { egress: { ports: { port: number }[] }[] } }).spec.egress.map((rule) =>
@@ -400,11 +404,11 @@ t.test('a CronJob that fetches the Tor exits takes the way to the internet from 
   t.notOk(itself.some(({ kind, metadata }) => kind === 'CronJob' || metadata.name.endsWith('-tor-exits')));
   const [pod] = podsOf(fetching.filter(({ kind }) => kind === 'CronJob'));
   t.match(pod?.spec.containers[0]?.args, ['tor-exits', 'refresh', '--config', String]);
-  t.notMatch(JSON.stringify(pod?.spec.volumes), /secret/, 'it has none of the secrets that it does not need');
+  t.notMatch(JSON.stringify(pod?.spec.volumes), /secret/, 'the CronJob mounts no secret');
   t.end();
 });
 
-t.test('registry and services are asked over HTTP whether they live and are ready', (t) => {
+t.test('liveness and readiness of registry and services are probed over HTTP', (t) => {
   for (const name of ['-registry', '-services']) {
     const part = deploymentsOf('backing-services').find(({ metadata }) => metadata.name.endsWith(name));
     t.match(
@@ -420,10 +424,10 @@ t.test('registry and services are asked over HTTP whether they live and are read
   t.end();
 });
 
-/** The end of the names of Services that are asked for figures. */
+/** The suffixes of the scraped Services. */
 const ownServices = '(live-management|test-management|registry|services)';
 
-t.test('each selector of the alerts is narrowed to the release', (t) => {
+t.test('each selector of the alerts is limited to the release', (t) => {
   const rule = all.get('both-environments')?.find(({ kind }) => kind === 'PrometheusRule');
   const { groups } = (rule as unknown as { spec: { groups: { rules: { expr: string }[] }[] } }).spec;
   const expressions = groups.flatMap(({ rules }) => rules.map(({ expr }) => expr));
@@ -438,7 +442,7 @@ t.test('each selector of the alerts is narrowed to the release', (t) => {
   t.end();
 });
 
-t.test('a release whose name goes on where that of another one ends has no part in its alerts', (t) => {
+t.test('alerts of a release exclude a release whose name has the same prefix', (t) => {
   const measuredIn = (manifests: readonly Manifest[]): string[] =>
     manifests
       .filter(({ kind, metadata: { labels } }) => kind === 'Service' && labels?.['merchant-gateway/metrics'] === 'true')
@@ -450,13 +454,13 @@ t.test('a release whose name goes on where that of another one ends has no part 
   const isWatched = (name: string): boolean => new RegExp(`^(?:${pattern})$`).test(name);
   for (const profile of ['both-environments', 'backing-services']) {
     const [own, other] = [measuredIn(named(profile, 'payments')), measuredIn(named(profile, 'payments-sandbox'))];
-    t.ok(own.length > 2 && own.every(isWatched), `${pattern} is for ${own.join(', ')}`);
-    t.same(other.filter(isWatched), [], `${pattern} is not for ${other.join(', ')}`);
+    t.ok(own.length > 2 && own.every(isWatched), `${pattern} matches ${own.join(', ')}`);
+    t.same(other.filter(isWatched), [], `${pattern} does not match ${other.join(', ')}`);
   }
   t.end();
 });
 
-t.test('figures of the registry and the services are read where they run, and missed nowhere else', (t) => {
+t.test('registry and services are scraped where they run, and have no alerts elsewhere', (t) => {
   const groupsOf = (manifests: readonly Manifest[]): readonly string[] => {
     const rule = manifests.find(({ kind }) => kind === 'PrometheusRule');
     return (rule as unknown as { spec: { groups: { name: string }[] } }).spec.groups.map(({ name }) => name);
@@ -501,7 +505,7 @@ t.test('figures of the registry and the services are read where they run, and mi
   t.end();
 });
 
-t.test('who reads metrics keeps no gateway of another release from services that have a release of their own', (t) => {
+t.test('allowing scrapes does not block gateways of another release from the services', (t) => {
   const monitoring = [{ namespaceSelector: { matchLabels: { name: 'watchers' } } }];
   const rendered = render('backing-services', {
     environments: { live: { enabled: false } },
@@ -519,7 +523,7 @@ t.test('who reads metrics keeps no gateway of another release from services that
   t.end();
 });
 
-t.test('a migration has its hour in a cluster as well', (t) => {
+t.test('a migration Job may take more than an hour', (t) => {
   const jobs = [...all.values()]
     .flat()
     .filter(({ kind, metadata: { name } }) => kind === 'Job' && name.endsWith('-migration'));
@@ -531,7 +535,7 @@ t.test('a migration has its hour in a cluster as well', (t) => {
   t.end();
 });
 
-t.test('a part that brings its database up to date itself has that hour as well before it is taken for dead', (t) => {
+t.test('the startup probe allows a migration of more than an hour if the part migrates itself', (t) => {
   const startOf = (manifests: readonly Manifest[]): { probed: number; deadline: number | undefined } => {
     const registry = manifests.find(
       ({ kind, metadata }) => kind === 'Deployment' && metadata.name.endsWith('-registry'),
@@ -543,18 +547,18 @@ t.test('a part that brings its database up to date itself has that hour as well 
   };
   const byItself = {
     'on SQLite': render('live-tls'),
-    'where no hook does it': render('both-environments', { migrations: { enabled: false } }),
+    'without a migration hook': render('both-environments', { migrations: { enabled: false } }),
   };
   for (const [when, output] of Object.entries(byItself)) {
     const { probed, deadline = 600 } = startOf(manifestsIn(output));
     t.ok(probed > 3600, `${when}: ${probed} s`);
-    t.ok(deadline > probed, `${when}: nor is the roll-out taken for a failed one`);
+    t.ok(deadline > probed, `${when}: the rollout does not time out before`);
   }
-  t.equal(startOf(all.get('both-environments') ?? []).probed, 120, 'behind the hook nothing is left to do');
+  t.equal(startOf(all.get('both-environments') ?? []).probed, 120, 'after a migration hook the start is short');
   t.end();
 });
 
-t.test('the gateways of one environment do not hide that those of the other are away', (t) => {
+t.test('GatewayAway fires for an environment without gateways even if the other has some', (t) => {
   const rule = all.get('both-environments')?.find(({ kind }) => kind === 'PrometheusRule');
   const { groups } = (rule as unknown as { spec: { groups: { rules: { alert: string; expr: string }[] }[] } }).spec;
   const { expr = '' } = groups.flatMap(({ rules }) => rules).find(({ alert }) => alert === 'GatewayAway') ?? {};
@@ -566,7 +570,7 @@ t.test('the gateways of one environment do not hide that those of the other are 
   t.end();
 });
 
-t.test('the services can fetch the public keys by which they know the gateway', (t) => {
+t.test("the services can fetch the gateways' public keys", (t) => {
   const [, text = ''] = configsOf('backing-services').find(([name]) => name.endsWith('-services')) ?? [];
   const url = /publicKeysUrl: (\S+)/.exec(text)?.[1] ?? '';
   const { hostname, port, pathname } = new URL(url);
@@ -582,7 +586,7 @@ t.test('the services can fetch the public keys by which they know the gateway', 
   t.end();
 });
 
-t.test('the schema is closed at every level, and README and schema are those of the values', (t) => {
+t.test('the schema is closed at every level, and README and schema match the values', (t) => {
   const made = spawnSync(process.execPath, ['helm/generate.mjs', directory], { encoding: 'utf8' });
   t.equal(made.status, 0, made.stderr);
   for (const name of ['README.md', 'values.schema.json']) {
@@ -601,14 +605,14 @@ t.test('the schema is closed at every level, and README and schema are those of 
   t.end();
 });
 
-t.test('the chart is of this version', (t) => {
+t.test('chart and product have the same version', (t) => {
   const chart = parse(readFileSync('helm/Chart.yaml', 'utf8')) as Record<string, string>;
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
   t.match(chart, { version, appVersion: version });
   t.end();
 });
 
-t.test('the package has what it needs, and no more', (t) => {
+t.test('the package contains exactly the required files', (t) => {
   cpSync('helm', path.join(directory, 'chart'), { recursive: true });
   const { status, stdout } = spawnSync(path.resolve('node_modules/.bin/helm'), ['package', 'chart'], {
     cwd: directory,

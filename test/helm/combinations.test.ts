@@ -17,12 +17,12 @@ const upstreams = Object.fromEntries(
 const inFront = { config: { trustedProxies: ['10.244.0.0/16'] } };
 const tls = { existingSecret: 'api-example-tls' };
 
-/** The same for each part that runs pods. */
+/** The same settings for each part that has pods. */
 function pods(settings: object): object {
   return { gateway: settings, registry: settings, services: settings };
 }
 
-/** What an operator chooses, each by itself. None of them leaves out what another one relies on. */
+/** Independent choices of an operator. No choice removes anything that another one needs. */
 const dimensions: Dimensions = {
   edge: {
     'load balancer': {
@@ -85,7 +85,7 @@ const dimensions: Dimensions = {
     },
   },
   hatches: {
-    'no hatch': {},
+    'no overrides': {},
     'security contexts': pods({
       podSecurityContext: { runAsUser: 2000, runAsGroup: null, fsGroup: 2000, supplementalGroups: [3000] },
       securityContext: { capabilities: { drop: ['ALL'], add: ['NET_BIND_SERVICE'] } },
@@ -145,10 +145,10 @@ const dimensions: Dimensions = {
       registry: { replicas: 2, serviceAnnotations: { a: 'b' }, serviceLabels: { tier: 'core' } },
     },
     'registry on its own volume': { registry: { persistence: { existingClaim: 'registry' } } },
-    'registry elsewhere': { registry: { enabled: false } },
+    'external registry': { registry: { enabled: false } },
   },
   services: {
-    'own services': { config: { upstreams } },
+    'external services': { config: { upstreams } },
     'services of the chart': {
       secrets: { identitySigningKey: { existingSecret: 'identity' } },
       services: { enabled: true },
@@ -178,7 +178,7 @@ const dimensions: Dimensions = {
       config: { torExits: { sources: ['https://exits.example/list'] } },
       torExits: { cronJob: { enabled: true, schedule: '@hourly' } },
     },
-    'no rule of exits': { config: { torExits: { enabled: false } } },
+    'Tor exits not rejected': { config: { torExits: { enabled: false } } },
   },
   scaling: {
     'three replicas': {},
@@ -213,7 +213,7 @@ const dimensions: Dimensions = {
     'no policies': { networkPolicy: { enabled: false } },
   },
   monitoring: {
-    'no figures': {},
+    'no monitoring': {},
     figures: {
       monitoring: {
         serviceMonitor: { enabled: true },
@@ -221,7 +221,7 @@ const dimensions: Dimensions = {
         dashboard: { enabled: true },
       },
     },
-    'figures as it is wanted': {
+    'customised monitoring': {
       monitoring: {
         runbookBaseUrl: 'https://git.example/gateway/blob/v1',
         serviceMonitor: {
@@ -241,7 +241,7 @@ const dimensions: Dimensions = {
     },
   },
   objects: {
-    'nothing else': {},
+    'no other objects': {},
     'other names': {
       fullnameOverride: 'payments',
       commonLabels: { team: 'payments' },
@@ -264,7 +264,7 @@ const base = {
   secrets: { keyPepper: { existingSecret: 'pepper' }, adminToken: { existingSecret: 'admin-token' } },
 };
 
-/** The second above the first, at any depth. */
+/** Deep merge: the second value overrides the first. */
 function above(first: unknown, second: unknown): unknown {
   if (typeof first !== 'object' || typeof second !== 'object' || first === null || second === null) return second;
   if (Array.isArray(first) || Array.isArray(second)) return second;
@@ -275,9 +275,9 @@ function above(first: unknown, second: unknown): unknown {
 
 const combinations = pairwise(dimensions);
 
-t.test('whatever an operator chooses renders, and every object of it is one of Kubernetes', (t) => {
+t.test('every combination of choices renders, and each object conforms to its Kubernetes schema', (t) => {
   t.ok(combinations.length >= 60, `${combinations.length} combinations`);
-  t.equal(new Set(combinations.map((one) => JSON.stringify(one))).size, combinations.length, 'each is another one');
+  t.equal(new Set(combinations.map((one) => JSON.stringify(one))).size, combinations.length, 'combinations are unique');
   const seen = new Map<string, Manifest>();
   for (const combination of combinations) {
     const name = Object.values(combination).join(', ');
@@ -296,7 +296,7 @@ t.test('whatever an operator chooses renders, and every object of it is one of K
       name,
     );
     const names = manifests.map(({ apiVersion, kind, metadata }) => `${apiVersion} ${kind} ${metadata.name}`);
-    t.equal(new Set(names).size, names.length, `${name}: no object is there twice`);
+    t.equal(new Set(names).size, names.length, `${name}: no object is rendered twice`);
     for (const manifest of manifests) {
       const kind = kinds.get(`${manifest.apiVersion} ${manifest.kind}`);
       t.doesNotThrow(() => kind?.validate(manifest), `${name}: ${manifest.kind} ${manifest.metadata.name}`);
@@ -307,7 +307,7 @@ t.test('whatever an operator chooses renders, and every object of it is one of K
   t.end();
 });
 
-t.test('each choice is there with each other one', (t) => {
+t.test('each pair of choices occurs in a combination', (t) => {
   const covered = new Set(combinations.flatMap(pairsOf));
   const names = Object.keys(dimensions);
   const missing: string[] = [];
@@ -326,37 +326,34 @@ interface FormerObject {
   readonly selector?: Readonly<Record<string, string>>;
 }
 
-t.test(
-  'the values of the former release are taken, and an upgrade can put its objects in place of the former ones',
-  (t) => {
-    const former = JSON.parse(readFileSync('test/helm/former/objects.json', 'utf8')) as Record<string, FormerObject[]>;
-    t.same(Object.keys(former).toSorted(), [...profiles].toSorted());
-    for (const profile of profiles) {
-      const own = render(profile);
-      // Whoever keeps a whole copy of values.yaml, and changes it, upgrades with all of its defaults.
-      // Only its memory was less.
-      const memory = ['--set', 'gateway.resources.limits.memory=1536Mi'];
-      const copied = render(profile, {}, ['--values', 'test/helm/former/values.yaml', ...memory]);
-      t.equal(copied.status, 0, copied.stderr);
-      t.equal(copied.stdout, own.stdout, `${profile}: each value means what it meant`);
-      const objects = new Map(
-        manifestsIn(own).map((one) => [`${one.kind} ${one.metadata.name}`, one as unknown as { spec?: Selecting }]),
-      );
-      for (const { object, selector } of former[profile] ?? []) {
-        t.ok(objects.has(object), `${profile}: ${object}`);
-        if (selector !== undefined)
-          t.same(objects.get(object)?.spec?.selector.matchLabels, selector, 'Kubernetes lets nobody change it');
-      }
+t.test('the values of the previous release are accepted, and its objects can be upgraded', (t) => {
+  const former = JSON.parse(readFileSync('test/helm/former/objects.json', 'utf8')) as Record<string, FormerObject[]>;
+  t.same(Object.keys(former).toSorted(), [...profiles].toSorted());
+  for (const profile of profiles) {
+    const own = render(profile);
+    // An operator with a modified copy of the previous values.yaml upgrades with all of its defaults.
+    // Except for its lower memory limit, these must render the same objects.
+    const memory = ['--set', 'gateway.resources.limits.memory=1536Mi'];
+    const copied = render(profile, {}, ['--values', 'test/helm/former/values.yaml', ...memory]);
+    t.equal(copied.status, 0, copied.stderr);
+    t.equal(copied.stdout, own.stdout, `${profile}: each value keeps its meaning`);
+    const objects = new Map(
+      manifestsIn(own).map((one) => [`${one.kind} ${one.metadata.name}`, one as unknown as { spec?: Selecting }]),
+    );
+    for (const { object, selector } of former[profile] ?? []) {
+      t.ok(objects.has(object), `${profile}: ${object}`);
+      if (selector !== undefined)
+        t.same(objects.get(object)?.spec?.selector.matchLabels, selector, 'the selector is immutable in Kubernetes');
     }
-    t.end();
-  },
-);
+  }
+  t.end();
+});
 
 interface Selecting {
   readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
 }
 
-t.test('a list where a group is expected is refused, a group where a list is, and a text for either', (t) => {
+t.test('a list instead of a map, a map instead of a list, and a string instead of either are rejected', (t) => {
   const wrong: [string, object][] = [];
   const walk = (value: unknown, place: readonly string[]): void => {
     if (typeof value !== 'object' || value === null) return;
@@ -369,7 +366,7 @@ t.test('a list where a group is expected is refused, a group where a list is, an
   };
   walk(parse(readFileSync('helm/values.yaml', 'utf8')), []);
   t.ok(wrong.length > 250, `${wrong.length} mistakes`);
-  // Many at once, each of which has to be named.
+  // Many mistakes per rendering; each of them must be reported.
   const byPlace = new Map<string, object[]>();
   for (const [place, values] of wrong) byPlace.set(place, [...(byPlace.get(place) ?? []), values]);
   for (let round = 0; round < 3; round += 1) {

@@ -7,11 +7,18 @@ interface Policy extends Manifest {
   readonly spec: { readonly egress?: readonly { readonly ports: readonly { readonly port: number | string }[] }[] };
 }
 
-const portsOfSchemes: Readonly<Record<string, string>> = { http: '80', https: '443', redis: '6379', rediss: '6379' };
+const portsOfSchemes: Readonly<Record<string, string>> = {
+  http: '80',
+  https: '443',
+  redis: '6379',
+  rediss: '6379',
+  tls: '6514',
+  tcp: '601',
+};
 
-/** The ports of all URLs and servers in a configuration that a part connects to. */
+/** The ports of all URLs and servers that a part's configuration connects to. */
 function portsIn(text: string): number[] {
-  const urls = [...text.matchAll(/\b(https?|rediss?):\/\/(?:\[[^\]]+\]|[^\s/:]+)(?::(\d+))?/g)].map(
+  const urls = [...text.matchAll(/\b(https?|rediss?|tls|tcp):\/\/(?:\[[^\]]+\]|[^\s/:]+)(?::(\d+))?/g)].map(
     ([, scheme = '', port]) => port ?? portsOfSchemes[scheme],
   );
   const servers = [...text.matchAll(/- [a-z0-9.-]+:(\d+)$/gm)].map(([, port]) => port);
@@ -22,16 +29,20 @@ function portsOf(policy: Policy | undefined): (number | string)[] {
   return (policy?.spec.egress ?? []).flatMap(({ ports }) => ports.map(({ port }) => port));
 }
 
-/** The part of a configuration that its own pod connects by: the services alone fetch keys, and the gateways alone call upstreams. */
+/**
+ * The part of a configuration for which its own pod opens connections: only the services fetch keys, and only the
+ * gateways call upstreams and send checkpoints.
+ */
 function calledBy(name: string, text: string, hasFetcher: boolean): string {
   const config = parse(text) as Record<string, unknown>;
   if (/-(?:registry|services)$/.test(name)) delete config.upstreams;
+  if (/-(?:registry|services|tor-exits)$/.test(name)) delete config.accessLog;
   if (!name.endsWith('-services')) delete config.identity;
   if (hasFetcher && !name.endsWith('-tor-exits')) delete config.torExits;
   return stringify(config);
 }
 
-/** What each configuration calls, and may not by the NetworkPolicy of the same name. */
+/** Connections of each configuration that its NetworkPolicy does not allow. */
 function blocked(manifests: readonly Manifest[]): string[] {
   const policies = new Map(
     manifests.filter(({ kind }) => kind === 'NetworkPolicy').map((one) => [one.metadata.name, one as Policy]),
@@ -48,19 +59,21 @@ function blocked(manifests: readonly Manifest[]): string[] {
   });
 }
 
-/** Each destination on ports that no default has. */
+/** Every destination, on non-default ports. */
 const elsewhere = {
   config: {
     keyStore: { redis: { url: 'rediss://redis:16379/1' } },
     upstreams: { core: { url: 'http://core:18080' }, ledger: { url: 'https://ledger' } },
     routes: [{ path: '/payouts', upstream: 'core', resource: 'payouts' }],
     traces: { endpoint: 'https://collector:14318/v1/traces' },
+    accessLog: { checkpoints: { https: { url: 'https://archive:8446/' }, syslog: { url: 'tls://logs' } } },
     torExits: { enabled: true, sources: ['https://exits.example:8444/list', 'https://[2001:db8::7]:8445/'] },
   },
+  secrets: { instanceKey: { create: true } },
   networkPolicy: { enabled: true },
 };
 
-t.test('a part may connect to whatever its configuration names', (t) => {
+t.test('each part may connect to every destination in its configuration', (t) => {
   for (const profile of profiles) {
     for (const values of [{ networkPolicy: { enabled: true } }, elsewhere]) {
       const { status, stdout, stderr } = render(profile, values);
@@ -71,10 +84,29 @@ t.test('a part may connect to whatever its configuration names', (t) => {
   t.end();
 });
 
-t.test('what an environment, a Service of another port or the services themselves name is open too', (t) => {
+t.test('access log checkpoints may be sent to only an HTTPS endpoint or only a syslog server', (t) => {
+  const secrets = { instanceKey: { create: true }, recordSecret: { create: false }, witnessKey: { create: false } };
+  const places = { https: { url: 'https://archive/' }, syslog: { url: 'tls://logs' } };
+  for (const [place, port] of [
+    ['https', 443],
+    ['syslog', 6514],
+  ] as const) {
+    const config = { accessLog: { checkpoints: { [place]: places[place] } } };
+    const rendered = render('behind-ingress', {
+      ...{ config, secrets },
+      networkPolicy: { egress: { checkpoints: { ports: [port] } } },
+    });
+    t.equal(rendered.status, 0, `${place}: ${rendered.stderr}`);
+    t.same(blocked(manifestsIn(rendered)), []);
+  }
+  t.end();
+});
+
+t.test('destinations of an environment, of another Service port and of the services are allowed too', (t) => {
   const rendered = render('backing-services', {
     ...elsewhere,
     config: { identity: { publicKeysUrl: 'http://keys:9191/' } },
+    secrets: {},
     services: { servicePort: 80 },
     environments: {
       test: { enabled: true, gateway: { config: { upstreams: { core: { url: 'http://core:28080' } } } } },
@@ -88,11 +120,11 @@ t.test('what an environment, a Service of another port or the services themselve
     manifests.find(({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith(end)) as Policy;
   t.ok(portsOf(policyOf('-live')).includes(7080), "the services' pods listen on another port than their Service");
   t.ok(portsOf(policyOf('-test')).includes(28080));
-  t.notOk(portsOf(policyOf('-live')).includes(28080), 'one environment opens nothing for the other');
+  t.notOk(portsOf(policyOf('-live')).includes(28080), 'the destination of one environment is not allowed in the other');
   t.end();
 });
 
-t.test('a protected Redis takes connections on the port that its URL names', (t) => {
+t.test('the NetworkPolicy of Redis allows the port in its URL', (t) => {
   const manifests = manifestsIn(render('backing-services', elsewhere));
   const policy = manifests.find(
     ({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith('-redis'),
@@ -104,7 +136,7 @@ t.test('a protected Redis takes connections on the port that its URL names', (t)
   t.end();
 });
 
-t.test('a port that only the pod knows is left to the values', (t) => {
+t.test('a port from a variable of the pod must be allowed by the values', (t) => {
   const upstreams = { core: { url: '${CORE_URL}' }, other: { url: 'http://${HOST}:${PORT}' } };
   const rendered = render('behind-ingress', { config: { upstreams } });
   const policy = manifestsIn(rendered).find(({ kind }) => kind === 'NetworkPolicy') as Policy;
@@ -122,7 +154,7 @@ interface PodMaker extends Manifest {
 const orderOf = ({ metadata: { annotations = {} } }: Manifest): number =>
   'helm.sh/hook' in annotations ? Number(annotations['helm.sh/hook-weight'] ?? 0) : Infinity;
 
-t.test('each pod has one policy, which is there before it; where everything else is forbidden it still works', (t) => {
+t.test('each pod has exactly one NetworkPolicy, which exists before it, for clusters that deny by default', (t) => {
   let count = 0;
   for (const profile of profiles) {
     const manifests = manifestsIn(render(profile, { networkPolicy: { enabled: true } }));
@@ -149,7 +181,7 @@ t.test('each pod has one policy, which is there before it; where everything else
   t.end();
 });
 
-t.test('a migration reaches its database, a check nobody, and a test its own release', (t) => {
+t.test('a migration may connect to its database, a check to nothing, and a test to its own release', (t) => {
   const manifests = manifestsIn(
     render('both-environments', { networkPolicy: { egress: { database: { ports: [6432] } } } }),
   );

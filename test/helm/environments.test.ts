@@ -12,7 +12,7 @@ function objectsOf(profile: string, values: object): Manifest[] {
   return manifestsIn(rendered);
 }
 
-/** A part's configuration, by the end of its name. */
+/** A part's configuration, by the suffix of its name. */
 function configOf(manifests: readonly Manifest[], end: string): Record<string, unknown> {
   const map = manifests.find(({ kind, metadata: { name } }) => kind === 'ConfigMap' && name.endsWith(end));
   return parse((map as unknown as { data: Record<string, string> }).data['gateway.yaml'] ?? '') as never;
@@ -24,7 +24,7 @@ function egressPortsOf(manifests: readonly Manifest[], end: string): number[][] 
   return egress.map(({ ports }) => ports.map(({ port }) => port));
 }
 
-t.test("an environment's own services are called, and the chart's where it names none", (t) => {
+t.test("an environment's services override those of the chart", (t) => {
   const upstreams = Object.fromEntries(
     ['transactions', 'payouts', 'customers'].map((name) => [name, { url: `http://${name}.core:8080` }]),
   );
@@ -36,7 +36,7 @@ t.test("an environment's own services are called, and the chart's where it names
   t.end();
 });
 
-t.test("an environment's own sources of Tor exits stay beside those of a ConfigMap, and have a way out", (t) => {
+t.test("an environment's Tor exit sources complement those of a ConfigMap, and have egress", (t) => {
   const environments = { live: { gateway: { config: { torExits: { sources: [exits] } } } } };
   const manifests = objectsOf('live-tls', { environments });
   const file = '/etc/merchant-gateway/tor-exits/tor-exits.txt';
@@ -47,7 +47,7 @@ t.test("an environment's own sources of Tor exits stay beside those of a ConfigM
   t.end();
 });
 
-t.test('the CronJob fetches what any environment has, and knows the proxies of all of them', (t) => {
+t.test('the CronJob fetches the sources of all environments through all their proxies', (t) => {
   const own = 'https://exits.example/list';
   const manifests = objectsOf('live-tls', {
     torExits: { existingConfigMap: '', cronJob: { enabled: true } },
@@ -63,7 +63,7 @@ t.test('the CronJob fetches what any environment has, and knows the proxies of a
   t.end();
 });
 
-t.test("the release's own test asks nothing that it could not get: without a proxy's header or a certificate", (t) => {
+t.test('the release test avoids checks that need a proxy header or a client certificate', (t) => {
   const asked = (profile: string, config: object): string[] => {
     const manifests = objectsOf(profile, { environments: { live: { gateway: { config } } } });
     const pod = manifests.find(({ kind }) => kind === 'Pod') as unknown as {

@@ -4,7 +4,7 @@ import { loadConfig } from '../../src/config/load.js';
 import type { Config, DeepPartial } from '../../src/config/schema.js';
 import { manifestsIn, render } from './render.js';
 
-/** The configuration of the part with that name, as it is rendered over the backing services of this chart. */
+/** The rendered configuration of the named part, with the backing services of this chart. */
 function configOf(part: string, values: object = {}): DeepPartial<Config> {
   const rendered = render('backing-services', values);
   if (rendered.status !== 0) throw new Error(rendered.stderr);
@@ -14,19 +14,26 @@ function configOf(part: string, values: object = {}): DeepPartial<Config> {
   return parse(map.data['gateway.yaml'] ?? '') as DeepPartial<Config>;
 }
 
-t.test('gateways sign for the services of the former release too, unless the values say otherwise', (t) => {
-  t.equal(configOf('live').identity?.audience, 'merchant-gateway', 'pods of both releases run side by side');
-  t.equal(configOf('services').identity?.audience, undefined, 'and services need not be told');
+t.test("gateways sign the previous release's audience too, unless the values change it", (t) => {
+  t.equal(
+    configOf('live').identity?.audience,
+    'merchant-gateway',
+    'pods of both releases run concurrently during an upgrade',
+  );
+  t.equal(configOf('services').identity?.audience, undefined, 'services need no setting');
   t.equal(configOf('live', { config: { identity: { audience: 'payments' } } }).identity?.audience, 'payments');
-  t.notOk(configOf('live', { config: { identity: { audience: null } } }).identity?.audience, 'null ends it');
+  t.notOk(
+    configOf('live', { config: { identity: { audience: null } } }).identity?.audience,
+    'null disables the former audience',
+  );
   t.end();
 });
 
 const route = (path: string, upstream: string) => ({ path, upstream, resource: 'payouts' });
 const own = { core: { url: '${CORE_URL}' }, payouts: { url: 'http://payouts:8080' } };
 
-t.test('the services know the routes of the gateways, and no variable of their pods', (t) => {
-  t.notOk(configOf('services').routes, 'the default ones');
+t.test("the services know the gateways' routes, without variables of the gateway pods", (t) => {
+  t.notOk(configOf('services').routes, 'the default routes are omitted');
   const routes = [route('/payouts', 'payouts'), route('/dev', 'core')];
   const config = configOf('services', { config: { upstreams: own, routes } });
   t.same(config.routes, routes);
@@ -37,7 +44,7 @@ t.test('the services know the routes of the gateways, and no variable of their p
   t.end();
 });
 
-t.test('where environments have routes of their own, the services know all of them', (t) => {
+t.test('the services know the routes of all environments', (t) => {
   const [payouts, core] = [route('/payouts', 'payouts'), route('/dev', 'core')];
   const gateway = (routes: object[]) => ({ enabled: true, gateway: { config: { upstreams: own, routes } } });
   const environments = { live: gateway([payouts]), test: gateway([payouts, core]) };
@@ -45,14 +52,14 @@ t.test('where environments have routes of their own, the services know all of th
   t.end();
 });
 
-t.test('the registry knows the resources of all routes, of environments that have the default ones too', (t) => {
+t.test('the registry knows the resources of all routes, including the defaults of an environment', (t) => {
   const resourcesOf = (values: object): string[] => {
     const text = JSON.stringify(configOf('registry', values));
     const config = loadConfig({ text, env: { MERCHANT_GATEWAY_DATABASE_URL: 'postgres://db/registry' } });
     return config.routes.map(({ resource }) => resource).toSorted();
   };
   const defaults = ['customers', 'payouts', 'transactions', 'wallets'];
-  t.notOk(configOf('registry').routes, 'the default ones');
+  t.notOk(configOf('registry').routes, 'the default routes are omitted');
   t.same([...new Set(resourcesOf({}))], defaults);
   const invoices = { path: '/bills', upstream: 'core', resource: 'invoices' };
   t.same(resourcesOf({ config: { upstreams: own, routes: [invoices] } }), ['invoices']);

@@ -35,7 +35,7 @@ function kindOf(model: Model, group: string): [string, Kind] {
   return [`${model.apiVersion} ${model.kind}`, { validate, module: `${group}/${model.kind}` }];
 }
 
-/** The kinds that the chart has, by version and kind. */
+/** The kinds in the chart, by API version and kind. */
 export const kinds: ReadonlyMap<string, Kind> = new Map([
   ...[ConfigMap, PersistentVolumeClaim, Pod, Service, ServiceAccount].map((model) =>
     kindOf(model, 'kubernetes-models/v1'),

@@ -9,8 +9,9 @@ interface Stored extends Manifest {
 }
 
 /**
- * As much of the API of Kubernetes as helm needs to install and upgrade a release: objects are stored, and a patch changes nothing.
- * @param kinds the kinds that it knows, each as `apiVersion kind`
+ * The part of the Kubernetes API that helm needs to install and upgrade a release. Objects are stored; a patch changes
+ * nothing.
+ * @param kinds the known kinds, each as `apiVersion kind`
  */
 export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
   const objects = new Map<string, Stored>();
@@ -27,7 +28,7 @@ export async function startKubernetes(t: Teardown, kinds: readonly string[]) {
     return { name, versions, preferredVersion: versions[0] };
   });
 
-  /** What a path of a discovery says; null for any other. */
+  /** The response of a discovery path; null for any other path. */
   const discovered = (path: string): object | null => {
     if (path === '/version') return { major: '1', minor: '27', gitVersion: 'v1.27.0' };
     if (path === '/api') return { kind: 'APIVersions', versions: ['v1'] };

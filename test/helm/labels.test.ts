@@ -13,12 +13,12 @@ interface Workload {
   readonly spec?: { readonly template?: { readonly metadata: Metadata } };
 }
 
-/** The metadata of the pods that stay. */
+/** The metadata of the Deployments' pods. */
 function podsOf(manifests: readonly Workload[]): Metadata[] {
   return manifests.flatMap(({ kind, spec }) => (kind === 'Deployment' ? (spec?.template?.metadata ?? []) : []));
 }
 
-t.test('a label that is given more than once is there once: the one that is nearest to the object', (t) => {
+t.test('a label given at several levels occurs once: the most specific one', (t) => {
   const values = {
     commonLabels: { team: 'payments', 'app.kubernetes.io/part-of': 'platform' },
     gateway: { podLabels: { team: 'edge' } },
@@ -39,27 +39,24 @@ t.test('a label that is given more than once is there once: the one that is near
   t.same(
     parseAllDocuments(rendered.stdout).flatMap(({ errors }) => errors.map(({ message }) => message)),
     [],
-    'no name stands twice in one place',
+    'no duplicate key',
   );
   t.end();
 });
 
-t.test(
-  "the digest of a pod's configuration is there once, whatever the values say: by it a changed one is rolled out",
-  (t) => {
-    const annotations = { 'merchant-gateway/config': 'mine', team: 'edge' };
-    const rendered = render('live-tls', { commonAnnotations: annotations, gateway: { podAnnotations: annotations } });
-    const errors = parseAllDocuments(rendered.stdout).flatMap((document) => document.errors);
-    t.same(errors, [], 'no name stands twice in one place');
-    const pods = podsOf(manifestsIn(rendered) as unknown as Workload[]);
-    t.equal(pods.length, 2);
-    for (const { annotations: those } of pods)
-      t.match(those, { 'merchant-gateway/config': /^[0-9a-f]{64}$/, team: 'edge' });
-    t.end();
-  },
-);
+t.test('the config digest annotation occurs once and cannot be overridden, so that changes cause a rollout', (t) => {
+  const annotations = { 'merchant-gateway/config': 'mine', team: 'edge' };
+  const rendered = render('live-tls', { commonAnnotations: annotations, gateway: { podAnnotations: annotations } });
+  const errors = parseAllDocuments(rendered.stdout).flatMap((document) => document.errors);
+  t.same(errors, [], 'no duplicate key');
+  const pods = podsOf(manifestsIn(rendered) as unknown as Workload[]);
+  t.equal(pods.length, 2);
+  for (const { annotations: those } of pods)
+    t.match(those, { 'merchant-gateway/config': /^[0-9a-f]{64}$/, team: 'edge' });
+  t.end();
+});
 
-t.test('the label of the version is one, whatever the tag of the image', (t) => {
+t.test('every image tag leads to one valid version label', (t) => {
   const versionOf = (tag: string): (string | undefined)[] =>
     (manifestsIn(render('live-tls', { image: { tag } })) as unknown as Workload[]).map(
       ({ metadata }) => metadata.labels['app.kubernetes.io/version'],

@@ -4,7 +4,7 @@ import path from 'node:path';
 import t from 'tap';
 import { manifestsIn, render, runHelm } from './render.js';
 
-/** A copy of the chart in which NOTES.txt is an object: Helm prints notes for a cluster alone. */
+/** A copy of the chart that renders NOTES.txt as an object, because `helm template` omits notes. */
 const chart = mkdtempSync(path.join(tmpdir(), 'merchant-gateway-notes-'));
 t.teardown(() => {
   rmSync(chart, { recursive: true, force: true });
@@ -23,7 +23,7 @@ function notesOf(profile: string, values: object = {}): string {
   return (object as unknown as { data: { text: string } }).data.text;
 }
 
-/** The services as a release of their own. */
+/** The services as a separate release. */
 const servicesAlone = {
   environments: { live: { enabled: false } },
   registry: { enabled: false },
@@ -31,7 +31,7 @@ const servicesAlone = {
   config: { identity: { publicKeysUrl: 'http://gateways:9090/.well-known/jwks.json' } },
 };
 
-t.test('the first merchant of the notes may use the first key, whoever runs the gateways', (t) => {
+t.test('the commands in the notes create a merchant that may use its first key in any deployment', (t) => {
   for (const profile of ['live-tls', 'registry-alone']) {
     t.match(notesOf(profile), /--status ACTIVE --go-live .*[^]*--environment live /, profile);
   }
@@ -40,7 +40,7 @@ t.test('the first merchant of the notes may use the first key, whoever runs the 
   t.end();
 });
 
-t.test('the notes wait for each part that there is, and warn of none that there is not', (t) => {
+t.test('the notes wait for exactly the deployed parts, and warn only about those', (t) => {
   const waitedFor = (text: string): string[] =>
     [...text.matchAll(/rollout status deployment\/release-merchant-gateway-(\S+)/g)].map(([, part = '']) => part);
   t.same(waitedFor(notesOf('backing-services')), ['live', 'registry', 'services']);
@@ -51,7 +51,7 @@ t.test('the notes wait for each part that there is, and warn of none that there 
   t.end();
 });
 
-t.test("the release's own test asks services that have no gateways beside them", (t) => {
+t.test('the release test checks services that are deployed without gateways', (t) => {
   const pod = manifestsIn(render('backing-services', servicesAlone)).find(({ kind }) => kind === 'Pod');
   t.match(JSON.stringify(pod), 'http://release-merchant-gateway-services:7080/readyz');
   t.end();

@@ -1,16 +1,16 @@
-/** What may vary, and how. */
+/** The dimensions of a configuration, each with its named alternatives. */
 export type Dimensions = Readonly<Record<string, Readonly<Record<string, object>>>>;
 
-/** One way in each dimension, by their names. */
+/** One alternative for each dimension, by name. */
 export type Combination = Readonly<Record<string, string>>;
 
-/** Every pair of ways in two dimensions, as a text. */
+/** Every pair of alternatives of two dimensions, as text. */
 export function pairsOf(combination: Combination): string[] {
   const chosen = Object.entries(combination);
   return chosen.flatMap((one, index) => chosen.slice(index + 1).map((other) => `${one.join('=')}|${other.join('=')}`));
 }
 
-/** Combinations such that each pair of ways in two dimensions is in one of them; always the same ones. */
+/** Combinations that together cover every pair of alternatives of two dimensions; deterministic. */
 export function pairwise(dimensions: Dimensions): Combination[] {
   const names = Object.keys(dimensions);
   const waysOf = (name: string): string[] => Object.keys(dimensions[name] ?? {});
@@ -22,7 +22,7 @@ export function pairwise(dimensions: Dimensions): Combination[] {
   });
   const combinations: Combination[] = [];
   while (left.size > 0) {
-    // Begins with a pair that is left, and chooses in each further dimension what has most of the pairs that are left.
+    // Start with an uncovered pair; in each other dimension choose the alternative that covers most uncovered pairs.
     const [first = ''] = left;
     let chosen: Combination = Object.fromEntries(
       first.split('|').map((one): [string, string] => one.split('=') as [string, string]),

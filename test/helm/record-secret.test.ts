@@ -3,6 +3,10 @@ import { text } from 'node:stream/consumers';
 import path from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
+import { parseAllDocuments } from 'yaml';
+import { gatewayProblems, startProblems } from '../../src/config/config-notes.js';
+import { loadConfig } from '../../src/config/load.js';
+import { NoteSigner } from '../../src/evidence/signed-note.js';
 import { kinds } from './kinds.js';
 import { startKubernetes } from './kubernetes-api.js';
 import { manifestsIn, render } from './render.js';
@@ -10,13 +14,18 @@ import { manifestsIn, render } from './render.js';
 const made = 'release-merchant-gateway-record-secret';
 const mounted = '/etc/merchant-gateway/secrets/recordSecret/record-secret';
 
-/** What helm says of a release. */
+interface Manifest {
+  readonly kind: string;
+  readonly data?: Readonly<Record<string, string>>;
+}
+
+/** Helm's output about a release. */
 interface Release {
   readonly info: { readonly notes: string };
   readonly manifest: string;
 }
 
-/** A cluster with the token of the administrators, and what runs helm against it. */
+/** A cluster with the admin token Secret; runs helm against it. */
 async function cluster(t: Test) {
   const kubernetes = await startKubernetes(t, [...kinds.keys()]);
   kubernetes.addSecret('merchant-gateway-admin-token');
@@ -42,7 +51,7 @@ async function cluster(t: Test) {
   return { ...kubernetes, helm, valueOf: () => kubernetes.secret(made)?.data?.['record-secret'] };
 }
 
-t.test('a new installation gets a secret of records, and keeps it', async (t) => {
+t.test('a new installation generates a record secret and keeps it on upgrades', async (t) => {
   const { helm, valueOf } = await cluster(t);
   const installed = await helm('install');
   t.notMatch(installed.info.notes, 'records in Redis are not sealed');
@@ -53,16 +62,46 @@ t.test('a new installation gets a secret of records, and keeps it', async (t) =>
   t.equal(valueOf(), value);
 });
 
-t.test('an upgrade of a release without one adds none by itself', async (t) => {
+t.test('a new installation signs access logs, uses the registry as witness, and keeps its keys', async (t) => {
+  const { helm, secret } = await cluster(t);
+  const { manifest, info } = await helm('install');
+  const keyOf = (name: string): string =>
+    Buffer.from(secret(`release-merchant-gateway-${name}`)?.data?.[`${name}.pem`] ?? '', 'base64').toString();
+  const keys = ['instance-key', 'witness-key'].map(keyOf);
+  const signers = keys.map((pem) => NoteSigner.ofPem('a', pem));
+  t.notSame(signers[0]?.key.bytes, signers[1]?.key.bytes);
+  t.match(info.notes, 'The registry witnesses the access logs of the gateways');
+  const configs = (parseAllDocuments(manifest).map((document) => document.toJSON() as unknown) as Manifest[])
+    .filter(({ kind }) => kind === 'ConfigMap')
+    .flatMap(({ data = {} }) => Object.values(data))
+    .filter((one) => one.includes('keyFile') && !one.includes('groups:'));
+  const loaded = configs.map((text) => loadConfig({ text, env: {} }));
+  const gateway = loaded.find(({ accessLog }) => accessLog.checkpoints !== null);
+  t.match(gateway?.accessLog.checkpoints, {
+    ...{ name: 'payments/release-merchant-gateway/live', file: null, witness: { required: false } },
+    keyFile: '/etc/merchant-gateway/secrets/instanceKey/instance-key.pem',
+  });
+  t.same(gateway && gatewayProblems(gateway), []);
+  const registry = loaded.find((config) => config.registry.witness !== null);
+  t.match(registry?.registry.witness, {
+    ...{ name: 'payments/release-merchant-gateway/registry' },
+    keyFile: '/etc/merchant-gateway/secrets/witnessKey/witness-key.pem',
+  });
+  t.same(registry && startProblems('registry', registry), []);
+  await helm('upgrade');
+  t.same(['instance-key', 'witness-key'].map(keyOf), keys);
+});
+
+t.test('an upgrade of a release without a record secret adds none', async (t) => {
   const { helm, valueOf } = await cluster(t);
   t.match((await helm('install', { create: false })).info.notes, 'WARNING: records in Redis are not sealed');
   t.notMatch((await helm('upgrade')).manifest, mounted);
   t.equal(valueOf(), undefined);
   await helm('upgrade', { create: true });
-  t.ok(valueOf(), 'but where it is told to');
+  t.ok(valueOf(), 'unless it is requested');
 });
 
-t.test('neither does an installation that has no registry, or a secret of the operator', async (t) => {
+t.test('an installation without a registry or with an existing secret generates none', async (t) => {
   const [alone, own] = [await cluster(t), await cluster(t)];
   await alone.helm('install', {}, { registry: { enabled: false } });
   t.equal(alone.valueOf(), undefined);
@@ -70,7 +109,7 @@ t.test('neither does an installation that has no registry, or a secret of the op
   t.equal(own.valueOf(), undefined);
 });
 
-t.test('what is rendered without the cluster has none', (t) => {
+t.test('rendering without a cluster generates no secret', (t) => {
   const rendered = render('live-tls');
   t.equal(rendered.status, 0);
   t.notOk(manifestsIn(rendered).some(({ kind }) => kind === 'Secret'));
@@ -78,7 +117,7 @@ t.test('what is rendered without the cluster has none', (t) => {
   t.end();
 });
 
-t.test('a database is made where the part is new, and never by an upgrade', async (t) => {
+t.test('a database is created only for a new part, never by an upgrade', async (t) => {
   const { helm } = await cluster(t);
   const startsOf = ({ manifest }: Release): string[] =>
     manifestsIn({ stdout: manifest, stderr: '', status: 0 }).flatMap(({ kind, ...rest }) => {
@@ -97,6 +136,6 @@ t.test('a database is made where the part is new, and never by an upgrade', asyn
   t.same(
     startsOf(await helm('upgrade', {}, after)),
     ['gateway --config', 'registry --config', 'services --config --create'],
-    'a part that an upgrade adds',
+    'a part added by an upgrade',
   );
 });

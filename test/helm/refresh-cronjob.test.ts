@@ -16,7 +16,7 @@ interface CronJob {
   readonly spec: { readonly jobTemplate: { readonly spec: { readonly template: { readonly spec: Pod } } } };
 }
 
-t.test('the CronJob without the chart runs in the image: its program, its user and its places', (t) => {
+t.test('the CronJob without the chart matches the image: entry point, user and directories', (t) => {
   const dockerfile = readFileSync('Dockerfile', 'utf8');
   const image = dockerfile.slice(dockerfile.lastIndexOf('\nFROM '));
   const [, user = '', group = ''] = /^USER (\d+):(\d+)$/m.exec(image) ?? [];
@@ -25,7 +25,7 @@ t.test('the CronJob without the chart runs in the image: its program, its user a
     .template;
   t.match(spec.securityContext, { runAsUser: Number(user), runAsGroup: Number(group), fsGroup: Number(group) });
   const [container] = spec.containers;
-  t.notOk(container?.command, "the image's entry point says where the program is");
+  t.notOk(container?.command, 'the entry point of the image runs the program');
   t.same(container?.args.slice(0, 2), ['tor-exits', 'refresh']);
   const writable = (container?.volumeMounts ?? []).filter(({ readOnly }) => readOnly !== true);
   const { torExits } = parse(readFileSync('config/gateway.yaml', 'utf8')) as { torExits: { snapshotFile: string } };
@@ -34,6 +34,6 @@ t.test('the CronJob without the chart runs in the image: its program, its user a
     writable.map(({ mountPath }) => mountPath),
     [snapshots],
   );
-  t.match(image, new RegExp(`^RUN mkdir -p (?:.* )?${snapshots}(?: |$)`, 'm'), 'the image has that place');
+  t.match(image, new RegExp(`^RUN mkdir -p (?:.* )?${snapshots}(?: |$)`, 'm'), 'the directory exists in the image');
   t.end();
 });

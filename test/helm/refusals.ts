@@ -1,4 +1,4 @@
-/** Values above the profile live-tls, and what is said against them. */
+/** Invalid values on top of the profile live-tls, with the expected error. */
 export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ['no TLS and no proxy', /no TLS and no trusted proxy/, { gateway: { tls: { existingSecret: '' } } }],
   [
@@ -175,7 +175,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /nothing is enabled/,
     { environments: { live: { enabled: false } }, registry: { enabled: false } },
   ],
-  // What the schema refuses.
+  // Values that the schema rejects.
   ['an unknown value', /servce is not allowed/, { gateway: { servce: {} } }],
   [
     'an unknown value of an environment',
@@ -203,7 +203,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ['an unknown secret', /secrets: Additional property pepper/, { secrets: { pepper: {} } }],
   ['a schedule that is none', /cronJob\.schedule: Does not match/, { torExits: { cronJob: { schedule: 'hourly' } } }],
   ['a secret as a value', /secrets\.keyPepper: Additional property value/, { secrets: { keyPepper: { value: 'x' } } }],
-  // A null takes a default away, before the schema is asked.
+  // A null removes a default before helm validates the schema.
   ['no environment', /environments: live is required/, { environments: { live: null } }],
   ['no configuration', /config is required/, { config: null }],
   ['no gateways', /gateway is required/, { gateway: null }],
@@ -251,6 +251,16 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
         extraVolumeMounts: [{ name: 'logs', mountPath: '/logs' }],
       },
     },
+  ],
+  [
+    'checkpoints that go with the pod',
+    /accessLog\.checkpoints\.file is \/var\/lib\/checkpoints\.jsonl, which goes with the pod/,
+    { config: { accessLog: { checkpoints: { file: '/var/lib/checkpoints.jsonl' } } } },
+  ],
+  [
+    'a key that signs checkpoints which nobody keeps',
+    /secrets\.instanceKey signs checkpoints that are kept nowhere/,
+    { secrets: { instanceKey: { create: true } } },
   ],
   [
     'one access log for all pods',
@@ -370,7 +380,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     /image\.repository: Does not match/,
     { image: { repository: 'registry.example/Gateway' } },
   ],
-  // What is added to the pods.
+  // Additions to the pods.
   ['a variable without a name', /extraEnv\.0: name is required/, { gateway: { extraEnv: [{ value: 'a' }] } }],
   [
     'a variable that is a number',
@@ -478,13 +488,13 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ),
 ];
 
-/** Values of a certificate from cert-manager, in place of the profile's Secret. */
+/** Values for a certificate from cert-manager instead of the profile's Secret. */
 function certificate(settings: object): object {
   const certManager = { enabled: true, issuerRef: { name: 'a' }, dnsNames: ['a.example'], ...settings };
   return { gateway: { tls: { existingSecret: '', certManager } } };
 }
 
-/** Values above the profile live-tls that come near to what is refused, and may be. */
+/** Valid values on top of the profile live-tls, close to invalid ones. */
 export const acceptances: readonly (readonly [string, object])[] = [
   [
     'an access log of each pod, on a volume that stays',

@@ -6,7 +6,7 @@ import { parseAllDocuments } from 'yaml';
 const helm = path.resolve('node_modules/.bin/helm');
 const profileSuffix = '-values.yaml';
 
-/** An object of Kubernetes, as far as every one is the same. */
+/** The fields that all Kubernetes objects have. */
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -17,19 +17,19 @@ export interface Manifest {
   };
 }
 
-/** The sets of values in helm/ci, by name. */
+/** The names of the value files in helm/ci. */
 export const profiles: readonly string[] = readdirSync('helm/ci')
   .filter((name) => name.endsWith(profileSuffix))
   .map((name) => name.slice(0, -profileSuffix.length));
 
-/** What helm printed. */
+/** The output of helm. */
 interface Rendered {
   readonly status: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** Runs helm; the chart is the last argument but for values, which are given as JSON on standard input. */
+/** Runs helm on the chart, with the values as JSON on standard input. */
 export function runHelm(args: readonly string[], values: object = {}): Rendered {
   const { status, stdout, stderr } = spawnSync(helm, [...args, '--values', '-'], {
     encoding: 'utf8',
@@ -41,8 +41,8 @@ export function runHelm(args: readonly string[], values: object = {}): Rendered 
 }
 
 /**
- * Renders the chart with a profile and, above it, values.
- * @param options further ones of helm; values of theirs are below the profile's
+ * Renders the chart with a profile and overriding values.
+ * @param options additional helm options; the profile overrides values in these options
  */
 export function render(profile: string, values: object = {}, options: readonly string[] = []): Rendered {
   const file = `helm/ci/${profile}${profileSuffix}`;
@@ -50,7 +50,7 @@ export function render(profile: string, values: object = {}, options: readonly s
   return runHelm(['template', 'release', 'helm', ...cluster, ...options, '--values', file], values);
 }
 
-/** The objects in what helm printed. */
+/** The objects in helm's output. */
 export function manifestsIn({ stdout }: Rendered): Manifest[] {
   return parseAllDocuments(stdout)
     .map((document) => document.toJS() as Manifest | null)

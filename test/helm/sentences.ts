@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * The sentences with which templates of the chart refuse values, less those that were said.
- * @param files names in helm/templates
- * @param said what helm printed
+ * The error messages in the chart's templates that no test has caused.
+ * @param files file names in helm/templates
+ * @param said the output of helm
  */
 export function unsaidSentences(files: readonly string[], said: readonly string[]): { all: number; unsaid: string[] } {
   const source = files.map((name) => readFileSync(`helm/templates/${name}`, 'utf8')).join('');

@@ -16,8 +16,8 @@ const options: ts.CompilerOptions = {
 };
 
 /**
- * Fields that Kubernetes' schemas do not have, and values of a wrong type: the manifests are compiled as literals of the
- * interfaces of their kinds, which names every field that is too much at any depth.
+ * Finds fields unknown to Kubernetes' schemas, and values of a wrong type. The manifests are compiled as literals of
+ * their kinds' TypeScript interfaces, so that the compiler reports every excess field at any depth.
  */
 export function unknownFields(manifests: readonly Manifest[]): string[] {
   const source = manifests

@@ -3,7 +3,7 @@ import { writeRequestHead } from '../../src/edge/http1/request-head.js';
 
 const to = { method: 'GET', target: '/v1/payouts', host: 'payouts.internal', body: null, keepsConnection: true };
 
-t.test('the head of a request is its line, its headers as they are, and an empty line', (t) => {
+t.test('a request head is its request line, its headers unchanged, and an empty line', (t) => {
   for (let turn = 1; turn <= 2; turn += 1) {
     t.equal(
       writeRequestHead({ ...to, headers: ['Accept', '*/*', 'x-name', 'b\u00fc\tc'] }),
@@ -14,18 +14,24 @@ t.test('the head of a request is its line, its headers as they are, and an empty
   t.end();
 });
 
-t.test('what could be read as another header, or as another request, is not written', (t) => {
+t.test('a name, value or target that could be read as another header or request is not written', (t) => {
   const names = ['', 'a b', 'a:', 'a\r\nx-merchant-id', 'a\n', 'a\0', 'ä', '\u0100', 'x'.repeat(70) + ' '];
   const values = ['a\r\nx-merchant-id: 1', 'a\n', '\r', 'a\0', '\u0100', '\u2028', '\x7f'];
-  // Twice, because names are known again.
+  // Twice, because the second call takes the names from the cache.
   for (const name of [...names, ...names]) {
-    t.throws(() => writeRequestHead({ ...to, headers: [name, 'value'] }), /a header has a character/, { name });
+    t.throws(() => writeRequestHead({ ...to, headers: [name, 'value'] }), /invalid character in a request header/, {
+      name,
+    });
   }
   for (const value of [...values, ...values]) {
-    t.throws(() => writeRequestHead({ ...to, headers: ['name', value] }), /a header has a character/, { value });
+    t.throws(() => writeRequestHead({ ...to, headers: ['name', value] }), /invalid character in a request header/, {
+      value,
+    });
   }
   for (const target of ['/a b', '/a\r\nb', '/\u0100']) {
-    t.throws(() => writeRequestHead({ ...to, target, headers: [] }), /the target has a character/, { target });
+    t.throws(() => writeRequestHead({ ...to, target, headers: [] }), /invalid character in the request target/, {
+      target,
+    });
   }
   t.end();
 });

@@ -3,23 +3,23 @@ import http from 'node:http';
 import type { IncomingMessage } from 'node:http';
 import fc from 'fast-check';
 import t from 'tap';
-import { AnswerParser } from '../../src/edge/http1/answer-parser.js';
-import type { AnswerHead } from '../../src/edge/http1/answer-head.js';
+import { ResponseParser } from '../../src/edge/http1/answer-parser.js';
+import type { ResponseHead } from '../../src/edge/http1/answer-head.js';
 import { startBareUpstream } from '../edge/harness.js';
 import { bytesOf, bytesWritten, cut, places, written } from '../edge/service-answers.js';
 
-/** What a parser told of the bytes of a connection. */
+/** What a parser reported about the bytes of a connection. */
 interface Told {
-  readonly head: AnswerHead | null;
+  readonly head: ResponseHead | null;
   readonly body: string;
   readonly isOver: boolean;
   readonly refused: string | null;
 }
 
-/** Gives a parser the pieces of the answer to one request. */
+/** Feeds the pieces of one response to a parser. */
 function read(pieces: readonly Buffer[], method = 'GET', closes = false): Told {
-  const told = { head: null as AnswerHead | null, body: '', isOver: false, refused: null as string | null };
-  const parser = new AnswerParser({
+  const told = { head: null as ResponseHead | null, body: '', isOver: false, refused: null as string | null };
+  const parser = new ResponseParser({
     onHead: (head) => (told.head = head),
     onData: (bytes) => (told.body += bytes.toString('latin1')),
     onEnd: () => (told.isOver = true),
@@ -29,7 +29,7 @@ function read(pieces: readonly Buffer[], method = 'GET', closes = false): Told {
     for (const piece of pieces) {
       const lent = Buffer.from(piece);
       parser.take(lent);
-      lent.fill('!'); // the next bytes come into the same memory
+      lent.fill('!'); // the next read reuses this memory
     }
     if (closes) parser.end();
   } catch (error) {
@@ -41,7 +41,7 @@ function read(pieces: readonly Buffer[], method = 'GET', closes = false): Told {
 const ok = 'HTTP/1.1 200 OK\r\n';
 const chunked = `${ok}Transfer-Encoding: chunked\r\n\r\n`;
 
-/** An answer, and what is understood of it; `method` and `closes` where they are not GET and false. */
+/** A response and its interpretation; `method` and `closes` default to GET and false. */
 type Understood = readonly [
   bytes: string,
   expected: Partial<Record<keyof Told, unknown>>,
@@ -74,7 +74,7 @@ const understood: readonly Understood[] = [
     `${ok}Set-Cookie: a=1\r\nx:\t b\xe9 c \t\r\nSET-COOKIE: b=2\r\nset-cookie:\r\nContent-Length: 0\r\n\r\n`,
     { head: { headers: ['set-cookie', ['a=1', 'b=2', ''], 'x', 'b\xe9 c', 'content-length', '0'] } },
   ],
-  // What such an answer says of a body is not believed (RFC 9112 6.3), nor that nothing comes behind it.
+  // RFC 9112 6.3: body headers of such a response do not frame a body. The connection is closed: a body may follow.
   [`${ok}Content-Length: 2\r\n\r\n`, { head: { framing: 0, keepsConnection: false } }, 'HEAD'],
   [`${ok}\r\n`, { head: { framing: 0, keepsConnection: false } }, 'HEAD'],
   [chunked, { head: { framing: 0, keepsConnection: false } }, 'HEAD'],
@@ -97,19 +97,23 @@ const hints: readonly (readonly [value: string, seconds: number | null])[] = [
 
 const refused: readonly (readonly [name: string, bytes: string, method?: string])[] = [
   ['two lengths', `${ok}Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc`],
-  ['the same length twice', `${ok}Content-Length: 2\r\nContent-Length: 2\r\n\r\nab`],
-  ['a list of lengths', `${ok}Content-Length: 2, 2\r\n\r\nab`],
-  ['a length with a sign', `${ok}Content-Length: +2\r\n\r\nab`],
+  ['the same Content-Length twice', `${ok}Content-Length: 2\r\nContent-Length: 2\r\n\r\nab`],
+  ['a list of Content-Length values', `${ok}Content-Length: 2, 2\r\n\r\nab`],
+  ['Content-Length with a sign', `${ok}Content-Length: +2\r\n\r\nab`],
   ['a negative length', `${ok}Content-Length: -2\r\n\r\n`],
-  ['an empty length', `${ok}Content-Length:\r\n\r\n`],
-  ['a length beyond numbers', `${ok}Content-Length: 9007199254740993\r\n\r\n`],
-  ['a length and chunks', `${ok}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
-  ['chunks and a length, to a HEAD', `${ok}Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n`, 'HEAD'],
+  ['an empty Content-Length', `${ok}Content-Length:\r\n\r\n`],
+  ['Content-Length beyond safe integers', `${ok}Content-Length: 9007199254740993\r\n\r\n`],
+  ['Content-Length and Transfer-Encoding', `${ok}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`],
+  [
+    'Transfer-Encoding and Content-Length, to a HEAD',
+    `${ok}Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n`,
+    'HEAD',
+  ],
   ['another coding', `${ok}Transfer-Encoding: gzip, chunked\r\n\r\n`],
   ['chunks twice', `${ok}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n`],
-  ['chunks of HTTP/1.0', 'HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'],
+  ['chunked encoding in HTTP/1.0', 'HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'],
   ['a folded line', `${ok}A: b\r\n c\r\n\r\n`],
-  ['a blank in front of a colon', `${ok}Content-Length : 2\r\n\r\n`],
+  ['a space before a colon', `${ok}Content-Length : 2\r\n\r\n`],
   ['a line without a colon', `${ok}A\r\nB: c\r\n\r\n`],
   ['a header without a name', `${ok}: a\r\n\r\n`],
   ['NUL in a value', `${ok}A: b\0c\r\n\r\n`],
@@ -118,36 +122,36 @@ const refused: readonly (readonly [name: string, bytes: string, method?: string]
   ['CR in front of a line end', `${ok}A: b\r\r\n\r\n`],
   ['LF for line ends', 'HTTP/1.1 200 OK\nContent-Length: 0\n\n'],
   ['LF for the first line end', 'HTTP/1.1 200 OK\nContent-Length: 0\r\n'],
-  ['an empty line in front', `\r\n${ok}Content-Length: 0\r\n\r\n`],
+  ['an empty line before the status line', `\r\n${ok}Content-Length: 0\r\n\r\n`],
   ['another protocol', 'SSH-2.0-OpenSSH_9.2\r\n'],
   ['another version', 'HTTP/2 200 OK\r\n\r\n'],
   ['no status', 'HTTP/1.1 OK\r\n\r\n'],
   ['a status of two digits', 'HTTP/1.1 20 OK\r\n\r\n'],
   ['a status that begins with 0', 'HTTP/1.1 099 Odd\r\n\r\n'],
-  ['a head that is too long', `${ok}A: ${'b'.repeat(20_000)}`],
-  ['interim heads, of which one is too long', `HTTP/1.1 100 C\r\n\r\nHTTP/1.1 103 E\r\nA: ${'b'.repeat(20_000)}`],
+  ['a head over the limit', `${ok}A: ${'b'.repeat(20_000)}`],
+  ['interim heads, one of them over the limit', `HTTP/1.1 100 C\r\n\r\nHTTP/1.1 103 E\r\nA: ${'b'.repeat(20_000)}`],
   ['a chunk size with a prefix', `${chunked}0x2\r\nok\r\n`],
   ['a chunk size with a sign', `${chunked}+2\r\nok\r\n`],
-  ['a chunk size with a blank in front', `${chunked} 2\r\nok\r\n`],
+  ['a chunk size after a space', `${chunked} 2\r\nok\r\n`],
   ['an empty chunk size', `${chunked}\r\n`],
-  ['an extension without a size', `${chunked};a\r\n`],
-  ['a chunk size beyond numbers', `${chunked}fffffffffffff\r\n`],
+  ['a chunk extension without a size', `${chunked};a\r\n`],
+  ['a chunk size beyond safe integers', `${chunked}fffffffffffff\r\n`],
   ['a chunk size that ends with LF', `${chunked}2\nok\r\n`],
   ['CR in an extension', `${chunked}2;a\rb\r\nok\r\n`],
-  ['an extension that is too long', `${chunked}2;${'a'.repeat(2_000)}`],
+  ['a chunk extension over the limit', `${chunked}2;${'a'.repeat(2_000)}`],
   ['a chunk longer than its size', `${chunked}2\r\nokk\r\n0\r\n\r\n`],
   ['a chunk that ends with LF', `${chunked}2\r\nok\n0\r\n\r\n`],
-  ['trailers that are too long', `${chunked}0\r\n${`A: ${'b'.repeat(500)}\r\n`.repeat(40)}`],
+  ['trailers over the limit', `${chunked}0\r\n${`A: ${'b'.repeat(500)}\r\n`.repeat(40)}`],
   ['a trailer that ends with LF', `${chunked}0\r\nA: b\n\r\n`],
-  ['bytes behind a body', `${ok}Content-Length: 2\r\n\r\nokk`],
-  ['another answer behind a body', `${ok}Content-Length: 2\r\n\r\nok${ok}Content-Length: 0\r\n\r\n`],
-  ['an interim answer behind a body', `${ok}Content-Length: 2\r\n\r\nokHTTP/1.1 100 Continue\r\n\r\n`],
-  ['bytes behind the last chunk', `${chunked}0\r\n\r\n\r\n`],
+  ['bytes after a body', `${ok}Content-Length: 2\r\n\r\nokk`],
+  ['another response after a body', `${ok}Content-Length: 2\r\n\r\nok${ok}Content-Length: 0\r\n\r\n`],
+  ['an interim response after a body', `${ok}Content-Length: 2\r\n\r\nokHTTP/1.1 100 Continue\r\n\r\n`],
+  ['bytes after the last chunk', `${chunked}0\r\n\r\n\r\n`],
   ['a body to a HEAD', `${ok}Content-Length: 2\r\n\r\nok`, 'HEAD'],
   ['a body of a 204', 'HTTP/1.1 204 No Content\r\n\r\nok'],
 ];
 
-t.test('an answer is read as it is meant', (t) => {
+t.test('a response is interpreted as RFC 9112 defines', (t) => {
   for (const [bytes, expected, method, closes] of understood) {
     const told = read([bytesOf(bytes)], method, closes);
     const { body = '', ...others } = expected;
@@ -161,12 +165,12 @@ t.test('an answer is read as it is meant', (t) => {
   t.end();
 });
 
-t.test('what two readers could understand in two ways is refused, and at once', (t) => {
+t.test('an ambiguous response is refused at once', (t) => {
   for (const [name, bytes, method] of refused) t.type(read([bytesOf(bytes)], method).refused, 'string', name);
   t.end();
 });
 
-t.test('an answer that breaks off is not over', (t) => {
+t.test('a truncated response is incomplete', (t) => {
   for (const bytes of [
     ok,
     'HTTP/1.1 100 Continue\r\n\r\n',
@@ -180,9 +184,9 @@ t.test('an answer that breaks off is not over', (t) => {
   t.end();
 });
 
-t.test('bytes for which nobody has asked are refused, before the first request as well', (t) => {
-  const fail = (): void => void t.fail('nobody asked');
-  const parser = new AnswerParser({ onHead: fail, onData: fail, onEnd: fail });
+t.test('unsolicited bytes are refused, also before the first request', (t) => {
+  const fail = (): void => void t.fail('no request is outstanding');
+  const parser = new ResponseParser({ onHead: fail, onData: fail, onEnd: fail });
   t.throws(() => {
     parser.take(bytesOf(`${ok}Content-Length: 0\r\n\r\n`));
   });
@@ -190,14 +194,14 @@ t.test('bytes for which nobody has asked are refused, before the first request a
   t.end();
 });
 
-t.test('however an answer is cut into pieces, it is read alike', (t) => {
+t.test('a response is parsed alike for any packet boundaries', (t) => {
   const samples: readonly (readonly [bytes: string, method?: string | undefined, closes?: boolean | undefined])[] = [
     ...understood.map(([bytes, , method, closes]) => [bytes, method, closes] as const),
     ...refused.map(([, bytes, method]) => [bytes, method] as const),
   ];
   for (const [text, method, closes] of samples) {
     const bytes = bytesOf(text);
-    // Whether it is refused in front of its last byte or with it is all that pieces may change.
+    // Boundaries may only change whether the refusal comes before or with the last byte.
     const alike = (pieces: Buffer[]): boolean => {
       const [whole, cut] = [read([bytes], method, closes), read(pieces, method, closes)];
       if (whole.refused !== null) return cut.refused !== null;
@@ -215,7 +219,7 @@ t.test('however an answer is cut into pieces, it is read alike', (t) => {
   t.end();
 });
 
-t.test('a well-formed answer is read as Node reads it, however it is cut', async (t) => {
+t.test('a well-formed response is parsed as Node parses it, for any packet boundaries', async (t) => {
   let bytes: Buffer = Buffer.alloc(0);
   const url = await startBareUpstream(t, (socket) => {
     socket.on('error', () => undefined);

@@ -1,7 +1,7 @@
 import dns from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import t from 'tap';
-import type { AnswerReader } from '../../src/edge/http1/answer-reader.js';
+import type { ResponseReader } from '../../src/edge/http1/answer-reader.js';
 import { ConnectionPool, shareLookups } from '../../src/edge/http1/connection-pool.js';
 import type { WireRequest } from '../../src/edge/http1/connection.js';
 
@@ -19,7 +19,7 @@ function openLookup() {
   return { asked, ask, told };
 }
 
-t.test('many who look a name up at once ask once, and each is told', (t) => {
+t.test('concurrent DNS look-ups of a name share one query', (t) => {
   const { asked, ask, told } = openLookup();
   for (let count = 0; count < 100; count += 1) ask('silent.example');
   ask('other.example');
@@ -34,7 +34,7 @@ t.test('many who look a name up at once ask once, and each is told', (t) => {
   t.end();
 });
 
-t.test('a failure is told to all, and the next one asks anew', (t) => {
+t.test('all callers get a failure, and the next call queries again', (t) => {
   const { asked, ask, told } = openLookup();
   for (let count = 0; count < 3; count += 1) ask('lost.example');
   asked[0]?.tell(Object.assign(new Error('not found'), { code: 'ENOTFOUND' }), '');
@@ -45,7 +45,7 @@ t.test('a failure is told to all, and the next one asks anew', (t) => {
   t.end();
 });
 
-t.test('one who is told and asks again at once is answered anew', (t) => {
+t.test('a look-up started in the callback of another one queries again', (t) => {
   const asked: Told[] = [];
   const lookup = shareLookups((_hostname, _options, tell) => asked.push(tell));
   lookup('a.example', {}, () => {
@@ -56,7 +56,7 @@ t.test('one who is told and asks again at once is answered anew', (t) => {
   t.end();
 });
 
-t.test('questions that differ are kept apart', (t) => {
+t.test('look-ups with different options are separate', (t) => {
   const { asked, ask, told } = openLookup();
   for (const options of [{}, { all: true }, { family: 4 }, { family: 6 }, { all: true }]) ask('a.example', options);
   t.same(
@@ -68,7 +68,7 @@ t.test('questions that differ are kept apart', (t) => {
   t.end();
 });
 
-t.test('the connections to an upstream share theirs', async (t) => {
+t.test('the connections to an upstream share their look-ups', async (t) => {
   const asked: string[] = [];
   const refused = Object.assign(new Error('not found'), { code: 'ENOTFOUND' });
   const { lookup } = dns;
@@ -87,7 +87,7 @@ t.test('the connections to an upstream share theirs', async (t) => {
   });
   const failures = Array.from({ length: 5 }, () => {
     return new Promise((resolve) => {
-      pool.send({} as WireRequest, { isSettled: false, onFailure: resolve } as unknown as AnswerReader, false);
+      pool.send({} as WireRequest, { isSettled: false, onFailure: resolve } as unknown as ResponseReader, false);
     });
   });
   t.same(await Promise.all(failures), Array(5).fill(refused));

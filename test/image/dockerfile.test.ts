@@ -24,8 +24,8 @@ function textsOf(name: string, among: readonly Instruction[] = instructions): st
   return among.filter((one) => one.name === name).map(({ text }) => text);
 }
 
-t.test('the image is built from the lock file, and holds nothing but what it runs', (t) => {
-  t.same(textsOf('ADD'), [], 'nothing is fetched or unpacked in passing');
+t.test('the image is built from the lock file, and contains only what it runs', (t) => {
+  t.same(textsOf('ADD'), [], 'no ADD: nothing is downloaded or unpacked implicitly');
   const installs = textsOf('RUN').filter((text) => text.includes('npm ') && !text.startsWith('npm run '));
   t.equal(installs.length, 2);
   for (const text of installs) t.match(text, /^npm ci .*--ignore-scripts/);
@@ -41,22 +41,22 @@ t.test('the image is built from the lock file, and holds nothing but what it run
   t.match(
     textsOf('ARG')[0],
     /^NODE_IMAGE=docker\.io\/library\/node:24-bookworm-slim$/,
-    'the base is named with its tag',
+    'the base image is named with its tag',
   );
   t.end();
 });
 
-t.test('it runs without a shell, as a user without rights, and says what it is', (t) => {
+t.test('the image runs without a shell, as an unprivileged user, and labels its version', (t) => {
   t.same(textsOf('USER', lastStage), ['1000:1000']);
   t.same(JSON.parse(textsOf('ENTRYPOINT', lastStage)[0] ?? ''), ['node', '/app/dist/cli/main.js']);
   const [, options = ''] = /NODE_OPTIONS="([^"]+)"/.exec(textsOf('ENV', lastStage).join(' ')) ?? [];
   t.equal(options, '--max-semi-space-size=8');
   const { status } = spawnSync(process.execPath, ['-e', ''], { env: { NODE_OPTIONS: options } });
-  t.equal(status, 0, 'Node takes the options that it gives');
+  t.equal(status, 0, "Node accepts the image's NODE_OPTIONS");
   t.match(
     textsOf('ENV', lastStage).join(' '),
     /MALLOC_ARENA_MAX=1\b.*MALLOC_TRIM_THRESHOLD_=131072\b.*MALLOC_MMAP_THRESHOLD_=30000\b/s,
-    'and glibc its own',
+    "the image sets glibc's malloc options",
   );
   t.doesNotThrow(() => void JSON.parse(textsOf('CMD', lastStage)[0] ?? ''));
   t.match(textsOf('HEALTHCHECK', lastStage)[0], /CMD \["node", /);
@@ -66,11 +66,11 @@ t.test('it runs without a shell, as a user without rights, and says what it is',
   const ports = [listen.https, listen.http, listen.management, registry.listen, services.listen].map(
     (one) => one?.port,
   );
-  t.same(textsOf('EXPOSE', lastStage)[0]?.split(' ').map(Number), ports, 'its ports are the default ones');
+  t.same(textsOf('EXPOSE', lastStage)[0]?.split(' ').map(Number), ports, 'the exposed ports are the default ones');
   t.end();
 });
 
-t.test('what is copied is there, and nothing else gets into the build', (t) => {
+t.test('what the Dockerfile copies exists, and nothing else is in the build context', (t) => {
   const [everything, ...admitted] = readFileSync('.dockerignore', 'utf8')
     .split('\n')
     .filter((line) => line !== '' && !line.startsWith('#'));

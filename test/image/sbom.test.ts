@@ -35,12 +35,12 @@ const manifest = JSON.parse(readFileSync('package.json', 'utf8')) as {
 };
 const lock = JSON.parse(readFileSync('package-lock.json', 'utf8')) as { readonly packages: Record<string, Locked> };
 
-t.test('the SBOM has each package of production with its version, licence and hash, and none of development', (t) => {
+t.test('the SBOM has each production package with version, licence and hash, and no development package', (t) => {
   const folder = path.join(t.testdir({ 'merchant-gateway': {} }), 'merchant-gateway');
   for (const file of ['package.json', 'package-lock.json']) copyFileSync(file, path.join(folder, file));
   const dockerfile = readFileSync('Dockerfile', 'utf8').replaceAll('\\\n', '');
   const [, commands = ''] = /^RUN (npm ci [^\n]*sbom\.cdx\.json)$/m.exec(dockerfile) ?? [];
-  t.match(dockerfile, /^WORKDIR \/merchant-gateway$/m, 'npm takes its name from the folder');
+  t.match(dockerfile, /^WORKDIR \/merchant-gateway$/m, 'npm takes the component name from the folder');
   const env = { ...process.env, npm_config_prefer_offline: 'true', npm_config_update_notifier: 'false' };
   const { status, stderr } = spawnSync('sh', ['-euc', commands], { cwd: folder, encoding: 'utf8', env });
   t.equal(status, 0, stderr);
@@ -50,7 +50,7 @@ t.test('the SBOM has each package of production with its version, licence and ha
   const purl = `pkg:npm/merchant-gateway@${manifest.version}`;
   const [name, type] = ['merchant-gateway', 'application'];
   t.match(metadata.component, { name, type, version: manifest.version, purl });
-  /** What the lock file has for production, and is installed here: of libsql that is one platform of many. */
+  /** Installed production packages of the lock file; libsql is installed for one platform of many. */
   const production = Object.entries(lock.packages)
     .filter(([place, { dev }]) => place !== '' && dev !== true && existsSync(path.join(folder, place)))
     .map(([place, { version, integrity }]) => {
@@ -66,7 +66,7 @@ t.test('the SBOM has each package of production with its version, licence and ha
   );
   t.ok(
     development.includes('typescript') && !development.includes('ajv'),
-    'some tools need what the product needs too',
+    'some development tools are also production dependencies',
   );
   t.same(development.filter((tool) => components.some(({ name }) => name === tool)), []); // prettier-ignore
   for (const component of components) {

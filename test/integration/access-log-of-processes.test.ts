@@ -11,7 +11,7 @@ import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '.
 import { productCommand } from '../product-command.js';
 import { testSecret, until } from '../telemetry/open-log.js';
 
-/** Has the process meet an error that nobody caught, when it is told to. */
+/** Makes the process throw an uncaught error on SIGWINCH. */
 const failing = 'data:text/javascript,process.on("SIGWINCH",()=>{throw new Error("unforeseen")})';
 
 const pair = await createSelfSigned(new Date());
@@ -46,7 +46,7 @@ writeFileSync(
   }),
 );
 
-/** A gateway in a process of its own. */
+/** A gateway in a separate process. */
 async function startGatewayProcess() {
   const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')], ['--import', failing]), {
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -80,7 +80,7 @@ const goesOnIn = async (renamed: string, signal: () => void): Promise<void> => {
 };
 
 t.test(
-  'one log through rotation, a failure, an end by force and a kill: no line is lost, and the chain holds',
+  'the access log loses no line through rotation, a crash, a forced end and a kill, and its chain verifies',
   async (t) => {
     const first = await startGatewayProcess();
     await askAll(first.gateway, ['a', 'b']);
@@ -89,8 +89,8 @@ t.test(
     await goesOnIn(`${log}.2`, () => undefined);
     await askAll(first.gateway, ['d', 'e']);
     first.child.kill('SIGWINCH');
-    t.same(await first.exited, [1, null], 'an error that nobody caught ends the process');
-    t.match(first.told(), /unforeseen[^]*ends with a failure/);
+    t.same(await first.exited, [1, null], 'an uncaught error ends the process');
+    t.match(first.told(), /unforeseen[^]*fatal error; the process exits/);
 
     const second = await startGatewayProcess();
     await askAll(second.gateway, ['f']);
@@ -99,9 +99,9 @@ t.test(
     await until(() => upstream.seen.some(({ url }) => url.endsWith('/silent')));
     await askAll(second.gateway, ['g']);
     const again = setInterval(() => second.child.kill('SIGTERM'), 100);
-    t.same(await second.exited, [1, null], 'whoever does not wait for the drain ends it by force');
+    t.same(await second.exited, [1, null], 'a second signal during the drain forces the end');
     clearInterval(again);
-    t.match(second.told(), 'ended by force: another signal');
+    t.match(second.told(), 'forced exit: second signal');
 
     const third = await startGatewayProcess();
     await askAll(third.gateway, ['h']);
@@ -119,16 +119,16 @@ t.test(
     t.same(
       chains.map(({ closed }) => closed),
       [true, true, true, true],
-      'each says how it ended, or its successor does',
+      'each chain is closed by its own process or by its successor',
     );
     const lines = files.map((one) => readFileSync(one, 'utf8').trimEnd().split('\n'));
     const ends = lines.flat().filter((line) => line.includes('"reason":"end"'));
-    t.equal(ends.length, 3, 'all but the one that was killed wrote what they had, and their end');
+    t.equal(ends.length, 3, 'every process except the killed one wrote its buffered lines and an end line');
     const asked = lines.map((some) =>
       some.flatMap((line) => /"path":"\/v1\/transactions\/(\w+)"/.exec(line)?.[1] ?? []),
     );
-    t.same(asked, [['a', 'b'], ['c'], ['d', 'e', 'f', 'g', 'h', 'i']], 'a line for each request that was answered');
+    t.same(asked, [['a', 'b'], ['c'], ['d', 'e', 'f', 'g', 'h', 'i']], 'each request with a response has a line');
     renameSync(`${log}.2`, `${log}.gone`);
-    t.notOk((await verify([files[0] ?? '', log])).intact, 'and a file that is taken away is missed');
+    t.notOk((await verify([files[0] ?? '', log])).intact, 'a removed file is detected');
   },
 );

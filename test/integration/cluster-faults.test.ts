@@ -7,10 +7,10 @@ import type { TestKey } from '../truth/keys.js';
 import { lastAccepted, Scene, statusesOf } from '../truth/scene.js';
 import { restartWith, takeSnapshot, type DataServer } from '../truth/stores.js';
 
-/** What happens to a master of the Cluster, of which there is an old snapshot; resolves when the cause of it is gone. */
+/** Injects a fault into a Cluster master, given an old snapshot of it; resolves once the cause is removed. */
 type Fault = (master: DataServer, scene: Scene, copy: string) => Promise<unknown>;
 
-/** The master that has the record of a key. */
+/** The master that stores the record of a key. */
 const ownerOf = async ({ key }: TestKey, { deployment }: Scene): Promise<DataServer> => {
   const masters = await deployment.store.masters();
   const name = `mg:key:${lookupIdOf(key, null)}`;
@@ -28,10 +28,10 @@ const replicaOf = async ({ client }: DataServer, { deployment }: Scene): Promise
   return replica;
 };
 
-/** In the order in which they are done; each begins where all is well. */
+/** The faults in their order; each starts from a healthy Cluster. */
 const faults: Readonly<Record<string, Fault>> = {
   'a master is emptied': ({ client }) => client.flushall(),
-  'a master is restarted with an old snapshot': (master, _scene, copy) => restartWith(master, copy),
+  'a master restarts with an old snapshot': (master, _scene, copy) => restartWith(master, copy),
   'a master hands over to its replica': async (master, scene) => {
     const replica = await replicaOf(master, scene);
     await replica.client.call('CLUSTER', 'FAILOVER');
@@ -45,7 +45,7 @@ const faults: Readonly<Record<string, Fault>> = {
   },
 };
 
-t.test('registry and gateways heal a Cluster by themselves', { skip: withoutRedis }, async (t) => {
+t.test('registry and gateways recover from Cluster faults without intervention', { skip: withoutRedis }, async (t) => {
   const scene = await Scene.start(t, {
     ...{ topology: 'cluster', gateways: 2, registries: 1, maxStaleSeconds: 3, dist: path.resolve('dist') },
   });
@@ -72,7 +72,9 @@ t.test('registry and gateways heal a Cluster by themselves', { skip: withoutRedi
       }
       const decided = performance.now();
       const { answered: inForce } = await scene.revokeInForce(revoked);
-      t.comment(`all decide after ${Math.round(decided - gone)} ms, in force after ${Math.round(inForce - gone)} ms`);
+      t.comment(
+        `all gateways decide after ${Math.round(decided - gone)} ms, a change is in force after ${Math.round(inForce - gone)} ms`,
+      );
       await wait(1_000);
       for (const watch of bad) {
         await scene.until(
@@ -89,7 +91,7 @@ t.test('registry and gateways heal a Cluster by themselves', { skip: withoutRedi
         t.same(
           statusesOf(watch).filter((status) => status !== 200 && status !== 503),
           [],
-          'a good key is not called bad',
+          'no request with a valid key gets anything but 200 or 503',
         );
         const refused = watch.seen.filter(({ status }) => status !== 200);
         t.comment(`${refused.length} of ${watch.seen.length} requests with a good key were refused`);

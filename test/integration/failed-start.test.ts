@@ -9,7 +9,7 @@ import { productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 
 t.test(
-  'a start that fails ends the process, whatever was open by then, and nobody counts it as a gateway',
+  'a failed start ends the process despite open resources, and the process is not counted as a gateway',
   { skip: withoutRedis },
   async (t) => {
     const redis = await startRedis(t);
@@ -51,7 +51,7 @@ t.test(
   },
 );
 
-t.test('a signal to look at files again that comes during the start does not end it', async (t) => {
+t.test('a reload signal during the start does not end the process', async (t) => {
   const upstream = await startUpstream(t);
   const { configFile } = await writeGatewayConfig(t, {
     ...{ redisUrl: 'redis://127.0.0.1:1', upstreamUrl: upstream.url, maxStaleSeconds: 3, management: 'null' },
@@ -72,7 +72,7 @@ t.test('a signal to look at files again that comes during the start does not end
       if (told.includes('the gateway takes requests')) resolve('started');
     });
   });
-  const writing = await open(file('pipe'), 'w'); // done when it is being read: the start has begun, and waits
+  const writing = await open(file('pipe'), 'w'); // completes once the gateway reads the pipe: it is starting, and waits
   child.kill('SIGHUP');
   child.kill('SIGUSR2');
   await writing.writeFile(config);

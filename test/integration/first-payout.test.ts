@@ -10,7 +10,7 @@ const document = readFileSync('docs/operations.md', 'utf8');
 const chapter = /\n## The first payout\n[^]*?(?=\n## )/.exec(document)?.[0] ?? '';
 const [onOneMachine = '', inACluster = ''] = [...chapter.matchAll(/```sh\n([^]*?)```/g)].map(([, block = '']) => block);
 
-/** The commands of a block: a line each, with the lines that go on from it and what a here-document feeds to it. */
+/** The commands of a code block, one per entry, with their continuation lines and here-documents. */
 function commandsIn(block: string): string[] {
   return block
     .replaceAll(/<<'YAML'\n[^]*?\nYAML\n/g, "<<'YAML'\n")
@@ -19,13 +19,13 @@ function commandsIn(block: string): string[] {
     .split('\n');
 }
 
-t.test("the runbook's commands on one machine end with a payout that is paid", async (t) => {
+t.test("the runbook's commands on one machine lead to a paid payout", async (t) => {
   t.ok(commandsIn(onOneMachine).length <= 15, `${commandsIn(onOneMachine).length} commands`);
   const directory = t.testdir();
   for (const name of ['package.json', 'package-lock.json', 'src', 'tor-exit-list', 'config']) {
     cpSync(name, path.join(directory, name), { recursive: true });
   }
-  // What `npm ci` would fetch once more from the registry of packages is here.
+  // Replaces the download by `npm ci`.
   symlinkSync(path.resolve('node_modules'), path.join(directory, 'node_modules'));
 
   const documented = [8443, 6379, 9090];
@@ -36,7 +36,7 @@ t.test("the runbook's commands on one machine end with a payout that is paid", a
     t.match(pasted, String(port));
     pasted = pasted.replaceAll(String(port), String(ports[index]));
   }
-  // The ports that the configuration leaves at their defaults.
+  // Ports for the listeners that the configuration leaves at their defaults.
   const [plain, registry, services, operators] = ports.slice(documented.length);
   pasted = pasted
     .replace('listen:\n', `listen:\n  http: { port: ${plain} }\n  management: { port: ${ports[2]} }\n`)
@@ -53,10 +53,10 @@ t.test("the runbook's commands on one machine end with a payout that is paid", a
   t.match(said.out, /"status":"successful"/, said.err.slice(-4000));
 });
 
-t.test("the runbook's commands in a cluster name what the chart makes", (t) => {
+t.test("the runbook's cluster commands refer to objects that the chart creates", (t) => {
   const directory = t.testdir({
     'my-values.yaml': '',
-    // Each records how it was called; kubectl answers nothing, as the commands are read and not their output.
+    // Each stub records its invocation. kubectl prints nothing, because no command depends on its output.
     kubectl: '#!/bin/sh\nprintf "kubectl %s\\n" "$*" >> calls\n',
     helm: '#!/bin/sh\nprintf "helm %s\\n" "$*" >> calls\n',
     openssl: '#!/bin/sh\necho 0123456789abcdef0123456789abcdef\n',
@@ -85,7 +85,11 @@ t.test("the runbook's commands in a cluster name what the chart makes", (t) => {
       /^kubectl -n payments exec deployment\/(\S+) -- node \/app\/dist\/cli\/main\.js (.*) --config/.exec(call) ?? [];
     t.ok(deployments.includes(deployment), `${call}: ${deployments.join()}`);
     t.match(call, '/etc/merchant-gateway/config/gateway.yaml');
-    t.equal(deployment.endsWith('-services'), command.startsWith('wallets '), 'the part that has the token for it');
+    t.equal(
+      deployment.endsWith('-services'),
+      command.startsWith('wallets '),
+      'the deployment that mounts the token of the command',
+    );
   }
   t.match(JSON.stringify(manifests), '"secretName":"operators-token"', 'the secret is mounted');
   t.match(calls[0], 'create secret generic operators-token');
@@ -93,7 +97,7 @@ t.test("the runbook's commands in a cluster name what the chart makes", (t) => {
   t.end();
 });
 
-/** The services of the configuration, where they listen on another port than the default. */
+/** The upstreams of a configuration whose services listen on another port than the default. */
 function upstreams(port: number | undefined): string {
   const at = `{ url: 'http://127.0.0.1:${port}' }`;
   return ` { transactions: ${at}, payouts: ${at}, customers: ${at} }`;

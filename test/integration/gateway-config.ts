@@ -4,17 +4,17 @@ import path from 'node:path';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import type { Teardown } from '../edge/harness.js';
 
-/** What a gateway that is a process of its own is to be, beyond an HTTPS listener and the route of transactions. */
+/** Configuration of a gateway process, in addition to an HTTPS listener and the route of transactions. */
 export interface GatewayConfig {
   readonly redisUrl: string;
   readonly upstreamUrl: string;
   readonly maxStaleSeconds: number;
-  /** The management listener, and further sections, as YAML. */
+  /** The management listener and additional sections, as YAML. */
   readonly management: string;
   readonly more?: string;
 }
 
-/** Writes a configuration with its certificate into a folder that is gone after the test. */
+/** Writes a configuration and its certificate into a folder that is removed after the test. */
 export async function writeGatewayConfig(t: Teardown, config: GatewayConfig) {
   const { cert, key } = await createSelfSigned(new Date());
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-integration-'));

@@ -9,9 +9,9 @@ import path from 'node:path';
 import type { Test } from 'tap';
 import { productCommand } from '../product-command.js';
 
-/** The services as a process that can be killed, behind a port that stays. */
+/** Starts the services as a process that the test can kill, behind a stable port. */
 export async function startKillableServices(t: Test, databaseUrl: string) {
-  // Not the test's own folder, which may hold its database.
+  // Not the test's own folder, which may contain the database.
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-services-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const config = path.join(directory, 'config.yaml');

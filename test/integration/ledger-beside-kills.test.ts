@@ -11,7 +11,7 @@ import { productCommand } from '../product-command.js';
 import { operatorsToken } from '../services/operators-fixture.js';
 import { bankPayout, identityOf, patient } from '../services/services-fixture.js';
 
-/** How many operations there are; `npm run soak:ledger` makes it 5,000. */
+/** Number of operations; `npm run soak:ledger` sets it to 5,000. */
 const count = Number(process.env.LEDGER_OPERATIONS ?? 300);
 const clients = 16;
 const processes = 2;
@@ -20,16 +20,16 @@ const longestMilliseconds = 1_500_000;
 t.setTimeout(longestMilliseconds);
 
 const retryMilliseconds = 30;
-/** Within that services start again, also while the database recovers. */
+/** Limit for a restart of the services, also while the database recovers. */
 const startMilliseconds = 120_000;
 const merchantId = 'm_1';
 const below = (limit: number): number => Math.floor(Math.random() * limit);
 
-/** A services process that is killed and started again, at whatever ports are free. */
+/** A services process that is killed and restarted, on any free port. */
 class ServicesProcess {
   url: string | null = null;
   operatorsUrl: string | null = null;
-  /** What it had logged where it ended though nobody killed it. */
+  /** Log output of processes that ended without being killed. */
   readonly endings: string[] = [];
   #child: ChildProcess | null = null;
 
@@ -55,7 +55,7 @@ class ServicesProcess {
           if (this.url !== null && this.#child === child) this.endings.push(log);
         });
       });
-      // It ends by itself where the database is just away: a supervisor starts it again.
+      // The services exit while the database is unavailable, and a supervisor restarts them.
       if (await found) return;
       if (performance.now() - begun > startMilliseconds) throw new Error(`the services do not start: ${log}`);
       await wait(100);
@@ -88,23 +88,23 @@ interface Order {
   readonly headers: Record<string, string>;
   readonly body: object;
   /**
-   * Whether the client waits for each response. Of a withdrawal it does: a refusal is not kept, so the first request, which goes on
-   * when its client has left, could still withdraw after the second was refused.
+   * Whether the client waits for each response, as it must for a withdrawal. A rejection is not stored, so a first
+   * request that is still running after its client disconnected could withdraw after the second was rejected.
    */
   readonly isPatient?: boolean;
 }
 
-/** What clients know that was done. */
+/** What the clients know to have happened. */
 interface Done {
   readonly kind: 'fund' | 'withdraw' | 'payout' | 'lost payout';
   readonly walletId: string;
   readonly amount: number;
-  /** The operator's reference, or the id of the payout. */
+  /** The operator's reference, or the payout id. */
   readonly name: string;
 }
 
 t.test(
-  'the ledger is right after random operations beside kills of the services and of PostgreSQL',
+  'the ledger is correct after random operations while the services and PostgreSQL are killed',
   ownPostgresAlone,
   async (t) => {
     const postgres = await startOwnPostgres(t);
@@ -113,7 +113,7 @@ t.test(
     const done: Done[] = [];
     const wallets: string[] = [];
 
-    /** Sends until there is an answer that is one; some are cut off by the client itself at a moment of chance. */
+    /** Retries until there is a final response. Some requests are aborted by the client after a random time. */
     async function send(order: Order): Promise<Answer> {
       for (;;) {
         const url = order.url(services[below(services.length)] ?? never());
@@ -156,7 +156,7 @@ t.test(
       else throw new Error(`${kind}: ${status} ${JSON.stringify(data)}`);
       if (status === 200) figures.repeated += 1;
       if (status < 300 && below(4) === 0) {
-        // Sent twice by a client that did not see the first answer.
+        // Repeats the request, like a client that lost the first response.
         const again = await send(order);
         if (again.status !== 200 || again.data.id !== data.id || again.data.balanceAfter !== data.balanceAfter)
           throw new Error(`the repeat of ${body.reference} has another result`);
@@ -177,7 +177,7 @@ t.test(
       else throw new Error(`payout: ${status} ${JSON.stringify(data)}`);
     }
 
-    /** The command itself, killed at a moment of chance, and then repeated with the reference that it was given. */
+    /** Runs the command line, kills it after a random time, and repeats it with the reference that it printed. */
     async function command(number: number): Promise<void> {
       const walletId = wallets[below(wallets.length)] ?? never();
       const amount = 1 + below(2000);
@@ -256,28 +256,32 @@ t.test(
     t.teardown(() => database.destroy());
     await untilEnded(database);
     t.comment(JSON.stringify({ operations: next - clients, done: done.length, ...figures }));
-    t.ok(hasSeenEach(), 'all of them were killed');
+    t.ok(hasSeenEach(), 'every process was killed');
     t.same(
       services.flatMap(({ endings }) => endings),
       [],
-      'and no services ended by themselves',
+      'no services process ended without being killed',
     );
-    t.ok(figures.cutOff > 0 && figures.repeated > 0, 'clients were cut off, and sent again');
+    t.ok(figures.cutOff > 0 && figures.repeated > 0, 'some requests were aborted and repeated');
 
     const check = new BalanceCheck({ database, now: () => 0 });
     await check.look();
-    t.same(check.state, { mismatchedWallets: 0, unbalancedCurrencies: 0, checkedAt: 0 }, 'balances equal entries');
+    t.same(
+      check.state,
+      { mismatchedWallets: 0, unbalancedCurrencies: 0, checkedAt: 0 },
+      'each balance equals the sum of its entries',
+    );
     for (const walletId of wallets) {
       const { balance, isChain } = await booksOf(database, walletId);
-      t.equal(balance, knownBalance(done, walletId), `${walletId}: what clients know was done is what it holds`);
-      t.ok(isChain, 'each entry begins where the one before it ended');
+      t.equal(balance, knownBalance(done, walletId), `${walletId}: the balance matches what the clients know`);
+      t.ok(isChain, 'each entry starts from the balance that the previous one left');
     }
     const { byOperators, byPayouts } = await entriesOf(database);
     const known = (kinds: readonly Done['kind'][]): string[] =>
       done.filter(({ kind }) => kinds.includes(kind)).map(({ name }) => name);
-    t.same(byOperators.toSorted(), known(['fund', 'withdraw']).toSorted(), '0 lost, 0 doubled');
+    t.same(byOperators.toSorted(), known(['fund', 'withdraw']).toSorted(), 'no operation is lost or doubled');
     t.same(byPayouts.debits.toSorted(), known(['payout', 'lost payout']).toSorted(), 'each payout is debited once');
-    t.same(byPayouts.credits.toSorted(), known(['lost payout']).toSorted(), 'and each lost one comes back once');
+    t.same(byPayouts.credits.toSorted(), known(['lost payout']).toSorted(), 'each lost payout is refunded once');
   },
 );
 
@@ -310,7 +314,7 @@ async function startServices(t: Test, databaseUrl: string) {
   return { services, tokenFile };
 }
 
-/** Waits until no payout is under way. */
+/** Waits until no payout is pending or processing. */
 async function untilEnded(database: ServicesDatabase): Promise<void> {
   for (;;) {
     const open = await database.selectFrom('payouts').select('id').where('due_at', 'is not', null).execute();

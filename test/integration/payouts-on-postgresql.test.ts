@@ -7,7 +7,7 @@ import { liveKey, startTestGateway } from '../edge/harness.js';
 import { addWallet, bankPayout, patient } from '../services/services-fixture.js';
 import { startKillableServices } from './killable-services.js';
 
-/** How many payouts there are in each race; `npm run soak:payouts` makes it 10,000. */
+/** Number of payouts per race; `npm run soak:payouts` sets it to 10,000. */
 const count = Number(process.env.PAYOUTS ?? 240);
 const amount = 70;
 const merchant = { merchantId: 'm_1', environment: 'live' } as const;
@@ -15,7 +15,7 @@ const retryMilliseconds = 50;
 const longestMilliseconds = 1_500_000;
 t.setTimeout(longestMilliseconds);
 
-/** What the books say of a wallet, once no payout is under way. */
+/** The balance and ledger of a wallet, once no payout is in progress. */
 async function booksOf(database: ServicesDatabase, walletId: string) {
   const { balance } = await database
     .selectFrom('wallets')
@@ -49,104 +49,110 @@ async function booksOf(database: ServicesDatabase, walletId: string) {
   };
 }
 
-t.test('payouts race for the money of one wallet, through the gateway, on PostgreSQL', postgresAlone, async (t) => {
-  const databaseUrl = await createPostgresDatabase(t);
-  const services = await startKillableServices(t, databaseUrl);
-  const database = await openServicesDatabase({ url: databaseUrl, pool: patient });
-  t.teardown(() => database.destroy());
-  const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };
-  const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
-  const gateway = await startTestGateway(t, { config: { upstreams } });
-  // A busy machine may take longer than undici's ten seconds for so many handshakes at once.
-  const connect = { ca: gateway.ca, timeout: 0 };
-  const agent = new Agent({ connect, connections: 128, headersTimeout: 0, bodyTimeout: 0 });
-  t.teardown(() => agent.destroy());
+t.test(
+  'concurrent payouts from one wallet through the gateway on PostgreSQL spend exactly its money',
+  postgresAlone,
+  async (t) => {
+    const databaseUrl = await createPostgresDatabase(t);
+    const services = await startKillableServices(t, databaseUrl);
+    const database = await openServicesDatabase({ url: databaseUrl, pool: patient });
+    t.teardown(() => database.destroy());
+    const upstream = { url: services.url, timeoutSeconds: 600, maxInFlight: 1024 };
+    const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
+    const gateway = await startTestGateway(t, { config: { upstreams } });
+    // On a busy machine so many simultaneous TLS handshakes may take longer than undici's ten seconds.
+    const connect = { ca: gateway.ca, timeout: 0 };
+    const agent = new Agent({ connect, connections: 128, headersTimeout: 0, bodyTimeout: 0 });
+    t.teardown(() => agent.destroy());
 
-  async function pay(walletId: string, key: string | null): Promise<{ status: number; body: string }> {
-    const { statusCode, body } = await request(`https://127.0.0.1:${gateway.https}/v1/dev/payouts`, {
-      method: 'POST',
-      dispatcher: agent,
-      headers: {
-        ...{ 'x-api-key': liveKey, 'content-type': 'application/json' },
-        ...(key === null ? {} : { 'idempotency-key': key }),
-      },
-      body: JSON.stringify(bankPayout(walletId, { amount })),
-    });
-    return { status: statusCode, body: await body.text() };
-  }
-
-  /** As a merchant does who has a key: again, until there is an answer that is one. */
-  async function payUntilAnswered(walletId: string, key: string): Promise<{ status: number; body: string }> {
-    for (;;) {
-      const answer = await pay(walletId, key).catch(() => null);
-      if (answer !== null && answer.status !== 409 && answer.status < 500) return answer;
-      await wait(retryMilliseconds);
+    async function pay(walletId: string, key: string | null): Promise<{ status: number; body: string }> {
+      const { statusCode, body } = await request(`https://127.0.0.1:${gateway.https}/v1/dev/payouts`, {
+        method: 'POST',
+        dispatcher: agent,
+        headers: {
+          ...{ 'x-api-key': liveKey, 'content-type': 'application/json' },
+          ...(key === null ? {} : { 'idempotency-key': key }),
+        },
+        body: JSON.stringify(bankPayout(walletId, { amount })),
+      });
+      return { status: statusCode, body: await body.text() };
     }
-  }
 
-  const funded = Math.floor(count / 2);
-  const emptied = { balance: 0, sum: 0, isChain: true, least: 0, isDebitedOnceEach: true };
-  const rate = (name: string, since: number, answers: number) => {
-    const seconds = (Date.now() - since) / 1000;
-    t.comment(`${name}: ${answers} answers in ${seconds.toFixed(1)} s, ${Math.round(answers / seconds)} a second`);
-  };
+    /** Retries with the same Idempotency-Key until there is a final response, as a merchant does. */
+    async function payUntilAnswered(walletId: string, key: string): Promise<{ status: number; body: string }> {
+      for (;;) {
+        const answer = await pay(walletId, key).catch(() => null);
+        if (answer !== null && answer.status !== 409 && answer.status < 500) return answer;
+        await wait(retryMilliseconds);
+      }
+    }
 
-  await t.test(`${count} at once, money for ${funded}`, async (t) => {
-    const walletId = await addWallet(database, merchant, { balance: funded * amount });
-    const since = Date.now();
-    const answers = await Promise.all(Array.from({ length: count }, () => pay(walletId, null)));
-    rate('without keys', since, count);
-    t.equal(answers.filter(({ status }) => status === 201).length, funded);
-    const refused = answers.filter(({ status }) => status === 422);
-    t.equal(refused.length, count - funded);
-    t.ok(refused.every(({ body }) => body.includes('"message":"Insufficient wallet balance"')));
-    const { payouts, ...books } = await booksOf(database, walletId);
-    t.same(books, emptied);
-    t.equal(payouts.length, funded);
-  });
+    const funded = Math.floor(count / 2);
+    const emptied = { balance: 0, sum: 0, isChain: true, least: 0, isDebitedOnceEach: true };
+    const rate = (name: string, since: number, answers: number) => {
+      const seconds = (Date.now() - since) / 1000;
+      t.comment(
+        `${name}: ${answers} responses in ${seconds.toFixed(1)} s, ${Math.round(answers / seconds)} per second`,
+      );
+    };
 
-  await t.test(
-    'the same under keys, a third sent twice, with the services killed and restarted meanwhile',
-    async (t) => {
+    await t.test(`${count} concurrent payouts with money for ${funded}`, async (t) => {
       const walletId = await addWallet(database, merchant, { balance: funded * amount });
       const since = Date.now();
-      let answered = 0;
-      const send = async (index: number) => {
-        const answer = await payUntilAnswered(walletId, `payout-${index}`);
-        answered += 1;
-        return answer;
-      };
-      const first = Array.from({ length: count }, (_, index) => send(index));
-      const again = Array.from({ length: Math.floor(count / 3) }, (_, index) => send(index));
-      while (answered < count / 4) await wait(1);
-      await services.kill();
-      const answeredBefore = answered;
-      await services.start();
-      const answers = await Promise.all(first);
-      const repeated = await Promise.all(again);
-      rate('with keys, a third twice, one kill', since, answers.length + repeated.length);
-      t.ok(answeredBefore < answers.length, 'it was killed in the middle');
-
-      const made = answers.filter(({ status }) => status === 201);
-      t.equal(made.length, funded);
-      t.equal(answers.filter(({ status }) => status === 422).length, count - funded);
-      t.same(repeated, answers.slice(0, repeated.length), 'a key has one answer');
+      const answers = await Promise.all(Array.from({ length: count }, () => pay(walletId, null)));
+      rate('without keys', since, count);
+      t.equal(answers.filter(({ status }) => status === 201).length, funded);
+      const refused = answers.filter(({ status }) => status === 422);
+      t.equal(refused.length, count - funded);
+      t.ok(refused.every(({ body }) => body.includes('"message":"Insufficient wallet balance"')));
       const { payouts, ...books } = await booksOf(database, walletId);
       t.same(books, emptied);
-      const told = made.map(({ body }) => (JSON.parse(body) as { data: { id: string } }).data.id);
-      t.same(told.toSorted(), payouts.toSorted(), 'no payout is lost, and none was made twice');
-    },
-  );
+      t.equal(payouts.length, funded);
+    });
 
-  await t.test('what was paid before the kill and after it comes to its end', async (t) => {
-    const open = () =>
-      database
-        .selectFrom('payouts')
-        .select((it) => it.fn.countAll<number>().as('count'))
-        .where('status', 'in', ['pending', 'processing'])
-        .executeTakeFirstOrThrow();
-    while ((await open()).count > 0) await wait(retryMilliseconds);
-    const ended = await database.selectFrom('payouts').select('status').distinct().execute();
-    t.same(ended, [{ status: 'successful' }]);
-  });
-});
+    await t.test(
+      'payouts with Idempotency-Keys, a third sent twice, survive a kill and restart of the services',
+      async (t) => {
+        const walletId = await addWallet(database, merchant, { balance: funded * amount });
+        const since = Date.now();
+        let answered = 0;
+        const send = async (index: number) => {
+          const answer = await payUntilAnswered(walletId, `payout-${index}`);
+          answered += 1;
+          return answer;
+        };
+        const first = Array.from({ length: count }, (_, index) => send(index));
+        const again = Array.from({ length: Math.floor(count / 3) }, (_, index) => send(index));
+        while (answered < count / 4) await wait(1);
+        await services.kill();
+        const answeredBefore = answered;
+        await services.start();
+        const answers = await Promise.all(first);
+        const repeated = await Promise.all(again);
+        rate('with keys, a third twice, one kill', since, answers.length + repeated.length);
+        t.ok(answeredBefore < answers.length, 'the services were killed before the last response');
+
+        const made = answers.filter(({ status }) => status === 201);
+        t.equal(made.length, funded);
+        t.equal(answers.filter(({ status }) => status === 422).length, count - funded);
+        t.same(repeated, answers.slice(0, repeated.length), 'each key has exactly one response');
+        const { payouts, ...books } = await booksOf(database, walletId);
+        t.same(books, emptied);
+        const told = made.map(({ body }) => (JSON.parse(body) as { data: { id: string } }).data.id);
+        t.same(told.toSorted(), payouts.toSorted(), 'no payout is lost or doubled');
+      },
+    );
+
+    await t.test('payouts from before and after the kill reach a final state', async (t) => {
+      const open = () =>
+        database
+          .selectFrom('payouts')
+          .select((it) => it.fn.countAll<number>().as('count'))
+          .where('status', 'in', ['pending', 'processing'])
+          .executeTakeFirstOrThrow();
+      while ((await open()).count > 0) await wait(retryMilliseconds);
+      const ended = await database.selectFrom('payouts').select('status').distinct().execute();
+      t.same(ended, [{ status: 'successful' }]);
+    });
+  },
+);

@@ -9,7 +9,7 @@ import type { Teardown } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 
-// The drill of docs/operations.md: while Redis is stopped no merchant notices, also one that had not called before.
+// The drill in docs/operations.md: a Redis outage affects no merchant, not even one without earlier requests.
 
 const [keyCount, merchantCount, gatewayCount] = [300, 10, 3];
 const stoppedMilliseconds = 10_000;
@@ -20,7 +20,7 @@ interface Gateway {
   readonly records: () => Promise<{ readonly state: string; readonly keys: number; readonly merchants: number }>;
 }
 
-t.test('while Redis is stopped, three gateways refuse no key', { skip: withoutRedis }, async (t) => {
+t.test('while Redis is stopped, three gateways reject no valid key', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t, ['appendonly yes', 'appendfsync always']);
   const upstream = await startUpstream(t);
   const { cert, configFile } = await writeGatewayConfig(t, {
@@ -36,7 +36,7 @@ t.test('while Redis is stopped, three gateways refuse no key', { skip: withoutRe
     }
   };
 
-  // Each key is asked for once at each gateway: none of them has been before.
+  // Sends one request per key and gateway, so that no gateway has cached the record.
   const share = keyCount / 3;
   const askedWhile = async (from: number, milliseconds: number): Promise<Record<number, number>> => {
     const counts: Record<number, number> = {};
@@ -56,18 +56,18 @@ t.test('while Redis is stopped, three gateways refuse no key', { skip: withoutRe
   t.teardown(() => {
     redis.signal('SIGCONT');
   });
-  t.same(await askedWhile(0, stoppedMilliseconds), all, 'it is silent');
+  t.same(await askedWhile(0, stoppedMilliseconds), all, 'Redis does not reply');
   redis.signal('SIGCONT');
-  t.same(await askedWhile(share, 2_000), all, 'it answers again');
+  t.same(await askedWhile(share, 2_000), all, 'Redis replies again');
   await allHeld();
   await redis.kill();
-  t.same(await askedWhile(2 * share, stoppedMilliseconds), all, 'it is away');
+  t.same(await askedWhile(2 * share, stoppedMilliseconds), all, 'Redis is down');
   await redis.restart();
-  t.same(await askedWhile(0, 2_000), all, 'it is there again');
+  t.same(await askedWhile(0, 2_000), all, 'Redis is up again');
   await allHeld();
 });
 
-/** Records as a registry of the former release writes them: no grant is needed to hold them. */
+/** Writes records as a registry of the previous release does: gateways cache them without a grant. */
 async function seed(client: Awaited<ReturnType<typeof startRedis>>['client']): Promise<void> {
   const { 'mg:meta': meta, ...records }: Record<string, unknown> = recordsOf(liveKey);
   const [key, merchant] = ['mg:key:', 'mg:merchant:'].map(

@@ -14,7 +14,7 @@ interface Told {
 }
 
 onEachDatabase(
-  'a merchant without Idempotency-Keys pays once for each reference, though the services are killed meanwhile',
+  'a merchant that sends only references pays once per reference although the services are killed',
   async (t, url) => {
     const seeded = await openServicesDatabase({ url, pool: patient });
     const walletId = await addWallet(seeded, merchant, { balance: count * amount });
@@ -23,7 +23,7 @@ onEachDatabase(
     let answered = 0;
     let unanswered = 0;
 
-    /** As a merchant does who lost the response: again with the same reference, until there is an answer that is one. */
+    /** Retries with the same reference until there is a final response, like a merchant that lost one. */
     async function pay(reference: string): Promise<Told> {
       for (;;) {
         const body = JSON.stringify(bankPayout(walletId, { amount, reference }));
@@ -44,7 +44,7 @@ onEachDatabase(
       }
     }
 
-    // Each is asked for twice at once, too: one of the two is made, and the other is told which.
+    // Each reference is also sent twice concurrently: one request creates the payout, the other gets its id.
     const references = Array.from({ length: count }, (_, index) => `invoice-${index}`);
     const paying = references.map(async (reference) => Promise.all([pay(reference), pay(reference)]));
     for (const share of [4, 2]) {
@@ -53,19 +53,19 @@ onEachDatabase(
       await services.start();
     }
     const told = await Promise.all(paying);
-    t.comment(`${unanswered} requests without an answer`);
-    t.ok(unanswered > 0, 'some were cut off');
-    for (const [one, other] of told) t.equal(one.payoutId, other.payoutId, 'both are told of the same payout');
+    t.comment(`${unanswered} requests without a response`);
+    t.ok(unanswered > 0, 'some requests were aborted');
+    for (const [one, other] of told) t.equal(one.payoutId, other.payoutId, 'both responses name the same payout');
     t.ok(
       told.every(([one, other]) => one.status === 409 || other.status === 409),
-      'at most one of the two has made it',
+      'at most one of the two requests created the payout',
     );
     await services.kill();
 
     const database = await openServicesDatabase({ url, pool: patient });
     t.teardown(() => database.destroy());
     const rows = await database.selectFrom('payouts').select(['id', 'merchant_reference']).execute();
-    t.equal(rows.length, count, 'no payout is lost, and none was made twice');
+    t.equal(rows.length, count, 'no payout is lost or doubled');
     for (const { id, merchant_reference: reference } of rows) {
       t.equal(told[references.indexOf(reference ?? '')]?.[0].payoutId, id, reference ?? 'without a reference');
     }

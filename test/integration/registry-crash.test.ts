@@ -14,8 +14,8 @@ interface Envelope {
 
 if (withoutRedis !== false) t.bailout(withoutRedis);
 
-// The next process waited for the end of the lease, ten seconds: revocations were answered with 202.
-onEachDatabase('the first revocation after a crash of the registry is written to Redis at once', async (t, url) => {
+// Regression: the next process waited ten seconds for the lease to expire, and revocations returned 202.
+onEachDatabase('the first revocation after a crash of the registry reaches Redis at once', async (t, url) => {
   const redis = await startRedis(t);
   const directory = t.testdir({ 'token.txt': `${token}\n`, 'pepper.txt': 'a pepper of the test, long enough\n' });
   await writeFile(

@@ -9,7 +9,7 @@ import { version } from '../../src/cli/version.js';
 const closed = '{ host: 127.0.0.1, port: 0 }';
 
 for (const command of ['registry', 'services']) {
-  t.test(`the ${command} say what begins, and go on at signals that ask for a reload`, async (t) => {
+  t.test(`the ${command} process logs its start, and keeps running at reload signals`, async (t) => {
     const directory = t.testdir({ token: 'token-of-administrators-0123456789' });
     const config = path.join(directory, 'gateway.yaml');
     await writeFile(
@@ -45,7 +45,7 @@ services: { listen: ${closed}, database: { url: "sqlite:services.db" } }
     t.match(await (await fetch(`${url}/metrics`)).text(), build);
     for (const signal of ['SIGHUP', 'SIGUSR2'] as const) {
       child.kill(signal);
-      await says(new RegExp(`${signal} does nothing here`));
+      await says(new RegExp(`${signal} has no effect on this process`));
     }
     child.kill('SIGTERM');
     t.same(await ended, [0, null]);

@@ -26,7 +26,7 @@ const client = has('psql', 'pg_dump', 'pg_restore')
 const skip = { sqlite: tools, postgresql: tools === false ? client : tools };
 t.setTimeout(400_000);
 
-/** The one block under a heading, or the one of several that these words introduce. */
+/** The only block under a heading, or the one whose introduction matches. */
 function printed(heading: string, introduction = /^/): string {
   const [block, another] = blocks.filter((one) => one.heading === heading && introduction.test(one.introduction));
   if (block === undefined || another !== undefined)
@@ -34,7 +34,7 @@ function printed(heading: string, introduction = /^/): string {
   return block.commands;
 }
 
-/** A machine with nothing but the product, below a folder, and a Redis. */
+/** A machine with only the product in a directory, and a Redis. */
 async function emptyMachine(t: Test) {
   const cwd = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-drill-'));
   t.teardown(() => rm(cwd, { recursive: true, force: true }));
@@ -46,7 +46,7 @@ async function emptyMachine(t: Test) {
     registry: await freePort(),
     services: await freePort(),
   };
-  // The test runner's instrumentation is most of the time that a process takes to start.
+  // The test runner's instrumentation would dominate the start time of each process.
   const env = { ...process.env, NODE_OPTIONS: '' };
   const values: Record<string, string> = {
     CONFIG: 'var/gateway.yaml',
@@ -55,14 +55,14 @@ async function emptyMachine(t: Test) {
     MERCHANT: '',
     CURRENCY: 'NGN',
   };
-  /** Runs what the document prints, in a new shell into which its first block was pasted with the values of this machine. */
+  /** Runs printed commands in a new shell, after the document's first block with the values of this machine. */
   async function shell(commands: string): Promise<string> {
     const named = new Set<string>();
     const setting = printed('1. Say where things are').replaceAll(/^export (\w+)=.*$/gm, (_, name: string) => {
       named.add(name);
       return `export ${name}=${values[name] ?? ''}`;
     });
-    t.same([...named], Object.keys(values), 'each value is known');
+    t.same([...named], Object.keys(values), 'the first block sets exactly the known values');
     const script = `${setting}\n${commands}`;
     const { stdout } = await promisify(execFile)('sh', ['-euc', script], { cwd, env, timeout: 200_000 });
     return stdout;
@@ -76,7 +76,7 @@ async function emptyMachine(t: Test) {
     }
   }
   t.teardown(() => stop('SIGKILL'));
-  /** Starts the parts, each line of the document by itself. */
+  /** Starts the parts, each from its own line of the document. */
   function start(only = ''): void {
     for (const line of printed('5. Restore', /^and the services no longer know/).split('\n')) {
       if (!line.includes(`main.js ${only}`)) continue;
@@ -91,7 +91,7 @@ async function emptyMachine(t: Test) {
 type Machine = Awaited<ReturnType<typeof emptyMachine>>;
 type Urls = Readonly<Record<'registry' | 'services', string>>;
 
-/** Writes everything that an operator has in `var`, each file with the mode that it shall keep. */
+/** Writes an operator's files to `var`, each with the mode to be preserved. */
 async function install({ file, ports, redis, shell }: Machine, urls: Urls): Promise<void> {
   await mkdir(file('var'), { mode: 0o700 });
   const { cert, key } = await createSelfSigned(new Date());
@@ -133,7 +133,7 @@ accessLog: { destination: ${name('access.log')}, secretFile: ${name('access-log-
     await shell(`node dist/cli/main.js database migrate ${part} --create --config "$CONFIG"`);
 }
 
-/** How libpq is told of a database without a word in an argument. */
+/** The libpq service entry of a database, so that no argument contains credentials. */
 function serviceOf(part: string, address: string): string {
   if (address.startsWith('sqlite:')) return '';
   const { hostname, port, username, password, pathname } = new URL(address);
@@ -147,7 +147,7 @@ function serviceOf(part: string, address: string): string {
   return [...lines, ...(password === '' ? [] : [`password=${decodeURIComponent(password)}`]), ''].join('\n');
 }
 
-/** Each file that is to be restored, with its mode and content. */
+/** Each file to be restored, with its mode and content. */
 function contents(folder: string): Record<string, [number, string]> {
   const names = readdirSync(folder).filter((name) => !/\.(?:db|log)/.test(name));
   const of = (name: string): [number, string] => {
@@ -160,7 +160,7 @@ function contents(folder: string): Record<string, [number, string]> {
   };
 }
 
-/** Makes a merchant with money, as the drill asks for one. */
+/** Creates a merchant with money, as the drill requires. */
 async function addMerchant({ shell, values }: Machine, urls: Urls): Promise<void> {
   const made = await shell(
     `curl --silent --fail --retry 60 --retry-delay 1 --retry-all-errors --output /dev/null "$READY"
@@ -176,7 +176,10 @@ node dist/cli/main.js merchants create --name Drill --status ACTIVE --go-live --
   await database.destroy();
 }
 
-/** Goes through the drill as it is printed, up to its last step. @returns what the last step has printed */
+/**
+ * Runs the printed drill up to its last step.
+ * @returns the output of the last step
+ */
 async function drill(t: Test, machine: Machine, urls: Urls, kind: 'SQLite' | 'PostgreSQL'): Promise<string> {
   const { file, redis, shell, start, stop } = machine;
   await install(machine, urls);
@@ -185,7 +188,7 @@ async function drill(t: Test, machine: Machine, urls: Urls, kind: 'SQLite' | 'Po
   await addMerchant(machine, urls);
   t.match(await shell(printed('2. Make what will be looked for')), /"status":"successful"/);
   const before = contents(file('var'));
-  // A payout between the two databases, in front of the last line.
+  // Inserts a payout between the two backups, before the last line.
   await shell(printed('3. Back up', new RegExp(`^${kind}`)).replace(/\n(?=.*$)/, '\npay between-the-databases\n'));
   await shell(printed('3. Back up', /^Secrets and configuration/));
   await shell(printed('4. Make what the backup lacks', /^$/));
@@ -201,7 +204,7 @@ async function drill(t: Test, machine: Machine, urls: Urls, kind: 'SQLite' | 'Po
   await redis.restart();
 
   await shell(printed('5. Restore', /^The secrets/));
-  t.same(contents(file('var')), before, 'secrets and configuration are as they were, with their modes');
+  t.same(contents(file('var')), before, 'secrets and configuration are restored with their modes');
   await shell(printed('5. Restore', new RegExp(`^${kind}`)));
   start();
   return shell(printed('6. Look'));
@@ -222,28 +225,28 @@ for (const { kind, title, skip } of drilled) {
         : { registry: await createPostgresDatabase(t), services: await createPostgresDatabase(t) };
     const seen = await drill(t, machine, urls, kind);
 
-    t.match(seen, 'The books are as before.', 'the key works, and money is where it was');
-    t.match(seen, '"message":"API Key is inactive or revoked"', 'a key that was revoked before the backup');
-    t.match(seen, '"message":"Invalid API Key"', 'a key that was made after it');
-    t.match(seen, 'nobody is left who could know a change', '`restores list`');
-    t.match(seen, '\nNo records.\n', '`restores held`');
-    t.equal(seen.match(/ POST +\/v1\/payouts/g)?.length, 2, 'the payouts that the books lack');
+    t.match(seen, 'The books are as before.', 'the key is accepted, and the balances are as before');
+    t.match(seen, '"message":"API Key is inactive or revoked"', 'the response to a key revoked before the backup');
+    t.match(seen, '"message":"Invalid API Key"', 'the response to a key created after the backup');
+    t.match(seen, 'no gateway or Redis record is left that could prove a change', 'output of `restores list`');
+    t.match(seen, '\nNo records.\n', 'output of `restores held`');
+    t.equal(seen.match(/ POST +\/v1\/payouts/g)?.length, 2, 'the payouts that are missing from the books');
 
     for (const name of readdirSync(file('backup'))) t.equal(statSync(file('backup', name)).mode & 0o077, 0, name);
     t.equal(statSync(file('backup-of-secrets/secrets.cms')).mode & 0o077, 0);
     const first = JSON.parse(await shell('pay before-the-backup')) as { data: { id: string } };
-    t.match(readFileSync(file('drill/books'), 'utf8'), first.data.id, 'a payout that is sent again is not made again');
+    t.match(readFileSync(file('drill/books'), 'utf8'), first.data.id, 'a repeated payout is not made again');
     t.match(await shell('books | diff drill/books - && echo same'), 'same');
     t.match(
       await shell('node dist/cli/main.js audit verify --config "$CONFIG" drill/access.log'),
       /^Intact: /,
-      'the secret of the access log proves the lines from before',
+      'the restored access log secret verifies the earlier lines',
     );
     await changedArchive(t, machine);
   });
 }
 
-/** An archive that somebody has changed is not unpacked. */
+/** A modified archive is not unpacked. */
 async function changedArchive(t: Test, { file, shell }: Machine): Promise<void> {
   const sealed = readFileSync(file('backup-of-secrets/secrets.cms'));
   const place = sealed.length - 100;
@@ -254,7 +257,7 @@ async function changedArchive(t: Test, { file, shell }: Machine): Promise<void> 
   t.notOk(readdirSync(file('var')).includes('pepper'));
 }
 
-t.test('the registry alone is restored in place as it is printed (SQLite)', { skip: skip.sqlite }, async (t) => {
+t.test('the registry alone is restored in place as printed (SQLite)', { skip: skip.sqlite }, async (t) => {
   const machine = await emptyMachine(t);
   const { file, shell, start, stop } = machine;
   const urls = { registry: `sqlite:${file('var/registry.db')}`, services: `sqlite:${file('var/services.db')}` };
@@ -268,5 +271,9 @@ t.test('the registry alone is restored in place as it is printed (SQLite)', { sk
   await shell(printed('The registry alone, in place', /^SQLite/));
   start('registry');
   const held = `until node dist/cli/main.js restores held --config "$CONFIG" 2>/dev/null | grep key_; do sleep 1; done`;
-  t.match(await shell(held), /key_.* store /, 'what was revoked since stays so, for Redis knows it');
+  t.match(
+    await shell(held),
+    /key_.* store /,
+    'a revocation after the backup stays in force, because Redis has its record',
+  );
 });

@@ -10,8 +10,8 @@ import { writeGatewayConfig } from './gateway-config.js';
 const ports =
   /"management":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}.*"https":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/;
 
-// Without a grant a gateway asks Redis for each request: traffic that comes as soon as it has started would all meet that.
-t.test('a gateway is ready when it has its grant, or has waited long enough', { skip: withoutRedis }, async (t) => {
+// Without a grant a gateway reads Redis on each request; all traffic right after the start would incur that read.
+t.test('a gateway becomes ready once it has its grant, or after a timeout', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t);
   const upstream = await startUpstream(t);
   const records = { ...recordsOf(liveKey) } as Record<string, object>;
@@ -62,9 +62,9 @@ t.test('a gateway is ready when it has its grant, or has waited long enough', { 
   const waiting = readiness.filter(({ text }) =>
     text.includes('key store: waiting for the registry to enrol this gateway'),
   );
-  t.ok(waiting.length > 0, `it waited at ${waiting.length} of ${readiness.length} looks`);
+  t.ok(waiting.length > 0, `waiting at ${waiting.length} of ${readiness.length} readiness checks`);
   t.same([...new Set(waiting.map(({ status }) => status))], [503]);
-  t.same([...new Set(waiting.map(({ asked }) => asked))], [200], 'requests that come meanwhile are answered');
+  t.same([...new Set(waiting.map(({ asked }) => asked))], [200], 'requests in the meantime get 200');
   while (!log.includes('the registry has not enrolled this gateway')) await wait(20);
   t.equal(await ask(), 200);
 });

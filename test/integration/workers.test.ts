@@ -73,7 +73,7 @@ function configure(destination: string): string[] {
   return ['gateway', '--config', file('config.yaml')];
 }
 
-/** Two workers and their primary. */
+/** Two workers and their primary process. */
 async function startWorkers() {
   const child = spawn(...productCommand([...configure(file('access.log')), '--workers', '2']), {
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -97,7 +97,7 @@ async function startWorkers() {
 
 function isRunning(pid: number): boolean {
   try {
-    // A process that has ended and that nobody has asked for yet is none any more.
+    // A zombie process has exited; its parent has not yet collected the status.
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
   } catch {
     return false;
@@ -124,12 +124,12 @@ async function findingsOf(files: readonly string[]): Promise<readonly unknown[]>
   return verifier.end().findings;
 }
 
-t.test('two workers are one gateway: one port, one fetcher, one answer to operators, a log each', async (t) => {
+t.test('two workers act as one gateway: one port, one fetcher, one management API, and a log each', async (t) => {
   const first = await startWorkers();
   await until(() => fetches > 0);
-  answerFetches(); // not before both have begun, so that a second fetcher would be seen
+  answerFetches(); // after both workers have started, so that a second fetcher would be noticed
   await untilTrue(first.isReady);
-  t.equal(fetches, 1, 'one worker fetches the list of Tor exits, and the other one takes it over');
+  t.equal(fetches, 1, 'one worker fetches the Tor exit list, and the other adopts it');
 
   let asked = 0;
   while (!logs.every((log) => has(log, '"code":"accepted"'))) {
@@ -140,17 +140,21 @@ t.test('two workers are one gateway: one port, one fetcher, one answer to operat
   await untilTrue(async () => (await (await fetch(`${first.management}/metrics`)).text()).includes(counted));
   const metrics = await (await fetch(`${first.management}/metrics`)).text();
   t.match(metrics, `gateway_request_duration_seconds_count{route="/transactions"} ${asked}\n`);
-  t.match(metrics, /\ngateway_ready 1\n[^]*gateway_tor_list_entries 1\n/, 'what all of them share is not added up');
+  t.match(
+    metrics,
+    /\ngateway_ready 1\n[^]*gateway_tor_list_entries 1\n/,
+    'gauges that all workers share are not summed',
+  );
 
   const [killed = 0] = first.pids(1);
   process.kill(killed, 'SIGKILL');
-  await until(() => first.told().includes('a worker process ended, and is replaced'));
+  await until(() => first.told().includes('worker process ended unexpectedly; starting a replacement'));
   t.equal((await ask(first.gateway, { path: '/v1/transactions', headers })).status, 200);
   await until(() => first.pids(1).length === 2);
   await untilTrue(first.isReady);
   const after = await (await fetch(`${first.management}/metrics`)).text();
   const count = /gateway_request_duration_seconds_count\{route="\/transactions"\} (\d+)\n/.exec(after)?.[1];
-  t.equal(Number(count), asked + 1, 'what the worker had counted that ended is counted still');
+  t.equal(Number(count), asked + 1, 'the counts of an ended worker are retained');
 
   const replacement = await createSelfSigned(new Date());
   writeFileSync(file('cert.txt'), replacement.cert);
@@ -167,7 +171,7 @@ t.test('two workers are one gateway: one port, one fetcher, one answer to operat
   first.child.kill('SIGTERM');
   await until(() => first.told().split('"msg":"draining"').length === 4);
   held[0]?.end('{}');
-  t.equal((await late).status, 200, 'a drain lets what is in flight end');
+  t.equal((await late).status, 200, 'a request in progress completes during the drain');
   t.same(await first.exited, [0, null]);
   t.equal(fetches, 1);
 
@@ -175,10 +179,10 @@ t.test('two workers are one gateway: one port, one fetcher, one answer to operat
   second.child.kill('SIGKILL');
   await until(() => ![...second.pids(1), ...second.pids(2)].some(isRunning));
   for (const log of logs)
-    t.same(await findingsOf([`${log}.old`, log]), [], 'each worker ends its chain, or goes on in it');
+    t.same(await findingsOf([`${log}.old`, log]), [], 'each worker closes its chain, or continues it');
 });
 
-t.test('what several workers cannot do is refused, with a sentence', async (t) => {
+t.test('a configuration that multiple workers cannot support is rejected with an explanation', async (t) => {
   const refusal = async (...args: string[]): Promise<string> => {
     let err = '';
     const status = await run(args, {

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { countCommits } from '../database/committed-writes.js';
@@ -8,8 +9,9 @@ import { productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';
 const revocations = 20;
-/** An idle holder prolongs its lease no more often. */
-const leaseMilliseconds = 10_000 / 3;
+/** Minimum time between the last write of the lease holder and a renewal of its idle lease. */
+const idleMilliseconds = 1_000;
+const quietMilliseconds = 1_000;
 
 interface Envelope {
   readonly data: { readonly id: string; readonly keyId: string; readonly status: string };
@@ -17,7 +19,25 @@ interface Envelope {
 
 if (withoutRedis !== false) t.bailout(withoutRedis);
 
-onEachDatabase('a revocation writes to the database twice: the change, and that it is projected', async (t, url) => {
+/**
+ * Waits until an idle holder has just renewed its lease and all earlier changes are written.
+ * @returns a time before the renewal; a busy machine may notice the write late
+ */
+async function untilProlonged(commits: () => Promise<number>): Promise<number> {
+  let [count, quietSince] = [await commits(), performance.now()];
+  for (let looked = quietSince; ;) {
+    await wait(20);
+    const looking = performance.now();
+    const now = await commits();
+    if (now !== count) {
+      if (performance.now() - quietSince > quietMilliseconds) return looked;
+      [count, quietSince] = [now, performance.now()];
+    }
+    looked = looking;
+  }
+}
+
+onEachDatabase('a revocation takes two database writes: the change, and its projection', async (t, url) => {
   const redis = await startRedis(t);
   const directory = t.testdir({ 'token.txt': `${token}\n` });
   await writeFile(
@@ -57,11 +77,15 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
     keyIds.push((await post(`/merchants/${id}/keys`, { environment: 'live' })).data.keyId);
   }
   const commits = await countCommits(t, url);
-  const [before, begun] = [await commits(), performance.now()];
+  const prolonged = await untilProlonged(commits);
+  const before = await commits();
   for (const keyId of keyIds) t.match(await post(`/keys/${keyId}/revoke`), { data: { status: 'REVOKED' } });
-  const milliseconds = performance.now() - begun;
+  const milliseconds = performance.now() - prolonged;
   const made = (await commits()) - before;
-  t.comment(`${made} for ${revocations} revocations in ${milliseconds.toFixed(0)} ms`);
-  t.ok(made >= 2 * revocations, 'all of them are counted');
-  t.ok(made <= 2 * revocations + Math.floor(milliseconds / leaseMilliseconds), `${made} for ${revocations}`);
+  t.comment(`${made} commits for ${revocations} revocations in ${milliseconds.toFixed(0)} ms`);
+  t.ok(made >= 2 * revocations, 'every commit is counted');
+  t.ok(
+    made <= 2 * revocations + Math.floor(milliseconds / idleMilliseconds),
+    `${made} commits for ${revocations} revocations`,
+  );
 });

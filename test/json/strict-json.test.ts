@@ -48,8 +48,8 @@ const pieces = [
   '"a"',
 ];
 
-t.test('whatever JSON.parse refuses is refused', (t) => {
-  // Eight pieces are too few for a repeated name, in which the two differ.
+t.test('every text that JSON.parse refuses is refused', (t) => {
+  // Eight pieces are too few for a duplicate name, on which the two parsers differ.
   const almost = fc.array(fc.constantFrom(...pieces), { maxLength: 8 });
   fc.assert(
     fc.property(almost, (pieces) => {
@@ -83,7 +83,7 @@ t.test('whatever JSON.parse refuses is refused', (t) => {
   t.end();
 });
 
-t.test('nesting is bounded', (t) => {
+t.test('nesting is limited', (t) => {
   t.doesNotThrow(() => parseStrictJson('['.repeat(32) + '1' + ']'.repeat(32)));
   t.throws(() => parseStrictJson('{"a":'.repeat(33) + '1' + '}'.repeat(33)), { message: /^too-deep / });
   t.end();
@@ -98,7 +98,7 @@ function accepts(read: (text: string) => unknown, text: string): boolean {
   }
 }
 
-t.test('a number is read as it is written, or refused: no fraction of a kobo is dropped unseen', (t) => {
+t.test('a number is read exactly or refused: no fraction of a kobo is silently dropped', (t) => {
   for (const text of ['1.0', '1e2', '100E-2', '1.50e1', '0.0', '-0.0', '9007199254740991.000', '1.5', '0.1', '1e400']) {
     t.equal(parseStrictJson(text), JSON.parse(text), text);
   }

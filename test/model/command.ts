@@ -28,7 +28,7 @@ const program = new Command('npm run model --')
 const [part = '', ...names] = program.args;
 const { verbose = false, maxStates } = program.opts<{ verbose?: boolean; maxStates?: string }>();
 
-/** Searches and prints a line. Returns whether the result is the expected one. */
+/** Runs a search and prints one line. Returns the result; null if the search is not selected. */
 function run({ name, mechanisms, setup, options }: Search, mustHold: boolean): Result | null {
   if (names.length > 0 && !names.some((wanted) => name.includes(wanted))) return null;
   const result = search(

@@ -1,11 +1,11 @@
-// What breaks, and what heals by itself.
+// The faults of a world, and the steps by which a state recovers.
 import { crash } from './registry.js';
 import { deleteAcknowledgement, deleteGrant, loseConnections } from './rules.js';
 import type { Rules, Step } from './rules.js';
 import { faultKinds, pick } from './state.js';
 import type { FaultKind, Server, State } from './state.js';
 
-/** The bit of a kind of fault in `world.used`; a byte holds those that a world can ask for. */
+/** The bit of a kind of fault in `world.used`, which is one byte. */
 export function bitOf(kind: FaultKind): number {
   return 1 << Math.min(7, faultKinds.indexOf(kind));
 }
@@ -13,7 +13,7 @@ export function bitOf(kind: FaultKind): number {
 /** The faults of a world. */
 export class Faults {
   readonly #rules: Rules;
-  /** The first state: what a backup and an old snapshot hold. */
+  /** The first state, which backups and old snapshots contain. */
   readonly #first: State;
 
   constructor(rules: Rules, first: State) {
@@ -21,7 +21,7 @@ export class Faults {
     this.#first = first;
   }
 
-  /** Makes each fault that can happen, and each step by which something heals. */
+  /** Makes each possible fault and each step of recovery. */
   steps(now: State, step: Step): void {
     this.#heal(now, step);
     this.#failRegistries(now, step);
@@ -110,7 +110,7 @@ export class Faults {
     });
   }
 
-  /** The write of a crashed registry, which was made before K was revoked, reaches the store. */
+  /** A delayed write of a crashed registry, from before the revocation of K, reaches the store. */
   arriveLate(now: State, step: Step): void {
     if (now.world.late === 0) return;
     const at = (now.world.late & 15) - 1;
@@ -146,7 +146,7 @@ export class Faults {
       sql.published = first.published;
       sql.open = first.open;
       sql.roster = 0;
-      sql.change = 1; // a history of its own
+      sql.change = 1; // a separate history
       for (const row of sql.rows) row.sessions = 0;
       world.saidQ = 0;
       world.revisionQ = 0;
@@ -156,13 +156,13 @@ export class Faults {
       next.world.saidK = 0;
       next.world.revisionK = 0;
     });
-    // K was made in the lost database: what was said of it stays said, and the new one never has it.
+    // K was created in the lost database: earlier reports about K stay valid, and the new database never contains K.
     this.#fault(now, step, 'replace', 'SQL is replaced by a new database', restore);
   }
 
   #damage(now: State, step: Step, index: number): void {
     const rules = this.#rules;
-    if (rules.setup.former > 0 && pick(now.sql.rows, 0).sessions === 0) return; // nobody knows of it yet
+    if (rules.setup.former > 0 && pick(now.sql.rows, 0).sessions === 0) return; // no registry knows the gateway yet
     const label = now.servers.length > 1 ? ` of server ${index}` : '';
     const server = (next: State): Server => pick(next.servers, index);
     const restart = (next: State): void => {
@@ -192,7 +192,7 @@ export class Faults {
     this.#fault(now, step, 'restart', `restart with everything${label}`, restart);
   }
 
-  /** One record is lost, to eviction or to DEL, and everybody who listens hears of it. */
+  /** One record is lost by eviction or DEL, and all subscribed gateways receive the notice. */
   #evict(now: State, step: Step, index: number): void {
     const rules = this.#rules;
     const lose = (name: string, change: (server: Server) => void, after?: (next: State) => void): void => {

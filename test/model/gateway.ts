@@ -1,4 +1,4 @@
-// What a gateway does: it connects, beats, hears notices, reads, leaves.
+// The steps of a gateway: connect, beat, receive notices, read, leave.
 import { deleteAcknowledgement, forget, loseConnections, LIFE, OLD, STALE } from './rules.js';
 import type { Mechanisms, Rules, Step } from './rules.js';
 import { pick } from './state.js';
@@ -6,7 +6,7 @@ import type { Gateway, State } from './state.js';
 
 /** A beat that has read an mg:meta of the former release. */
 const oldFormBeat = 2;
-/** A gateway that holds records without a grant, as the former release did. */
+/** A gateway that caches records without a grant, like the former release. */
 const byOldForm = 2;
 
 /** The steps of one gateway. */
@@ -23,7 +23,7 @@ export class GatewaySteps {
     this.#name = `gateway ${index}`;
   }
 
-  /** Makes each step that the gateway can make. */
+  /** Makes each possible step of the gateway. */
   steps(now: State, step: Step): void {
     const rules = this.#rules;
     const gateway = this.#of(now);
@@ -176,7 +176,7 @@ export class GatewaySteps {
     else if (rules.canFailOver && mechanisms.witness.includes('echo') && gateway.enrolled === 1 && grant.state === 1) {
       gateway.age = Math.min(gateway.age, grant.age);
     }
-    // What was held before this connection may have been changed unheard.
+    // Records cached before this connection may have changed without a notice.
     if (gateway.hot === 0) gateway.k = 0;
     gateway.hot = 1;
     const isNewGeneration = gateway.beatGeneration !== gateway.generation;
@@ -246,7 +246,7 @@ export function ageGateway(gateway: Gateway): void {
   if (gateway.beat > 0) gateway.beatAge = Math.min(OLD, gateway.beatAge + 1);
 }
 
-/** A tick of the expiry of what gateways and their registry have in Redis. */
+/** A tick of the expiry of acknowledgements and grants in Redis. */
 export function ageEntries(rules: Rules, state: State): void {
   state.servers.forEach((server, index) => {
     server.acknowledgements.forEach((acknowledgement, g) => {
@@ -260,7 +260,7 @@ export function ageEntries(rules: Rules, state: State): void {
   });
 }
 
-/** The process ends: only its place in the network stays. */
+/** The process ends; only its position in the network stays. */
 function stop(gateway: Gateway): void {
   loseConnections(gateway);
   forget(gateway);

@@ -7,7 +7,7 @@ import type { WorldName } from './worlds.js';
 const smallWorlds: readonly WorldName[] = ['quiet', 'cut'];
 
 for (const name of smallWorlds) {
-  t.test(`the protocol keeps its promises: ${name}`, (t) => {
+  t.test(`the protocol keeps its invariants: ${name}`, (t) => {
     const { mechanisms, setup, options } = newIn(name);
     const result = search(mechanisms, setup, options);
     t.equal(result.broken, null, result.trace.join('\n'));
@@ -16,7 +16,7 @@ for (const name of smallWorlds) {
   });
 }
 
-t.test('the search finds what the former release breaks', (t) => {
+t.test('the search finds the invariant violations of the previous release', (t) => {
   for (const { name, mechanisms, setup, options } of formerFaults) {
     // The others take minutes: a restored database has many states.
     if (!/^T[135]/.test(name)) continue;
@@ -25,7 +25,7 @@ t.test('the search finds what the former release breaks', (t) => {
   t.end();
 });
 
-// The mechanisms whose removal shows after few states. The worlds of the others are large.
+// Mechanisms whose removal violates an invariant within few states. The worlds of the others are large.
 const cheap = new Set([
   'budgetEnds',
   'closeLookups',
@@ -41,7 +41,7 @@ const cheap = new Set([
   'witness',
 ]);
 
-t.test('without one of its mechanisms the protocol breaks a promise', (t) => {
+t.test('without any one of its mechanisms the protocol violates an invariant', (t) => {
   for (const mutation of mutations) {
     if (!Object.keys(mutation[0]).some((name) => cheap.has(name))) continue;
     const { name, mechanisms, setup, options } = without(mutation);
@@ -50,12 +50,12 @@ t.test('without one of its mechanisms the protocol breaks a promise', (t) => {
   t.end();
 });
 
-t.test('without a rule of the lease a promise breaks, by steps that lie too deep for a search', (t) => {
+t.test('without a rule of the lease, a sequence too deep for the search violates an invariant', (t) => {
   for (const mutation of deepMutations) {
     const { name, mechanisms, setup } = without(mutation);
     const world = newIn(mutation[1]);
     t.match(follow(mechanisms, setup, mutation[2]), /^I1: /, name);
-    t.match(follow(world.mechanisms, setup, mutation[2]), /^not possible: /, `with it: ${name}`);
+    t.match(follow(world.mechanisms, setup, mutation[2]), /^not possible: /, `with the rule: ${name}`);
   }
   t.end();
 });

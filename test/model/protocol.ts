@@ -1,5 +1,5 @@
-// The protocol as guarded steps on one state. Any amount of time can pass between two steps: that is how a pause looks.
-// Only a tick advances the clocks, so a clock measures durations and nothing else.
+// The protocol as guarded steps on one state. Any time can pass between two steps, which models pauses. Only a tick
+// advances the clocks, so clocks measure only durations.
 import { bitOf, Faults } from './faults.js';
 import { ageEntries, ageGateway, GatewaySteps } from './gateway.js';
 import { ageRegistry, phases, RegistrySteps } from './registry.js';
@@ -32,15 +32,15 @@ export class Protocol {
     this.first = first.bytes;
   }
 
-  /** The state that a search begins with. */
+  /** The first state of a search. */
   readonly first: Uint8Array;
 
-  /** Makes this state the present one. */
+  /** Sets the current state. */
   load(bytes: Uint8Array): void {
     this.#now.bytes.set(bytes);
   }
 
-  /** Calls `visit` with each state that one step leads to. The bytes are overwritten by the next step. */
+  /** Calls `visit` with each successor of the current state. The next step overwrites the bytes. */
   successors(visit: (label: string, bytes: Uint8Array, kind: StepKind) => void): void {
     const now = this.#now;
     const next = this.#next;
@@ -66,7 +66,7 @@ export class Protocol {
     for (const registry of next.registries) ageRegistry(registry, this.#rules.sessions);
   }
 
-  /** An acknowledgement that lives for three lifetimes ends at some time after the first. */
+  /** An acknowledgement with an expiry of three lifetimes ends at some time after the first lifetime. */
   #expire(step: Step): void {
     this.#now.servers.forEach((server, index) => {
       server.acknowledgements.forEach((acknowledgement, g) => {
@@ -116,7 +116,7 @@ export class Protocol {
     }
   }
 
-  /** Which promise is broken in the present state, and by whom; null where none is. */
+  /** The promise that the current state breaks, and the party that breaks it; null if none. */
   broken(): string | null {
     const now = this.#now;
     const { world } = now;
@@ -126,7 +126,8 @@ export class Protocol {
       const mechanisms = this.#rules.of(index);
       const holds = this.#rules.holds(gateway, mechanisms);
       const readsThrough = this.#rules.readsThrough(now, gateway, mechanisms);
-      // Before it has seen an mg:meta with servers, a gateway cannot tell a snapshot of the former release from the store.
+      // Before it has seen an mg:meta with servers, a gateway cannot tell a snapshot of the former release from the
+      // store.
       if (world.saidK === 1 || (world.saidK === 2 && gateway.renewed === 1)) {
         if (holds && gateway.k === 1) return `I1: gateway ${index} accepts K from memory`;
         if (readsThrough && this.#rules.recordsServerOf(now, gateway).k === 1) {
@@ -148,7 +149,7 @@ export class Protocol {
     return null;
   }
 
-  /** Whether all is well: everybody decides by the newest records, and every change is in force. */
+  /** Whether the state is healthy: every gateway decides by the newest records, and every change is in force. */
   isGood(): boolean {
     const { world, sql, registries, gateways } = this.#now;
     const holder = pick(registries, sql.lease);
@@ -177,7 +178,7 @@ export class Protocol {
   }
 }
 
-/** Everything is seeded and quiet: no gateway is enrolled, K is active, and nothing was changed. */
+/** Fills the first state: seeded, without enrolled gateways, K active, no changes. */
 function fillFirst(state: State, setup: Setup): void {
   const { world, sql, servers, registries, gateways } = state;
   const hasCluster = setup.cluster !== 'no';

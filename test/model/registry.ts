@@ -1,10 +1,10 @@
-// What a registry does: it compares, writes everything anew, publishes changes, looks at the gateways, and answers "in force".
+// The steps of a registry: compare, rebuild the store, publish changes, observe the gateways, and report "in force".
 import { deleteAcknowledgement, deleteGrant, LIFE, OLD, restartSilence } from './rules.js';
 import type { Mechanisms, Rules, Step } from './rules.js';
 import { pick } from './state.js';
 import type { Registry, Server, State, Watch } from './state.js';
 
-/** What a registry does next. */
+/** The next phase of a registry. */
 export const phases = {
   compare: 0,
   rebuild: 1,
@@ -33,7 +33,7 @@ export class RegistrySteps {
     this.#name = this.#isOneOfTwo ? `registry ${index}` : 'registry';
   }
 
-  /** Makes each step that the registry can make. */
+  /** Makes each possible step of the registry. */
   steps(now: State, step: Step): void {
     const rules = this.#rules;
     const registry = this.#of(now);
@@ -43,7 +43,7 @@ export class RegistrySteps {
     }
     const talks = rules.talks(now, registry);
     const isWorking = registry.phase !== phases.compare && registry.phase !== phases.leased;
-    // A revision can be published while another master than that of mg:meta fails.
+    // A revision can be published while only the other master (without mg:meta) is down.
     const mayPublish = rules.setup.cluster === 'records' && registry.phase === phases.publish;
     if (isWorking && !talks) {
       step(`${this.#name} loses its connection`, (next) => {
@@ -87,7 +87,7 @@ export class RegistrySteps {
     });
   }
 
-  /** A step of SQL: without the lease, the registry finds that it has lost it, and ends its work. */
+  /** A SQL transaction: without the lease, the registry detects the loss and stops its work. */
   #transaction(now: State, step: Step, label: string, change: (next: State) => void): void {
     const hasLease = this.#hasLease(now);
     step(hasLease ? `${this.#name} ${label}` : `${this.#name} finds that its lease is lost`, (next) => {
@@ -96,7 +96,7 @@ export class RegistrySteps {
     });
   }
 
-  /** A write to Redis that the writer's mark guards. */
+  /** A write to Redis, guarded by the writer's mark. */
   #guardedWrite(now: State, step: Step, label: string, change: (next: State) => void): void {
     const hasMark = this.#hasMark(now);
     step(hasMark ? `${this.#name} ${label}` : `${this.#name} finds another writer's mark`, (next) => {
@@ -211,7 +211,7 @@ export class RegistrySteps {
     return isBlank || (saw && !isBehind && !isOldForm) || !mechanisms.unproven ? hold : LIFE;
   }
 
-  /** Two registries: what is written to Redis was read from SQL before, and the registry may pause in between. */
+  /** Two registries: data for Redis was read from SQL earlier, with a possible pause in between. */
   #readChanges(next: State): void {
     if (!this.#isOneOfTwo) return;
     const registry = this.#of(next);
@@ -372,7 +372,7 @@ export class RegistrySteps {
     });
   }
 
-  /** Who lives, who is new, who has left, who is over. */
+  /** Updates the registry's view of a gateway: alive, new, left or over. */
   #look(next: State, g: number): void {
     const mechanisms = this.#mechanisms;
     const watch = pick(this.#of(next).watches, g);
@@ -442,7 +442,7 @@ export class RegistrySteps {
     });
   }
 
-  /** Reads the beat, then checks the lease, then writes the grant; with a pause anywhere in between. */
+  /** Reads the beat, then checks the lease, then writes the grant, with possible pauses in between. */
   #grantInSteps(now: State, step: Step, g: number): void {
     const { sql } = now;
     const registry = this.#of(now);
@@ -513,7 +513,7 @@ export class RegistrySteps {
     const hasAcknowledged = this.#hasAcknowledged(now, g, revision, now.sql.generation);
     if (acknowledgement.state === 1 && !hasAcknowledged) return false;
     if (!mechanisms.roster) return true;
-    if (mechanisms.heard && watch.heard === 1) return false; // it is looked at first
+    if (mechanisms.heard && watch.heard === 1) return false; // the registry reads the gateway's state first
     for (let session = 0; session < this.#rules.sessions; session++) {
       const isInRoster = (pick(now.sql.rows, g).sessions & (1 << session)) !== 0;
       if (!isInRoster || (hasAcknowledged && acknowledgement.session === session)) continue;
@@ -530,7 +530,7 @@ export class RegistrySteps {
     return acknowledgement.generation === 0 && !formerPending;
   }
 
-  /** Any registry answers, also one without the lease: it reads SQL, then Redis. */
+  /** Any registry responds, also without the lease: it reads SQL, then Redis. */
   #answerInTwoReads(now: State, step: Step): void {
     const { sql, world } = now;
     const registry = this.#of(now);
@@ -559,7 +559,7 @@ export class RegistrySteps {
   }
 }
 
-/** A registry ends its work: what follows is a new compare. What it has found to be over is found again. */
+/** A registry stops its work; a new compare follows, which determines again which gateways are over. */
 function stopWork(registry: Registry): void {
   registry.phase = phases.compare;
   registry.connection = 0;

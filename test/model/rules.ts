@@ -1,24 +1,24 @@
-// The mechanisms of the protocol, what a world consists of, and the words that the steps of all parties share.
+// The mechanisms of the protocol, the setup of a world, and the operations that the steps of all parties share.
 import { pick } from './state.js';
 import type { Acknowledgement, FaultKind, Gateway, Grant, Registry, Server, State } from './state.js';
 
-/** A gateway serves what it holds while it was sure at most so many ticks ago. */
+/** A gateway serves cached records for at most this many ticks after it last knew them to be current. */
 export const STALE = 1;
-/** So many ticks the registry waits for a gateway that is silent. */
+/** The number of ticks for which the registry waits for a silent gateway. */
 export const LIFE = STALE + 1;
-/** An age that is too great for every rule; nothing grows older. */
+/** The maximum age, which exceeds every limit. */
 export const OLD = LIFE + 1;
 
-/** By what a gateway finds that its server is still the master, where another one can take over. */
+/** How a gateway determines that its server is still the master, if a failover is possible. */
 export type Witness = 'none' | 'sentinel' | 'echo' | 'sentinel+echo' | 'wait1' | 'waitAll';
 
 /** The protocol as it is documented. Each mechanism can be removed. */
 export const newProtocol = {
-  /** Gateways have rows in SQL; without: only the acknowledgements that stand in Redis count. */
+  /** Gateways have rows in SQL; without this, only the acknowledgements in Redis count. */
   roster: true,
   /** The rows survive the end of the registry's process. */
   durable: true,
-  /** Before it has read its grant, a gateway holds nothing and has no budget. */
+  /** Before it has read its grant, a gateway caches nothing and has no budget. */
   enrol: true,
   /** The row is committed before the grant is written. */
   rowFirst: true,
@@ -28,31 +28,31 @@ export const newProtocol = {
   ackGeneration: true,
   /** Each discontinuity begins a generation. */
   newGeneration: true,
-  /** Silence is measured anew after each start and each compare. */
+  /** The measurement of silence restarts after each start and each compare. */
   recount: true,
-  /** A notice about an acknowledgement is a sign of life, whatever is read afterwards. */
+  /** A notice about an acknowledgement proves that the gateway lives, whatever is read afterwards. */
   heard: true,
-  /** Where SQL cannot be proven to be current, the registry waits LIFE before the first "in force". */
+  /** If SQL is not proven to be current, the registry waits LIFE before the first "in force". */
   unproven: true,
   /** … also after a crash, or after another loss, during that wait. */
   openInSql: true,
   /** Generation and acknowledgements are read in one transaction. */
   atomicList: true,
-  /** A server is believed where mg:meta names its run_id. */
+  /** A gateway trusts a server if mg:meta names the server's run_id. */
   confirm: true,
-  /** … or where an enrolled gateway finds its own generation and nothing missing. */
+  /** … or if an enrolled gateway finds its own generation and no missing data. */
   memory: true,
-  /** A lower revision of the same generation is not believed. */
+  /** A gateway does not trust a lower revision of the same generation. */
   neverBack: true,
-  /** A gateway whose budget has run out is not enrolled and holds nothing. */
+  /** A gateway without budget is not enrolled and caches nothing. */
   budgetEnds: true,
   /** … also where the budget ran out during a beat. */
   checkAtEnd: true,
   /** A gateway becomes enrolled only by a grant that names a beat begun at most STALE ago. */
   freshGrant: true,
-  /** A gateway that is not enrolled holds nothing. */
+  /** A gateway that is not enrolled caches nothing. */
   emptyUnenrolled: true,
-  /** An enrolment is a change of its own, so that a restored roster is found out. */
+  /** An enrolment is a separate change, so that a restored roster is detected. */
   countEnrolments: true,
   /** mg:change names the change of a number: a restored database counts up to the same numbers again. */
   changeId: true,
@@ -60,11 +60,11 @@ export const newProtocol = {
   holdFromMeta: true,
   /** The registry waits a tick after another server has taken over. */
   hold: true,
-  /** What shows a gateway that its server is still the master. */
+  /** How a gateway determines that its server is still the master. */
   witness: 'sentinel+echo' as Witness,
   /** A look-up is not joined after a notice, or by a gateway that is not enrolled. */
   closeLookups: true,
-  /** Held records are kept, as stale, over a new connection. */
+  /** Cached records survive a reconnect, as stale. */
   keepAsStale: true,
   /** A gateway writes that it leaves after it has decided its last request. */
   leaveLast: true,
@@ -76,7 +76,7 @@ export const newProtocol = {
   longAcknowledgements: true,
   /** The registry leaves the acknowledgement of a gateway of the former release to its expiry. */
   keepFormerAcknowledgement: true,
-  /** A gateway that has seen an mg:meta with servers believes none without. */
+  /** A gateway that has seen an mg:meta with servers trusts no mg:meta without servers. */
   neverOldForm: true,
   /** The registry cannot account for an mg:meta of the former release: it waits LIFE, whatever it has seen itself. */
   oldFormUnproven: true,
@@ -114,16 +114,16 @@ export const formerProtocol: Mechanisms = {
   witness: 'none',
 };
 
-/** A gateway of the former release beside the new registry, apart from a pause of more than its stale time: see T4. */
+/** A gateway of the former release with the new registry, except for a pause longer than its stale time: see T4. */
 const formerGateway: Mechanisms = { ...formerProtocol, budgetEnds: true, checkAtEnd: true };
 
-/** A world: the parties, the faults that happen and how often, and what is looked for. */
+/** A world: the parties, the faults and their numbers, and the states to check. */
 export interface Setup {
   readonly gateways: number;
   /** 2: a master and its replica. In a Cluster there is one more server, the other master. */
   readonly servers: 1 | 2;
   readonly registries: 1 | 2;
-  /** A Cluster of two masters: which of them has the replica, that of the record of K or that of mg:meta. */
+  /** A Cluster of two masters: whether the master of K's record or the master of mg:meta has the replica. */
   readonly cluster: 'no' | 'records' | 'meta';
   /** Whether a second key is created, whose creation must be in force too (I2). */
   readonly createsQ: boolean;
@@ -133,9 +133,9 @@ export interface Setup {
   readonly leaves: boolean;
   /** Whether a write of a crashed registry can arrive late. */
   readonly lateWrites: boolean;
-  /** How often each kind of fault happens at most. */
+  /** Maximum number of faults of each kind. */
   readonly faults: Readonly<Partial<Record<FaultKind, number>>>;
-  /** So many gateways, the first ones, are of the former release. */
+  /** The first gateways, in this number, run the former release. */
   readonly former: 0 | 1;
   /** Whether the old snapshot has an mg:meta of the former release. */
   readonly oldSnapshot: boolean;
@@ -145,13 +145,13 @@ export interface Setup {
   readonly shows: readonly FaultKind[];
 }
 
-/** Makes one step out of the present state, where its condition holds. */
+/** Makes one step from the current state, if the step's condition holds. */
 export type Step = (label: string, change: (next: State) => void, kind?: StepKind) => void;
 
-/** Faults and the commands of administrators are no way by which a state can heal. */
+/** The kind of a step. Recovery (I3) must not depend on faults or on commands of administrators. */
 export type StepKind = 'step' | 'fault' | 'command';
 
-/** What the steps of all parties are made with. */
+/** The operations that the steps of all parties share. */
 export class Rules {
   readonly mechanisms: Mechanisms;
   readonly setup: Setup;
@@ -214,7 +214,7 @@ export class Rules {
     return !mechanisms.enrol || gateway.enrolled > 0;
   }
 
-  /** Whether a gateway that asks Redis may decide by the reply. */
+  /** Whether a gateway that queries Redis may decide by the reply. */
   readsThrough(state: State, gateway: Gateway, mechanisms: Mechanisms): boolean {
     if (!this.reaches(state, gateway) || gateway.believes !== 1) return false;
     if (this.isCluster && mechanisms.slotMarkers && gateway.whole !== 1) return false;
@@ -222,7 +222,7 @@ export class Rules {
     return gateway.enrolled > 0 || !mechanisms.enrol ? gateway.age <= STALE : gateway.age === 0;
   }
 
-  /** Whether a registry talks to the present masters over the connections that it made. */
+  /** Whether a registry's connections lead to the current masters. */
   talks(state: State, registry: Registry): boolean {
     if (registry.up !== 1 || registry.connection === 0 || registry.connection - 1 !== this.metaMaster(state))
       return false;
@@ -233,7 +233,7 @@ export class Rules {
     return records.up === 1 && records.run === registry.run2;
   }
 
-  /** Tells all gateways that are connected to a server of a change of its records. @param what 1: of the record; 2: of everything */
+  /** Notifies all gateways connected to a server of changed records. @param what 1: the record; 2: everything */
   notify(state: State, server: number, what: 1 | 2 = 1): void {
     for (const gateway of state.gateways) {
       const connection = this.isCluster ? gateway.connection2 : gateway.connection;
@@ -241,7 +241,7 @@ export class Rules {
     }
   }
 
-  /** Tells the registries that listen to a server of an acknowledgement. */
+  /** Notifies the registries subscribed to a server of an acknowledgement. */
   announce(state: State, server: number, gateway: number): void {
     for (const registry of state.registries) {
       const isBound = registry.connection - 1 === server && pick(state.servers, server).run === registry.run;
@@ -249,21 +249,21 @@ export class Rules {
     }
   }
 
-  /** Ends all connections of gateways to a server. */
+  /** Closes all connections of gateways to a server. */
   disconnect(state: State, server: number): void {
     for (const gateway of state.gateways) {
       if (gateway.connection - 1 === server || gateway.connection2 - 1 === server) loseConnections(gateway);
     }
   }
 
-  /** Replaces the data of a server by those bytes, or by nothing. */
+  /** Replaces the data of a server by these bytes; null: empties it. */
   replaceData(state: State, server: Server, bytes: Uint8Array | null, from: number): void {
     const { dataLength } = state;
     if (bytes === null) state.bytes.fill(0, server.dataAt, server.dataAt + dataLength);
     else state.bytes.set(bytes.subarray(from, from + dataLength), server.dataAt);
   }
 
-  /** A name that nothing in the state refers to. A name is used again then, so that there are finitely many states. */
+  /** A name without references in the state. Reusing such names keeps the number of states finite. */
   freshGeneration(state: State): number {
     const used = new Set([0, 1, state.sql.generation, state.world.lateGeneration]);
     for (const server of state.servers) {
@@ -287,7 +287,7 @@ export class Rules {
     return smallestBeside(used);
   }
 
-  /** An instance id of a gateway that nothing knows; -1 where there is none. */
+  /** An instance id of a gateway without references in the state; -1 if there is none. */
   freshSession(state: State, gateway: number): number {
     for (let session = 0; session < this.sessions; session++) {
       const isInRoster = (pick(state.sql.rows, gateway).sessions & (1 << session)) !== 0;
@@ -311,7 +311,7 @@ function smallestBeside(used: ReadonlySet<number>): number {
   return name;
 }
 
-/** A gateway loses its connections; what it holds stays. */
+/** A gateway loses its connections and keeps its cache. */
 export function loseConnections(gateway: Gateway): void {
   gateway.connection = 0;
   gateway.connection2 = 0;
@@ -348,7 +348,7 @@ export function deleteGrant(grant: Grant): void {
   grant.age = 0;
 }
 
-/** A gateway is not enrolled any more and holds nothing. */
+/** A gateway is no longer enrolled and empties its cache. */
 export function forget(gateway: Gateway): void {
   gateway.enrolled = 0;
   gateway.k = 0;

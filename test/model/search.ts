@@ -1,13 +1,13 @@
-// An explicit search of every state. It goes breadth first, so that each counterexample is a shortest one.
+// An explicit search of every state, breadth first, so that each counterexample is of minimal length.
 import { Protocol } from './protocol.js';
 import type { Mechanisms, Setup } from './rules.js';
 
-/** What a search found. */
+/** The result of a search. */
 export interface Result {
-  /** The promise that is broken; null where none is. */
+  /** The broken promise; null if none. */
   readonly broken: string | null;
   readonly states: number;
-  /** Whether the search was cut off at its limit. */
+  /** Whether the search ended at its limit of states. */
   readonly isPartial: boolean;
   readonly seconds: number;
   /** The steps that lead to the broken promise. */
@@ -16,17 +16,17 @@ export interface Result {
   readonly last: Readonly<Record<string, number>>;
 }
 
-/** How a search is done. */
+/** The options of a search. */
 export interface SearchOptions {
-  /** The search ends after so many states. */
+  /** Maximum number of states. */
   readonly limit?: number;
   /** Whether every state must have a way back to health (I3). It needs eight bytes for each transition. */
   readonly heals?: boolean;
-  /** Whether the other promises are looked at. */
+  /** Whether to check the other promises. */
   readonly promises?: boolean;
 }
 
-/** The states that were found: their bytes one behind the other, and a hash table of their numbers. */
+/** The visited states: their consecutive bytes, and a hash table of their numbers. */
 class States {
   readonly #length: number;
   readonly #words: number;
@@ -100,7 +100,7 @@ class States {
   }
 }
 
-/** Which state leads to which, without faults. */
+/** The transitions between states, without faults. */
 class Transitions {
   #pairs = new Int32Array(1 << 20);
   #length = 0;
@@ -116,7 +116,7 @@ class Transitions {
     this.#length += 2;
   }
 
-  /** The first state that leads to no good one; -1 where there is none. */
+  /** The first state from which no healthy state is reachable; -1 if there is none. */
   findStuck(count: number, isGood: (id: number) => boolean): number {
     const pairs = this.#pairs;
     const starts = new Int32Array(count + 2);
@@ -183,8 +183,8 @@ export function search(mechanisms: Mechanisms, setup: Setup, options: SearchOpti
 }
 
 /**
- * Follows steps, for a counterexample that lies too deep for a search of every state.
- * Returns the promise that the last state breaks, or the first step that cannot be made; null where neither is so.
+ * Follows given steps, for a counterexample too deep for a search of every state.
+ * Returns the promise that the last state breaks, or the first impossible step; null otherwise.
  */
 export function follow(mechanisms: Mechanisms, setup: Setup, labels: readonly string[]): string | null {
   const protocol = new Protocol(mechanisms, setup);
@@ -226,7 +226,7 @@ function hash(words: Uint32Array, from: number, count: number): number {
   return (mixed ^ (mixed >>> 13)) >>> 0;
 }
 
-/** An element of a row of numbers. What is outside of it is not read. */
+/** An element of an array of numbers; the index is always in range. */
 function at(numbers: Int32Array | Uint32Array, index: number): number {
   return numbers[index] ?? 0;
 }

@@ -1,4 +1,4 @@
-// One state of the model is a row of bytes. A view names the bytes of one party, so that steps read as sentences.
+// One state of the model is an array of bytes. A view names the bytes of one party, so that steps read as sentences.
 
 /** The bytes of one party, by name. */
 type Fields<Name extends string> = Record<Name, number>;
@@ -7,11 +7,11 @@ const worldFields = [
   'master', // which server of the pair is the master
   'linked', // whether the other one follows it
   'used', // the kinds of fault that have happened, one bit each
-  'saidK', // "K is revoked" was said to be in force; 2: before Redis was put back to a snapshot of the former release
-  'saidQ', // "Q exists" was said to be in force
+  'saidK', // "K is revoked" was reported as in force; 2: before Redis was restored to a snapshot of the former release
+  'saidQ', // "Q exists" was reported as in force
   'revisionK',
   'revisionQ',
-  'late', // a write of a crashed registry that is still on its way: 1 + server, and 16 for one of mg:meta
+  'late', // a delayed write of a crashed registry: 1 + server, plus 16 for a write of mg:meta
   'lateMark',
   'lateGeneration',
 ] as const;
@@ -43,7 +43,7 @@ const sqlFields = [
   'published',
   'open',
   'roster', // how many enrolments there were, at most 1
-  'change', // which history the changes belong to: a restored database writes another one
+  'change', // the history of the changes: a restored database writes a new one
   'lease', // which registry may write
 ] as const;
 
@@ -52,7 +52,7 @@ const rowFields = ['sessions'] as const;
 const serverFields = [
   'up',
   'run',
-  // From here on: what a snapshot holds and a replica copies.
+  // The fields from here on are in snapshots and are copied to replicas.
   'generation',
   'server', // meta.servers; 0 with a generation: mg:meta of the former release
   'server2',
@@ -74,7 +74,7 @@ const grantFields = ['state', 'session', 'generation', 'age'] as const;
 const registryFields = [
   'up',
   'phase', // see registry.ts
-  'knows', // it has seen this history itself
+  'knows', // whether it has seen this history itself
   'connection', // 1 + server
   'run',
   'run2',
@@ -82,24 +82,24 @@ const registryFields = [
   'published',
   'to', // the revision that is being written
   'wait', // the hold that begins with mg:meta
-  'k', // what it has read of K in SQL
+  'k', // K as read from SQL
   'generation',
   'change',
-  'mark', // what it has put into the store
+  'mark', // its mark in the store
   'asks', // an answer is being prepared: 1 K, 2 Q
   'asksGeneration',
 ] as const;
 
-/** What a registry knows of one gateway. */
+/** A registry's knowledge of one gateway. */
 const watchFields = [
   'silent0',
   'silent1', // of the second instance id
-  'heard', // a notice that was not looked at
-  'over', // 1: found to be over, 2: its row is deleted, its grant and its acknowledgement are not
+  'heard', // an unprocessed notice
+  'over', // 1: known to be over, 2: its row is deleted, but not yet its grant and acknowledgement
   'beat', // 1 + the age of the beat that the next grant echoes
   'beatGeneration',
   'mayGrant', // the lease was checked for that grant
-  'row', // what an answer that is being prepared has read of the roster
+  'row', // the roster row as read for a response in preparation
 ] as const;
 
 const gatewayFields = [
@@ -113,10 +113,10 @@ const gatewayFields = [
   'generation',
   'highest',
   'enrolled',
-  'age', // since it was sure
-  'k', // the record that it holds
+  'age', // since its records were last known to be current
+  'k', // the cached record of K
   'hot', // nothing was missed since the record was read
-  'notice', // notices that were not heard: 1 of the record, 2 of everything
+  'notice', // pending notices: 1 of the record, 2 of everything
   'beat',
   'beatGeneration',
   'beatRevision',
@@ -128,7 +128,7 @@ const gatewayFields = [
   'renewed', // it has seen an mg:meta with servers
 ] as const;
 
-/** What is true of the whole world. */
+/** The fields of the whole world. */
 type World = Fields<(typeof worldFields)[number]> & { readonly faults: Fields<FaultKind> };
 /** The rows of one gateway in the roster: one bit for each of its instance ids. */
 type Row = Fields<(typeof rowFields)[number]>;
@@ -138,7 +138,7 @@ type Sql = Fields<(typeof sqlFields)[number]> & { readonly rows: readonly Row[] 
 export type Acknowledgement = Fields<(typeof acknowledgementFields)[number]>;
 /** `mg:grant:<id>`. */
 export type Grant = Fields<(typeof grantFields)[number]>;
-/** What a registry knows of one gateway. */
+/** A registry's knowledge of one gateway. */
 export type Watch = Fields<(typeof watchFields)[number]>;
 /** One process of the gateway. */
 export type Gateway = Fields<(typeof gatewayFields)[number]>;

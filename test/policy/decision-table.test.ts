@@ -20,7 +20,7 @@ import { compilePermissions } from '../../src/policy/permissions.js';
 import type { Access } from '../../src/policy/permissions.js';
 import { acceptedFacts, acceptingCredential, address, now } from './fixtures.js';
 
-/** The table of the contract, written out once more: its order, its codes, its statuses, its words. */
+/** The contract's table, repeated here: order, codes, statuses and messages. */
 const table = [
   ['https_required', 401, 'API requests must use HTTPS (TLS)'],
   ['tor_blocked', 401, 'Tor traffic is not allowed'],
@@ -42,13 +42,13 @@ const codes: readonly Code[] = table.map(([code]) => code);
 const requestCodes = codes.slice(0, 6);
 const credentialCodes = codes.slice(6);
 
-/** One way to break one row of the table, in the environments in which it can be broken. */
+/** One way to fail one row of the table, and the environments where that is possible. */
 interface Fault {
   readonly code: Code;
   readonly how: string;
   readonly only?: Environment;
   readonly facts?: Partial<RequestFacts>;
-  /** What is wrong with the credential; null: the key is unknown. */
+  /** The fault of the credential; null: the key is unknown. */
   readonly credential?: Partial<Credential> | null;
 }
 
@@ -68,7 +68,7 @@ const faults: readonly Fault[] = [
   { code: 'merchant_inactive', how: 'a suspended merchant', credential: { merchantStatus: 'SUSPENDED' } },
   { code: 'merchant_inactive', how: 'a merchant without a status', credential: { merchantStatus: '' } },
   { code: 'merchant_not_live', how: 'go-live not enabled', only: 'live', credential: { goLive: false } },
-  { code: 'ip_not_allowed', how: 'an address beside the list', facts: { clientAddress: address('192.0.3.0') } },
+  { code: 'ip_not_allowed', how: 'an address outside the list', facts: { clientAddress: address('192.0.3.0') } },
   { code: 'ip_not_allowed', how: 'an address of the other family', facts: { clientAddress: address('2001:db8::1') } },
   { code: 'ip_not_allowed', how: 'an empty list', credential: { ipAllowlist: compileIpRanges([]) } },
   {
@@ -89,7 +89,7 @@ function faultsIn(environment: Environment): readonly Fault[] {
   return faults.filter((fault) => fault.only === undefined || fault.only === environment);
 }
 
-/** The accepted request of an environment with some faults in it. */
+/** The accepted request of an environment, with these faults. */
 function broken(environment: Environment, present: readonly Fault[]): [RequestFacts, Credential | null] {
   const facts = Object.assign({}, acceptedFacts(environment), ...present.map((fault) => fault.facts)) as RequestFacts;
   if (present.some((fault) => fault.credential === null)) return [facts, null];
@@ -97,13 +97,13 @@ function broken(environment: Environment, present: readonly Fault[]): [RequestFa
   return [facts, Object.assign({}, acceptingCredential(environment), ...changes) as Credential];
 }
 
-/** Whether two faults fit into one request: they do not want the same fact to be two different things. */
+/** Whether two faults fit into one request, that is, do not set the same fact to different values. */
 function fit(a: Fault, b: Fault): boolean {
   const fixed = Object.keys(a.facts ?? {});
   return !Object.keys(b.facts ?? {}).some((key) => fixed.includes(key));
 }
 
-t.test('the table has the rows, order, statuses and exact messages that the contract promises', (t) => {
+t.test('the table has the rows, order, statuses and exact messages of the contract', (t) => {
   const told = denials.map(({ code, status, message }) => [code, status, message]);
   t.strictSame(told, table);
   for (const row of denials) t.equal(denialOf(row.code), row);
@@ -111,7 +111,7 @@ t.test('the table has the rows, order, statuses and exact messages that the cont
   t.end();
 });
 
-t.test('rules about the request alone come before those about a key', (t) => {
+t.test('rules about the request alone come before rules about the key', (t) => {
   t.strictSame(
     requestRules.map(({ code }) => code),
     requestCodes,
@@ -123,7 +123,7 @@ t.test('rules about the request alone come before those about a key', (t) => {
   t.end();
 });
 
-t.test('a request that obeys every rule is accepted, in either environment', (t) => {
+t.test('a request that satisfies every rule is accepted, in either environment', (t) => {
   for (const environment of environments) {
     const [facts, credential] = broken(environment, []);
     t.equal(decide(facts, credential), null, environment);
@@ -133,7 +133,7 @@ t.test('a request that obeys every rule is accepted, in either environment', (t)
   t.end();
 });
 
-t.test('each row alone denies with its own code, in its own half of the decision', (t) => {
+t.test('each row denies with its own code, in its own half of the decision', (t) => {
   t.strictSame([...new Set(faults.map((fault) => fault.code))], codes, 'every row has a fault');
   for (const environment of environments) {
     for (const fault of faultsIn(environment)) {
@@ -148,7 +148,7 @@ t.test('each row alone denies with its own code, in its own half of the decision
   t.end();
 });
 
-t.test('of every two failing checks the earlier row of the table answers', (t) => {
+t.test('of any two failing checks the earlier row decides', (t) => {
   const seen = new Set<string>();
   for (const environment of environments) {
     const possible = faultsIn(environment);
@@ -177,12 +177,12 @@ t.test('of every two failing checks the earlier row of the table answers', (t) =
       'test_key_in_live live_key_in_test',
       'live_key_in_test merchant_not_live',
     ],
-    'every pair that can occur in one request has been tried',
+    'every pair that can occur in one request was tested',
   );
   t.end();
 });
 
-t.test('with everything wrong at once the rows answer one after the other as they are put right', (t) => {
+t.test('with everything wrong at once, the rows decide in order as each fault is removed', (t) => {
   for (const environment of environments) {
     const remaining = faultsIn(environment).filter((fault) => fault.facts?.keyFormat !== 'absent');
     const answers: (DenialCode | null)[] = [];
@@ -206,7 +206,7 @@ t.test('with everything wrong at once the rows answer one after the other as the
   t.end();
 });
 
-t.test('an unknown key passes no rule about a key, so that none can open by mistake', (t) => {
+t.test('an unknown key fails every rule about a key, so that no rule passes by mistake', (t) => {
   const ofKey = explainRules(acceptedFacts('live'), null).filter(({ code }) =>
     credentialCodes.some((one) => one === code),
   );
@@ -217,7 +217,7 @@ t.test('an unknown key passes no rule about a key, so that none can open by mist
   t.end();
 });
 
-t.test('a key of the wrong form or environment passes none of the checks on the key that come after it', (t) => {
+t.test('a key of the wrong form or environment fails every later check on the key', (t) => {
   const failing = (environment: Environment, keyFormat: KeyFormat): readonly string[] =>
     requestRules.filter(({ passes }) => !passes({ ...acceptedFacts(environment), keyFormat })).map(({ code }) => code);
   t.strictSame(failing('live', 'absent'), ['key_required', 'key_format', 'test_key_in_live']);
@@ -231,7 +231,7 @@ t.test('a key of the wrong form or environment passes none of the checks on the 
   t.end();
 });
 
-/** What is decided where the accepted request of an environment is changed in one or two places. */
+/** The decision on the accepted request of an environment with one or two changes. */
 function decideWith(
   environment: Environment,
   facts: Partial<RequestFacts>,
@@ -240,27 +240,31 @@ function decideWith(
   return decide({ ...acceptedFacts(environment), ...facts }, { ...acceptingCredential(environment), ...credential });
 }
 
-t.test('go-live is asked for in production alone', (t) => {
+t.test('go-live is required only in production', (t) => {
   t.equal(decideWith('live', {}, { goLive: false }), 'merchant_not_live');
   t.equal(decideWith('test', {}, { goLive: false }), null);
   t.equal(decideWith('test', {}, { goLive: true }), null);
   t.end();
 });
 
-t.test('a key opens up to the instant before its end, and never from its end on', (t) => {
+t.test('a key is valid until the instant before its expiry, and invalid from its expiry on', (t) => {
   const at = (expiresAt: number | null): DenialCode | null => decideWith('live', {}, { expiresAt });
-  t.equal(at(now + 1), null, 'one millisecond before its end');
-  t.equal(at(now), 'key_inactive', 'at its end');
-  t.equal(at(now - 1), 'key_inactive', 'one millisecond after its end');
-  t.equal(at(0), 'key_inactive', 'an end in 1970 is an end, not "never"');
-  t.equal(at(null), null, 'no end');
-  t.equal(at(NaN), 'key_inactive', 'an end that is no number has passed');
-  t.equal(decideWith('live', { now: Number.MAX_SAFE_INTEGER }, { expiresAt: null }), null, 'no end, ever');
-  t.equal(decideWith('live', {}, { keyStatus: 'REVOKED', expiresAt: null }), 'key_inactive', 'revoked and without end');
+  t.equal(at(now + 1), null, 'one millisecond before expiry');
+  t.equal(at(now), 'key_inactive', 'at expiry');
+  t.equal(at(now - 1), 'key_inactive', 'one millisecond after expiry');
+  t.equal(at(0), 'key_inactive', 'an expiry in 1970 is an expiry, not "never"');
+  t.equal(at(null), null, 'no expiry');
+  t.equal(at(NaN), 'key_inactive', 'an expiry that is not a number has passed');
+  t.equal(decideWith('live', { now: Number.MAX_SAFE_INTEGER }, { expiresAt: null }), null, 'never expires');
+  t.equal(
+    decideWith('live', {}, { keyStatus: 'REVOKED', expiresAt: null }),
+    'key_inactive',
+    'revoked and without expiry',
+  );
   t.end();
 });
 
-t.test('only the exact status ACTIVE opens, for keys as for merchants', (t) => {
+t.test('only the exact status ACTIVE passes, for keys and merchants alike', (t) => {
   for (const status of ['', ' ', 'active', 'Active', 'ACTIVE ', ' ACTIVE', 'INACTIVE', 'REVOKED', 'PENDING', 'null']) {
     t.equal(decideWith('live', {}, { keyStatus: status }), 'key_inactive', `key ${JSON.stringify(status)}`);
     t.equal(
@@ -272,35 +276,39 @@ t.test('only the exact status ACTIVE opens, for keys as for merchants', (t) => {
   t.end();
 });
 
-t.test('a list that is not configured admits everybody, an empty one nobody', (t) => {
+t.test('an unconfigured list admits every client, an empty list none', (t) => {
   const anywhere = { clientAddress: address('203.0.113.9'), origin: { header: 'host', value: 'x.test' } } as const;
   t.equal(decideWith('live', anywhere, { ipAllowlist: null, originAllowlist: null }), null);
-  t.equal(decideWith('live', { origin: null }, { originAllowlist: null }), null, 'not even an origin is needed');
+  t.equal(decideWith('live', { origin: null }, { originAllowlist: null }), null, 'no Origin is needed');
   t.equal(decideWith('live', {}, { ipAllowlist: compileIpRanges([]) }), 'ip_not_allowed');
   t.equal(decideWith('live', {}, { originAllowlist: compileOriginPatterns([]) }), 'origin_not_allowed');
-  t.equal(decideWith('live', { origin: null }), 'origin_not_allowed', 'a list wants an origin');
+  t.equal(decideWith('live', { origin: null }), 'origin_not_allowed', 'the list requires an Origin');
   t.end();
 });
 
-t.test('an IPv4 caller who arrives in IPv4-mapped form is the same caller', (t) => {
+t.test('an IPv4 client with an IPv4-mapped address is the same client', (t) => {
   t.equal(decideWith('live', { clientAddress: address('::ffff:192.0.2.7') }), null);
   t.equal(decideWith('live', { clientAddress: address('::ffff:c000:207') }), null);
   t.equal(decideWith('live', { clientAddress: address('::ffff:192.0.3.7') }), 'ip_not_allowed');
   t.end();
 });
 
-t.test('a path without a route needs no permission, but everything else', (t) => {
+t.test('a path without a route needs no permission, but passes all other checks', (t) => {
   const none = { permissions: compilePermissions([]) };
   t.equal(decideWith('live', { resource: null }, none), null);
   t.equal(decideWith('live', {}, none), 'permission_denied');
-  t.equal(decideWith('live', { resource: 'unheard-of' }), 'permission_denied', 'a resource nobody was given');
-  t.equal(decideWith('live', { resource: '' }), 'permission_denied', 'a resource without a name is not "no route"');
+  t.equal(
+    decideWith('live', { resource: 'unheard-of' }),
+    'permission_denied',
+    'a resource for which no key has a permission',
+  );
+  t.equal(decideWith('live', { resource: '' }), 'permission_denied', 'a resource with an empty name is not "no route"');
   t.equal(decideWith('live', { resource: null }, { keyStatus: 'REVOKED' }), 'key_inactive');
   t.equal(decide({ ...acceptedFacts('live'), resource: null }, null), 'key_unknown');
   t.end();
 });
 
-/** A request and a credential in words, for an oracle that compares words and compiles nothing. */
+/** A request and a credential as strings, for an oracle that compares strings and compiles nothing. */
 interface World {
   readonly environment: Environment;
   readonly secure: boolean;
@@ -323,12 +331,12 @@ interface World {
   } | null;
 }
 
-/** Whether a list is configured, and the text is not on it. */
+/** Whether a list is configured and does not contain the text. */
 function isMissing(text: string | null, list: readonly string[] | null | undefined): boolean {
   return Array.isArray(list) && !(list as readonly (string | null)[]).includes(text);
 }
 
-/** The contract's rows as sentences: when a row fails. Without a record only `key_unknown` can be told. */
+/** The contract's rows as predicates that are true on failure. Without a record only `key_unknown` can apply. */
 const sentences: readonly (readonly [Code, (world: World) => boolean])[] = [
   ['https_required', (w) => !w.secure],
   ['tor_blocked', (w) => w.torExit || w.onionService],
@@ -355,7 +363,7 @@ const sentences: readonly (readonly [Code, (world: World) => boolean])[] = [
   ],
 ];
 
-/** Mostly what passes, so that the later rows get their turn. */
+/** Mostly passing values, so that the later rows are reached. */
 function mostly<T>(good: T, ...others: readonly T[]): fc.Arbitrary<T> {
   return fc.oneof({ weight: 12, arbitrary: fc.constant(good) }, { weight: 1, arbitrary: fc.constantFrom(...others) });
 }
@@ -420,7 +428,7 @@ function credentialOf({ environment, record }: World): Credential | null {
   });
 }
 
-t.test('whatever the request and the record, the first failing row of the contract answers', (t) => {
+t.test('for any request and record, the first failing row of the contract decides', (t) => {
   const answers = new Set<string>();
   fc.assert(
     fc.property(world, (world) => {
@@ -439,12 +447,12 @@ t.test('whatever the request and the record, the first failing row of the contra
   t.strictSame(
     [...codes, 'null'].filter((code) => !answers.has(code)),
     [],
-    'every row, and acceptance, has had its turn',
+    'every row, and acceptance, occurred',
   );
   t.end();
 });
 
-t.test('each rule says in words why it denies, by what it looked at', (t) => {
+t.test('each rule states its reason in words, with the values that it checked', (t) => {
   const facts = acceptedFacts('live');
   const key = acceptingCredential('live');
   const rows: readonly (readonly [DenialCode, Partial<RequestFacts>, Partial<Credential> | null, string])[] = [
@@ -452,13 +460,30 @@ t.test('each rule says in words why it denies, by what it looked at', (t) => {
     ['tor_blocked', { onionService: true }, null, 'Host, Origin or Referer names an onion service'],
     ['key_unknown', {}, null, 'the key store has no record of this key'],
     ['key_inactive', {}, { keyStatus: 'REVOKED' }, 'the key is REVOKED (revision 812)'],
+    [
+      'key_inactive',
+      {},
+      { keyStatus: 'REVOKED', keyStatusChangedAt: Date.UTC(2026, 4, 3, 10, 22, 31, 999) },
+      'the key has been REVOKED since 2026-05-03T10:22:31.999Z (revision 812)',
+    ],
+    [
+      'merchant_inactive',
+      {},
+      { merchantStatus: 'SUSPENDED', merchantStatusChangedAt: Date.UTC(2026, 4, 3, 10, 22, 31) },
+      'the merchant has been SUSPENDED since 2026-05-03T10:22:31.000Z (revision 640)',
+    ],
     ['key_inactive', {}, { expiresAt: 0 }, 'the key expired 1970-01-01T00:00:00.000Z (revision 812)'],
     ['key_inactive', {}, { keyStatus: 'SUSPENDED', expiresAt: 0 }, 'the key is SUSPENDED (revision 812)'],
     ['merchant_inactive', {}, { merchantStatus: 'SUSPENDED' }, 'the merchant is SUSPENDED (revision 640)'],
     ['merchant_not_live', {}, { goLive: false }, 'goLive of the merchant is false (revision 640)'],
-    ['ip_not_allowed', {}, { ipAllowlist: compileIpRanges([]) }, '203.0.113.9 is in none of 0 ranges'],
-    ['ip_not_allowed', {}, { ipAllowlist: compileIpRanges(['::/8', '10.0.0.0/9', '10.0.0.0/8']) }, 'none of 3 ranges'],
-    ['origin_not_allowed', { origin: null }, {}, 'there is no Origin, Referer or Host'],
+    ['ip_not_allowed', {}, { ipAllowlist: compileIpRanges([]) }, '203.0.113.9 is in none of the 0 allowlist ranges'],
+    [
+      'ip_not_allowed',
+      {},
+      { ipAllowlist: compileIpRanges(['::/8', '10.0.0.0/9', '10.0.0.0/8']) },
+      'none of the 3 allowlist ranges',
+    ],
+    ['origin_not_allowed', { origin: null }, {}, 'the request has no Origin, Referer or Host'],
     [
       'origin_not_allowed',
       { origin: { header: 'host', value: 'api.example:8443' } },

@@ -5,7 +5,7 @@ import { parseIpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { acceptedFacts, acceptingCredential, address } from './fixtures.js';
 
-/** The text of the IPv4 address that an address embeds; null: none. */
+/** The text of the IPv4 address embedded in an address; null without one. */
 function embeddedIn(text: string): string | null {
   const parsed = address(text);
   return parsed.family === 6 ? (parsed.embedded?.text ?? null) : null;
@@ -27,7 +27,7 @@ t.test('NAT64, 6to4 and Teredo addresses embed the IPv4 address of the client', 
   t.end();
 });
 
-t.test('no other address embeds one', (t) => {
+t.test('no other address embeds an IPv4 address', (t) => {
   for (const text of [
     ...['203.0.113.7', '::ffff:203.0.113.7', '::203.0.113.7', '2001:db8::cb00:7107', '2001:1::cb00:7107'],
     ...['64:ff9b:0:0:0:1:cb00:7107', '64:ff9b:1::cb00:7107', '64:ff9b:1:cb00:71:700::', '64:ff9c::203.0.113.7'],
@@ -60,7 +60,7 @@ function isAdmitted(text: string, entry: string): boolean {
   return denyCredential(facts, credential) === null;
 }
 
-t.test('whoever is on an allowlist by the IPv4 address may call, from whatever address embeds it', (t) => {
+t.test('a client whose IPv4 address is on an allowlist may call from any address that embeds it', (t) => {
   for (const [form, made] of Object.entries(forms)) {
     fc.assert(
       fc.property(made, ipv4, ({ client, value }, other) => {
@@ -86,7 +86,7 @@ t.test('whoever is on an allowlist by the IPv4 address may call, from whatever a
   t.end();
 });
 
-t.test('an IPv6 address that is like none of them embeds nothing', (t) => {
+t.test('an IPv6 address similar to these forms embeds nothing', (t) => {
   const known = [0x64ff9b0000000000000000n, 0x20010000n, 0x2002n];
   fc.assert(
     fc.property(bits(128n), (value) => {

@@ -6,17 +6,17 @@ import type { Environment } from '../../src/policy/key-format.js';
 import { compileOriginPatterns } from '../../src/policy/origins.js';
 import { compilePermissions } from '../../src/policy/permissions.js';
 
-/** The moment at which every request of these tests arrives. */
+/** The arrival time of every request in these tests. */
 export const now = Date.UTC(2025, 0, 15, 12);
 
-/** The address that a text means; a text that means none is a mistake of the test. */
+/** Parses an address; an invalid address is a mistake in the test. */
 export function address(text: string): IpAddress {
   const parsed = parseIpAddress(text);
   if (parsed === null) throw new Error(`${text} is not an IP address`);
   return parsed;
 }
 
-/** A request of an environment that obeys every rule, and comes near to breaking each. */
+/** A request that passes every rule of its environment, but only just. */
 export function acceptedFacts(environment: Environment): RequestFacts {
   return Object.freeze({
     environment,
@@ -32,7 +32,7 @@ export function acceptedFacts(environment: Environment): RequestFacts {
   } satisfies RequestFacts);
 }
 
-/** The credential that opens that request: every list is configured, the end is an instant away. */
+/** The credential that this request needs: every allowlist is configured, and the expiry is an instant away. */
 export function acceptingCredential(environment: Environment): Credential {
   return Object.freeze({
     keyId: 'key-1',
@@ -45,6 +45,7 @@ export function acceptingCredential(environment: Environment): Credential {
     goLive: environment === 'live',
     ipAllowlist: compileIpRanges(['192.0.2.0/24']),
     originAllowlist: compileOriginPatterns(['shop.example']),
+    ...{ keyStatusChangedAt: null, merchantStatusChangedAt: null },
     keyRevision: 812,
     merchantRevision: 640,
   } satisfies Credential);

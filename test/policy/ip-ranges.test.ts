@@ -6,7 +6,7 @@ import { compileIpRanges, InvalidIpRange } from '../../src/policy/ip-ranges.js';
 import { isReservedAddress } from '../../src/policy/ip-address.js';
 import { address } from './fixtures.js';
 
-/** The bits of an IPv4 address that is written in four decimal parts. */
+/** The bits of a dotted-decimal IPv4 address. */
 function ipv4Bits(text: string): string {
   return text
     .split('.')
@@ -14,7 +14,7 @@ function ipv4Bits(text: string): string {
     .join('');
 }
 
-/** The 128 bits of an IPv6 address in any of its spellings. */
+/** The 128 bits of an IPv6 address in any spelling. */
 function ipv6Bits(text: string): string {
   const groupBits = (groups: string): string =>
     groups
@@ -30,7 +30,7 @@ function ipv6Bits(text: string): string {
 
 const mappedPrefix = '0'.repeat(80) + '1'.repeat(16);
 
-/** The bits by which addresses are compared: 32 or 128, IPv4-mapped being IPv4. */
+/** The bits used to compare addresses: 32 or 128; IPv4-mapped counts as IPv4. */
 function comparedBits(text: string): string {
   const bits = text.includes(':') ? ipv6Bits(text) : ipv4Bits(text);
   return bits.length === 128 && bits.startsWith(mappedPrefix) ? bits.slice(96) : bits;
@@ -68,7 +68,7 @@ function writeIpv6(value: bigint, spelling: Spelling): string {
   }
 }
 
-/** The three ways in which an address can be meant. */
+/** The three kinds of address. */
 type Kind = 'ipv4' | 'mapped' | 'ipv6';
 const kind = fc.constantFrom<Kind>('ipv4', 'mapped', 'ipv6');
 const mappedBase = 0xffff00000000n;
@@ -82,12 +82,12 @@ function write(kind: Kind, value: bigint, spelling: Spelling): string {
 interface Block {
   readonly kind: Kind;
   readonly value: bigint;
-  /** Bits of the prefix in the address's own width; null: a single address without a slash. */
+  /** Prefix length in the address's own width; null: a single address without a slash. */
   readonly length: number | null;
   readonly spelling: Spelling;
 }
 
-/** Blocks that overlap, touch and contain one another more often than chance would have it. */
+/** Blocks that overlap, touch and contain one another more often than random ones. */
 const block: fc.Arbitrary<Block> = kind.chain((kind) => {
   const width = widthOf(kind);
   const crowd = kind === 'ipv6' ? 0x20010db8n << 96n : 0x0a000000n;
@@ -112,7 +112,7 @@ function entryOf({ kind, value, length, spelling }: Block): string {
   return `${write(kind, value, spelling)}${slash}`;
 }
 
-/** An address at, just inside or just outside the edges of a block; or the same number in another family. */
+/** An address at, just inside or just outside the edges of a block; or the same number in the other family. */
 function edgeOf({ kind, value, length }: Block, last: boolean, step: bigint, other: Kind, spelling: Spelling): string {
   const width = BigInt(widthOf(kind));
   const hostBits = width - BigInt(length ?? width);
@@ -136,7 +136,7 @@ const blocksAndProbe = fc.array(block, { minLength: 1, maxLength: 8 }).chain((bl
   }),
 );
 
-/** Strings that are nearly addresses, and strings that are nothing of the kind. */
+/** Near-addresses and arbitrary strings. */
 const hostileText = fc.oneof(
   fc.string({ unit: fc.constantFrom(...Array.from('0123456789abcdefABCDEF:./%x-[] ')) }),
   fc.string({ unit: fc.constantFrom('::', ':', '.', '0', '1', '255', '256', 'ffff', '::ffff:', '1.2.3.4', '/', '32') }),
@@ -180,14 +180,14 @@ t.test('every spelling of an address is read as the same address', (t) => {
   t.end();
 });
 
-/** `::1.2.3.4` as RFC 5952 writes it, which is what it means: the IPv6 address `::102:304`. */
+/** `::1.2.3.4` in the form of RFC 5952, which is the IPv6 address `::102:304`. */
 function hexadecimalForm(text: string): string {
   const value = Number(`0b${ipv6Bits(text)}`);
   const [high, low] = [Math.floor(value / 65536), value % 65536];
   return high === 0 ? `::${low.toString(16)}` : `::${high.toString(16)}:${low.toString(16)}`;
 }
 
-t.test('the deprecated ::1.2.3.4 is not IPv4-mapped, so it never stands for the IPv4 caller 1.2.3.4', (t) => {
+t.test('the deprecated ::1.2.3.4 is not IPv4-mapped, so it never matches the IPv4 client 1.2.3.4', (t) => {
   for (const text of ['::1.2.3.4', '::192.0.2.7', '::0.0.0.1']) {
     const parsed = parseIpAddress(text);
     t.ok(parsed === null || parsed.text === hexadecimalForm(text), text);
@@ -196,14 +196,14 @@ t.test('the deprecated ::1.2.3.4 is not IPv4-mapped, so it never stands for the 
   try {
     ranges = compileIpRanges(['::1.2.3.0/120', '::192.0.2.7']);
   } catch (error) {
-    t.match(error, { name: 'InvalidIpRange' }, 'refusing it is right, too');
+    t.match(error, { name: 'InvalidIpRange' }, 'a refusal is correct too');
   }
   t.notOk(ranges.contains(address('1.2.3.4')), '::1.2.3.0/120 does not admit 1.2.3.4');
   t.notOk(ranges.contains(address('192.0.2.7')), '::192.0.2.7 does not admit 192.0.2.7');
   t.end();
 });
 
-/** What another reader might take for an address; each is a way to make an allowlist mean something else. */
+/** Strings that another parser might accept as an address; each could change the meaning of an allowlist. */
 const notAddresses = [
   ['', 'nothing'],
   ['010.1.2.3', 'octal'],
@@ -272,13 +272,13 @@ const notAddresses = [
   [' ::1', 'blank before IPv6'],
   ['::1 ', 'blank after IPv6'],
   ['localhost', 'a name'],
-  ['unknown', 'what a proxy says when it does not know'],
-  ['_hidden', 'what a proxy says when it will not tell'],
+  ['unknown', "a proxy's token for an unknown address"],
+  ['_hidden', "a proxy's obfuscated identifier"],
   ['null', 'null'],
   ['*', 'a star'],
 ] as const;
 
-t.test('what is not exactly one IP address is read as none, and compiles into no list', (t) => {
+t.test('a text that is not exactly one IP address is rejected, alone and in a list', (t) => {
   for (const [text, why] of notAddresses) {
     t.equal(parseIpAddress(text), null, `${why}: ${JSON.stringify(text)}`);
     if (text === '1.2.3.4/32') continue;
@@ -292,10 +292,10 @@ t.test('what is not exactly one IP address is read as none, and compiles into no
   t.end();
 });
 
-t.test('a text is an address exactly where the operating system would take it for one, zones apart', (t) => {
+t.test('a text is an address exactly where the operating system accepts it, except zones', (t) => {
   fc.assert(
     fc.property(hostileText, (text) => {
-      fc.pre(!/^::[\d.]*\.[\d.]*$/.test(text)); // deprecated form, has its own test
+      fc.pre(!/^::[\d.]*\.[\d.]*$/.test(text)); // the deprecated form has its own test
       return (parseIpAddress(text) !== null) === (isIP(text) !== 0 && !text.includes('%'));
     }),
     { numRuns: 5000 },
@@ -303,7 +303,7 @@ t.test('a text is an address exactly where the operating system would take it fo
   t.end();
 });
 
-t.test('an address has one value and one canonical text, whichever way it is spelled', (t) => {
+t.test('an address has one value and one canonical text in every spelling', (t) => {
   fc.assert(
     fc.property(block, spelling, ({ kind, value, spelling }, other) => {
       const parsed = address(write(kind, value, spelling));
@@ -318,7 +318,7 @@ t.test('an address has one value and one canonical text, whichever way it is spe
   t.end();
 });
 
-t.test('a compiled list admits the addresses of its entries and no others', (t) => {
+t.test('a compiled list admits exactly the addresses of its entries', (t) => {
   const table: readonly (readonly [
     entries: readonly string[],
     admitted: readonly string[],
@@ -367,7 +367,7 @@ t.test('a compiled list admits the addresses of its entries and no others', (t) 
   t.end();
 });
 
-t.test('a prefix length that is not a plain number within the address is refused', (t) => {
+t.test('a prefix length that is not a plain number within the address width is rejected', (t) => {
   const lengths = [
     '',
     ' ',
@@ -397,7 +397,7 @@ t.test('a prefix length that is not a plain number within the address is refused
   t.end();
 });
 
-t.test('the error names the first wrong entry, cut where it is long', (t) => {
+t.test('the error names the first invalid entry, truncated if it is long', (t) => {
   t.throws(() => compileIpRanges(['192.0.2.1', '192.0.2.0/33', 'x']), {
     name: 'InvalidIpRange',
     entry: '192.0.2.0/33',
@@ -411,7 +411,7 @@ t.test('the error names the first wrong entry, cut where it is long', (t) => {
   t.end();
 });
 
-t.test('a compiled list agrees with comparing addresses bit by bit', (t) => {
+t.test('a compiled list agrees with a bit-by-bit comparison', (t) => {
   let admitted = 0;
   let refused = 0;
   fc.assert(
@@ -423,11 +423,11 @@ t.test('a compiled list agrees with comparing addresses bit by bit', (t) => {
     }),
     { numRuns: 4000 },
   );
-  t.ok(admitted > 400 && refused > 400, 'both answers were tried');
+  t.ok(admitted > 400 && refused > 400, 'both results occurred');
   t.end();
 });
 
-t.test('no text makes the address reader throw, nor a list throw anything but its own error', (t) => {
+t.test('the address reader never throws, and a list throws only its own error', (t) => {
   const nearlyCidr = fc
     .tuple(hostileText, fc.constantFrom('/', '//', '', '/1'), hostileText)
     .map((parts) => parts.join(''));
@@ -448,7 +448,7 @@ t.test('no text makes the address reader throw, nor a list throw anything but it
   t.end();
 });
 
-t.test('addresses that cannot be met on the public internet are told from those that can', (t) => {
+t.test('addresses that cannot occur on the public internet are recognized', (t) => {
   const reserved = [
     ...['0.0.0.0', '10.0.0.1', '100.64.0.1', '127.0.0.1', '169.254.1.1', '172.16.0.1', '172.31.255.255', '192.168.0.1'],
     ...['192.0.2.7', '198.51.100.7', '203.0.113.7', '198.18.0.1', '224.0.0.1', '240.0.0.1', '255.255.255.255', '::'],

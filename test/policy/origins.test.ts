@@ -5,18 +5,19 @@ import type { OriginClaim } from '../../src/policy/origins.js';
 
 type Header = OriginClaim['header'];
 
-/** Entries that admit nothing that is asked for here: with them a list is one of those that are kept as a set. */
+/** Entries that admit nothing tested here: they make a list long enough to be stored as a set. */
 const more = Array.from({ length: 100 }, (_, index) => `unasked-${index}.invalid`);
 
-/** Whether a list admits what one header says, be it short or long. */
+/** Whether a list admits the value of one header, as a short list and as a long one. */
 function admits(entries: readonly string[], header: Header, value: string): boolean {
   const admitted = compileOriginPatterns(entries).matches({ header, value });
   const admittedByLong = compileOriginPatterns([...entries, ...more]).matches({ header, value });
-  if (admitted !== admittedByLong) throw new Error(`${entries.join()}, longer, decides otherwise about ${value}`);
+  if (admitted !== admittedByLong)
+    throw new Error(`the long form of ${entries.join()} decides differently on ${value}`);
   return admitted;
 }
 
-t.test('an empty list admits nothing, nor does any list a host without a name', (t) => {
+t.test('an empty list admits nothing, and no list admits an empty host', (t) => {
   for (const entries of [[], ['shop.example'], ['shop.example', '*.a.example']]) {
     for (const host of ['.', '..', '', 'localhost', '[::1]']) {
       t.notOk(admits(entries, 'host', host), `${entries.join()} refuses the host "${host}"`);
@@ -27,10 +28,10 @@ t.test('an empty list admits nothing, nor does any list a host without a name', 
   t.end();
 });
 
-/** An entry, and the Origins that it admits and refuses. */
+/** An entry, with the Origins that it admits and refuses. */
 type Row = readonly [entry: string, admitted: readonly string[], refused: readonly string[]];
 
-t.test('a host admits itself over both schemes on their default ports, and nothing near it', (t) => {
+t.test('a host admits itself over both schemes on their default ports, and no similar host', (t) => {
   const refused = [
     ...['null', '', '*', 'https://', 'https://evil.example', 'https://evilshop.example'],
     ...['https://shop.example.evil.test', 'https://a.shop.example', 'https://example', 'https://shop-example'],
@@ -52,7 +53,7 @@ t.test('a host admits itself over both schemes on their default ports, and nothi
   t.end();
 });
 
-t.test('a wildcard admits subdomains at any depth, but neither the apex nor a name that only ends alike', (t) => {
+t.test('a wildcard admits subdomains at any depth, but neither the apex nor a name with the same ending', (t) => {
   const rows: readonly Row[] = [
     [
       '*.shop.example',
@@ -78,7 +79,7 @@ t.test('a wildcard admits subdomains at any depth, but neither the apex nor a na
   t.end();
 });
 
-t.test('a scheme or a port in an entry binds; a default port is the same as none', (t) => {
+t.test('a scheme or a port in an entry is required; a default port equals no port', (t) => {
   const rows: readonly Row[] = [
     ['https://shop.example', ['https://shop.example', 'https://shop.example:443'], ['http://shop.example']],
     ['http://shop.example', ['http://shop.example', 'http://shop.example:80'], ['https://shop.example']],
@@ -99,7 +100,7 @@ t.test('a scheme or a port in an entry binds; a default port is the same as none
   t.end();
 });
 
-t.test('letter case, punycode and a trailing dot make no difference, on either side', (t) => {
+t.test('case, punycode and a trailing dot make no difference, on either side', (t) => {
   const spellings = [
     ['shop.example', 'SHOP.example', 'Shop.Example.', 'shop.example.', 'SHOP.EXAMPLE:443'],
     ['b\u{fc}cher.example', 'xn--bcher-kva.example', 'B\u{dc}CHER.example', 'XN--BCHER-KVA.EXAMPLE.'],
@@ -121,7 +122,7 @@ t.test('letter case, punycode and a trailing dot make no difference, on either s
   t.end();
 });
 
-t.test('an Origin is a scheme, a host and perhaps a port; with anything more it matches nothing', (t) => {
+t.test('an Origin is a scheme, a host and an optional port; with anything more it matches nothing', (t) => {
   const hostile = [
     ...['https://shop.example/', 'https://shop.example/path', 'https://shop.example?q', 'https://shop.example#f'],
     ...['https://user@shop.example', 'https://user:secret@shop.example', 'https://@shop.example'],
@@ -138,13 +139,13 @@ t.test('an Origin is a scheme, a host and perhaps a port; with anything more it 
   t.end();
 });
 
-t.test('Origin null matches nothing, not even an entry of that name', (t) => {
+t.test('Origin null matches nothing, not even an entry "null"', (t) => {
   for (const entry of ['null', 'https://null', '*.null', 'shop.example'])
     t.notOk(admits([entry], 'origin', 'null'), entry);
   t.end();
 });
 
-t.test('of a Referer the scheme, host and port count; one with a user in it matches nothing', (t) => {
+t.test('a Referer counts by its scheme, host and port; with a user name it matches nothing', (t) => {
   const admitted = [
     ...['https://shop.example', 'https://shop.example/', 'http://shop.example/a/b?c=d#e', 'https://shop.example:443/x'],
     ...['https://shop.example?next=https://evil.test/', 'https://shop.example/@evil.test'],
@@ -163,13 +164,13 @@ t.test('of a Referer the scheme, host and port count; one with a user in it matc
   ];
   for (const value of admitted) t.ok(admits(['shop.example'], 'referer', value), `admits ${JSON.stringify(value)}`);
   for (const value of refused) t.notOk(admits(['shop.example'], 'referer', value), `refuses ${JSON.stringify(value)}`);
-  t.notOk(admits(['https://shop.example'], 'referer', 'http://shop.example/'), 'the scheme of an entry binds');
+  t.notOk(admits(['https://shop.example'], 'referer', 'http://shop.example/'), 'the scheme of an entry is required');
   t.ok(admits(['*.shop.example'], 'referer', 'https://a.shop.example/x'), 'a wildcard admits a subdomain');
-  t.ok(admits(['shop.example'], 'referer', `https://shop.example/${'a'.repeat(8_000)}`), 'a path may be long');
+  t.ok(admits(['shop.example'], 'referer', `https://shop.example/${'a'.repeat(8_000)}`), 'a long path is allowed');
   t.end();
 });
 
-t.test('a Host is a host and perhaps a port, reached over https', (t) => {
+t.test('a Host is a host and an optional port, taken as https', (t) => {
   const admitted = ['shop.example', 'SHOP.EXAMPLE', 'shop.example:443', 'shop.example.', 'shop.example.:443'];
   const refused = [
     ...['shop.example:80', 'shop.example:8443', 'a.shop.example', 'evilshop.example', 'shop.example.evil.test'],
@@ -182,14 +183,14 @@ t.test('a Host is a host and perhaps a port, reached over https', (t) => {
   for (const value of admitted) t.ok(admits(['shop.example'], 'host', value), `admits ${JSON.stringify(value)}`);
   for (const value of refused) t.notOk(admits(['shop.example'], 'host', value), `refuses ${JSON.stringify(value)}`);
   t.ok(admits(['https://shop.example'], 'host', 'shop.example'), 'an https entry admits it');
-  t.notOk(admits(['http://shop.example'], 'host', 'shop.example'), 'an http entry does not');
-  t.ok(admits(['shop.example:8443'], 'host', 'shop.example:8443'), 'the port of an entry is that of the Host');
+  t.notOk(admits(['http://shop.example'], 'host', 'shop.example'), 'an http entry does not admit it');
+  t.ok(admits(['shop.example:8443'], 'host', 'shop.example:8443'), 'the port of an entry must equal that of the Host');
   t.ok(admits(['*.shop.example'], 'host', 'a.shop.example'), 'a wildcard admits a subdomain');
   t.ok(admits(['[::1]'], 'host', '[::1]:443'), 'an IPv6 host');
   t.end();
 });
 
-t.test('an empty list admits nobody, and a list admits what any of its entries admits', (t) => {
+t.test('an empty list admits no client; a list admits what any of its entries admits', (t) => {
   for (const header of ['origin', 'referer', 'host'] as const) {
     for (const value of ['https://shop.example', 'shop.example', 'null', '', '*']) {
       t.notOk(admits([], header, value), `${header} ${JSON.stringify(value)}`);
@@ -210,7 +211,7 @@ t.test('an empty list admits nobody, and a list admits what any of its entries a
   t.end();
 });
 
-/** What an entry matches of some claims; nothing at all where it is refused. */
+/** The claims that an entry admits; empty if the entry is rejected. */
 function matchesOf(entry: string, claims: readonly OriginClaim[]): boolean[] {
   try {
     const patterns = compileOriginPatterns([entry]);
@@ -220,7 +221,7 @@ function matchesOf(entry: string, claims: readonly OriginClaim[]): boolean[] {
   }
 }
 
-t.test('an entry of another form is refused, never read as something wider', (t) => {
+t.test('an entry of another form is rejected, never read as a wider one', (t) => {
   const wrong = [
     ...['', ' ', '*', '*.', '*.*', '**', '*.*.shop.example', '*shop.example', 'shop.*', 'a.*.shop.example'],
     ...['**.shop.example', 'https://*', '*:443', '*.1.2.3.4', '*.127.1', '*.0x1', '*.[::1]'],
@@ -237,7 +238,7 @@ t.test('an entry of another form is refused, never read as something wider', (t)
   for (const entry of wrong) {
     t.throws(() => compileOriginPatterns([entry]), { name: 'InvalidOriginPattern', entry }, JSON.stringify(entry));
   }
-  // Which punycode is none, the versions of Node tell differently; where this one is taken, it stands for itself alone.
+  // Node versions disagree on which punycode is invalid; where it is valid, it matches only itself.
   const claims = ['xn--a', 'a', 'shop.example'].map((host) => ({ header: 'host' as const, value: host }));
   t.ok([[], [true, false, false]].some((one) => JSON.stringify(one) === JSON.stringify(matchesOf('xn--a', claims))));
   t.throws(() => compileOriginPatterns(['shop.example', 'first/', 'second/']), {
@@ -250,7 +251,7 @@ t.test('an entry of another form is refused, never read as something wider', (t)
   t.end();
 });
 
-t.test('a control character at the end, which URL readers drop, is part of no host', (t) => {
+t.test('a trailing control character, which URL parsers strip, makes a host invalid', (t) => {
   for (const character of ['\0', '\u{1}', '\u{1f}']) {
     const name = JSON.stringify(character);
     const entry = `shop.example${character}`;
@@ -261,7 +262,7 @@ t.test('a control character at the end, which URL readers drop, is part of no ho
   t.end();
 });
 
-t.test('an onion service is recognised in a Host, an Origin and a Referer', (t) => {
+t.test('an onion service is recognized in Host, Origin and Referer', (t) => {
   const onion = [
     ...['abc.onion', 'ABC.ONION', 'abc.Onion.', 'abc.onion:443', 'abc.onion.:8443', 'a.b.abc.onion'],
     ...['xn--bcher-kva.onion', 'http://abc.onion', 'https://abc.onion', 'HTTPS://ABC.ONION:8443'],
@@ -276,7 +277,7 @@ t.test('an onion service is recognised in a Host, an Origin and a Referer', (t) 
   t.end();
 });
 
-t.test('what speaks of .onion but cannot be read as a URL is taken for an onion service', (t) => {
+t.test('a value that mentions .onion but is not a valid URL counts as an onion service', (t) => {
   for (const value of [
     'abc.onion:99999',
     'https://abc.onion:x/',
@@ -290,13 +291,13 @@ t.test('what speaks of .onion but cannot be read as a URL is taken for an onion 
   t.end();
 });
 
-t.test('no spelling that a URL reader undoes hides an onion service', (t) => {
+t.test('no spelling that a URL parser normalizes hides an onion service', (t) => {
   const disguised = [
-    ['https://abc.on\tion/', 'a tab, which URL readers drop'],
-    ['https://abc.on\u{ad}ion/', 'a soft hyphen, which IDNA drops'],
+    ['https://abc.on\tion/', 'a tab, which URL parsers strip'],
+    ['https://abc.on\u{ad}ion/', 'a soft hyphen, which IDNA removes'],
     ['https://abc.\u{ba}ni\u{ba}n/', 'ordinal indicators, which IDNA maps to "o"'],
     ['abc.\u{ba}nion', 'an ordinal indicator in Host'],
-    ['app://ABC.ONION', 'upper case under a scheme whose hosts URL readers leave alone'],
+    ['app://ABC.ONION', 'upper case with a scheme whose hosts URL parsers do not normalize'],
     ['abc.onion..', 'two trailing dots'],
   ] as const;
   for (const [value, how] of disguised) t.equal(namesOnionService([value]), true, `${how}: ${JSON.stringify(value)}`);
@@ -324,7 +325,7 @@ const port = fc.constantFrom(null, 80, 443, 8443);
 const entryParts = fc.record({ scheme: fc.option(scheme), wildcard: fc.boolean(), host: hostName, port });
 const dressing = fc.record({ upperCase: fc.boolean(), trailingDot: fc.boolean() });
 
-/** A host, spelled in one of the ways that make no difference. */
+/** A host in one of the equivalent spellings. */
 function dressed(host: string, { upperCase, trailingDot }: { upperCase: boolean; trailingDot: boolean }): string {
   return (upperCase ? host.toUpperCase() : host) + (trailingDot ? '.' : '');
 }
@@ -332,7 +333,7 @@ function dressed(host: string, { upperCase, trailingDot }: { upperCase: boolean;
 const portText = (port: number | null): string => (port === null ? '' : `:${port}`);
 const defaultPort = (scheme: Scheme): number => (scheme === 'https' ? 443 : 80);
 
-t.test('whatever the entries, a claim is admitted exactly where scheme, host and port fit one of them', (t) => {
+t.test('for any entries, a claim is admitted exactly when scheme, host and port match an entry', (t) => {
   let admitted = 0;
   const claim = fc.record({
     scheme,
@@ -374,11 +375,11 @@ t.test('whatever the entries, a claim is admitted exactly where scheme, host and
     ),
     { numRuns: 10_000 },
   );
-  t.ok(admitted > 250, `admissions were among them: ${admitted}`);
+  t.ok(admitted > 250, `some were admitted: ${admitted}`);
   t.end();
 });
 
-/** Strings that are nearly origins, and strings that are nothing of the kind. */
+/** Near-origins and arbitrary strings. */
 const hostileText = fc.oneof(
   fc.string(),
   fc.string({ unit: 'binary' }),
@@ -408,7 +409,7 @@ const hostileText = fc.oneof(
   }),
 );
 
-t.test('no text makes a list or the onion rule throw, nor an entry throw anything but its own error', (t) => {
+t.test('no text makes a list or the onion rule throw, and an entry throws only its own error', (t) => {
   const patterns = compileOriginPatterns(['shop.example', '*.shop.example', '[::1]:8443']);
   fc.assert(
     fc.property(hostileText, fc.constantFrom<Header>('origin', 'referer', 'host'), (text, header) => {
@@ -426,7 +427,7 @@ t.test('no text makes a list or the onion rule throw, nor an entry throw anythin
   t.end();
 });
 
-t.test('whatever comes with it, a claim on another host is not admitted', (t) => {
+t.test('a claim for another host is never admitted, whatever is added to it', (t) => {
   const host = fc.constantFrom('evil.test', 'evilshop.example', 'shop.example.evil.test', 'example');
   fc.assert(
     fc.property(host, hostileText, scheme, (host, text, scheme) => {
@@ -442,7 +443,7 @@ t.test('whatever comes with it, a claim on another host is not admitted', (t) =>
   t.end();
 });
 
-t.test('what was claimed before makes no difference', (t) => {
+t.test('earlier claims make no difference', (t) => {
   const entries = ['shop.example', 'https://*.pay.example:8443'];
   const values = [
     'https://shop.example',

@@ -14,7 +14,7 @@ t.test('GET and HEAD read; every other method, known or not, writes', (t) => {
   t.end();
 });
 
-t.test('a key may do what its permissions say and nothing else', (t) => {
+t.test('a key may do exactly what its permissions allow', (t) => {
   const requests: readonly (readonly [string, Access])[] = [
     ['payouts', 'read'],
     ['payouts', 'write'],
@@ -64,7 +64,7 @@ t.test('a key may do what its permissions say and nothing else', (t) => {
   t.end();
 });
 
-t.test('a resource name cannot be made to look like a permission', (t) => {
+t.test('a resource name cannot imitate a permission', (t) => {
   const permissions = compilePermissions(['payouts:*', 'customers:read']);
   for (const resource of ['', '*', 'payouts:read', 'payouts:*', 'PAYOUTS', 'payouts ', '__proto__', 'constructor']) {
     t.notOk(permissions.allow(resource, 'read'), JSON.stringify(resource));
@@ -73,7 +73,7 @@ t.test('a resource name cannot be made to look like a permission', (t) => {
   t.end();
 });
 
-t.test('a permission is a star, or a resource with :*, :read or :write; anything else is refused', (t) => {
+t.test('a permission is a star, or a resource with :*, :read or :write; anything else is rejected', (t) => {
   const longest = `a${'b'.repeat(63)}`;
   for (const entry of ['*', 'a:*', 'payouts:read', 'bank-accounts:write', 'v2:read', 'a-:read', `${longest}:read`]) {
     t.doesNotThrow(() => compilePermissions([entry]), entry);
@@ -102,7 +102,7 @@ t.test('a permission is a star, or a resource with :*, :read or :write; anything
   t.end();
 });
 
-t.test('no text makes a permission list throw anything but its own error, and none grants by accident', (t) => {
+t.test('a permission list throws only its own error, and no text grants access by accident', (t) => {
   const text = fc.oneof(
     fc.string(),
     fc.string({ unit: 'binary' }),
@@ -122,7 +122,7 @@ t.test('no text makes a permission list throw anything but its own error, and no
   t.end();
 });
 
-t.test('one header that begins with a prefix, in its exact case, is a key; nothing else is', (t) => {
+t.test('exactly one header that starts with a prefix, in exact case, is a key', (t) => {
   const live = 'svc_live_0123456789abcdef';
   const test = 'svc_test_0123456789abcdef';
   const table: readonly (readonly [values: readonly string[], format: KeyFormat])[] = [
@@ -171,7 +171,7 @@ t.test('the prefixes are those of the contract', (t) => {
   t.end();
 });
 
-t.test('whatever the headers, the key format is the one that the contract says', (t) => {
+t.test('for any headers, the key format is the one defined by the contract', (t) => {
   const value = fc.oneof(
     fc.string(),
     fc.string({ unit: fc.constantFrom('svc_', 'live_', 'test_', 'SVC_', ' ', 'x') }),

@@ -5,7 +5,7 @@ import { ManualTime, outwait, until } from './manual-time.js';
 import { gateway, MemoryRecordsStore } from './memory-records-store.js';
 import { registryFixture, token } from './registry-fixture.js';
 
-t.test('nobody is let in without the token, or learns which paths there are', async (t) => {
+t.test('without the token every request gets the same 401, and no response reveals which paths exist', async (t) => {
   const { app } = await registryFixture(t, 'sqlite::memory:');
   const required = { success: false, message: 'A bearer token is required', data: null };
   const invalid = { success: false, message: 'Invalid token', data: null };
@@ -39,13 +39,17 @@ t.test('nobody is let in without the token, or learns which paths there are', as
     }
   }
   const headers = { authorization: `bearer  ${token}` };
-  t.equal((await app.inject({ url: '/merchants', headers })).statusCode, 200, 'the scheme is in whatever case');
+  t.equal(
+    (await app.inject({ url: '/merchants', headers })).statusCode,
+    200,
+    'the authentication scheme is case-insensitive',
+  );
   t.equal((await app.inject({ url: '/nothing', headers })).statusCode, 404);
   t.equal((await app.inject({ url: '/merchants', headers: { cookie: `token=${token}` } })).statusCode, 401);
   t.equal((await app.inject({ url: `/merchants?access_token=${token}` })).statusCode, 401);
 });
 
-t.test('the name in whose name a change is made is bounded and plain', async (t) => {
+t.test('the actor name of a change is limited in length and characters', async (t) => {
   const { call } = await registryFixture(t, 'sqlite::memory:');
   for (const actor of ['a'.repeat(65), 'a b', 'a,b', '<script>', '-x', 'a\u00e9']) {
     const answer = await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
@@ -62,7 +66,7 @@ t.test('the name in whose name a change is made is bounded and plain', async (t)
   );
 });
 
-t.test('the live gateways are listed with what they have acknowledged', async (t) => {
+t.test('the gateway list shows every live gateway with its acknowledged revision', async (t) => {
   const { call, createMerchant, store } = await registryFixture(t, 'sqlite::memory:');
   store.live = [gateway('b', { environment: 'test' }), gateway('a')];
   await createMerchant();
@@ -102,7 +106,7 @@ interface Description {
   >;
 }
 
-t.test('the API is described from the schemas that it checks by, and its health told, without a token', async (t) => {
+t.test('the OpenAPI description matches the validating schemas; it and the health checks need no token', async (t) => {
   const { app, call, createMerchant, database } = await registryFixture(t, 'sqlite::memory:');
   const answer = await app.inject('/openapi.json');
   t.equal(answer.statusCode, 200);
@@ -112,15 +116,18 @@ t.test('the API is described from the schemas that it checks by, and its health 
     Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, ...operation })),
   );
   t.same(operations.map(({ name }) => name).sort(), [
+    ...['get /checkpoints', 'get /checkpoints/findings', 'get /checkpoints/head'],
     ...[
       'get /events',
       'get /exports',
       'get /gateways',
+      'get /instance-keys',
       'get /merchants',
       'get /merchants/{id}',
       'get /merchants/{id}/keys',
     ],
     ...['get /restores', 'get /restores/held', 'patch /merchants/{id}', 'post /imports', 'post /imports/check'],
+    ...['post /instance-keys', 'post /instance-keys/confirm', 'post /instance-keys/end'],
     ...['post /keys/{keyId}/reset', 'post /keys/{keyId}/revoke', 'post /merchants'],
     ...['post /merchants/{id}/keys', 'post /restores/held/{id}/lift'],
   ]);
@@ -141,35 +148,40 @@ t.test('the API is described from the schemas that it checks by, and its health 
     description.paths['/events']?.get?.parameters.map(({ name }) => name),
     ['page', 'per_page', 'merchantId', 'keyId', 'action', 'since'],
   );
-  t.notMatch(answer.body, /"(?:pattern)":\{/, 'no pattern is lost');
+  t.notMatch(answer.body, /"(?:pattern)":\{/, 'the description exposes no regular expression');
 
   const failures = ['400', '401', '404', '409', '413', '415', '422', '500', '503'];
   t.same(
     Object.keys(create?.responses ?? {}).filter((status) => status >= '400'),
     failures,
-    'each status that there is',
+    'every error status is described',
   );
   t.same(
     Object.keys(description.paths['/merchants']?.get?.responses ?? {}).filter((status) => status >= '400'),
     failures.filter((status) => status !== '413' && status !== '415'),
   );
-  const may = /^A database is away\. What was not answered with success may have been done all the same: look/;
+  const may =
+    /^A database is unavailable\. Without a success response the change may have been made all the same: check/;
   t.match(create?.responses['503']?.description, may);
-  t.equal(description.paths['/merchants']?.get?.responses['503']?.description, 'A database is away');
+  t.equal(description.paths['/merchants']?.get?.responses['503']?.description, 'A database is unavailable');
 
   const data = create?.responses['201']?.content['application/json'].schema.properties?.data?.properties ?? {};
-  t.same(Object.keys(await createMerchant()).sort(), Object.keys(data).sort(), 'answers have the fields that it names');
+  t.same(
+    Object.keys(await createMerchant()).sort(),
+    Object.keys(data).sort(),
+    'the response has exactly the described fields',
+  );
   for (const path of ['/livez', '/readyz']) {
     const health = await app.inject(path);
     t.equal(health.statusCode, 200, path);
     t.match(health.json(), { success: true });
   }
-  t.equal((await call('GET', '/openapi.json')).status, 200, 'with a token, too');
+  t.equal((await call('GET', '/openapi.json')).status, 200, 'the description is also served with a token');
   await database.destroy();
   const unready = await app.inject('/readyz');
   t.equal(unready.statusCode, 503);
-  t.same(unready.json(), { success: false, message: 'The database is away', data: null });
-  t.equal((await app.inject('/livez')).statusCode, 200, 'to live needs no database');
+  t.same(unready.json(), { success: false, message: 'The database is unavailable', data: null });
+  t.equal((await app.inject('/livez')).statusCode, 200, 'liveness does not depend on the database');
 });
 
 const parts = {
@@ -180,7 +192,7 @@ const parts = {
 };
 
 onEachDatabase(
-  'the registry starts also while the store is away, and what was answered outlives a restart',
+  'the registry starts while the store is unavailable, and its changes survive a restart',
   async (t, url) => {
     const time = new ManualTime();
     const store = new MemoryRecordsStore();
@@ -191,7 +203,7 @@ onEachDatabase(
     const created = await outwait(time, send(first.url, 'POST', '/merchants', { name: 'kept' }));
     t.match(created, { status: 202, body: { data: { propagation: { projected: false } } } });
     await first.close();
-    await t.rejects(send(first.url, 'GET', '/livez'), 'it no longer listens');
+    await t.rejects(send(first.url, 'GET', '/livez'), 'the registry has stopped listening');
 
     store.fails = () => null;
     const second = await startRegistry({ ...options, ...parts, store, clock: time, timers: time });
@@ -202,7 +214,7 @@ onEachDatabase(
   },
 );
 
-t.test('what has begun is answered before the registry ends', async (t) => {
+t.test('a request in progress gets its response before the registry stops', async (t) => {
   const time = new ManualTime();
   const store = new MemoryRecordsStore();
   const tokenFile = `${t.testdir({ token })}/token`;
@@ -218,7 +230,7 @@ t.test('what has begun is answered before the registry ends', async (t) => {
   await closing;
 });
 
-t.test('a start that fails says why, and leaves nothing open', async (t) => {
+t.test('a failed start reports the cause and leaves nothing open', async (t) => {
   const time = new ManualTime();
   const directory = t.testdir({ token, short: 'x'.repeat(31), spaced: `${token} ${token}`, empty: '' });
   const options = { host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', tokenFile: `${directory}/token` };
@@ -239,7 +251,7 @@ t.test('a start that fails says why, and leaves nothing open', async (t) => {
     ],
     [
       { port: Number(new URL(registry.url).port) },
-      /^Cannot listen on 127\.0\.0\.1:\d+ \(registry\.listen\): the port is taken/,
+      /^Cannot listen on 127\.0\.0\.1:\d+ \(registry\.listen\): the port is in use/,
     ],
   ];
   for (const [changes, message] of cases) {

@@ -9,7 +9,7 @@ import { checkOriginAllowlist } from '../../src/registry/merchants/origin-allowl
 import { merchantFields } from '../../src/registry/merchants/schema.js';
 import { Check } from '../../src/typebox/typebox.js';
 
-t.test('addresses and CIDRs are brought into one form, and come once', (t) => {
+t.test('IP addresses and CIDRs are normalised and deduplicated', (t) => {
   const cases: [given: string, canonical: string][] = [
     ['8.8.8.8', '8.8.8.8'],
     ['8.8.8.8/32', '8.8.8.8'],
@@ -39,7 +39,7 @@ t.test('addresses and CIDRs are brought into one form, and come once', (t) => {
   t.end();
 });
 
-t.test('the form of an IP entry changes nothing about whom it admits, and is its own', (t) => {
+t.test('a normalised IP entry admits the same clients and normalises to itself', (t) => {
   const address = fc.oneof(
     fc.ipV4(),
     fc.ipV6(),
@@ -63,13 +63,13 @@ t.test('the form of an IP entry changes nothing about whom it admits, and is its
   t.end();
 });
 
-t.test('what admits a large part of the internet is seen, in however many pieces', (t) => {
+t.test('an IP allowlist that admits a large part of the internet is flagged, however finely it is split', (t) => {
   const flags = (entries: string[]) => checkIpAllowlist(entries).concerns.map(({ flag }) => flag);
   const pieces = (bits: number) =>
     Array.from({ length: 2 ** bits }, (_, index) => `${(index * 256) / 2 ** bits}.0.0.0/${bits}`);
-  for (const bits of [0, 1, 2, 8]) t.ok(flags(pieces(bits)).includes('open_range'), `${2 ** bits} pieces`);
+  for (const bits of [0, 1, 2, 8]) t.ok(flags(pieces(bits)).includes('open_range'), `split into ${2 ** bits} ranges`);
   t.same(flags(['20.0.0.0/8']), []);
-  t.same(flags(['20.0.0.0/8', '20.1.0.0/16', '20.1.2.3']), [], 'what overlaps is counted once');
+  t.same(flags(['20.0.0.0/8', '20.1.0.0/16', '20.1.2.3']), [], 'overlapping ranges count once');
   t.same(flags(['20.0.0.0/8', '21.0.0.1']), ['open_range']);
   t.same(flags(['2a00::/16']), []);
   t.same(flags(['2a00::/15']), ['open_range']);
@@ -77,7 +77,7 @@ t.test('what admits a large part of the internet is seen, in however many pieces
   t.end();
 });
 
-t.test('origins are brought into one form, and come once', (t) => {
+t.test('origins are normalised and deduplicated', (t) => {
   const cases: [given: string, canonical: string][] = [
     ['Shop.Example', 'shop.example'],
     ['shop.example.', 'shop.example'],
@@ -108,12 +108,12 @@ t.test('origins are brought into one form, and come once', (t) => {
   t.end();
 });
 
-/** A host of so many characters. */
+/** A host name of the given length. */
 function hostOf(length: number): string {
   return `${'a.'.repeat(length)}example`.slice(-length);
 }
 
-t.test('no origin is kept that gateways do not read, or that is longer than what an import takes', (t) => {
+t.test('an origin that gateways cannot parse or that exceeds the import limit is rejected', (t) => {
   const characters = Array.from({ length: 290 }, (_, index) => String.fromCodePoint(0x4e00 + 61 * index)).join('');
   t.match(checkOriginAllowlist(['a.example', `${characters}.example`]), {
     entries: ['a.example'],
@@ -128,13 +128,13 @@ t.test('no origin is kept that gateways do not read, or that is longer than what
   t.match(checkOriginAllowlist([hostOf(254)]), { entries: [], problems: { length: 1 } });
   const [longest = '', ...others] = checkOriginAllowlist([`https://*.${hostOf(253)}.:65535`]).entries;
   t.same([longest, others], [`https://*.${hostOf(253)}:65535`, []]);
-  t.ok(Check(merchantFields.originAllowlist, [longest]), 'an import of what was exported takes it');
+  t.ok(Check(merchantFields.originAllowlist, [longest]), 'the import schema accepts the exported value');
   const record = { merchantId: 'm_1', name: 'Ada', status: 'ACTIVE', goLive: true, ipAllowlist: null, revision: 1 };
   compileMerchantRecord({ ...record, originAllowlist: [longest] });
   t.end();
 });
 
-t.test('the form of an origin changes nothing about what it admits, and is its own', (t) => {
+t.test('a normalised origin admits the same requests and normalises to itself', (t) => {
   const host = fc.constantFrom(
     'shop.example',
     'SHOP.example.',

@@ -1,26 +1,26 @@
 import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
-import type { RecordAsk, RecordInbox } from '../../src/gateway/store-ports.js';
+import type { RecordRequest, RecordInbox } from '../../src/gateway/store-ports.js';
 import type { Test } from 'tap';
 import { onEachDatabase } from '../database/each-database.js';
 import { MemoryWatch } from './memory-watch.js';
 import { projectionFixture } from './projection-fixture.js';
 
-/** What gateways ask for, as a test says. */
+/** An inbox of record requests from gateways, filled by the test. */
 class MemoryInbox implements RecordInbox {
   onWork = (): void => undefined;
-  waiting: RecordAsk[] = [];
+  waiting: RecordRequest[] = [];
   readonly answers = new Map<string, string>();
 
   ask(...records: readonly string[]): void {
     this.waiting.push(...records.map((record) => ({ name: `ask:${record}`, record })));
   }
 
-  take(most: number): RecordAsk[] {
+  take(most: number): RecordRequest[] {
     return this.waiting.splice(0, most);
   }
 
-  answer(asks: readonly RecordAsk[], present: ReadonlySet<string>, generation: string): Promise<void> {
+  answer(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void> {
     for (const { record } of asks)
       this.answers.set(record, `${present.has(record) ? 'written' : 'absent'} in ${generation}`);
     return Promise.resolve();
@@ -42,22 +42,19 @@ async function askedFixture(t: Test, url: string) {
   return { ...fixture, inbox, watch, one, merchant, key, name };
 }
 
-onEachDatabase(
-  'a record that a gateway asks for is written again with its merchant, or there is none',
-  async (t, url) => {
-    const { inbox, merchant, name, one, store } = await askedFixture(t, url);
-    const generation = store.meta?.generation ?? '';
-    store.records.clear();
-    const others = [`key:${'0'.repeat(64)}`, 'key:a name\0that PostgreSQL refuses', 'another'];
-    inbox.ask(name, ...others);
-    await one.run();
-    t.same([...store.records.keys()].toSorted(), [name, `merchant:${merchant.id}`]);
-    t.equal(inbox.answers.get(name), `written in ${generation}`);
-    for (const other of others) t.equal(inbox.answers.get(other), `absent in ${generation}`);
-  },
-);
+onEachDatabase('a requested record is rewritten with its merchant, or reported as absent', async (t, url) => {
+  const { inbox, merchant, name, one, store } = await askedFixture(t, url);
+  const generation = store.meta?.generation ?? '';
+  store.records.clear();
+  const others = [`key:${'0'.repeat(64)}`, 'key:a name\0that PostgreSQL refuses', 'another'];
+  inbox.ask(name, ...others);
+  await one.run();
+  t.same([...store.records.keys()].toSorted(), [name, `merchant:${merchant.id}`]);
+  t.equal(inbox.answers.get(name), `written in ${generation}`);
+  for (const other of others) t.equal(inbox.answers.get(other), `absent in ${generation}`);
+});
 
-onEachDatabase('changes do not wait for those who ask', async (t, url) => {
+onEachDatabase('record requests from gateways do not delay the projection of changes', async (t, url) => {
   const { context, inbox, key, one, store } = await askedFixture(t, url);
   inbox.ask(...Array.from({ length: 2_000 }, (_, number) => `key:${number}`));
   await revokeKey(context, 'test', key.keyId);
@@ -67,53 +64,59 @@ onEachDatabase('changes do not wait for those who ask', async (t, url) => {
     return null;
   };
   await one.run();
-  t.ok(answered >= 0 && answered < 2_000, `${answered} were answered before the change was published`);
+  t.ok(answered >= 0 && answered < 2_000, `${answered} record requests were served before the change was published`);
   t.equal(inbox.answers.size, 2_000);
 });
 
-// The registry says so to gateways: an absent record is then an unknown key, and the response 401.
-onEachDatabase('nothing is known to be complete while a change may not have been put right', async (t, url) => {
-  const { name, one, store, time, watch } = await askedFixture(t, url);
-  t.equal(one.isComplete, true);
-  store.records.delete(name);
-  watch.notice(name);
-  t.equal(one.isComplete, false, 'a notice was not looked at');
-  const during: boolean[] = [];
-  watch.onCompared = () => void during.push(one.isComplete);
-  time.advance(1_000);
-  await one.run();
-  t.ok(during.length > 0);
-  t.notOk(during.includes(true), 'nor while it is looked at');
-  t.equal(one.isComplete, true);
-  watch.lose();
-  t.equal(one.isComplete, false, 'notices were lost');
-  for (let run = 0; run < 100 && !one.isComplete; run += 1) {
+// `isComplete` allows gateways to treat an absent record as an unknown key, which is a 401.
+onEachDatabase(
+  'the store is not reported as complete while an unauthorised change may be unrepaired',
+  async (t, url) => {
+    const { name, one, store, time, watch } = await askedFixture(t, url);
+    t.equal(one.isComplete, true);
+    store.records.delete(name);
+    watch.notice(name);
+    t.equal(one.isComplete, false, 'an invalidation notice is unprocessed');
+    const during: boolean[] = [];
+    watch.onCompared = () => void during.push(one.isComplete);
     time.advance(1_000);
     await one.run();
-  }
-  t.equal(one.isComplete, true, 'all were compared since');
-});
+    t.ok(during.length > 0);
+    t.notOk(during.includes(true), 'the store is not complete while the notice is being processed');
+    t.equal(one.isComplete, true);
+    watch.lose();
+    t.equal(one.isComplete, false, 'invalidation notices were lost');
+    for (let run = 0; run < 100 && !one.isComplete; run += 1) {
+      time.advance(1_000);
+      await one.run();
+    }
+    t.equal(one.isComplete, true, 'all records have been compared since the loss');
+  },
+);
 
-// The registry of an earlier release ended after it had published a change, and before it had noted that.
-onEachDatabase('a registry that begins to answer takes no published change back', async (t, url) => {
-  const { database, context, key, one, projection, store } = await askedFixture(t, url);
-  const { asks, ...earlier } = store.meta as { asks?: boolean; generation: string };
-  t.equal(asks, true);
-  store.meta = earlier as typeof store.meta;
-  await one.end();
-  await revokeKey(context, 'test', key.keyId);
-  const [change] = await database.selectFrom('outbox').selectAll().execute();
-  [store.revision, store.change] = [change?.revision ?? 0, change?.change ?? null];
-  const completed: number[] = [];
-  const complete = store.complete.bind(store);
-  store.complete = (meta, position) => {
-    completed.push(position.revision);
-    return complete(meta, position);
-  };
-  const next = projection('next');
-  await next.run();
-  t.equal(store.revision, change?.revision);
-  await next.run();
-  t.match(store.meta, { asks: true, generation: earlier.generation });
-  t.same(completed, [change?.revision]);
-});
+// An earlier release's registry crashed after it published a change, before it recorded the publication.
+onEachDatabase(
+  'a registry that takes over with support for record requests reverts no published change',
+  async (t, url) => {
+    const { database, context, key, one, projection, store } = await askedFixture(t, url);
+    const { asks, ...earlier } = store.meta as { asks?: boolean; generation: string };
+    t.equal(asks, true);
+    store.meta = earlier as typeof store.meta;
+    await one.end();
+    await revokeKey(context, 'test', key.keyId);
+    const [change] = await database.selectFrom('outbox').selectAll().execute();
+    [store.revision, store.change] = [change?.revision ?? 0, change?.change ?? null];
+    const completed: number[] = [];
+    const complete = store.complete.bind(store);
+    store.complete = (meta, position) => {
+      completed.push(position.revision);
+      return complete(meta, position);
+    };
+    const next = projection('next');
+    await next.run();
+    t.equal(store.revision, change?.revision);
+    await next.run();
+    t.match(store.meta, { asks: true, generation: earlier.generation });
+    t.same(completed, [change?.revision]);
+  },
+);

@@ -10,7 +10,7 @@ import { pepper, registryFixture, type NewKey } from './registry-fixture.js';
 const now = '2026-01-15T12:00:00.000Z';
 const day = 24 * 60 * 60 * 1000;
 
-onEachDatabase('a key is shown once; what is kept of it is its look-up id', async (t, url) => {
+onEachDatabase('a key is shown only at creation; the database stores only its lookup id', async (t, url) => {
   const { call, createMerchant, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
   const body = {
@@ -35,6 +35,7 @@ onEachDatabase('a key is shown once; what is kept of it is its look-up id', asyn
       revision: 2,
       createdAt: now,
       updatedAt: now,
+      statusChangedAt: now,
     },
   });
   t.same((await call('GET', `/merchants/${id}/keys`)).body, {
@@ -49,13 +50,13 @@ onEachDatabase('a key is shown once; what is kept of it is its look-up id', asyn
   t.match(plain.body.data, { prefix: 'svc_live_', permissions: ['*'], label: null, expiresAt: null });
 });
 
-t.test('a revocation that finds the database locked is 503, and succeeds as soon as it is free', async (t) => {
+t.test('a revocation gets 503 while the database is locked, and succeeds after the lock is released', async (t) => {
   const url = `sqlite:${t.testdir()}/registry.db`;
   const { app, call, createKey, createMerchant } = await registryFixture(t, url);
   const { keyId } = await createKey((await createMerchant()).id);
   const lock = await holdLock(t, url);
   const revocation = call('POST', `/keys/${keyId}/revoke`);
-  t.equal((await call('GET', '/merchants')).status, 200, 'what only reads has its response meanwhile');
+  t.equal((await call('GET', '/merchants')).status, 200, 'a read succeeds while the write waits');
   t.equal((await app.inject('/livez')).statusCode, 200);
   t.match(await revocation, { status: 503, headers: { 'retry-after': '1' }, body: { message: 'Service unavailable' } });
   const unready = await app.inject('/readyz');
@@ -66,13 +67,19 @@ t.test('a revocation that finds the database locked is 503, and succeeds as soon
   t.equal((await app.inject('/readyz')).statusCode, 200);
 });
 
-onEachDatabase('a revoked key stays revoked, and to revoke it again changes nothing of it', async (t, url) => {
+onEachDatabase('a revoked key stays revoked, and revoking it again changes nothing', async (t, url) => {
   const { call, createKey, createMerchant, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
   const { keyId, key } = await createKey(id);
   const revoked = await call('POST', `/keys/${keyId}/revoke`);
   t.match(revoked, { status: 200, body: { message: 'Key revoked', data: { keyId, status: 'REVOKED', revision: 3 } } });
-  t.match(store.records.get(`key:${lookupIdOf(key, pepper)}`), { keyId, status: 'REVOKED', revision: 3 });
+  const statusChangedAt = '2026-01-15T12:00:00.000Z';
+  t.match(store.records.get(`key:${lookupIdOf(key, pepper)}`), {
+    keyId,
+    status: 'REVOKED',
+    revision: 3,
+    statusChangedAt,
+  });
   t.same((await call('POST', `/keys/${keyId}/revoke`, { body: {} })).body, revoked.body);
   t.equal((await call('POST', `/keys/${keyId}/revoke`, { body: { when: 'later' } })).status, 422);
   t.match(await call('POST', `/keys/${keyId}/reset`, { body: {} }), {
@@ -89,7 +96,7 @@ onEachDatabase('a revoked key stays revoked, and to revoke it again changes noth
 });
 
 onEachDatabase(
-  'a reset makes a key that may do the same, and ends the old one now or after the grace',
+  'a reset issues a key with the same permissions, and expires the old key now or after the grace period',
   async (t, url) => {
     const { call, createKey, createMerchant, store, time } = await registryFixture(t, url);
     const { id } = await createMerchant();
@@ -124,15 +131,23 @@ onEachDatabase(
     });
     t.match(store.records.get(`key:${lookupIdOf(second.key, pepper)}`), { status: 'ACTIVE', expiresAt: graceEnd });
     const longer = await call('POST', `/keys/${second.keyId}/reset`, { body: { graceSeconds: 30 * 24 * 3600 } });
-    t.match(longer.body.data, { replaces: { expiresAt: graceEnd } }, 'a grace does not make a key live longer');
-    t.match(longer.body.data, { expiresAt: end }, 'nor does a successor end with the grace of the one before');
+    t.match(
+      longer.body.data,
+      { replaces: { expiresAt: graceEnd } },
+      'a grace period does not extend the life of a key',
+    );
+    t.match(
+      longer.body.data,
+      { expiresAt: end },
+      "a successor does not inherit the end of its predecessor's grace period",
+    );
     const endless = await createKey(id, { environment: 'test' });
     for (const graceSeconds of [60, 3600, 0]) {
       const again = await call('POST', `/keys/${endless.keyId}/reset`, { body: { graceSeconds } });
-      t.match(again.body.data, { expiresAt: null }, 'a key without an end has successors without one');
+      t.match(again.body.data, { expiresAt: null }, 'the successor of a key without expiry has no expiry');
     }
     time.advance(3600_000);
-    t.equal((await call('POST', `/keys/${second.keyId}/reset`, { body: {} })).status, 409, 'it has ended meanwhile');
+    t.equal((await call('POST', `/keys/${second.keyId}/reset`, { body: {} })).status, 409, 'the key has expired');
 
     const events = (await call<object[]>('GET', `/events?keyId=${first.keyId}&action=key.reset`)).body.data;
     t.match(events, [{ revision: 3, before: { status: 'ACTIVE' }, after: { status: 'REVOKED' } }]);
@@ -142,24 +157,27 @@ onEachDatabase(
   },
 );
 
-onEachDatabase('a key from before whose permission names no resource is read, replaced and revoked', async (t, url) => {
-  const { call, createKey, createMerchant, database } = await registryFixture(t, url);
-  const { id } = await createMerchant();
-  const { keyId } = await createKey(id, { permissions: ['payouts:write'] });
-  const permissions = ['payout:write', 'payouts:fly'];
-  await database
-    .updateTable('api_keys')
-    .set({ permissions: JSON.stringify(permissions) })
-    .execute();
-  t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, permissions }]);
-  t.equal((await call('PATCH', `/merchants/${id}`, { body: { name: 'Ada' } })).status, 200);
-  const { status, body } = await call<NewKey>('POST', `/keys/${keyId}/reset`, { body: {} });
-  t.equal(status, 201);
-  t.same(body.data.permissions, permissions, 'the new key may do what the old one did');
-  t.equal((await call('POST', `/keys/${body.data.keyId}/revoke`)).status, 200);
-});
+onEachDatabase(
+  'a key of an earlier release with a permission without a resource can be read, reset and revoked',
+  async (t, url) => {
+    const { call, createKey, createMerchant, database } = await registryFixture(t, url);
+    const { id } = await createMerchant();
+    const { keyId } = await createKey(id, { permissions: ['payouts:write'] });
+    const permissions = ['payout:write', 'payouts:fly'];
+    await database
+      .updateTable('api_keys')
+      .set({ permissions: JSON.stringify(permissions) })
+      .execute();
+    t.match((await call('GET', `/merchants/${id}/keys`)).body.data, [{ keyId, permissions }]);
+    t.equal((await call('PATCH', `/merchants/${id}`, { body: { name: 'Ada' } })).status, 200);
+    const { status, body } = await call<NewKey>('POST', `/keys/${keyId}/reset`, { body: {} });
+    t.equal(status, 201);
+    t.same(body.data.permissions, permissions, 'the new key has the permissions of the old key');
+    t.equal((await call('POST', `/keys/${body.data.keyId}/revoke`)).status, 200);
+  },
+);
 
-t.test('each field of a key is refused in plain words', async (t) => {
+t.test('each invalid field of a key is rejected with a specific message', async (t) => {
   const { call, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:');
   const { id } = await createMerchant();
   const cases: [fields: object, path: string, message: RegExp][] = [
@@ -179,9 +197,9 @@ t.test('each field of a key is refused in plain words', async (t) => {
       'permissions',
       /^permissions: "invoices" is not a resource\. Resources: customers, /,
     ],
-    [{ expiresAt: now }, 'expiresAt', /a date and time to come/],
-    [{ expiresAt: '9999-12-31T23:59:59-00:01' }, 'expiresAt', /to come, before the year 10000/],
-    [{ expiresAt: '2030-02-30T00:00:00Z' }, 'expiresAt', /that there is/],
+    [{ expiresAt: now }, 'expiresAt', /a date and time in the future/],
+    [{ expiresAt: '9999-12-31T23:59:59-00:01' }, 'expiresAt', /in the future, before the year 10000/],
+    [{ expiresAt: '2030-02-30T00:00:00Z' }, 'expiresAt', /that exists/],
     [{ expiresAt: '2030-01-01' }, 'expiresAt', /with its zone/],
     [{ expiresAt: '2030-01-01T00:00:00' }, 'expiresAt', /with its zone/],
     [{ expiresAt: '2030-01-01T00:00:00Z', expiresIn: '1d' }, 'expiresIn', /cannot both be given/],
@@ -215,7 +233,7 @@ t.test('each field of a key is refused in plain words', async (t) => {
   }
 });
 
-onEachDatabase('a key can end at the last moment that a date of four digits names', async (t, url) => {
+onEachDatabase('a key can expire at the latest time with a four-digit year', async (t, url) => {
   const { createKey, createMerchant, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
   for (const expiresAt of ['9999-12-31T23:59:59Z', '9999-12-31T23:59:59.999Z']) {
@@ -228,7 +246,7 @@ onEachDatabase('a key can end at the last moment that a date of four digits name
   );
 });
 
-onEachDatabase('events are paged and found by merchant, key, action and time', async (t, url) => {
+onEachDatabase('events are paged and filtered by merchant, key, action and time', async (t, url) => {
   const { call, createKey, createMerchant, time } = await registryFixture(t, url);
   const [one, other] = [await createMerchant(), await createMerchant()];
   time.advance(1000);
@@ -248,20 +266,20 @@ onEachDatabase('events are paged and found by merchant, key, action and time', a
   for (const query of ['since=yesterday', 'since=2026-02-30T00:00:00Z', 'action=drop', 'merchantId=a%20b', 'actor=x']) {
     t.equal((await call('GET', `/events?${query}`)).status, 422, query);
   }
-  // An empty list would say that nobody ever did it.
+  // An empty list would wrongly report that the action never happened.
   const message =
-    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged$/;
+    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged, instance-key\.pinned, .*instance-key\.ended$/;
   t.match(await call('GET', '/events?action=key.revoke'), { status: 422, body: { message } });
 });
 
-t.test('the events of a key are looked up, however many its merchant has', async (t) => {
+t.test('the events of a key are found by an index, however many events its merchant has', async (t) => {
   const file = `${t.testdir()}/registry.db`;
   const { createKey, createMerchant, database } = await registryFixture(t, `sqlite:${file}`);
   const { keyId } = await createKey((await createMerchant()).id);
   const plans = await queryPlans({ database, file }, (watched) =>
     listEvents(watched, { keyId }, { page: 1, perPage: 20 }),
   );
-  t.equal(plans.length, 2, 'the count and the page');
+  t.equal(plans.length, 2, 'two queries: the count and the page');
   for (const plan of plans) {
     t.match(plan, 'SEARCH events USING INDEX events_of_key (key_id=?)');
     t.match(plan, 'SEARCH events USING INDEX events_of_change (merchant_id=? AND revision=?)');
@@ -270,7 +288,7 @@ t.test('the events of a key are looked up, however many its merchant has', async
 });
 
 onEachDatabase(
-  'canary: a key, and any six characters of its secret, are in the one answer and nowhere else',
+  'canary: a key and every 6-character part of its secret appear in one response and nowhere else',
   async (t, url) => {
     const { call, createKey, createMerchant, database, logged, store } = await registryFixture(t, url);
     const { id } = await createMerchant();
@@ -302,7 +320,7 @@ onEachDatabase(
       JSON.stringify(logged),
       store.text(),
     ].join('\n');
-    t.match(seen, 'canary', 'what is searched is what was written');
+    t.match(seen, 'canary', 'the searched text contains the written data');
     for (const { key } of keys) {
       const secret = key.slice('svc_live_'.length);
       const pieces = Array.from({ length: secret.length - 5 }, (_, start) => secret.slice(start, start + 6));

@@ -12,7 +12,7 @@ import { until } from './manual-time.js';
 import { projectionFixture, withoutLock } from './projection-fixture.js';
 import { differences } from './stored-state.js';
 
-/** A session as a process has it; to close it is what the end of the process does. */
+/** A database session of one process; closing it simulates the end of the process. */
 function opened(t: Test, url: string): DatabaseSession {
   const session = openSession({ url });
   t.teardown(() => session.close());
@@ -23,33 +23,36 @@ async function holderOf(database: RegistryDatabase): Promise<string> {
   return (await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow()).holder;
 }
 
-onEachDatabase('a registry that has crashed is taken over at once, and one that lives is not', async (t, url) => {
-  const { context, database, projection, store } = await projectionFixture(t, url);
-  const ending = opened(t, url);
-  const [crashing, next] = [projection('crashing', ending), projection('next', opened(t, url))];
-  await crashing.run();
-  await createMerchant(context, 'test', { name: 'x' });
-  for (let attempt = 0; attempt < 3; attempt += 1) await next.run();
-  t.equal((await differences(database, store)).length, 1, 'its holder lives');
-  await crashing.run();
-  t.same(await differences(database, store), []);
+onEachDatabase(
+  'the lease of a crashed registry is taken over at once, and that of a running registry is not',
+  async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const ending = opened(t, url);
+    const [crashing, next] = [projection('crashing', ending), projection('next', opened(t, url))];
+    await crashing.run();
+    await createMerchant(context, 'test', { name: 'x' });
+    for (let attempt = 0; attempt < 3; attempt += 1) await next.run();
+    t.equal((await differences(database, store)).length, 1, 'the lease holder is running');
+    await crashing.run();
+    t.same(await differences(database, store), []);
 
-  await createMerchant(context, 'test', { name: 'y' });
-  await ending.close();
-  // Time stands still: the lease has not ended. The server may take a moment to see that a connection has.
-  await until(async () => {
+    await createMerchant(context, 'test', { name: 'y' });
+    await ending.close();
+    // The clock does not advance, so the lease has not expired. The server may notice the closed connection late.
+    await until(async () => {
+      await next.run();
+      return (await holderOf(database)) === 'next+lock';
+    });
+    t.same(await differences(database, store), []);
+    await createMerchant(context, 'test', { name: 'z' });
+    await crashing.run();
+    t.equal((await differences(database, store)).length, 1, 'a process that lost its session stops projecting');
     await next.run();
-    return (await holderOf(database)) === 'next+lock';
-  });
-  t.same(await differences(database, store), []);
-  await createMerchant(context, 'test', { name: 'z' });
-  await crashing.run();
-  t.equal((await differences(database, store)).length, 1, 'one that had only lost its session projects no more');
-  await next.run();
-  t.same(await differences(database, store), []);
-});
+    t.same(await differences(database, store), []);
+  },
+);
 
-onEachDatabase('the lease of a registry that hangs, and holds its lock, ends as before', async (t, url) => {
+onEachDatabase('the lease of a hung registry that still holds its lock expires normally', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [hanging, next] = [projection('hanging', opened(t, url)), projection('next', opened(t, url))];
   await hanging.run();
@@ -61,50 +64,57 @@ onEachDatabase('the lease of a registry that hangs, and holds its lock, ends as 
   time.advance(1);
   await next.run();
   t.same(await differences(database, store), []);
-  t.equal(await holderOf(database), 'next', 'it says that it has no lock');
+  t.equal(await holderOf(database), 'next', "the holder's row records that it has no lock");
 
-  // The lock of the one that hung is no right to project: the holder of the lease lives.
+  // The lock of the formerly hung process does not entitle it to project: the holder of the lease is running.
   await createMerchant(context, 'test', { name: 'y' });
   for (let attempt = 0; attempt < 3; attempt += 1) await hanging.run();
   t.equal((await differences(database, store)).length, 1);
   await next.run();
   t.same(await differences(database, store), []);
-  t.equal(await holderOf(database), 'next+lock', 'the other one has given the lock to it');
+  t.equal(await holderOf(database), 'next+lock', 'the new holder obtained the lock after its release');
 });
 
-onEachDatabase('a registry of a release that knows the lease alone is waited for, and waits', async (t, url) => {
-  const { context, database, projection, store, time } = await projectionFixture(t, url);
-  const [former, current] = [projection('former'), projection('current', opened(t, url))];
-  await former.run();
-  await createMerchant(context, 'test', { name: 'x' });
-  for (let attempt = 0; attempt < 3; attempt += 1) await current.run();
-  t.equal((await differences(database, store)).length, 1, 'that the lock is free says nothing of it');
-  time.advance(3_500);
-  await current.run();
-  t.same(await differences(database, store), []);
+onEachDatabase(
+  'a registry without locks (earlier release) keeps its lease, and honours the lease of this release',
+  async (t, url) => {
+    const { context, database, projection, store, time } = await projectionFixture(t, url);
+    const [former, current] = [projection('former'), projection('current', opened(t, url))];
+    await former.run();
+    await createMerchant(context, 'test', { name: 'x' });
+    for (let attempt = 0; attempt < 3; attempt += 1) await current.run();
+    t.equal(
+      (await differences(database, store)).length,
+      1,
+      'a free lock does not end a lease that was taken without a lock',
+    );
+    time.advance(3_500);
+    await current.run();
+    t.same(await differences(database, store), []);
 
-  await createMerchant(context, 'test', { name: 'y' });
-  await former.run();
-  time.advance(3_000);
-  await current.run();
-  await former.run();
-  t.same([await holderOf(database), await differences(database, store)], ['current+lock', []]);
-  await current.end();
-  await former.run();
-  t.equal(await holderOf(database), 'former', 'what is given up is free at once');
-});
+    await createMerchant(context, 'test', { name: 'y' });
+    await former.run();
+    time.advance(3_000);
+    await current.run();
+    await former.run();
+    t.same([await holderOf(database), await differences(database, store)], ['current+lock', []]);
+    await current.end();
+    await former.run();
+    t.equal(await holderOf(database), 'former', 'a released lease is available at once');
+  },
+);
 
-/** A session whose lock the test gives and takes. */
+/** A session whose lock is controlled by the test. */
 function sessionOf(state: { isHeld: boolean }): DatabaseSession {
   return { ...withoutLock, hold: () => Promise.resolve(state.isHeld) };
 }
 
-onEachDatabase('a lease that was prolonged lately is kept without a write', async (t, url) => {
+onEachDatabase('a recently renewed lease is kept without a write', async (t, url) => {
   const { context, database, time } = await projectionFixture(t, url);
   const { monotonic } = time;
   const lock = { isHeld: true };
   const lease = new Lease({ database, clock: time, holder: 'one', session: sessionOf(lock), monotonic });
-  /** Whether the lease was taken, and whether that wrote anything. */
+  /** Returns whether the lease was taken, and whether that wrote the row. */
   const take = async (milliseconds: number): Promise<string> => {
     time.advance(milliseconds);
     const before = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
@@ -114,19 +124,19 @@ onEachDatabase('a lease that was prolonged lately is kept without a write', asyn
   };
   t.equal(await take(0), 'taken, written');
   t.equal(await take(999), 'taken, read');
-  t.equal(await take(1), 'taken, written', 'a second has passed');
+  t.equal(await take(1), 'taken, written', 'one second has passed');
   await createMerchant(context, 'test', { name: 'x' });
-  t.equal(await take(1_749), 'taken, read', 'a change is about to prolong it');
-  t.equal(await take(1), 'taken, written', 'but not for more than half of its length');
+  t.equal(await take(1_749), 'taken, read', 'the pending change will renew the lease');
+  t.equal(await take(1), 'taken, written', 'a pending change delays the renewal to half of the lease at most');
 
   time.advance(1_000);
   t.ok(await lease.finish({ names: [], revision: 1 }, (transaction) => removeChanges(transaction, 1)));
-  t.equal(await take(999), 'taken, read', 'to finish prolongs it too');
+  t.equal(await take(999), 'taken, read', 'finishing a change renews the lease');
   await t.rejects(lease.finish({ names: [], revision: 1 }, () => Promise.reject(new Error('undone'))));
-  t.equal(await take(1), 'taken, written', 'what was undone did not prolong it');
+  t.equal(await take(1), 'taken, written', 'a rolled-back change does not renew the lease');
 
   lock.isHeld = false;
-  t.equal(await take(1), 'taken, written', 'the row must not say that a lost lock is held');
+  t.equal(await take(1), 'taken, written', 'the row must not claim a lock that is lost');
   t.equal(await holderOf(database), 'one');
   t.equal(await take(1), 'taken, read');
   lock.isHeld = true;
@@ -134,17 +144,17 @@ onEachDatabase('a lease that was prolonged lately is kept without a write', asyn
   t.equal(await holderOf(database), 'one+lock');
 
   await lease.giveUp();
-  t.equal(await take(1), 'taken, written', 'what was given up is anybody’s');
+  t.equal(await take(1), 'taken, written', 'any process can take a released lease');
   await database.updateTable('projector').set({ lease_ends_at: 1 }).execute();
-  t.equal(await take(1), 'taken, written', 'a database that has gone back says nothing of the lease');
+  t.equal(await take(1), 'taken, written', 'the row of a restored database proves nothing about the lease');
   const other = new Lease({ database, clock: time, holder: 'other', session: sessionOf({ isHeld: false }), monotonic });
   t.notOk(await other.take());
   await database.updateTable('projector').set({ holder: 'other', lease_ends_at: 20_000 }).execute();
-  t.equal(await take(1), 'not taken, read', 'another process has it');
+  t.equal(await take(1), 'not taken, read', 'another process holds the lease');
   t.notOk(await lease.finish({ names: ['key:x'], revision: 1 }, () => Promise.reject(new Error('not kept'))));
 });
 
-onEachDatabase('a lease that is kept without writes is not taken by another process', async (t, url) => {
+onEachDatabase('a lease that is kept without writes cannot be taken by another process', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [one, other] = [projection('one'), projection('other')];
   for (let second = 0; second < 60; second += 1) {
@@ -158,7 +168,7 @@ onEachDatabase('a lease that is kept without writes is not taken by another proc
   t.same(await differences(database, store), []);
 });
 
-t.test('a lock file that is removed, and made anew by another process, is a lost lock', async (t) => {
+t.test('removing the lock file and recreating it from another process loses the lock', async (t) => {
   const path = `${t.testdir()}/test.db`;
   const [one, other] = [opened(t, `sqlite:${path}`), opened(t, `sqlite:${path}`)];
   t.ok(await one.hold());
@@ -171,7 +181,7 @@ t.test('a lock file that is removed, and made anew by another process, is a lost
   t.ok(await one.hold());
 });
 
-t.test('a connection that the server ends is a lost lock, and another one gets it back', postgresAlone, async (t) => {
+t.test('a terminated connection loses the lock, and a new connection obtains it again', postgresAlone, async (t) => {
   const url = await createPostgresDatabase(t);
   const [one, other] = [opened(t, url), opened(t, url)];
   t.ok(await one.hold());
@@ -183,11 +193,11 @@ t.test('a connection that the server ends is a lost lock, and another one gets i
   t.notOk(await one.hold());
   await other.close();
   await until(() => one.hold());
-  t.pass('it connects again');
+  t.pass('the session reconnected');
 });
 
 t.test(
-  'a change at the registry that does not project goes out at once, and it learns so',
+  'a change at a registry that does not project is projected at once, and that registry learns so',
   postgresAlone,
   async (t) => {
     const url = await createPostgresDatabase(t);
@@ -206,7 +216,7 @@ t.test(
       longestLifetimeMilliseconds: 31_000,
     });
     for (let change = 1; change <= 3; change += 1) {
-      // Time stands still: neither looks now and then, nor does the wait end.
+      // The clock does not advance: neither the polling interval nor the wait can expire.
       await createMerchant({ ...context, onChange }, 'test', { name: 'x' });
       t.ok(await wait(change));
       t.equal(store.revision, change);

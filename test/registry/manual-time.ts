@@ -1,4 +1,4 @@
-/** A clock and timers that the test moves on by hand. */
+/** A clock and timers that only the test advances. */
 export class ManualTime {
   #now = Date.UTC(2026, 0, 15, 12);
   #timers: { at: number; act: () => void }[] = [];
@@ -15,12 +15,12 @@ export class ManualTime {
     };
   };
 
-  /** How long until the next timer; null where there is none. */
+  /** Milliseconds until the next timer; null without timers. */
   get untilNext(): number | null {
     return this.#timers.length === 0 ? null : Math.min(...this.#timers.map(({ at }) => at)) - this.#now;
   }
 
-  /** Lets time pass, and what is due happen in its order. */
+  /** Advances the clock and runs due timers in order. */
   advance(milliseconds: number): void {
     const end = this.#now + milliseconds;
     for (;;) {
@@ -34,12 +34,12 @@ export class ManualTime {
   }
 }
 
-/** Lets everything else go on until this is so. */
+/** Yields to the event loop until the condition holds. */
 export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await isSo())) await new Promise(setImmediate);
 }
 
-/** Once this is so, lets time pass until the promise has settled. */
+/** Waits for the condition, then advances the clock from timer to timer until the promise has settled. */
 export async function outwait<Result>(
   time: ManualTime,
   promise: Promise<Result>,
@@ -50,7 +50,7 @@ export async function outwait<Result>(
   await until(async () => state.isSettled || (await isSo()));
   for (;;) {
     for (let turn = 0; turn < 50; turn += 1) await new Promise(setImmediate);
-    // A real database takes real time.
+    // A real database needs real time.
     await new Promise((resolve) => setTimeout(resolve, 25));
     if (state.isSettled) return promise;
     time.advance(time.untilNext ?? 0);

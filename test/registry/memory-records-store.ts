@@ -8,15 +8,15 @@ import type {
   SeenGateways,
   StoredMeta,
   StoreEntry,
-  StoreLook,
+  StoreSnapshot,
   StoreMemory,
   WatchedRecords,
 } from '../../src/gateway/store-ports.js';
 
-/** What the registry asks of a store. */
+/** The calls of a registry to its store. */
 export type StoreCall = 'look' | 'complete' | 'write' | 'publish' | 'gateways' | 'names' | 'grant' | 'removeGateways';
 
-/** A gateway of the test, and whether it acknowledges what is published. */
+/** A simulated gateway; `acknowledges`: whether it acknowledges published revisions. */
 export interface TestGateway {
   readonly instanceId: string;
   readonly revision: number;
@@ -28,21 +28,21 @@ export interface TestGateway {
   readonly lifetimeMilliseconds: number;
   readonly beat: number;
   readonly leaving: boolean;
-  /** That of the store's meta record where it is undefined; null: that of an earlier release, which names none. */
+  /** Undefined: the generation of the store's meta record. Null: an earlier release, which sends no generation. */
   readonly generation?: string | null;
-  /** Whether what it acknowledges is sealed. */
+  /** Whether its acknowledgement is sealed. */
   readonly isSealed?: boolean;
 }
 
-/** A store in memory that can fail at any point, and whose gateways acknowledge at once. */
+/** An in-memory store that can fail at any point; its gateways acknowledge at once. */
 export class MemoryRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
   canFailOver = false;
   watched: WatchedRecords | null = null;
   inbox: RecordInbox | null = null;
-  /** The names of the secrets that it seals with; how its meta record is sealed. */
+  /** The ids of the sealing secrets; `seal` is the state of the meta record's seal. */
   sealIds: readonly string[] = [];
-  seal: StoreLook['seal'] = 'none';
+  seal: StoreSnapshot['seal'] = 'none';
   /** The run id of the server. */
   server = 'run-1';
   epoch = 0;
@@ -54,12 +54,12 @@ export class MemoryRecordsStore implements RecordsStore {
   meta: StoredMeta | null = null;
   revision = 0;
   live: TestGateway[] = [];
-  /** Says whether a call fails: before it has any effect, half-way, or after all of it. */
+  /** Decides whether a call fails: before any effect, halfway, or after its whole effect. */
   fails: (call: StoreCall) => 'before' | 'midway' | 'after' | null = () => null;
-  /** Looks at each write before it happens. */
+  /** Called before each write. */
   onWrite: (entries: readonly StoreEntry[]) => void | Promise<void> = () => undefined;
 
-  look(): Promise<StoreLook> {
+  look(): Promise<StoreSnapshot> {
     return this.#do('look', () => ({
       ...{ epoch: this.epoch, servers: [this.server], replicas: this.replicas, isWhole: this.whole },
       ...{ meta: this.meta, revision: this.revision, change: this.change, seal: this.seal },
@@ -80,10 +80,10 @@ export class MemoryRecordsStore implements RecordsStore {
     });
   }
 
-  /** False where a part of it was emptied, or went back. */
+  /** False if a part of the store was emptied or rolled back. */
   whole = true;
 
-  /** Whether what is of a later change stays, as an adapter sees to. False shows what the registry does by itself. */
+  /** Whether writes keep records of a later revision, as adapters do. False tests the registry without that guard. */
   keepsLater = true;
 
   begin(): Promise<void> {
@@ -114,7 +114,7 @@ export class MemoryRecordsStore implements RecordsStore {
     });
   }
 
-  /** What gateways report as inactive. */
+  /** The gateways' reports of inactive keys and merchants. */
   inactive: InactiveReport[] = [];
 
   async *reports(): AsyncGenerator<InactiveReport> {
@@ -159,7 +159,7 @@ export class MemoryRecordsStore implements RecordsStore {
     return new Promise((resolve) => (this.heard = resolve));
   }
 
-  /** For how long nothing was heard of a gateway without an acknowledgement. */
+  /** The silence, in milliseconds, of a gateway without an acknowledgement. */
   silence = 0;
 
   grant(grants: readonly GatewayGrant[]): Promise<void> {
@@ -184,12 +184,12 @@ export class MemoryRecordsStore implements RecordsStore {
     for (const name of [...this.records.keys()]) if (name.startsWith(prefix)) yield name;
   }
 
-  /** How often it was asked for the gateways. */
+  /** Number of `gateways` calls. */
   get timesAsked(): number {
     return this.calls.filter((call) => call === 'gateways').length;
   }
 
-  /** Everything that is in it, as one text. */
+  /** The whole contents as one text. */
   text(): string {
     return JSON.stringify([...this.records, this.meta, this.revision, this.live]);
   }
@@ -214,7 +214,7 @@ function revisionOf(record: object | null | undefined): number {
   return (record as { revision?: number } | null | undefined)?.revision ?? 0;
 }
 
-/** A gateway for a store. */
+/** Creates a simulated gateway for the store. */
 export function gateway(instanceId: string, changes: Partial<TestGateway> = {}): TestGateway {
   return {
     ...{ instanceId, revision: 0, environment: 'live', host: `${instanceId}.internal`, acknowledges: true },

@@ -1,14 +1,14 @@
-import type { ChangedRecords, Difference, StoreEntry, WatchedRecords } from '../../src/gateway/store-ports.js';
+import type { ChangedRecords, RecordDifference, StoreEntry, WatchedRecords } from '../../src/gateway/store-ports.js';
 import type { MemoryRecordsStore } from './memory-records-store.js';
 
-/** The watch of a store in memory: the test says which notices come. */
+/** The watch of an in-memory store: the test sends the notices. */
 export class MemoryWatch implements WatchedRecords {
   readonly #store: MemoryRecordsStore;
   #changed: string[] = [];
   #isIncomplete = true;
-  /** How many records were compared at once. */
+  /** The number of records in each comparison. */
   readonly compared: number[] = [];
-  /** Happens between the comparison and what follows it. */
+  /** Called right after a comparison. */
   onCompared: () => void | Promise<void> = () => undefined;
   isResting = true;
 
@@ -16,12 +16,12 @@ export class MemoryWatch implements WatchedRecords {
     this.#store = store;
   }
 
-  /** Notices of records. */
+  /** Sends notices of changed records. */
   notice(...names: readonly string[]): void {
     this.#changed.push(...names);
   }
 
-  /** Notices were lost. */
+  /** Reports that notices were lost. */
   lose(): void {
     this.#isIncomplete = true;
   }
@@ -44,9 +44,9 @@ export class MemoryWatch implements WatchedRecords {
     [this.#isIncomplete, this.#changed, this.isResting] = [true, [], true];
   }
 
-  async compare(entries: readonly StoreEntry[]): Promise<{ epoch: number; differences: Difference[] }> {
+  async compare(entries: readonly StoreEntry[]): Promise<{ epoch: number; differences: RecordDifference[] }> {
     this.compared.push(entries.length);
-    const differences = entries.flatMap((entry): Difference[] => {
+    const differences = entries.flatMap((entry): RecordDifference[] => {
       const stored = this.#store.records.get(entry.name) ?? null;
       if (JSON.stringify(stored) === JSON.stringify(entry.value)) return [];
       return [{ ...entry, isStored: stored !== null, stored, digest: '' }];
@@ -55,7 +55,7 @@ export class MemoryWatch implements WatchedRecords {
     return { epoch: this.#store.epoch, differences };
   }
 
-  repair(differences: readonly Difference[]): Promise<void> {
+  repair(differences: readonly RecordDifference[]): Promise<void> {
     for (const { name, value } of differences) {
       if (value === null) this.#store.records.delete(name);
       else this.#store.records.set(name, value);

@@ -8,10 +8,10 @@ import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { ManualTime } from './manual-time.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
 
-/** A session that never has the lock, as a registry of an earlier release. */
+/** A session that never holds the lock, like a registry of an earlier release. */
 export const withoutLock = openSession({ url: 'sqlite::memory:' });
 
-/** A database, a store in memory, and projections between them; changes wake nobody. */
+/** A database, an in-memory store, and projectors between the two; a change wakes no projector. */
 export async function projectionFixture(t: Test, url: string) {
   const time = new ManualTime();
   const store = new MemoryRecordsStore();
@@ -48,7 +48,7 @@ export async function projectionFixture(t: Test, url: string) {
     },
     projection: (holder: string, session = withoutLock, logger?: Logger): Projection =>
       new Projection({ ...parts, holder, session, logger }),
-    /** One with a session of its own, as a process has it. */
+    /** Creates a projector with a separate session, like that of another process. */
     projectorOn: (holder: string): Projector => {
       const session = openSession({ url }, () => {
         one.wake();
@@ -60,7 +60,7 @@ export async function projectionFixture(t: Test, url: string) {
       });
       return one;
     },
-    /** Adds merchants without changes, as if they had been there for long. */
+    /** Inserts merchants without change records, as if they had existed for a long time. */
     insertMerchants: async (length: number): Promise<void> => {
       const common = { name: 'x', status: 'ACTIVE', go_live: 1, ip_allowlist: null, origin_allowlist: null };
       const moments = { created_revision: 0, revision: 0, created_at: 0, updated_at: 0 };

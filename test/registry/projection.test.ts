@@ -15,7 +15,7 @@ const points: [call: StoreCall, where: 'before' | 'midway' | 'after'][] = [
   ),
 ];
 
-onEachDatabase('an end at any point of a projection is made good by the next one', async (t, url) => {
+onEachDatabase('after a crash at any point of a projection the next one completes it', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   for (const seeded of [false, true]) {
     for (const [call, where] of points) {
@@ -34,7 +34,8 @@ onEachDatabase('an end at any point of a projection is made good by the next one
         await projection(`crashes at ${title}`)
           .run()
           .catch(() => undefined);
-        if (store.meta !== null) t.notOk(store.records.has('key:strange'), `${title}: complete before it says so`);
+        if (store.meta !== null)
+          t.notOk(store.records.has('key:strange'), `${title}: the store is complete before it is marked as such`);
         store.fails = () => null;
         const next = projection(`after ${title}`);
         await next.run();
@@ -49,7 +50,7 @@ onEachDatabase('an end at any point of a projection is made good by the next one
   }
 });
 
-onEachDatabase('changes are projected in their order, whole and in bounded batches', async (t, url) => {
+onEachDatabase('changes are projected in order of revision, completely and in bounded batches', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
   const { id } = await createMerchant(context, 'test', { name: 'x' });
@@ -68,7 +69,7 @@ onEachDatabase('changes are projected in their order, whole and in bounded batch
     t.equal(
       lastMerchant,
       entries.filter(({ name }) => name.startsWith('merchant:')).length - 1,
-      'merchants come first',
+      'merchants precede keys',
     );
   };
   const publish = store.publish.bind(store);
@@ -83,17 +84,17 @@ onEachDatabase('changes are projected in their order, whole and in bounded batch
           JSON.stringify(store.records.get(name)) !== JSON.stringify({ ...store.records.get(name), ...record }),
       ),
       [],
-      `what was changed up to ${revision} is there`,
+      `all changes up to revision ${revision} are in the store`,
     );
     await publish(position);
   };
   await one.run();
-  t.same(published, [252, 302], 'a change that the limit cuts in two is taken whole');
-  t.ok(Math.max(...sizes) <= 201, 'a batch is bounded');
+  t.same(published, [252, 302], 'a change that crosses the batch limit is projected as a whole');
+  t.ok(Math.max(...sizes) <= 201, 'the batch size is bounded');
   t.same(storedRecords(store), await expectedRecords(database));
 });
 
-onEachDatabase('a store of another history is filled anew: nothing valid is missing meanwhile', async (t, url) => {
+onEachDatabase('a store with another history is refilled without a gap for valid records', async (t, url) => {
   const { context, database, insertMerchants, projection, store } = await projectionFixture(t, url);
   await insertMerchants(1200);
   const { id } = await createMerchant(context, 'test', { name: 'x' });
@@ -111,10 +112,11 @@ onEachDatabase('a store of another history is filled anew: nothing valid is miss
     const missing = Object.keys(complete).filter((name) => !store.records.has(name));
     const removed = entries.filter(({ value }) => value === null).map(({ name }) => name);
     t.same([...missing, ...removed.filter((name) => name in complete)], []);
-    t.ok(entries.length <= 500, 'a page is bounded');
+    t.ok(entries.length <= 500, 'the page size is bounded');
     writes += 1;
     if (writes === 2) await revokeKey(context, 'test', keyId);
-    if (writes === 3) t.match(entries, [{ value: { keyId, status: 'REVOKED' } }], 'a change does not wait for the end');
+    if (writes === 3)
+      t.match(entries, [{ value: { keyId, status: 'REVOKED' } }], 'a change is projected before the refill ends');
   };
   await projection('one').run();
   t.same(storedRecords(store), await expectedRecords(database));
@@ -125,10 +127,10 @@ onEachDatabase('a store of another history is filled anew: nothing valid is miss
   store.calls.length = 0;
   store.onWrite = () => undefined;
   await projection('one').run();
-  t.notOk(store.calls.includes('write'), 'a store that is complete is left alone');
+  t.notOk(store.calls.includes('write'), 'a complete store is not written');
 });
 
-onEachDatabase('one process projects at a time, and one that was too slow puts nothing old back', async (t, url) => {
+onEachDatabase('only one process projects at a time, and a slow one does not restore old records', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [slow, other] = [projection('slow'), projection('other')];
   store.keepsLater = false;
@@ -136,7 +138,7 @@ onEachDatabase('one process projects at a time, and one that was too slow puts n
   const { id } = await createMerchant(context, 'test', { name: 'x' });
   const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
   await other.run();
-  t.equal(await waitingChanges(database), 2, 'while the lease lasts, only its holder projects');
+  t.equal(await waitingChanges(database), 2, 'only the lease holder projects during the lease');
 
   let goOn: () => void = () => undefined;
   let isHeld = false;
@@ -153,24 +155,24 @@ onEachDatabase('one process projects at a time, and one that was too slow puts n
   t.same(await differences(database, store), []);
   goOn();
   await held;
-  t.equal((await differences(database, store)).length, 1, 'the slow one has written what it had read before');
+  t.equal((await differences(database, store)).length, 1, 'the slow process wrote the outdated record it had read');
   await other.run();
-  t.same(await differences(database, store), [], 'and asked the other one to write it again');
+  t.same(await differences(database, store), [], 'the slow process queued that record to be written again');
   t.equal(store.revision, 3);
 
   await other.end();
   await createMerchant(context, 'test', { name: 'y' });
   await slow.run();
-  t.same(await differences(database, store), [], 'a lease that is given up is free at once');
+  t.same(await differences(database, store), [], 'a released lease is available at once');
 });
 
-onEachDatabase('a lease ends by the time of whoever waits for it, whatever a clock says', async (t, url) => {
+onEachDatabase("a lease expires by the waiting process's clock, whatever time the row contains", async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [crashed, next, third] = [projection('crashed'), projection('next'), projection('third')];
   await crashed.run();
   await createMerchant(context, 'test', { name: 'x' });
   for (const hours of [1, -1]) {
-    // As a process leaves it whose clock was wrong by that, and that is killed.
+    // The row left by a killed process whose clock was wrong by this many hours.
     const { holder } = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
     await database
       .updateTable('projector')
@@ -193,21 +195,24 @@ onEachDatabase('a lease ends by the time of whoever waits for it, whatever a clo
     await third.run();
   }
   const row = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
-  t.equal(row.holder, 'next', 'one that is prolonged goes on');
-});
-
-onEachDatabase('a database that is behind the gateways goes on after what they know', async (t, url) => {
-  const { context, projection, store } = await projectionFixture(t, url);
-  await createMerchant(context, 'test', { name: 'x' });
-  store.meta = { version: 1, generation: 'generation-0', projectedAt: '2020-01-01T00:00:00.000Z' };
-  store.live = [gateway('g1', { revision: 40 }), gateway('g2', { revision: 41 })];
-  await projection('one').run();
-  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 42);
-  t.not(store.meta.generation, 'generation-0');
+  t.equal(row.holder, 'next', 'a renewed lease stays in force');
 });
 
 onEachDatabase(
-  '200 changes at once get 200 numbers without a gap, and the store ends as the database',
+  'a database that is behind the gateways continues after the highest revision they know',
+  async (t, url) => {
+    const { context, projection, store } = await projectionFixture(t, url);
+    await createMerchant(context, 'test', { name: 'x' });
+    store.meta = { version: 1, generation: 'generation-0', projectedAt: '2020-01-01T00:00:00.000Z' };
+    store.live = [gateway('g1', { revision: 40 }), gateway('g2', { revision: 41 })];
+    await projection('one').run();
+    t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 42);
+    t.not(store.meta.generation, 'generation-0');
+  },
+);
+
+onEachDatabase(
+  '200 concurrent changes get 200 consecutive revisions, and the store ends equal to the database',
   async (t, url) => {
     const { context, database, projection, store } = await projectionFixture(t, url);
     const one = projection('one');
@@ -232,16 +237,20 @@ onEachDatabase(
     t.same(
       rows.map(({ revision }) => revision),
       Array.from({ length: 240 }, (_, index) => index + 1),
-      'events are in the order of their numbers',
+      'events are in order of revision',
     );
-    t.equal(new Set([...merchants, ...changes].map(({ revision }) => revision)).size, 200, 'each change tells its own');
+    t.equal(
+      new Set([...merchants, ...changes].map(({ revision }) => revision)).size,
+      200,
+      'each change reports its own revision',
+    );
     await one.run();
     t.same(storedRecords(store), await expectedRecords(database));
     t.equal(store.revision, 240);
   },
 );
 
-onEachDatabase('whatever happens and fails, the store ends as the database', async (t, url) => {
+onEachDatabase('after any sequence of changes and failures the store ends equal to the database', async (t, url) => {
   const step = fc.oneof(
     fc.record({ act: fc.constantFrom('merchant', 'change', 'key', 'reset', 'revoke'), which: fc.nat(50) }),
     fc.record({ act: fc.constant('run'), which: fc.nat(12) }),
@@ -301,7 +310,7 @@ onEachDatabase('whatever happens and fails, the store ends as the database', asy
   t.pass();
 });
 
-t.test('a store that is found again is filled at once, however long it was away', async (t) => {
+t.test('a store that becomes available is filled at once, however long the outage was', async (t) => {
   const { database, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
   store.fails = () => 'before';
   projector.wake();
@@ -312,14 +321,14 @@ t.test('a store that is found again is filled at once, however long it was away'
   await until(() => time.untilNext !== null);
   projector.storeFound();
   await until(() => time.untilNext !== null);
-  t.equal(time.untilNext, 100, 'where it is not there yet after all, the pauses begin anew');
+  t.equal(time.untilNext, 100, 'the backoff restarts if the store is still unavailable');
   store.fails = () => null;
   projector.storeFound();
   await until(() => store.meta !== null && time.untilNext !== null);
   t.same(await differences(database, store), []);
 });
 
-t.test('the wait for forgotten gateways ends in time, though changes come without end', async (t) => {
+t.test('the wait for unknown gateways ends in time even under continuous changes', async (t) => {
   const { context, database, projection, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
   const one = projection('one');
   await one.run();
@@ -343,10 +352,10 @@ t.test('the wait for forgotten gateways ends in time, though changes come withou
     if (time.untilNext === 0) time.advance(0);
     return (await isOpen()) === 1;
   });
-  t.ok(count < 20, `after ${count} changes`);
+  t.ok(count < 20, `ended after ${count} changes`);
 });
 
-t.test('a store that can be looked at again is filled within a second, though nothing says so', async (t) => {
+t.test('a store that becomes readable without a notice is filled within one second', async (t) => {
   const { database, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
   store.fails = () => 'before';
   projector.wake();
@@ -358,7 +367,7 @@ t.test('a store that can be looked at again is filled within a second, though no
   store.fails = (call) => (call === 'complete' ? 'before' : null);
   for (const pause of [100, 200]) {
     await until(() => time.untilNext !== null);
-    t.equal(time.untilNext, pause, 'the pauses begin anew where it can be looked at and fails later');
+    t.equal(time.untilNext, pause, 'the backoff restarts if the store is readable and then fails');
     time.advance(pause);
   }
   await until(() => time.untilNext !== null);
@@ -368,7 +377,7 @@ t.test('a store that can be looked at again is filled within a second, though no
   t.same(await differences(database, store), []);
 });
 
-t.test('a database that cannot be used is tried again within half a second', async (t) => {
+t.test('an unavailable database is retried within half a second', async (t) => {
   const { database, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
   await sql`pragma query_only = on`.execute(database);
   projector.wake();
@@ -384,57 +393,54 @@ t.test('a database that cannot be used is tried again within half a second', asy
   t.same(await differences(database, store), []);
 });
 
-t.test(
-  'the projector tries again after ever longer pauses, at once after a change, and looks now and then',
-  async (t) => {
-    const { context, database, logged, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
-    store.fails = (call) => (call === 'complete' ? 'before' : null);
-    const pauses: (number | null)[] = [];
-    projector.wake();
-    for (let count = 0; count < 9; count += 1) {
-      await until(() => time.untilNext !== null);
-      pauses.push(time.untilNext);
-      time.advance(time.untilNext ?? 0);
-    }
-    t.same(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+t.test('the projector retries with increasing backoff, reacts to a change at once, and also polls', async (t) => {
+  const { context, database, logged, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
+  store.fails = (call) => (call === 'complete' ? 'before' : null);
+  const pauses: (number | null)[] = [];
+  projector.wake();
+  for (let count = 0; count < 9; count += 1) {
     await until(() => time.untilNext !== null);
-    const failures = logged.filter(({ message }) => message.startsWith('records could not be projected'));
-    t.equal(failures.length, 1, 'an outage is told of once, and not for each attempt');
+    pauses.push(time.untilNext);
+    time.advance(time.untilNext ?? 0);
+  }
+  t.same(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+  await until(() => time.untilNext !== null);
+  const failures = logged.filter(({ message }) => message.startsWith('records could not be projected'));
+  t.equal(failures.length, 1, 'an outage is logged once, not per attempt');
 
-    const failed = store.calls.length;
-    await createMerchant(context, 'test', { name: 'x' });
-    projector.wake();
-    await until(() => store.calls.length > failed && time.untilNext !== null);
-    store.fails = () => null;
-    time.advance(10_000);
-    await until(() => store.meta !== null && time.untilNext !== null);
-    t.same(await differences(database, store), []);
-    t.match(logged.at(-1), { message: 'records are projected again', details: { failures: 11 } });
+  const failed = store.calls.length;
+  await createMerchant(context, 'test', { name: 'x' });
+  projector.wake();
+  await until(() => store.calls.length > failed && time.untilNext !== null);
+  store.fails = () => null;
+  time.advance(10_000);
+  await until(() => store.meta !== null && time.untilNext !== null);
+  t.same(await differences(database, store), []);
+  t.match(logged.at(-1), { message: 'records are projected again', details: { failures: 11 } });
 
-    t.equal(time.untilNext, 1000);
-    await createMerchant(context, 'test', { name: 'of another process' });
-    time.advance(1000);
-    await until(async () => (await waitingChanges(database)) === 0 && time.untilNext !== null);
-    store.records.clear();
-    store.meta = null;
-    time.advance(1000);
-    await until(() => store.meta !== null && time.untilNext !== null);
-    t.same(await differences(database, store), [], 'an emptied store is filled again');
+  t.equal(time.untilNext, 1000);
+  await createMerchant(context, 'test', { name: 'of another process' });
+  time.advance(1000);
+  await until(async () => (await waitingChanges(database)) === 0 && time.untilNext !== null);
+  store.records.clear();
+  store.meta = null;
+  time.advance(1000);
+  await until(() => store.meta !== null && time.untilNext !== null);
+  t.same(await differences(database, store), [], 'an emptied store is filled again');
 
-    await createMerchant(context, 'test', { name: 'y' });
-    projector.wake();
-    projector.wake();
-    await until(async () => (await waitingChanges(database)) === 0);
-    await projector.stop();
-    t.equal(time.untilNext, null);
-    projector.wake();
-    t.equal(time.untilNext, null, 'after its end it does nothing');
-    const { lease_ends_at } = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
-    t.equal(lease_ends_at, 0);
-  },
-);
+  await createMerchant(context, 'test', { name: 'y' });
+  projector.wake();
+  projector.wake();
+  await until(async () => (await waitingChanges(database)) === 0);
+  await projector.stop();
+  t.equal(time.untilNext, null);
+  projector.wake();
+  t.equal(time.untilNext, null, 'a stopped projector schedules nothing');
+  const { lease_ends_at } = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
+  t.equal(lease_ends_at, 0);
+});
 
-onEachDatabase('a store that has lost the last changes gets them again', async (t, url) => {
+onEachDatabase('changes that the store has lost are written again', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
   const { id } = await createMerchant(context, 'test', { name: 'x' });
@@ -448,12 +454,12 @@ onEachDatabase('a store that has lost the last changes gets them again', async (
 
   store.records.clear();
   for (const [name, record] of before) store.records.set(name, record);
-  store.revision = revision; // a replica was promoted that had not heard of the revocation
+  store.revision = revision; // a promoted replica had not received the revocation
   await one.run();
   t.same(await differences(database, store), []);
   t.equal(store.revision, await context.revision());
 
-  // The same while a change was waiting: what was lost must not be taken for what is still to come, nor be told of before it is there.
+  // The same with a pending change: lost records must not count as pending, nor be published before they are written.
   for (const holder of ['one', 'another']) {
     store.records.clear();
     for (const [name, record] of before) store.records.set(name, record);
@@ -464,19 +470,22 @@ onEachDatabase('a store that has lost the last changes gets them again', async (
     t.same(await differences(database, store), [], holder);
     t.equal(store.revision, await context.revision());
     const calls = store.calls.slice(told);
-    t.equal(calls.filter((call) => call === 'complete').length, 1, 'once');
-    t.notOk(calls.slice(0, calls.indexOf('complete')).includes('publish'), 'nothing is told of before all is written');
+    t.equal(calls.filter((call) => call === 'complete').length, 1, 'marked as complete once');
+    t.notOk(
+      calls.slice(0, calls.indexOf('complete')).includes('publish'),
+      'nothing is published before all records are written',
+    );
     await projection(holder).end();
   }
 
   store.records.clear();
   for (const [name, record] of before) store.records.set(name, record);
-  store.whole = false; // a part of it went back, though the revision did not
+  store.whole = false; // part of the store was rolled back, its revision was not
   await one.run();
   t.same(await differences(database, store), []);
   store.whole = true;
 
   const writes = store.calls.filter((call) => call === 'write').length;
   await one.run();
-  t.equal(store.calls.filter((call) => call === 'write').length, writes, 'a store that has everything is left alone');
+  t.equal(store.calls.filter((call) => call === 'write').length, writes, 'a complete store is not written');
 });

@@ -5,7 +5,7 @@ import { outwait, until } from './manual-time.js';
 import { gateway } from './memory-records-store.js';
 import { registryFixture, type NewKey } from './registry-fixture.js';
 
-onEachDatabase('a revocation is answered when every gateway of the environment has acknowledged it', async (t, url) => {
+onEachDatabase('a revocation returns once every gateway of its environment has acknowledged it', async (t, url) => {
   const { call, createKey, createMerchant, store, time } = await registryFixture(t, url);
   const { id } = await createMerchant();
   store.live = ['a', 'b', 'c'].map((name) => gateway(name));
@@ -15,7 +15,7 @@ onEachDatabase('a revocation is answered when every gateway of the environment h
     propagation: { gateways: 3, confirmed: 3, pending: [], milliseconds: 0 },
   });
 
-  // One of them takes a little longer.
+  // One gateway acknowledges later.
   const second = await createKey(id);
   store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, acknowledges: false } : one));
   let isAnswered = false;
@@ -23,20 +23,20 @@ onEachDatabase('a revocation is answered when every gateway of the environment h
   const revoked = call('POST', `/keys/${second.keyId}/revoke`).finally(() => (isAnswered = true));
   await until(() => store.revision === 5 && store.timesAsked >= asked + 2);
   for (let count = 0; count < 50; count += 1) await turn();
-  t.notOk(isAnswered, 'it waits');
+  t.notOk(isAnswered, 'the response is delayed');
   store.live = store.live.map((one) => (one.instanceId === 'b' ? { ...one, revision: 5 } : one));
   const { status, body } = await outwait(time, revoked);
   t.equal(status, 200);
   const { milliseconds, ...propagation } = (body.data as NewKey).propagation as { milliseconds: number };
   t.same(propagation, { gateways: 3, confirmed: 3, pending: [] });
-  t.ok(milliseconds <= 1000, `${milliseconds} ms`);
+  t.ok(milliseconds <= 1000, `waited for ${milliseconds} ms`);
 
   store.live = store.live.map((one) => ({ ...one, acknowledges: true }));
   const both = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
-  t.match(both.body.data, { propagation: { gateways: 4, confirmed: 4 } }, 'a merchant is of both environments');
+  t.match(both.body.data, { propagation: { gateways: 4, confirmed: 4 } }, 'a merchant belongs to both environments');
 });
 
-onEachDatabase('a change is in force as soon as the last acknowledgement is heard of', async (t, url) => {
+onEachDatabase('a change is in force as soon as the last acknowledgement arrives', async (t, url) => {
   const { call, createKey, createMerchant, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
   const { keyId } = await createKey(id);
@@ -45,12 +45,12 @@ onEachDatabase('a change is in force as soon as the last acknowledgement is hear
   const asked = store.timesAsked;
   await until(() => store.revision === 3 && store.timesAsked >= asked + 2);
   store.live = [gateway('a', { revision: 3 })];
-  store.heard(); // no time passes here
+  store.heard(); // without advancing the clock
   t.match((await revoked).body.data, { propagation: { gateways: 1, confirmed: 1, milliseconds: 0 } });
 });
 
 onEachDatabase(
-  'gateways that do not acknowledge in time are named, with the end of what they may honour',
+  'gateways that do not acknowledge in time are listed with the time until they may use stale records',
   async (t, url) => {
     const { call, createKey, createMerchant, outwait, store, time } = await registryFixture(t, url);
     const { id } = await createMerchant();
@@ -66,14 +66,14 @@ onEachDatabase(
     t.match(
       again.body.data,
       { propagation: { confirmed: 1, pending: [{ instanceId: 'deaf' }] } },
-      'asking again says it again',
+      'repeating the request lists the gateway again',
     );
     store.live = store.live.map((one) => ({ ...one, acknowledges: true }));
     t.match((await call('POST', `/keys/${keyId}/revoke`)).body.data, { propagation: { confirmed: 2, pending: [] } });
   },
 );
 
-onEachDatabase('a change does not wait for a gateway that has vanished, and names it', async (t, url) => {
+onEachDatabase('a change does not wait for a vanished gateway, and lists it', async (t, url) => {
   const { call, createKey, createMerchant, outwait, store, time } = await registryFixture(t, url);
   const { id } = await createMerchant();
   const keys = [await createKey(id), await createKey(id)];
@@ -81,7 +81,7 @@ onEachDatabase('a change does not wait for a gateway that has vanished, and name
   store.live = [gateway('a', { revision: 3 }), vanished];
   const staleUntil = new Date(time.now() + 29_000).toISOString();
   const pending = [{ instanceId: 'vanished', host: 'vanished.internal', staleUntil }];
-  // Time stands still: a response that waits would never come.
+  // The clock does not advance: a response that waits would never arrive.
   const { status, body } = await call('POST', `/keys/${keys[0]?.keyId}/revoke`);
   t.equal(status, 200);
   t.same((body.data as NewKey).propagation, { gateways: 2, confirmed: 1, pending, milliseconds: 0 });
@@ -91,12 +91,12 @@ onEachDatabase('a change does not wait for a gateway that has vanished, and name
   t.match(
     both.body.data,
     { propagation: { milliseconds: 2000, pending: { length: 2 } } },
-    'one that lives is waited for',
+    'a live gateway is waited for',
   );
 });
 
 onEachDatabase(
-  'a change that cannot be written to the store is kept, said to be so, and written later',
+  'a change is stored while the store is unavailable, reported as unprojected, and written later',
   async (t, url) => {
     const { call, createKey, createMerchant, database, outwait, store, time } = await registryFixture(t, url);
     const { id } = await createMerchant();
@@ -134,7 +134,7 @@ onEachDatabase(
   },
 );
 
-t.test('a store that never answers does not hold up the answer', async (t) => {
+t.test('a store that never replies does not delay the response', async (t) => {
   const { call, createMerchant, outwait, store } = await registryFixture(t, 'sqlite::memory:');
   const { id } = await createMerchant();
   store.gateways = () => {

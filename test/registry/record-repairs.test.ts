@@ -10,7 +10,7 @@ import { differences } from './stored-state.js';
 
 const live = { environment: 'live' } as const;
 
-/** A projection that has settled on a watched store with a merchant and three keys. */
+/** A settled projection on a watched store with a merchant and three keys. */
 async function watchedFixture(t: Test, url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, projection, store } = fixture;
@@ -37,7 +37,27 @@ async function forgeries(database: RegistryDatabase) {
   return items;
 }
 
-onEachDatabase('what somebody else did to a record is put right, counted and told', async (t, url) => {
+onEachDatabase(
+  'a record of an earlier release is not a forgery, although it lacks the time of its status change',
+  async (t, url) => {
+    const { context, database, keys, nameOf, one, repaired, store, time, watch } = await watchedFixture(t, url);
+    const keyId = keys[0]?.keyId ?? '';
+    const name = nameOf(keyId);
+    await revokeKey(context, 'test', keyId);
+    await one.run();
+    const { statusChangedAt, ...earlier } = store.records.get(name) as { statusChangedAt?: string };
+    t.match(statusChangedAt, /^2026-/);
+    store.records.set(name, earlier);
+    watch.notice(name);
+    time.advance(1_000);
+    await one.run();
+    t.same(repaired(), { layout: 1 });
+    t.match(store.records.get(name), { statusChangedAt });
+    t.same(await differences(database, store), []);
+  },
+);
+
+onEachDatabase('unauthorised changes to a record are repaired, counted and logged', async (t, url) => {
   const { context, database, keys, logged, merchant, nameOf, one, repaired, store, time, watch } = await watchedFixture(
     t,
     url,
@@ -45,7 +65,7 @@ onEachDatabase('what somebody else did to a record is put right, counted and tol
   const [first, second, third] = keys.map(({ keyId }) => nameOf(keyId)) as [string, string, string];
   const merchantName = `merchant:${merchant.id}`;
   const generation = store.meta?.generation;
-  t.same(repaired(), {}, 'what this process wrote is none of it');
+  t.same(repaired(), {}, "the process's own writes are not counted as repairs");
   await revokeKey(context, 'test', keys[0]?.keyId ?? '');
   const older = { ...store.records.get(first) };
   await one.run();
@@ -65,7 +85,7 @@ onEachDatabase('what somebody else did to a record is put right, counted and tol
   await one.run();
   t.same(await differences(database, store), []);
   t.same(repaired(), { missing: 1, unknown: 3, older: 1, layout: 1, forged: 1 });
-  t.equal(store.meta?.generation, generation, 'nothing else was written anew');
+  t.equal(store.meta?.generation, generation, 'no other record was rewritten');
 
   const events = (await forgeries(database)).map(({ actor, merchantId, keyId, before, after }) => {
     return { actor, merchantId, keyId, before, after };
@@ -82,14 +102,14 @@ onEachDatabase('what somebody else did to a record is put right, counted and tol
       { ...none, merchantId: 'm_nobody', after: { record: 'merchant:m_nobody', cause: 'unknown' } },
     ].toSorted((a, b) => JSON.stringify(a.after).localeCompare(JSON.stringify(b.after))),
   );
-  const lines = logged.filter(({ message }) => message.startsWith('records in the store were not'));
+  const lines = logged.filter(({ message }) => message.startsWith('records in the store differed from'));
   t.equal(lines.length, 1);
   t.match(lines[0]?.details, { repaired: { missing: 1, unknown: 3, older: 1, layout: 1, forged: 1 } });
   t.match(JSON.stringify(lines[0]?.details), first);
-  t.notMatch(JSON.stringify(lines), 'payouts:write', 'names alone');
+  t.notMatch(JSON.stringify(lines), 'payouts:write', 'the log contains only record names');
 });
 
-onEachDatabase('a change that waits is no forgery, and what is forged meanwhile is', async (t, url) => {
+onEachDatabase('a pending change is not a forgery, and a record forged in the meantime is detected', async (t, url) => {
   const { context, database, keys, merchant, nameOf, one, repaired, store, watch } = await watchedFixture(t, url);
   const [first = '', second = ''] = keys.map(({ keyId }) => nameOf(keyId));
   await revokeKey(context, 'test', keys[0]?.keyId ?? '');
@@ -104,17 +124,17 @@ onEachDatabase('a change that waits is no forgery, and what is forged meanwhile 
     (await forgeries(database)).map(({ keyId }) => keyId),
     [keys[1]?.keyId],
   );
-  t.equal(store.meta?.generation, generation, 'it is not taken for a record of a lost history');
+  t.equal(store.meta?.generation, generation, 'a forged record is not mistaken for a record of a lost history');
   t.same(await differences(database, store), []);
   t.ok([...store.records.values()].some((record) => (record as { keyId?: string }).keyId === created.keyId));
 });
 
-onEachDatabase('a store that was emptied is not repaired record by record', async (t, url) => {
+onEachDatabase('an emptied store is refilled as a whole, not record by record', async (t, url) => {
   const { context, database, names, one, repaired, store, watch } = await watchedFixture(t, url);
   const before = store.meta;
   watch.notice(...names);
   store.records.clear();
-  // The notice of the flush is behind those of the records.
+  // The notice of the flush arrives after the notices of the records.
   watch.onCompared = () => {
     store.epoch += 1;
     store.meta = null;
@@ -123,9 +143,9 @@ onEachDatabase('a store that was emptied is not repaired record by record', asyn
   await one.run();
   t.same(repaired(), {});
   t.equal(store.records.size, 0);
-  t.ok(watch.isResting, 'nothing is watched until it was compared');
+  t.ok(watch.isResting, 'watching is suspended until the store was compared');
   await one.run();
-  t.not(store.meta?.generation, before?.generation, 'everything is written anew');
+  t.not(store.meta?.generation, before?.generation, 'the refill starts a new generation');
   t.same(await differences(database, store), []);
 
   watch.notice(...names);
@@ -135,7 +155,7 @@ onEachDatabase('a store that was emptied is not repaired record by record', asyn
     watch.onCompared = () => undefined;
   };
   await one.run();
-  t.same(repaired(), {}, 'nor one that has gone back');
+  t.same(repaired(), {}, 'a rolled-back store is not repaired record by record');
   await one.run();
   t.same(await differences(database, store), []);
   await changeMerchant(
@@ -150,7 +170,7 @@ onEachDatabase('a store that was emptied is not repaired record by record', asyn
   t.same(await differences(database, store), []);
 });
 
-onEachDatabase('a database that was put back meanwhile does not replace what the store knows', async (t, url) => {
+onEachDatabase('a restored database does not overwrite newer records in the store', async (t, url) => {
   const { context, database, keys, nameOf, names, one, repaired, store, watch } = await watchedFixture(t, url);
   const keyId = keys[0]?.keyId ?? '';
   const history = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
@@ -169,13 +189,13 @@ onEachDatabase('a database that was put back meanwhile does not replace what the
   t.same(repaired(), {});
   t.equal((store.records.get(nameOf(keyId)) as { status: string }).status, 'REVOKED');
   await one.run();
-  t.equal((await key.executeTakeFirstOrThrow()).status, 'REVOKED', 'it is held back');
+  t.equal((await key.executeTakeFirstOrThrow()).status, 'REVOKED', 'the key is held back');
 });
 
-onEachDatabase('who forges in a loop fills neither events nor log', async (t, url) => {
+onEachDatabase('forging records in a loop floods neither the events nor the log', async (t, url) => {
   const { database, names, logged, one, repaired, store, time, watch } = await watchedFixture(t, url);
   const [name = ''] = names;
-  const lines = () => logged.filter(({ message }) => message.startsWith('records in the store were not')).length;
+  const lines = () => logged.filter(({ message }) => message.startsWith('records in the store differed from')).length;
   const forge = async (): Promise<void> => {
     store.records.set(name, { ...store.records.get(name), status: 'FORGED' });
     watch.notice(name);
@@ -183,12 +203,12 @@ onEachDatabase('who forges in a loop fills neither events nor log', async (t, ur
   };
   time.advance(1_000);
   for (let count = 0; count < 20; count += 1) await forge();
-  t.same(repaired(), { forged: 20 }, 'each is counted');
+  t.same(repaired(), { forged: 20 }, 'every forgery is counted');
   t.equal((await forgeries(database)).length, 1);
   t.equal(lines(), 1);
   time.advance(1_000);
   await one.run();
-  t.equal(lines(), 2, 'the others are told of together');
+  t.equal(lines(), 2, 'further forgeries are logged in one line');
   t.match(logged.at(-1)?.details, { repaired: { forged: 19 } });
   time.advance(600_000);
   await forge();
@@ -209,19 +229,19 @@ onEachDatabase('who forges in a loop fills neither events nor log', async (t, ur
   t.same(await differences(database, store), []);
 });
 
-onEachDatabase('all records are compared again and again, at a bounded rate', async (t, url) => {
+onEachDatabase('all records are compared repeatedly at a bounded rate', async (t, url) => {
   const { database, insertMerchants, one, repaired, store, time, watch } = await watchedFixture(t, url);
   await insertMerchants(2_900);
   store.meta = null;
   await one.run();
   t.same(await differences(database, store), []);
-  /** Passes, one a second, until all were compared; how many that took. */
+  /** Runs one pass per second until all records were compared; returns the number of passes. */
   const sweep = async (): Promise<number> => {
     const before = one.repairFigures.sweptAt;
     for (let passes = 1; passes < 500; passes += 1) {
       time.advance(1_000);
       await one.run();
-      // Names are read ahead meanwhile.
+      // Record names are read ahead in the meantime.
       await new Promise(setImmediate);
       if (one.repairFigures.sweptAt !== before) return passes;
     }
@@ -235,20 +255,20 @@ onEachDatabase('all records are compared again and again, at a bounded rate', as
   watch.compared.length = 0;
   time.advance(60_000);
   const passes = await sweep();
-  t.ok(passes >= 5 && passes <= 30, `within bounds: ${passes} s for 2,903 records`);
+  t.ok(passes >= 5 && passes <= 30, `a sweep of 2,903 records takes ${passes} s, within bounds`);
   t.same(repaired(), { missing: 1, unknown: 1 });
   t.same(await differences(database, store), []);
-  t.ok(watch.compared.length / passes <= 2.1, 'two pages a second');
+  t.ok(watch.compared.length / passes <= 2.1, 'at most two pages per second');
 
   store.records.delete(name);
   watch.lose();
   const hasty = await sweep();
-  t.ok(hasty < passes, `sooner where notices were lost: ${hasty} s`);
+  t.ok(hasty < passes, `a sweep is faster after lost notices: ${hasty} s`);
   t.same(await differences(database, store), []);
 });
 
 onEachDatabase(
-  'who does not project repairs nothing, and who projects no more has it written again',
+  'only the projecting process repairs; after losing the lease it queues its last writes again',
   async (t, url) => {
     const { database, names, one, projection, repaired, store, time, watch } = await watchedFixture(t, url);
     const two = projection('two');
@@ -271,7 +291,7 @@ onEachDatabase(
     watch.repair = repair;
     t.same(repaired(), { forged: 1 });
     const waiting = await database.selectFrom('outbox').select('name').execute();
-    t.same(waiting, [{ name }], 'it may have replaced a later record');
+    t.same(waiting, [{ name }], 'the write may have replaced a later record');
     await two.run();
     t.same(await differences(database, store), []);
   },

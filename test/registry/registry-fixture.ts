@@ -12,7 +12,7 @@ import { withoutLock } from './projection-fixture.js';
 import { ManualTime, outwait } from './manual-time.js';
 import { MemoryRecordsStore } from './memory-records-store.js';
 
-/** An answer of the admin API, with its body read. */
+/** A response of the admin API with its parsed body. */
 export interface Answer<Data = unknown> {
   readonly status: number;
   readonly headers: Record<string, unknown>;
@@ -24,7 +24,7 @@ export interface Answer<Data = unknown> {
   };
 }
 
-/** What a test may say of a request beyond its method and path. */
+/** Optional parts of a test request. */
 export interface Details {
   readonly body?: unknown;
   readonly headers?: Record<string, string>;
@@ -38,7 +38,7 @@ export const pepper = pepperOf(Buffer.from('a pepper of the tests'));
 
 const resources: ReadonlySet<string> = new Set(['customers', 'payouts', 'transactions', 'wallets']);
 
-/** The admin API and its projector on a database, a store in memory, and a clock that stands still. */
+/** The admin API and its projector on a database, an in-memory store, and a clock that only the test advances. */
 export async function registryFixture(t: Test, url: string) {
   const time = new ManualTime();
   const store = new MemoryRecordsStore();
@@ -58,7 +58,7 @@ export async function registryFixture(t: Test, url: string) {
   const app = createRegistry({ ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30 });
   projector.wake();
   await projector.nextPass();
-  logged.length = 0; // of the first pass
+  logged.length = 0; // discards the log lines of the first pass
   t.teardown(async () => {
     await app.close();
     await projector.stop();
@@ -85,7 +85,7 @@ export async function registryFixture(t: Test, url: string) {
 
   return {
     ...{ app, call, database, logged, projector, store, time },
-    /** Lets time pass until the promise has settled, once the gateways were asked so often since. */
+    /** Waits for this many `gateways` calls, then advances the clock until the promise has settled. */
     outwait: <Result>(promise: Promise<Result>, timesAsked: number) => {
       const before = store.timesAsked;
       return outwait(time, promise, () => store.timesAsked >= before + timesAsked);

@@ -2,7 +2,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { gateway } from './memory-records-store.js';
 import { registryFixture } from './registry-fixture.js';
 
-onEachDatabase('operators see how far changes have come, and who asks for what', async (t, url) => {
+onEachDatabase('metrics show the propagation of changes and the requests by client', async (t, url) => {
   const { app, call, createMerchant, createKey, database, outwait, projector, store } = await registryFixture(t, url);
   const text = async (): Promise<string> => (await app.inject('/metrics')).body;
   const figures = async (): Promise<Record<string, number>> => {
@@ -12,7 +12,7 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
   const atFirst = {
     ...{ ready: 1, projection_failing: 0, gateways: 0, acknowledged_revision: NaN },
     ...{ roster_complete: 1, held_back_records: 0, redis_evicted_keys: 0, redis_may_evict: 0, repair_paused: 0 },
-    ...{ records_compared_total: 0, records_all_compared_timestamp_seconds: NaN },
+    ...{ records_compared_total: 0, records_all_compared_timestamp_seconds: NaN, instance_keys_unconfirmed: 0 },
   };
   t.same(await figures(), { ...atFirst, revision: 0, projected_revision: 0 });
 
@@ -32,6 +32,7 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
   t.same(await figures(), unheard);
 
   t.match(await text(), 'registry_records_repaired_total{cause="forged"} 0');
+  t.match(await text(), 'registry_checkpoint_findings_total{kind="cut"} 0');
 
   await call('GET', `/merchants/${id}`);
   await call('GET', '/merchants/m_nobody');
@@ -52,7 +53,7 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
   ]);
   t.match(await text(), /^registry_request_duration_seconds_count\{route="\/merchants\/:id"\} 2$/m);
   t.match(await text(), /^process_cpu_seconds_total \S+$/m);
-  t.notMatch(await text(), id, 'nobody is named');
+  t.notMatch(await text(), id, 'metrics contain no merchant id');
 
   const held = { kind: 'key', merchant_id: id, source: 'store', was: '{}', found_at: 1 } as const;
   await database
@@ -65,5 +66,6 @@ onEachDatabase('operators see how far changes have come, and who asks for what',
   t.same(await figures(), { ...unheard, held_back_records: 2 });
 
   await database.destroy();
-  t.same(await figures(), { ...unheard, held_back_records: NaN, ready: 0, revision: NaN, projected_revision: NaN });
+  const away = { held_back_records: NaN, instance_keys_unconfirmed: NaN, revision: NaN, projected_revision: NaN };
+  t.same(await figures(), { ...unheard, ...away, ready: 0 });
 });

@@ -16,7 +16,7 @@ import type { RedisServer, Teardown } from '../adapters/redis-server.js';
 const nowhere = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
 const rowsAtOnce = 500;
 
-/** A registry as its command starts it, on a Redis and an SQLite file of the test's own, and gateways that read there. */
+/** A registry as its command starts it, on the test's own Redis and SQLite file, and gateways that read this Redis. */
 export async function registryOnRedis(t: Teardown, settings: readonly string[] = [], given: RedisServer | null = null) {
   const redis = given ?? (await startRedis(t, settings));
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-registry-'));
@@ -63,7 +63,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
 
   return {
     ...{ redis, logged, start },
-    /** Adds keys with a merchant for each hundred of them, as if they had been there for long. @returns their look-up ids */
+    /** Inserts old keys, one hundred per merchant, without change records. @returns the keys' look-up ids */
     insertKeys: async ({ database }: Awaited<ReturnType<typeof start>>, count: number): Promise<string[]> => {
       const moments = { created_revision: 0, revision: 0, created_at: 0, updated_at: 0 };
       const lists = { ip_allowlist: null, origin_allowlist: null };
@@ -92,7 +92,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
           .execute();
       return ids;
     },
-    /** Opens what a gateway reads records with. */
+    /** Opens the record reader of a gateway. */
     gateway: (instanceId: string) => {
       const told: string[][] = [];
       const records = new RedisRecords({
@@ -122,7 +122,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
       const store = new RecordKeyStore(records);
       return {
         ...{ records, told },
-        /** What is decided about a key: `accepted`, `401`, or `503` and why. */
+        /** The decision about a key: `accepted`, `401`, or `503` with the reason. */
         ask: async (lookupId: string): Promise<string> => {
           try {
             const { credential } = await store.find(lookupId);
@@ -131,7 +131,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
             return `503 ${(error as Error).message}`;
           }
         },
-        /** Resolves when the gateway is in the roster, and so holds what it reads. */
+        /** Resolves when the gateway is in the roster, and therefore caches records. */
         enrolled: () =>
           until(() => redis.client.exists(`mg:grant:${instanceId}`).then((count) => count > 0), 'a grant'),
       };
@@ -139,7 +139,7 @@ export async function registryOnRedis(t: Teardown, settings: readonly string[] =
   };
 }
 
-/** Resolves when something holds. */
+/** Waits for a condition. */
 export async function until(holds: () => Promise<boolean> | boolean, what: string): Promise<void> {
   for (const end = Date.now() + 20_000; !(await holds());) {
     if (Date.now() > end) throw new Error(`never: ${what}`);

@@ -11,7 +11,7 @@ import { differences } from './stored-state.js';
 
 const warning = 'Redis is full and evicts records that the registry writes back: repair of missing records is paused; ';
 
-/** A projection that has settled on a watched store of 1,500 merchants; the store has room for so many records. */
+/** A settled projection on a watched store of 1,500 merchants; the store has room for the given number of records. */
 async function fullStore(t: Test) {
   const fixture = await projectionFixture(t, 'sqlite::memory:');
   const { context, insertMerchants, projection, store, time } = fixture;
@@ -47,7 +47,7 @@ async function fullStore(t: Test) {
     set: (policy: string, maxMemory: number): void => {
       store.held = { ...store.held, policies: [policy], maxMemory };
     },
-    /** Passes, one a second. */
+    /** Runs one pass per second. */
     passes: async (count: number): Promise<void> => {
       for (let pass = 0; pass < count; pass += 1) {
         time.advance(1_000);
@@ -58,7 +58,7 @@ async function fullStore(t: Test) {
   };
 }
 
-t.test('repair of missing records pauses while each repair evicts others, and nothing else does', async (t) => {
+t.test('only the repair of missing records pauses while each repair evicts other records', async (t) => {
   const fixture = await fullStore(t);
   const { context, database, evict, keyId, logged, merchant, one, passes, room, set, store, watch, written } = fixture;
   set('allkeys-lru', 1_000);
@@ -66,7 +66,7 @@ t.test('repair of missing records pauses while each repair evicts others, and no
   evict();
   await passes(1);
   t.ok(one.repairFigures.isPaused);
-  t.equal(written.missing, 1_000, 'two batches');
+  t.equal(written.missing, 1_000, 'two batches were repaired');
   t.equal(logged.filter((line) => line.startsWith(warning)).length, 1);
 
   await revokeKey(context, 'test', keyId);
@@ -78,29 +78,33 @@ t.test('repair of missing records pauses while each repair evicts others, and no
   t.equal(written.missing, 1_000);
   t.match(Object.fromEntries(one.repairFigures.repaired), { forged: 1, unknown: 1 });
   const revoked = (await differences(database, store)).filter((one) => !one.includes('m_'));
-  t.same(revoked, [], 'the change is written, what is forged is put right');
+  t.same(revoked, [], 'the change is written and the forged record is repaired');
 
   await passes(300);
-  t.ok(written.missing <= 1_100, `one small batch, ever more seldom: ${written.missing - 1_000}`);
-  t.ok(written.missing >= 1_040, 'and then once a minute');
+  t.ok(written.missing <= 1_100, `single small batches at growing intervals: ${written.missing - 1_000} records`);
+  t.ok(written.missing >= 1_040, 'then one batch per minute');
   t.ok(one.repairFigures.isPaused);
 
   room.records = Infinity;
   set('allkeys-lru', 2_000);
   await passes(3);
-  t.notOk(one.repairFigures.isPaused, 'it ends as soon as there is more memory');
-  t.same(await differences(database, store), [], 'everything is back, whatever was found missing meanwhile');
-  t.equal(logged.filter((line) => line === 'missing records are repaired again').length, 1);
+  t.notOk(one.repairFigures.isPaused, 'the pause ends once Redis has more memory');
+  t.same(
+    await differences(database, store),
+    [],
+    'every record is restored, including those found missing during the pause',
+  );
+  t.equal(logged.filter((line) => line === 'repair of missing records resumed').length, 1);
 });
 
-t.test('evictions that are over, or of what has a lifetime, do not pause repair', async (t) => {
+t.test('past evictions, and evictions of keys with a TTL, do not pause the repair', async (t) => {
   const { database, evict, one, passes, room, set, store, watch } = await fullStore(t);
   set('allkeys-lru', 1_000);
   room.records = 300;
   evict();
   room.records = Infinity;
   await passes(1);
-  t.notOk(one.repairFigures.isPaused, 'somebody else has needed the memory for a moment');
+  t.notOk(one.repairFigures.isPaused, 'another client needed the memory for a short time');
   t.same(await differences(database, store), []);
 
   set('volatile-lru', 1_000);
@@ -113,11 +117,11 @@ t.test('evictions that are over, or of what has a lifetime, do not pause repair'
   for (const name of names) store.records.delete(name);
   watch.notice(...names);
   await passes(1);
-  t.notOk(one.repairFigures.isPaused, 'a record is never evicted for it');
+  t.notOk(one.repairFigures.isPaused, 'a key with a TTL is evicted in preference to a record');
   t.same(await differences(database, store), []);
 });
 
-t.test('evictions between repairs that follow each other pause repair as well', async (t) => {
+t.test('evictions between consecutive repairs pause the repair too', async (t) => {
   const { logged, one, passes, set, store, watch } = await fullStore(t);
   set('allkeys-lru', 1_000);
   const count = (): void => {
@@ -136,18 +140,18 @@ t.test('evictions between repairs that follow each other pause repair as well', 
   }
   t.notOk(
     logged.some((line) => line.startsWith(warning)),
-    'not where repairs are rare',
+    'infrequent repairs do not cause a pause',
   );
   watch.onCompared = () => undefined;
   for (let time = 0; time < 3; time += 1) {
-    // Somebody reads much, say: that takes memory of Redis too.
+    // Evictions by other memory usage, e.g. large reads by another client.
     count();
     await lose();
   }
   t.ok(one.repairFigures.isPaused);
 });
 
-t.test('a trial that Redis refuses holds up no change, and a pause ends with the lease', async (t) => {
+t.test('a trial write that Redis rejects delays no change, and the pause ends with the lease', async (t) => {
   const { context, database, evict, keyId, one, passes, room, set, store, watch } = await fullStore(t);
   set('allkeys-lru', 1_000);
   room.records = 1_000;
@@ -168,9 +172,9 @@ t.test('a trial that Redis refuses holds up no change, and a pause ends with the
   t.notOk(one.repairFigures.isPaused);
 });
 
-// Without an end to it, 4,000 keys of which 2,900 had room were written anew 3,000 times a second, and none of it could be seen.
+// Unbounded, 4,000 keys with room for 2,900 were rewritten 3,000 times a second, which nothing reported.
 t.test(
-  'a full Redis that evicts is not written to without end, and is whole again when it has room',
+  'repair of a full, evicting Redis is bounded, and completes once Redis has room',
   {
     skip: withoutRedis,
   },
@@ -189,18 +193,18 @@ t.test(
     await until(async () => (await client.get('mg:meta'))?.includes('"version":1') === true, 'all records are written');
     t.equal(await known(), 4_000);
     t.equal(await figure('repair_paused'), 0);
-    // What the registry reads each second is evicted last then.
-    await until(async () => Number(await client.object('IDLETIME', `mg:key:${first}`)) >= 3, 'records are old');
+    // With idle records, Redis evicts those that the registry reads every second last.
+    await until(async () => Number(await client.object('IDLETIME', `mg:key:${first}`)) >= 3, 'the records are idle');
 
     const [, used = ''] = /^used_memory:(\d+)/m.exec(await client.info('memory')) ?? [];
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await client.config('SET', 'maxmemory', String(Number(used) - 300_000));
-    await until(async () => (await warnings()).some((one) => one.startsWith(warning)), '/readyz says it');
+    await until(async () => (await warnings()).some((one) => one.startsWith(warning)), '/readyz reports the pause');
     t.equal(await figure('repair_paused'), 1);
     await wait(3_000);
     const repairs = await figure('records_repaired_total\\{cause="missing"\\}');
     t.comment(`${await known()} keys, ${repairs} repairs, ${await figure('redis_evicted_keys')} evicted`);
-    t.ok(repairs <= 2_500, 'two batches, and one after a trial that has succeeded');
+    t.ok(repairs <= 2_500, 'two batches, and one more after a successful trial write');
     t.ok((await known()) < 4_000);
 
     const response = await fetch(`${registry.url}/keys/${await keyIdOf(second)}/revoke`, {
@@ -209,17 +213,17 @@ t.test(
     });
     t.ok(response.ok);
     const isRevoked = async () => (await client.get(`mg:key:${second}`))?.includes('"REVOKED"') === true;
-    await until(isRevoked, 'a revocation is written meanwhile');
+    await until(isRevoked, 'a revocation is written during the pause');
 
     await client.config('SET', 'maxmemory', '100mb');
-    await until(async () => (await known()) === 4_000, 'every record is back');
+    await until(async () => (await known()) === 4_000, 'every record is restored');
     t.ok(await isRevoked());
     await client.config('SET', 'maxmemory-policy', 'noeviction');
-    await until(async () => (await warnings()).length === 0, 'there is nothing to say');
+    await until(async () => (await warnings()).length === 0, '/readyz has no warning');
     t.equal(await figure('repair_paused'), 0);
     const begun = logged.find((line) => line.startsWith(warning));
     t.match(begun, `"maxMemory":${Number(used) - 300_000}`);
-    t.ok(logged.some((line) => line.startsWith('missing records are repaired again')));
+    t.ok(logged.some((line) => line.startsWith('repair of missing records resumed')));
 
     async function keyIdOf(lookupId: string): Promise<string> {
       const row = registry.database.selectFrom('api_keys').select('key_id').where('lookup_id', '=', lookupId);

@@ -4,9 +4,9 @@ import { DatabaseError } from '../../src/database/database-error.js';
 import { OldEvents } from '../../src/registry/events/old-events.js';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
-import { beginGeneration, databaseName, hasHad } from '../../src/registry/projection/history.js';
+import { beginGeneration, databaseName, hasGeneration } from '../../src/registry/projection/history.js';
 import { noteRestore } from '../../src/registry/restores/restores.js';
-import { forgetEvents } from '../../src/registry/events/repository.js';
+import { deleteEvents } from '../../src/registry/events/repository.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
 import { systemClock, systemTimers } from '../../src/cli/compose/system-clock.js';
@@ -17,7 +17,7 @@ import { projectionFixture } from './projection-fixture.js';
 
 const day = 86_400_000;
 
-/** A registry that keeps events for so many days, and may delete some. */
+/** A registry that retains events for the given number of days and may delete older ones. */
 async function keepingEvents(t: Test, url: string, days = 30) {
   const fixture = await projectionFixture(t, url);
   const { database, time, projection } = fixture;
@@ -46,32 +46,27 @@ async function keepingEvents(t: Test, url: string, days = 30) {
   return { ...fixture, oldEvents, forget, insert, ages, one, clockAhead: monotonic };
 }
 
-onEachDatabase('events go when they are older than they are kept, over many batches', async (t, url) => {
+onEachDatabase('events older than the retention period are deleted, in several batches', async (t, url) => {
   const { ages, forget, insert, oldEvents } = await keepingEvents(t, url);
   await insert([...Array<number>(1200).fill(40), 31, 30, 29, 0]);
   await forget(oldEvents());
-  t.same(await ages(), [29, 0], 'also one that is exactly so old');
+  t.same(await ages(), [29, 0], 'an event exactly at the limit is deleted too');
 });
 
-onEachDatabase(
-  'the newest event stays, however old: changes after it are unknown once a backup is restored',
-  async (t, url) => {
-    const { ages, database, forget, insert, oldEvents, store, time } = await keepingEvents(t, url);
-    await insert([320, 300]);
-    const events = oldEvents();
-    await forget(events);
-    t.same(await ages(), [320, 300], 'as long as no later moment is known');
-    time.advance(31 * day);
-    await forget(events);
-    t.same(await ages(), [331]);
-    await noteRestore({ database, store, clock: time }, false);
-    t.match(await database.selectFrom('restores').select('newest_at').execute(), [
-      { newest_at: time.now() - 331 * day },
-    ]);
-  },
-);
+onEachDatabase('the newest event is never deleted: after a restore, later changes are unknown', async (t, url) => {
+  const { ages, database, forget, insert, oldEvents, store, time } = await keepingEvents(t, url);
+  await insert([320, 300]);
+  const events = oldEvents();
+  await forget(events);
+  t.same(await ages(), [320, 300], 'nothing is deleted while no later time is known');
+  time.advance(31 * day);
+  await forget(events);
+  t.same(await ages(), [331]);
+  await noteRestore({ database, store, clock: time }, false);
+  t.match(await database.selectFrom('restores').select('newest_at').execute(), [{ newest_at: time.now() - 331 * day }]);
+});
 
-onEachDatabase('a clock that is put forward makes no event old', async (t, url) => {
+onEachDatabase('a clock that is set forward does not age events', async (t, url) => {
   const { ages, clockAhead, forget, insert, oldEvents, time } = await keepingEvents(t, url);
   await insert([10, 5, 0]);
   const events = oldEvents();
@@ -79,31 +74,31 @@ onEachDatabase('a clock that is put forward makes no event old', async (t, url) 
   time.advance(365 * day);
   clockAhead.ahead = 365 * day;
   await forget(events);
-  t.equal((await ages()).length, 3, 'while the process runs');
+  t.equal((await ages()).length, 3, 'while the process is running');
   await forget(oldEvents());
-  t.equal((await ages()).length, 3, 'and while it did not');
-  // What is recorded by that clock.
+  t.equal((await ages()).length, 3, 'and across a restart');
+  // An event recorded with the wrong clock.
   await insert([0]);
   time.advance(21 * day);
   await forget(events);
-  t.same(await ages(), [391, 386, 21], 'it goes on at the pace of real time');
+  t.same(await ages(), [391, 386, 21], 'events age with real time');
 });
 
-onEachDatabase('an event that a slow clock has dated is as young as those before it', async (t, url) => {
+onEachDatabase('an event dated too early by a slow clock is as old as its predecessors', async (t, url) => {
   const { ages, forget, insert, oldEvents } = await keepingEvents(t, url);
   await insert([50, 10, 20_000, 5]);
   await forget(oldEvents());
   t.same(await ages(), [10, 20_000, 5]);
 });
 
-onEachDatabase('an event that a fast clock has dated keeps none but itself', async (t, url) => {
+onEachDatabase('an event dated too late by a fast clock retains only itself', async (t, url) => {
   const { ages, forget, insert, oldEvents } = await keepingEvents(t, url);
   await insert([50, -3650, 40, 5]);
   await forget(oldEvents());
   t.same(await ages(), [-3650, 5]);
 });
 
-onEachDatabase('how a key was reset is known while it may be reset again', async (t, url) => {
+onEachDatabase('the reset of a key is known for as long as the key may be reset again', async (t, url) => {
   const { context, database, forget, oldEvents, time } = await keepingEvents(t, url, 1);
   const { id } = await createMerchant(context, 'test', { name: 'x' });
   const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
@@ -117,20 +112,20 @@ onEachDatabase('how a key was reset is known while it may be reset again', async
     (await database.selectFrom('events').select('action').orderBy('seq').execute()).map(({ action }) => action);
   t.same(await actions(), ['key.reset', 'merchant.created']);
   const { expiresAt } = await resetKey(context, 'test', keyId, { graceSeconds: 60 });
-  t.equal(expiresAt, null, 'the next key has the end of the first, which had none, and not that of the grace');
+  t.equal(expiresAt, null, 'the successor has no expiry, like the first key, and not the end of the grace period');
 
   await database.updateTable('api_keys').set({ expires_at: 0 }).where('key_id', '=', keyId).execute();
   const held = { id: keyId, kind: 'key', merchant_id: id, source: 'store', was: '{}', found_at: 0 } as const;
   await database.insertInto('held_back').values(held).execute();
   time.advance(2 * day);
   await forget(events);
-  t.ok((await actions()).includes('key.reset'), 'it is held back, and may be given back a grace');
+  t.ok((await actions()).includes('key.reset'), 'a held-back key may get its grace period back');
   await database.deleteFrom('held_back').execute();
   await forget(events);
   t.notOk((await actions()).includes('key.reset'));
 });
 
-onEachDatabase('only the registry that projects deletes events', async (t, url) => {
+onEachDatabase('only the projecting registry deletes events', async (t, url) => {
   const { ages, forget, insert, oldEvents, one, projection } = await keepingEvents(t, url);
   await insert([50, 40, 1]);
   await forget(oldEvents({ projection: projection('another') }));
@@ -140,7 +135,7 @@ onEachDatabase('only the registry that projects deletes events', async (t, url) 
   await one.end();
 });
 
-onEachDatabase('a failure is told once, and deleting goes on after it', async (t, url) => {
+onEachDatabase('a failed deletion is logged once, and deleting resumes', async (t, url) => {
   const { ages, insert, logged, oldEvents, time } = await keepingEvents(t, url);
   await insert([50, 1]);
   const log = (details: object, message: string): void => void logged.push({ details, message });
@@ -163,12 +158,12 @@ onEachDatabase('a failure is told once, and deleting goes on after it', async (t
   await events.stop();
 });
 
-t.test('old events are found by their number, and what they are kept for by its key', async (t) => {
+t.test('old events are found by their number, and those to retain by their key', async (t) => {
   const file = `${t.testdir()}/registry.db`;
   const { database, insert, time } = await keepingEvents(t, `sqlite:${file}`);
   await insert([50, 40, 1]);
   const range = { after: 0, until: time.now() - 30 * day, now: time.now() };
-  const plans = await queryPlans({ database, file }, (watched) => forgetEvents(watched, range));
+  const plans = await queryPlans({ database, file }, (watched) => deleteEvents(watched, range));
   t.equal(plans.length, 2);
   for (const plan of plans) {
     t.match(plan, /SEARCH events USING INTEGER PRIMARY KEY/);
@@ -176,7 +171,7 @@ t.test('old events are found by their number, and what they are kept for by its 
   }
 });
 
-onEachDatabase('the names of the last thousand histories are kept, and that of the first', async (t, url) => {
+onEachDatabase('the last thousand generations and the first one are retained', async (t, url) => {
   const { database } = await projectionFixture(t, url);
   const first = await databaseName(database);
   const name = (index: number): string => `h${`${index}`.padStart(6, '0')}`;
@@ -192,7 +187,7 @@ onEachDatabase('the names of the last thousand histories are kept, and that of t
     .executeTakeFirstOrThrow();
   t.equal(count, 1001);
   t.equal(await databaseName(database), first);
-  t.same(await Promise.all([10, 9, 1009, 1010].map((index) => hasHad(database, name(index)))), [
+  t.same(await Promise.all([10, 9, 1009, 1010].map((index) => hasGeneration(database, name(index)))), [
     true,
     false,
     true,
@@ -200,7 +195,7 @@ onEachDatabase('the names of the last thousand histories are kept, and that of t
   ]);
 });
 
-onEachDatabase('the last hundred restores are kept', async (t, url) => {
+onEachDatabase('the last hundred restores are retained', async (t, url) => {
   const { database, store, time } = await projectionFixture(t, url);
   for (let count = 0; count < 103; count += 1) {
     time.advance(1);
@@ -211,7 +206,7 @@ onEachDatabase('the last hundred restores are kept', async (t, url) => {
   t.equal(rows.at(-1)?.found_at, time.now());
 });
 
-onEachDatabase('a revocation is in force though its event is gone', async (t, url) => {
+onEachDatabase('a revocation stays in force after its event was deleted', async (t, url) => {
   const { context, database, forget, oldEvents, time } = await keepingEvents(t, url, 1);
   const { id } = await createMerchant(context, 'test', { name: 'x' });
   const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
@@ -225,8 +220,8 @@ onEachDatabase('a revocation is in force though its event is gone', async (t, ur
   t.match(await database.selectFrom('api_keys').selectAll().execute(), [{ key_id: keyId, status: 'REVOKED' }]);
 });
 
-onEachDatabase('a registry deletes old events where that is configured, and none otherwise', async (t, url) => {
-  // First: this empties the folder that the database is in.
+onEachDatabase('a registry deletes old events only if a retention period is configured', async (t, url) => {
+  // First: testdir() empties the directory that contains the database.
   const tokenFile = `${t.testdir({ token: 'a-token-of-administrators-0123456789' })}/token`;
   const database = await openRegistryDatabase({ url, generation: 'r_1' });
   t.teardown(() => database.destroy());

@@ -10,7 +10,7 @@ import { projectionFixture } from './projection-fixture.js';
 
 const longestLifetimeMilliseconds = 31_000;
 
-/** A projection with its roster, which does what it is woken for at once. */
+/** A projection with its roster, which acts at once when it is woken. */
 async function rosterFixture(t: Parameters<typeof projectionFixture>[0], url: string) {
   const fixture = await projectionFixture(t, url);
   const { database, store, time } = fixture;
@@ -36,7 +36,7 @@ async function rosterFixture(t: Parameters<typeof projectionFixture>[0], url: st
   };
 }
 
-onEachDatabase('a gateway has a row, then that is published, and only then it has a grant', async (t, url) => {
+onEachDatabase('a gateway gets its grant only after its enrolment is published', async (t, url) => {
   const { change, context, projection, rosterOf, rows, store } = await rosterFixture(t, url);
   const one = projection('one');
   await one.run();
@@ -55,29 +55,29 @@ onEachDatabase('a gateway has a row, then that is published, and only then it ha
   });
   await roster.look();
   t.same(await rows(), [{ instance_id: 'a' }]);
-  t.equal(woken, 1, 'what is to be published is told');
+  t.equal(woken, 1, 'the projector is woken to publish the enrolment');
   await roster.look();
-  t.equal(store.grants.size, 0, 'there is no grant before the change is published');
+  t.equal(store.grants.size, 0, 'no grant before the change is published');
   await one.run();
-  t.equal(store.revision, 1, 'the enrolment is a change of its own');
+  t.equal(store.revision, 1, 'the enrolment is a change with its own revision');
   await look();
   const generation = store.meta?.generation;
   const granted = { generation, beat: 7, lifetimeMilliseconds: 31_000, compared: true };
-  t.same(store.grants.get('a'), granted, 'with no longer a lifetime');
+  t.same(store.grants.get('a'), granted, 'the grant does not exceed the lifetime in the row');
 
   const grants = (): number => store.calls.filter((call) => call === 'grant').length;
   const before = grants();
   await look();
-  t.equal(grants(), before, 'a beat is echoed once');
+  t.equal(grants(), before, 'an unchanged heartbeat is echoed only once');
   change('a', { beat: 8 });
   await look();
   t.match(store.grants.get('a'), { beat: 8 });
   change('a', { beat: 9, generation: 'of another time' });
   await look();
-  t.match(store.grants.get('a'), { beat: 8 }, 'what another generation is acknowledged in is not echoed');
+  t.match(store.grants.get('a'), { beat: 8 }, 'a heartbeat that acknowledges another generation is not echoed');
 });
 
-onEachDatabase('a row goes when the gateway has left, or was silent for its whole lifetime', async (t, url) => {
+onEachDatabase('a row is deleted when its gateway has left or was silent for its lifetime', async (t, url) => {
   const { change, known, projection, rosterOf, rows, store } = await rosterFixture(t, url);
   const one = projection('one');
   await one.run();
@@ -91,20 +91,20 @@ onEachDatabase('a row goes when the gateway has left, or was silent for its whol
   t.same(
     (await known()).gateways.map(({ instanceId }) => instanceId).toSorted(),
     ['stays', 'vanishes'],
-    'nobody waits for one that has decided its last request',
+    'a gateway is waited for until its last request is decided',
   );
   await look();
   t.same(await rows(), [{ instance_id: 'stays' }, { instance_id: 'vanishes' }]);
   change('vanishes', { silentMilliseconds: 31_000 });
   await look();
   t.same(await rows(), [{ instance_id: 'stays' }]);
-  t.same([...store.grants.keys()], ['stays'], 'the grant goes with the row');
+  t.same([...store.grants.keys()], ['stays'], 'the grant is deleted with the row');
   t.same(
     store.live.map(({ instanceId }) => instanceId),
     ['stays'],
   );
 
-  // Redis has lost what it acknowledged: nothing is forgotten before the lifetime is over.
+  // Redis has lost the acknowledgement: no gateway is removed before its lifetime is over.
   store.live = [];
   store.silence = 30_000;
   await look();
@@ -114,7 +114,7 @@ onEachDatabase('a row goes when the gateway has left, or was silent for its whol
   t.same(await rows(), []);
 });
 
-onEachDatabase('a gateway of an earlier release is counted, and confirms nothing', async (t, url) => {
+onEachDatabase('a gateway of an earlier release is counted and acknowledges no change', async (t, url) => {
   const { change, known, projection, rosterOf, rows, store } = await rosterFixture(t, url);
   const one = projection('one');
   await one.run();
@@ -122,7 +122,7 @@ onEachDatabase('a gateway of an earlier release is counted, and confirms nothing
   store.live = [gateway('old', { generation: null, beat: undefined as unknown as number })];
   await look();
   await look();
-  t.equal(store.grants.size, 0, 'it needs no grant');
+  t.equal(store.grants.size, 0, 'a gateway of an earlier release gets no grant');
   t.match(await known(), {
     gateways: [{ instanceId: 'old', revision: null, namesGeneration: false, isEnrolled: true }],
   });
@@ -132,12 +132,12 @@ onEachDatabase('a gateway of an earlier release is counted, and confirms nothing
   t.equal(
     store.live.length,
     1,
-    'its acknowledgement stays: it may come back, and hold records before it is in the roster',
+    'the acknowledgement stays: the gateway may return and cache records before it is enrolled',
   );
 });
 
 onEachDatabase(
-  'only the process that projects keeps the roster, and only of a store that it has compared',
+  'only the projecting process updates the roster, and only for a store that it has compared',
   async (t, url) => {
     const { projection, rosterOf, rows, store } = await rosterFixture(t, url);
     const [one, other] = [projection('one'), projection('other')];
@@ -145,11 +145,11 @@ onEachDatabase(
     await other.run();
     store.live = [gateway('a')];
     await rosterOf(other)();
-    t.same(await rows(), [], 'another process leaves it alone');
+    t.same(await rows(), [], 'a process without the lease changes nothing');
     store.epoch += 1;
     const look = rosterOf(one);
     await look();
-    t.same(await rows(), [], 'a new connection is compared first');
+    t.same(await rows(), [], 'after a reconnect the store is compared first');
     await look();
     t.same(await rows(), [{ instance_id: 'a' }]);
   },
@@ -158,7 +158,7 @@ onEachDatabase(
 interface Disaster {
   readonly title: string;
   readonly happens: (fixture: Awaited<ReturnType<typeof rosterFixture>>) => Promise<void> | void;
-  /** How long nothing is in force, for the process that saw it happen and for one that starts. */
+  /** How long no change is in force: for the process that saw the disaster, and for a newly started one. */
   readonly waits: readonly [same: number, started: number];
 }
 
@@ -172,42 +172,42 @@ const disasters: readonly Disaster[] = [
     waits: [0, 31_000],
   },
   {
-    title: 'Redis starts anew with everything',
+    title: 'Redis restarts with all its data',
     happens: ({ store }) => {
       store.server = 'run-2';
     },
     waits: [0, 31_000],
   },
   {
-    title: 'a replica takes the place of its master',
+    title: 'a replica is promoted to master',
     happens: ({ store }) => {
       [store.server, store.canFailOver] = ['run-2', true];
     },
     waits: [2_000, 31_000],
   },
   {
-    title: 'Redis goes back to an old snapshot',
+    title: 'Redis is restored from an old snapshot',
     happens: ({ store }) => {
       [store.server, store.revision, store.change] = ['run-2', 1, 'x'];
     },
     waits: [0, 31_000],
   },
   {
-    title: 'Redis goes back to a snapshot of an earlier release of the registry',
+    title: 'Redis is restored from a snapshot of an earlier registry release',
     happens: ({ store }) => {
       store.meta = { version: 1, generation: store.meta?.generation ?? '', projectedAt: '2026-01-01T00:00:00.000Z' };
     },
     waits: [31_000, 31_000],
   },
   {
-    title: 'the database goes back',
+    title: 'the database is restored',
     happens: async ({ database }) => {
       await database.updateTable('revision').set({ value: 1, published_revision: 1 }).execute();
     },
     waits: [31_000, 31_000],
   },
   {
-    title: 'the database goes back, and comes to the same number again',
+    title: 'the database is restored, and reaches the same revision again',
     happens: async ({ database }) => {
       await database.updateTable('revision').set({ published_change: 'another' }).execute();
     },
@@ -216,7 +216,7 @@ const disasters: readonly Disaster[] = [
 ];
 
 for (const { title, happens, waits } of disasters) {
-  onEachDatabase(`when ${title}, nothing is in force before every gateway is known`, async (t, url) => {
+  onEachDatabase(`when ${title}, no change is in force before every gateway is known`, async (t, url) => {
     for (const [index, wait] of waits.entries()) {
       const fixture = await rosterFixture(t, index === 0 ? url : `sqlite:${t.testdir()}/second.db`);
       const { context, known, projection, store, time } = fixture;
@@ -226,23 +226,23 @@ for (const { title, happens, waits } of disasters) {
       const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
       await revokeKey(context, 'test', keyId);
       await first.run();
-      t.ok((await known()).isComplete, 'a new database has forgotten nobody');
+      t.ok((await known()).isComplete, 'a new database has no unknown gateways');
       const generation = store.meta?.generation;
 
       await happens(fixture);
       if (index === 1) await first.end();
       const next = index === 0 ? first : projection('second');
       await next.run();
-      if (title === 'nothing happens') t.equal(store.meta?.generation, generation, 'the generation goes on');
+      if (title === 'nothing happens') t.equal(store.meta?.generation, generation, 'the generation is unchanged');
       else t.not(store.meta?.generation, generation, 'a new generation begins');
       t.equal((await known()).isComplete, wait === 0);
       if (wait === 0) continue;
       t.equal((await known()).completeAt, time.now() + wait);
       time.advance(wait - 1);
       await next.run();
-      t.notOk((await known()).isComplete, 'it waits');
+      t.notOk((await known()).isComplete, 'gateways may be unknown');
 
-      // Whoever goes on after a crash cannot know how long the other one has waited.
+      // After a crash the next process cannot know how long its predecessor has waited.
       await next.end();
       const third = projection('third');
       await third.run();
@@ -261,7 +261,7 @@ function empty(store: Awaited<ReturnType<typeof rosterFixture>>['store']): void 
   [store.meta, store.revision, store.change] = [null, 0, null];
 }
 
-t.test('the database of another registry does not take over a store', async (t) => {
+t.test("a registry does not take over a store that belongs to another registry's database", async (t) => {
   const { projection, store } = await rosterFixture(t, 'sqlite::memory:');
   const one = projection('one');
   await one.run();
@@ -272,10 +272,10 @@ t.test('the database of another registry does not take over a store', async (t) 
   t.match(strange.store.meta, { database: 'another' }, 'nothing was written');
   strange.store.meta = null;
   await strange.projection('two').run();
-  t.ok(strange.store.meta, 'an operator who deletes the meta record has it replaced');
+  t.ok(strange.store.meta, 'after an operator deletes the meta record it is written anew');
 });
 
-t.test('a loss that was accounted for stays so where the store fails while everything is written anew', async (t) => {
+t.test('a handled loss stays handled even if the store fails during the refill', async (t) => {
   const { context, known, projection, store } = await rosterFixture(t, 'sqlite::memory:');
   const one = projection('one');
   await one.run();
@@ -296,5 +296,5 @@ t.test('a loss that was accounted for stays so where the store fails while every
   store.fails = () => null;
   await one.end();
   await projection('another').run();
-  t.notOk((await known()).isComplete, 'another process cannot know that');
+  t.notOk((await known()).isComplete, 'another process cannot know that the loss was handled');
 });

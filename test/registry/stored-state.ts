@@ -1,7 +1,7 @@
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import type { MemoryRecordsStore } from './memory-records-store.js';
 
-/** What the store must hold, read from the tables without the code under test, by name and in the order of names. */
+/** The expected records of the store, sorted by name; read from the tables without the code under test. */
 export async function expectedRecords(database: RegistryDatabase): Promise<Record<string, object>> {
   const merchants = await database.selectFrom('merchants').selectAll().execute();
   const keys = await database.selectFrom('api_keys').selectAll().execute();
@@ -12,6 +12,7 @@ export async function expectedRecords(database: RegistryDatabase): Promise<Recor
       {
         ...{ merchantId: row.id, name: row.name, status: row.status, goLive: row.go_live === 1 },
         ...{ ipAllowlist: list(row.ip_allowlist), originAllowlist: list(row.origin_allowlist), revision: row.revision },
+        ...since(row),
       },
     ]),
     ...keys.map((row): [string, object] => [
@@ -20,17 +21,22 @@ export async function expectedRecords(database: RegistryDatabase): Promise<Recor
         ...{ keyId: row.key_id, merchantId: row.merchant_id, environment: row.environment, status: row.status },
         ...{ permissions: list(row.permissions), revision: row.revision },
         expiresAt: row.expires_at === null ? null : new Date(row.expires_at).toISOString(),
+        ...since(row),
       },
     ]),
   ]);
 }
 
-/** What the store holds, in the same form. */
+function since({ status, status_changed_at: at }: { status: string; status_changed_at: number | null }): object {
+  return status !== 'ACTIVE' && at !== null ? { statusChangedAt: new Date(at).toISOString() } : {};
+}
+
+/** The actual records of the store, in the same form. */
 export function storedRecords({ records }: MemoryRecordsStore): Record<string, object> {
   return inOrder([...records]);
 }
 
-/** What differs between the two, by name; for a test that asks often. */
+/** The names of records that differ between the two; for tests that compare often. */
 export async function differences(database: RegistryDatabase, store: MemoryRecordsStore): Promise<string[]> {
   const [expected, found] = [await expectedRecords(database), storedRecords(store)];
   const names = new Set([...Object.keys(expected), ...Object.keys(found)]);
@@ -39,7 +45,7 @@ export async function differences(database: RegistryDatabase, store: MemoryRecor
   return [...names].filter((name) => text(expected[name]) !== text(found[name]));
 }
 
-/** How many changes are not projected yet. */
+/** The number of changes that are not projected yet. */
 export async function waitingChanges(database: RegistryDatabase): Promise<number> {
   return (await database.selectFrom('outbox').selectAll().execute()).length;
 }

@@ -4,7 +4,7 @@ import { createRestApp } from '../../src/rest/rest-app.js';
 
 const linesOf = (text: string, name: string): string[] => text.split('\n').filter((line) => line.startsWith(name));
 
-t.test('whoever reads the metrics at the same time shares what is asked for them', async (t) => {
+t.test('concurrent reads of the metrics share one evaluation', async (t) => {
   const app = createRestApp({ admit: () => undefined });
   const metrics = new ApiMetrics(app, 'services');
   let asked = 0;
@@ -28,10 +28,10 @@ t.test('whoever reads the metrics at the same time shares what is asked for them
   }
   t.equal(asked, 1);
   await app.inject('/metrics');
-  t.equal(asked, 2, 'later ones are asked for anew');
+  t.equal(asked, 2, 'a later read evaluates again');
 });
 
-t.test('a value that cannot be had is no number, and hides no other', async (t) => {
+t.test('a gauge that fails is NaN, and does not hide the others', async (t) => {
   const app = createRestApp({ admit: () => undefined });
   const metrics = new ApiMetrics(app, 'registry');
   t.teardown(() => app.close());

@@ -4,7 +4,7 @@ import { Refusal } from '../../src/rest/refusal.js';
 import { createRestApp } from '../../src/rest/rest-app.js';
 import Type from '../../src/typebox/typebox.js';
 
-t.test('what an operator can mend is a 503, what nobody foresaw a 500, and neither tells the caller why', async (t) => {
+t.test('an operator error is a 503, an unexpected error a 500, and neither response has the reason', async (t) => {
   const logged: string[] = [];
   const logger = { error: (_details: object, message: string) => void logged.push(message) };
   const app = createRestApp({ logger, admit: () => undefined });
@@ -23,10 +23,10 @@ t.test('what an operator can mend is a 503, what nobody foresaw a 500, and neith
     t.equal(answer.headers['retry-after'], status === 503 ? '1' : undefined);
     t.equal(answer.headers['cache-control'], 'no-store');
   }
-  t.equal(logged.length, 2, 'a refusal is no failure');
+  t.equal(logged.length, 2, 'a refusal is not logged as a failure');
 });
 
-t.test('whoever is not admitted is answered before routing and before the body is looked at', async (t) => {
+t.test('a client that is not admitted gets its response before routing and before its body is read', async (t) => {
   const app = createRestApp({
     admit: (one) => {
       one.addHook('onRequest', (_request, _reply, done) => {
@@ -42,7 +42,7 @@ t.test('whoever is not admitted is answered before routing and before the body i
   }
 });
 
-t.test('a path that cannot be decoded is 400, which nothing may cache either', async (t) => {
+t.test('a path that cannot be decoded is 400, with no-store too', async (t) => {
   const app = createRestApp({ admit: () => undefined });
   t.teardown(() => app.close());
   const answer = await app.inject('/%zz');

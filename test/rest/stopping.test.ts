@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { createRestApp, type RestApp } from '../../src/rest/rest-app.js';
 
-/** An API that is told to stop while it answers, and what it then sends to requests behind that one on the connection. */
+/** Stops an API during a response, and returns what it sends to that request and to those pipelined after it. */
 async function answersWhileStopping(app: RestApp, requests: string): Promise<string> {
   let release = (): void => undefined;
   const begun = new Promise<void>((resolve) => {
@@ -23,14 +23,14 @@ async function answersWhileStopping(app: RestApp, requests: string): Promise<str
   await begun;
   const closed = app.close();
   socket.write(requests);
-  // Node parses what was pipelined before it reads on, so the requests are there when this one is answered.
+  // Node parses pipelined bytes before it reads on: the requests are parsed by the time of this response.
   await new Promise((resolve) => setTimeout(resolve, 100));
   release();
   await closed;
   return answers;
 }
 
-t.test('a request that comes while the API stops is answered in the envelope, and may be sent again', async (t) => {
+t.test('a request that arrives while the API stops gets 503 in the envelope, with retry-after', async (t) => {
   let admitted = 0;
   const app = createRestApp({
     admit: (one) => {
@@ -42,7 +42,7 @@ t.test('a request that comes while the API stops is answered in the envelope, an
   });
   const answers = await answersWhileStopping(app, 'GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n');
   const [first = '', second = ''] = answers.split(/(?=HTTP\/1\.1 )/);
-  t.match(first, /^HTTP\/1\.1 200 OK.*\{"slow":true\}$/s, 'what has begun is answered');
+  t.match(first, /^HTTP\/1\.1 200 OK.*\{"slow":true\}$/s, 'the request in progress gets its response');
   t.match(second, /^HTTP\/1\.1 503 Service Unavailable\r\n/);
   t.match(second, /\r\nretry-after: 1\r\n/i);
   t.match(second, /\r\ncache-control: no-store\r\n/i);
@@ -54,5 +54,5 @@ t.test('a request that comes while the API stops is answered in the envelope, an
     message: 'Service unavailable',
     data: { code: 'service_unavailable', errors: [] },
   });
-  t.equal(admitted, 1, 'and nobody has looked at it');
+  t.equal(admitted, 1, 'the second request reached no hook');
 });

@@ -28,7 +28,7 @@ const allowed: readonly (readonly [path: string, allow: string])[] = [
   ['/orders?page=1', 'POST'],
 ];
 
-t.test('a method that a path does not take is 405, and allow names those that it takes', async (t) => {
+t.test('a method that a path does not support is 405, and allow lists the supported ones', async (t) => {
   const app = appOf(() => true);
   t.teardown(() => app.close());
   for (const [url, allow] of allowed) {
@@ -52,7 +52,7 @@ t.test('a method that a path does not take is 405, and allow names those that it
   }
 });
 
-t.test('a path that there is none of is 404, whatever the method, and names no methods', async (t) => {
+t.test('an unknown path is 404 for any method, without an allow header', async (t) => {
   const app = appOf(() => true);
   t.teardown(() => app.close());
   for (const url of ['/', '/record', '/records/1/2', '/RECORDS']) {
@@ -69,7 +69,7 @@ t.test('a path that there is none of is 404, whatever the method, and names no m
   }
 });
 
-t.test('the method comes before the body: one of another type, or none, changes nothing', async (t) => {
+t.test('the method is checked before the body: another media type, or no body, changes nothing', async (t) => {
   const app = appOf(() => true);
   t.teardown(() => app.close());
   for (const [url, status] of [
@@ -83,7 +83,7 @@ t.test('the method comes before the body: one of another type, or none, changes 
   }
 });
 
-t.test('whoever is not let in learns neither paths nor methods', async (t) => {
+t.test('a client that is not admitted learns neither paths nor methods', async (t) => {
   const app = appOf(() => false);
   t.teardown(() => app.close());
   for (const url of ['/records', '/orders', '/nowhere']) {

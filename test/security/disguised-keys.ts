@@ -2,7 +2,7 @@
 export const secret = 'Nw5RigG5NVB9klCpPCcKcdJvPQgIsFyJeuMKA6w4TCK0hoHEe';
 export const key = `svc_live_${secret}`;
 
-/** Everything that a caller may do to a key before it puts it somewhere. */
+/** The encodings that a client may apply to a key before placing it in a request. */
 export const disguises: Readonly<Record<string, (key: string) => string>> = {
   'as it is': (text) => text,
   'in upper case': (text) => text.replace('svc_live_', 'SVC_LIVE_'),
@@ -22,7 +22,7 @@ export const disguises: Readonly<Record<string, (key: string) => string>> = {
   'split in its prefix': (text) => `${text.slice(0, 6)} "${text.slice(6)}`,
 };
 
-/** Pieces of the secret, as it is and as a disguise changes it, that would give it away. */
+/** Pieces of the secret, plain and encoded, whose appearance in output would leak the secret. */
 export function piecesOf(disguise: (key: string) => string): string[] {
   const [plain, changed] = [secret, disguise(key).slice(disguise('svc_live_').length + 4)];
   return [plain, changed].flatMap((text) =>

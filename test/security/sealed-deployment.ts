@@ -17,10 +17,10 @@ const token = 'a-token-of-the-tests-that-is-long-enough';
 const nowhere = { sentinels: null, masterName: '', username: null, password: null, ca: null };
 const untold = { onLost: () => undefined, onFound: () => undefined };
 
-/** What a key store says of a key: its status, that it is unknown, or that it cannot be asked. */
+/** The result of a key look-up: the key's status, unknown, or store unavailable. */
 export type Said = string;
 
-/** A key of the registry, with the name of its record. */
+/** A key of the registry, and the name of its record in Redis. */
 export interface SealedKey {
   readonly key: string;
   readonly keyId: string;
@@ -30,7 +30,7 @@ export interface SealedKey {
 
 export const secrets = ['a', 'b', 'c'].map((letter) => Buffer.from(letter.repeat(32))) as [Buffer, Buffer, Buffer];
 
-/** Where the records are, and what somebody who may write there can do. */
+/** A Redis with the records, and the operations of an attacker with write access. */
 interface Place {
   readonly address: { readonly url: string; readonly cluster: readonly HostAndPort[] | null };
   get(name: string): Promise<string | null>;
@@ -62,10 +62,10 @@ async function aCluster(t: Test): Promise<Place> {
   };
 }
 
-/** Each kind of Redis that records are sealed in. */
+/** The kinds of Redis under test, all with sealed records. */
 export const places = { 'one server': oneServer, 'a Cluster': aCluster } as const;
 
-/** A Redis, registries on one database and gateways, each with the secrets that it is given. */
+/** Starts a Redis, registries on one database, and gateways, each with the given secrets. */
 export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place> = oneServer) {
   const redis = await open(t);
   const address = { ...nowhere, ...redis.address, commandTimeoutMilliseconds: 5_000 };
@@ -157,7 +157,7 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
   };
 }
 
-/** Asks again and again until it is stopped, and counts what is said. */
+/** Repeats a look-up until stopped, and counts the results. */
 export function askAllTheWhile(ask: () => Promise<Said>) {
   const said: Record<string, number> = {};
   let count = 0;
@@ -171,7 +171,7 @@ export function askAllTheWhile(ask: () => Promise<Said>) {
     }
   })();
   return {
-    /** Resolves when so many more have been asked, none of which had begun before. */
+    /** Resolves when this many more look-ups have started and ended after the call. */
     more: (most: number): Promise<void> => {
       const enough = count + most + 1;
       return until(() => Promise.resolve(count >= enough), `${most} more are asked`);

@@ -35,7 +35,7 @@ interface Token {
   readonly key?: KeyObject;
 }
 
-/** An assertion about merchant A as the gateway makes it, but for the changes. */
+/** Signs an assertion about merchant A as the gateway does, with the given changes. */
 function assertionOf({ claims = {}, header = {}, key = ours.privateKey }: Token = {}): Promise<string> {
   const seconds = now / 1000;
   const usual = { iss: known.issuer, aud: 'transactions', sub: 'merchant_a', kid: 'key_1', environment: 'live' };
@@ -48,7 +48,7 @@ function encoded(part: object): string {
   return Buffer.from(JSON.stringify(part)).toString('base64url');
 }
 
-t.test('what the gateway signed is served from wherever it comes', async (t) => {
+t.test('a valid gateway assertion is accepted from any address', async (t) => {
   const { call } = await servicesFixture(t, { assertions: createAssertionVerifier({ keys: ourKeys, ...known }) });
   const headers = { 'x-gateway-assertion': await assertionOf() };
   for (const from of ['127.0.0.1', '10.2.3.4', '2001:db8::1']) {
@@ -56,7 +56,7 @@ t.test('what the gateway signed is served from wherever it comes', async (t) => 
   }
 });
 
-t.test('nobody else is, from this machine neither', async (t) => {
+t.test('without a valid assertion every request gets 403, including requests from loopback', async (t) => {
   const { call } = await servicesFixture(t, { assertions: createAssertionVerifier({ keys: ourKeys, ...known }) });
   const publicPem = ours.publicKey.export({ type: 'spki', format: 'pem' }).toString();
   const good = await assertionOf();
@@ -65,31 +65,34 @@ t.test('nobody else is, from this machine neither', async (t) => {
   const unsigned = `${encoded({ alg: 'none', kid: 'ours' })}.${good.split('.')[1] ?? ''}.`;
   const hmacInput = `${encoded({ alg: 'HS256', kid: 'ours' })}.${good.split('.')[1] ?? ''}`;
   const cases: [string, string | null][] = [
-    ['no assertion at all', null],
-    ['an empty one', ''],
+    ['no assertion', null],
+    ['an empty assertion', ''],
     ['garbage', 'a.b.c'],
-    ['two of them', `${good}, ${good}`],
-    ['a giant', 'a'.repeat(100_000 / 10)],
-    ['unsigned', unsigned],
+    ['two assertions', `${good}, ${good}`],
+    ['an oversized value', 'a'.repeat(100_000 / 10)],
+    ['unsigned (alg none)', unsigned],
     [
-      'an HMAC with the public key',
+      'an HMAC keyed with the public key',
       `${hmacInput}.${createHmac('sha256', publicPem).update(hmacInput).digest('base64url')}`,
     ],
-    ['other claims under a good signature', `${head}.${encoded({ sub: 'merchant_a' })}.${signature}`],
-    ["another's signature", await assertionOf({ key: another.privateKey })],
-    ['a key that is not published', await assertionOf({ key: another.privateKey, header: { kid: 'theirs' } })],
-    ['ended', await assertionOf({ claims: { iat: seconds - 70, exp: seconds - 10 } })],
-    ['without an end', await assertionOf({ claims: { exp: undefined } })],
+    ['changed claims with the original signature', `${head}.${encoded({ sub: 'merchant_a' })}.${signature}`],
+    ['a signature by another key', await assertionOf({ key: another.privateKey })],
+    ['an unpublished key', await assertionOf({ key: another.privateKey, header: { kid: 'theirs' } })],
+    ['expired', await assertionOf({ claims: { iat: seconds - 70, exp: seconds - 10 } })],
+    ['without an expiry', await assertionOf({ claims: { exp: undefined } })],
     ['not yet valid', await assertionOf({ claims: { nbf: seconds + 60 } })],
     ['of another issuer', await assertionOf({ claims: { iss: 'other.example' } })],
     ['for another upstream', await assertionOf({ claims: { aud: 'payouts' } })],
-    ['for nobody', await assertionOf({ claims: { aud: undefined } })],
-    ['for an empty list', await assertionOf({ claims: { aud: [] } })],
-    ['for the former audience and another', await assertionOf({ claims: { aud: ['payouts', 'merchant-gateway'] } })],
-    ['about another merchant than the headers', await assertionOf({ claims: { sub: 'merchant_b' } })],
-    ['of another environment than the headers', await assertionOf({ claims: { environment: 'test' } })],
+    ['without an audience', await assertionOf({ claims: { aud: undefined } })],
+    ['an empty list as audience', await assertionOf({ claims: { aud: [] } })],
+    [
+      'for the former audience and another upstream',
+      await assertionOf({ claims: { aud: ['payouts', 'merchant-gateway'] } }),
+    ],
+    ['subject differs from the merchant header', await assertionOf({ claims: { sub: 'merchant_b' } })],
+    ['environment differs from the header', await assertionOf({ claims: { environment: 'test' } })],
     ['without an environment', await assertionOf({ claims: { environment: undefined } })],
-    ['about nobody', await assertionOf({ claims: { sub: undefined } })],
+    ['without a subject', await assertionOf({ claims: { sub: undefined } })],
   ];
   for (const [what, assertion] of cases) {
     const headers: Record<string, string> = assertion === null ? {} : { 'x-gateway-assertion': assertion };
@@ -99,12 +102,16 @@ t.test('nobody else is, from this machine neither', async (t) => {
   for (const tenant of [merchantB, sandboxOfA, null]) {
     t.same(await call(tenant, 'GET', '/transactions', { headers }), forbidden, JSON.stringify(tenant));
   }
-  t.equal((await call(merchantA, 'GET', '/transactions', { headers })).status, 200, 'the good one still is');
+  t.equal((await call(merchantA, 'GET', '/transactions', { headers })).status, 200, 'the valid assertion is accepted');
   const pair = { ...identityOf(merchantA), 'x-merchant-id': 'merchant_a, merchant_a' };
-  t.same(await call(null, 'GET', '/transactions', { headers: { ...pair, ...headers } }), forbidden, 'named twice');
+  t.same(
+    await call(null, 'GET', '/transactions', { headers: { ...pair, ...headers } }),
+    forbidden,
+    'the merchant header names the merchant twice',
+  );
 });
 
-t.test('public keys that cannot be fetched are an outage, not a wrong caller', async (t) => {
+t.test('if the public keys cannot be fetched, the response is 503, not 403', async (t) => {
   const nobody = createRemoteJWKSet(new URL('http://127.0.0.1:9/.well-known/jwks.json'), { timeoutDuration: 2000 });
   const { call, logged } = await servicesFixture(t, {
     assertions: createAssertionVerifier({ keys: nobody, ...known }),
@@ -114,5 +121,5 @@ t.test('public keys that cannot be fetched are an outage, not a wrong caller', a
     status: 503,
     body: { success: false, message: 'Service unavailable', data: { code: 'service_unavailable', errors: [] } },
   });
-  t.match(logged, [{ details: { err: { message: 'The public keys of the gateway cannot be had.' } } }]);
+  t.match(logged, [{ details: { err: { message: 'The public keys of the gateway could not be fetched.' } } }]);
 });

@@ -20,12 +20,12 @@ const delay = 60_000;
 const gate = 42;
 const paging = { page: 1, perPage: 20 };
 
-/** Two writers at once, of which the first has its number and is held up before it is committed. */
+/** Two concurrent writers. The first has its sequence number and is held up before it commits. */
 interface Race {
   readonly name: string;
   readonly list: typeof listPayouts | typeof listTransactions | typeof listCustomers;
   readonly table: 'payouts' | 'transactions' | 'customers';
-  /** Which new record is held up; `slow` stands for the id of its wallet. */
+  /** The SQL condition for the row to hold up; `slow` is the id of its wallet. */
   readonly held: (slow: string) => string;
   readonly prepare?: (services: ServicesUnderTest, slow: string) => Promise<unknown>;
   readonly first: (services: ServicesUnderTest, slow: string) => Promise<unknown>;
@@ -48,7 +48,7 @@ const races: readonly Race[] = [
     second: pay,
   },
   {
-    ...{ name: 'the debits of two wallets', list: listTransactions, table: 'transactions' },
+    ...{ name: 'debits of two wallets', list: listTransactions, table: 'transactions' },
     held: (slow) => `new.wallet_id = '${slow}'`,
     first: pay,
     second: pay,
@@ -71,7 +71,7 @@ const races: readonly Race[] = [
   },
 ];
 
-/** How a list is read while `write` starts the two writers. */
+/** Controls how a list is read; `write` starts the two writers. */
 type Read = (
   read: (database?: ServicesDatabase) => ReturnType<Race['list']>,
   write: () => Promise<void>,
@@ -80,7 +80,7 @@ interface View {
   readonly page: ReturnType<Race['list']>;
 }
 
-/** Runs the races, and holds what was read first against the same list once both writers have ended. */
+/** Runs the races. Compares each page with the same page once both writers have ended. */
 async function raceAll(t: Test, howToRead: (services: ServicesUnderTest, control: ServicesDatabase) => Read) {
   const url = await createPostgresDatabase(t);
   const services = await servicesFixture(t, { url });
@@ -105,7 +105,7 @@ async function raceAll(t: Test, howToRead: (services: ServicesUnderTest, control
         return howToRead(services, control)(read, async () => {
           one = first(services, slow);
           while ((await waiting(control, sql`objid = ${gate}`)) === 0) await wait(1);
-          t.equal((await second(services, quick)).status, 201, 'who adds does not wait for others who add');
+          t.equal((await second(services, quick)).status, 201, 'inserts do not wait for each other');
         });
       });
       await one;
@@ -121,7 +121,7 @@ async function raceAll(t: Test, howToRead: (services: ServicesUnderTest, control
   }
 }
 
-t.test('a list waits for who was adding to it when it began, and for nobody else', postgresAlone, (t) =>
+t.test('a list waits for the inserts of its merchant that started before it, and for no others', postgresAlone, (t) =>
   raceAll(t, ({ call }, control) => async (read, write) => {
     await write();
     t.equal((await call(merchantB, 'GET', '/transactions')).status, 200, 'the list of another merchant does not wait');
@@ -132,7 +132,7 @@ t.test('a list waits for who was adding to it when it began, and for nobody else
   }),
 );
 
-t.test('a list leaves out what is added after it began', postgresAlone, (t) =>
+t.test('a list omits records that are added after it began', postgresAlone, (t) =>
   raceAll(t, ({ database }) => async (read, write) => {
     let isBegun = false;
     const writersAfterItsFirstStatement: KyselyPlugin = {
@@ -151,7 +151,7 @@ t.test('a list leaves out what is added after it began', postgresAlone, (t) =>
   }),
 );
 
-/** How many sessions wait for an advisory lock of this database. */
+/** Number of sessions that wait for an advisory lock in this database. */
 async function waiting(database: ServicesDatabase, which: ReturnType<typeof sql>): Promise<number> {
   const { rows } = await sql<{ count: number }>`select count(*) as count from pg_locks
     where locktype = 'advisory' and not granted and ${which}

@@ -1,5 +1,5 @@
-import { later } from '../../src/database/dialects.js';
-import { forgetDeletedCustomers } from '../../src/services/customers/repository.js';
+import { addMilliseconds } from '../../src/database/dialects.js';
+import { purgeDeletedCustomers } from '../../src/services/customers/repository.js';
 import { merchantA, merchantB, sandboxOfA, onEachServices } from './services-fixture.js';
 
 const ada = { email: 'Ada.Obi@Example.com', firstName: 'Ada', lastName: 'Obi', phone: '+2348012345678' };
@@ -37,51 +37,49 @@ onEachServices('a customer is created, read, changed and deleted', async (t, { c
   t.equal((await call(merchantA, 'PATCH', path, { body: { lastName: 'Eze' } })).status, 404);
 });
 
-onEachServices(
-  'an email address belongs to one customer of a merchant and environment, in whatever case',
-  async (t, { call }) => {
-    const taken = {
-      status: 409,
-      body: {
-        success: false,
-        message: 'A customer with this email already exists',
-        data: { code: 'email_taken', errors: [] },
-      },
-    };
-    const withoutPhone = { ...ada, phone: undefined };
-    t.equal((await call(merchantA, 'POST', '/dev/customers', { body: ada })).status, 201);
-    t.same(await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'ADA.obi@example.com' } }), taken);
-    for (const other of [merchantB, sandboxOfA]) {
-      const answer = await call(other, 'POST', '/dev/customers', { body: withoutPhone });
-      t.match(answer, { status: 201, body: { data: { phone: null } } });
-    }
-    const second = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'second@example.com' } });
-    const path = `/dev/customers/${(second.body.data as { id: string }).id}`;
-    t.same(await call(merchantA, 'PATCH', path, { body: { email: 'Ada.Obi@example.com' } }), taken);
-    t.match((await call(merchantA, 'PATCH', path, { body: { email: 'SECOND@example.com' } })).status, 200, 'its own');
-  },
-);
+onEachServices('an email address is unique per merchant and environment, ignoring case', async (t, { call }) => {
+  const taken = {
+    status: 409,
+    body: {
+      success: false,
+      message: 'A customer with this email already exists',
+      data: { code: 'email_taken', errors: [] },
+    },
+  };
+  const withoutPhone = { ...ada, phone: undefined };
+  t.equal((await call(merchantA, 'POST', '/dev/customers', { body: ada })).status, 201);
+  t.same(await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'ADA.obi@example.com' } }), taken);
+  for (const other of [merchantB, sandboxOfA]) {
+    const answer = await call(other, 'POST', '/dev/customers', { body: withoutPhone });
+    t.match(answer, { status: 201, body: { data: { phone: null } } });
+  }
+  const second = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, email: 'second@example.com' } });
+  const path = `/dev/customers/${(second.body.data as { id: string }).id}`;
+  t.same(await call(merchantA, 'PATCH', path, { body: { email: 'Ada.Obi@example.com' } }), taken);
+  t.match(
+    (await call(merchantA, 'PATCH', path, { body: { email: 'SECOND@example.com' } })).status,
+    200,
+    'a customer keeps its own address in another case',
+  );
+});
 
-onEachServices(
-  'a customer of one merchant is not there for another, or in the other environment',
-  async (t, { call }) => {
-    const { body } = await call(merchantA, 'POST', '/dev/customers', { body: ada });
-    const path = `/dev/customers/${(body.data as { id: string }).id}`;
-    const notFound = {
-      status: 404,
-      body: { success: false, message: 'Customer not found', data: { code: 'not_found', errors: [] } },
-    };
-    for (const stranger of [merchantB, sandboxOfA]) {
-      t.same(await call(stranger, 'GET', path), notFound);
-      t.same(await call(stranger, 'PATCH', path, { body: { lastName: 'Stolen' } }), notFound);
-      t.same(await call(stranger, 'DELETE', path), notFound);
-      t.match((await call(stranger, 'GET', '/dev/customers')).body, { data: [], meta: { total_records: 0 } });
-    }
-    t.same((await call(merchantA, 'GET', path)).body.data, body.data);
-  },
-);
+onEachServices('a customer is not visible to another merchant or in the other environment', async (t, { call }) => {
+  const { body } = await call(merchantA, 'POST', '/dev/customers', { body: ada });
+  const path = `/dev/customers/${(body.data as { id: string }).id}`;
+  const notFound = {
+    status: 404,
+    body: { success: false, message: 'Customer not found', data: { code: 'not_found', errors: [] } },
+  };
+  for (const stranger of [merchantB, sandboxOfA]) {
+    t.same(await call(stranger, 'GET', path), notFound);
+    t.same(await call(stranger, 'PATCH', path, { body: { lastName: 'Stolen' } }), notFound);
+    t.same(await call(stranger, 'DELETE', path), notFound);
+    t.match((await call(stranger, 'GET', '/dev/customers')).body, { data: [], meta: { total_records: 0 } });
+  }
+  t.same((await call(merchantA, 'GET', path)).body.data, body.data);
+});
 
-onEachServices('each field of a customer is checked', async (t, { call }) => {
+onEachServices('each invalid field of a customer is rejected', async (t, { call }) => {
   const cases: [changes: Record<string, unknown>, path: string][] = [
     [{ email: undefined }, 'email'],
     [{ email: 'ada' }, 'email'],
@@ -107,7 +105,7 @@ onEachServices('each field of a customer is checked', async (t, { call }) => {
 });
 
 onEachServices(
-  'a list goes on from a customer that is deleted meanwhile, for its owner alone',
+  'paging continues from a customer that was deleted in the meantime, only for its merchant',
   async (t, { call, database, clock }) => {
     const ids: string[] = [];
     for (const index of [1, 2, 3, 4, 5]) {
@@ -126,11 +124,19 @@ onEachServices(
     await call(merchantA, 'DELETE', `/dev/customers/${second}`);
     const added = { ...ada, email: 'later@example.com' };
     await call(merchantA, 'POST', '/dev/customers', { body: added });
-    t.same(await page(1, second), { ids: others.slice(0, 2), total: 3 }, 'without it, and without what came later');
+    t.same(
+      await page(1, second),
+      { ids: others.slice(0, 2), total: 3 },
+      'the deleted customer and later ones are omitted',
+    );
     t.same(await page(2, second.toUpperCase()), { ids: others.slice(2), total: 3 });
     t.same(await page(1, newest), { ids: [newest, others[0]], total: 4 });
 
-    t.equal((await call(merchantA, 'GET', `/dev/customers/${second}`)).status, 404, 'it is gone all the same');
+    t.equal(
+      (await call(merchantA, 'GET', `/dev/customers/${second}`)).status,
+      404,
+      'the deleted customer is not found',
+    );
     for (const stranger of [merchantB, sandboxOfA]) {
       for (const id of [second, newest]) {
         const answer = await call(stranger, 'GET', `/dev/customers?up_to=${id}`);
@@ -140,24 +146,36 @@ onEachServices(
     const kept = await database.selectFrom('deleted_customers').selectAll().execute();
     t.same(Object.keys(kept[0] ?? {}).toSorted(), ['deleted_at', 'environment', 'id', 'merchant_id', 'sequence']);
 
-    t.equal(await forgetDeletedCustomers(database, later(clock.now(), -60_000)), false);
-    t.equal((await call(merchantA, 'GET', `/dev/customers?up_to=${second}`)).status, 200, 'not yet');
-    await forgetDeletedCustomers(database, clock.now());
-    t.equal((await call(merchantA, 'GET', `/dev/customers?up_to=${second}`)).status, 404, 'not for ever');
+    t.equal(await purgeDeletedCustomers(database, addMilliseconds(clock.now(), -60_000)), false);
+    t.equal(
+      (await call(merchantA, 'GET', `/dev/customers?up_to=${second}`)).status,
+      200,
+      'the id of the deleted customer is still stored',
+    );
+    await purgeDeletedCustomers(database, clock.now());
+    t.equal(
+      (await call(merchantA, 'GET', `/dev/customers?up_to=${second}`)).status,
+      404,
+      'the id of the deleted customer is eventually removed',
+    );
   },
 );
 
-onEachServices('null says of an optional field what leaving it out says', async (t, { call }) => {
+onEachServices('null in an optional field is equivalent to omitting the field', async (t, { call }) => {
   const { phone, ...withoutPhone } = ada;
   const headers = { 'idempotency-key': 'k' };
   const created = await call(merchantA, 'POST', '/dev/customers', { body: { ...withoutPhone, phone: null }, headers });
   t.match(created, { status: 201, body: { data: { phone: null } } });
   const again = await call(merchantA, 'POST', '/dev/customers', { body: withoutPhone, headers });
-  t.same(again, created, 'so the two are one request');
+  t.same(again, created, 'both bodies count as the same request');
   const other = { body: { ...withoutPhone, phone }, headers };
-  t.equal((await call(merchantA, 'POST', '/dev/customers', other)).status, 422, 'and this is another');
+  t.equal(
+    (await call(merchantA, 'POST', '/dev/customers', other)).status,
+    422,
+    'another body under the same key is rejected',
+  );
   for (const field of ['email', 'firstName', 'lastName']) {
     const answer = await call(merchantA, 'POST', '/dev/customers', { body: { ...ada, [field]: null } });
-    t.match(answer, { status: 422, body: { data: { errors: [{ path: field }] } } }, `${field} is needed`);
+    t.match(answer, { status: 422, body: { data: { errors: [{ path: field }] } } }, `${field} is required`);
   }
 });

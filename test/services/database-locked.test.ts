@@ -9,7 +9,7 @@ type Services = Awaited<ReturnType<typeof servicesFixture>>;
 
 const unavailable = { statusCode: 503, headers: { 'retry-after': '1' }, message: 'Service unavailable' };
 
-/** Asks as the gateway does, and as an orchestrator does. */
+/** Sends requests like the gateway, and probes like an orchestrator. */
 async function callerOf({ app, database }: Services) {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const headers = { ...identityOf(merchantA), 'content-type': 'application/json', 'idempotency-key': 'k' };
@@ -28,14 +28,14 @@ async function callerOf({ app, database }: Services) {
   };
 }
 
-t.test('a locked SQLite database: 503, not ready, and alive; all is well once it is free', async (t) => {
+t.test('while the SQLite database is locked, requests get 503 and the process is alive but not ready', async (t) => {
   const url = `sqlite:${t.testdir()}/services.db`;
   const services = await servicesFixture(t, { url });
   const { pay, balance, readiness } = await callerOf(services);
   const lock = await holdLock(t, url);
   const payout = pay();
   t.same(await readiness(), [503, 'The database is locked, or does not respond in time']);
-  t.equal((await services.app.inject('/livez')).statusCode, 200, 'before the payout has its response');
+  t.equal((await services.app.inject('/livez')).statusCode, 200, 'liveness responds before the payout does');
   t.match(await payout, unavailable);
   await lock.release();
   t.equal((await pay()).statusCode, 201);
@@ -43,10 +43,10 @@ t.test('a locked SQLite database: 503, not ready, and alive; all is well once it
   t.equal(await balance(), 900);
 });
 
-t.test('a disk that takes no writes: 503, not ready; all is well once it does', async (t) => {
+t.test('while disk writes fail, requests get 503 and the process is not ready', async (t) => {
   const services = await servicesFixture(t, { url: `sqlite:${t.testdir()}/services.db` });
   const { pay, balance, readiness } = await callerOf(services);
-  // The runner would end the process.
+  // Without a handler the signal would end the test runner.
   process.on('SIGXFSZ', () => undefined);
   const limitFiles = (bytes: string) =>
     execFileSync('prlimit', ['--pid', String(process.pid), `--fsize=${bytes}:unlimited`]);
@@ -60,7 +60,7 @@ t.test('a disk that takes no writes: 503, not ready; all is well once it does', 
   t.equal(await balance(), 900);
 });
 
-t.test('a full SQLite database: 503 with retry-after', async (t) => {
+t.test('a full SQLite database causes 503 with Retry-After', async (t) => {
   const services = await servicesFixture(t, { url: `sqlite:${t.testdir()}/services.db` });
   const { call, database } = services;
   await sql`pragma max_page_count = 1`.execute(database);
@@ -73,7 +73,7 @@ t.test('a full SQLite database: 503 with retry-after', async (t) => {
   t.match(services.logged.at(-1)?.details, { err: { condition: 'full', cause: { code: 'SQLITE_FULL' } } });
 });
 
-t.test('what PostgreSQL says of a full disk and of a lock is 503 with retry-after', postgresAlone, async (t) => {
+t.test('PostgreSQL errors for a full disk or a lock timeout cause 503 with Retry-After', postgresAlone, async (t) => {
   const services = await servicesFixture(t, { url: await createPostgresDatabase(t) });
   const { pay, balance } = await callerOf(services);
   for (const [state, condition] of [

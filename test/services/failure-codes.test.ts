@@ -19,7 +19,7 @@ import {
 const person = { email: 'ada@example.com', firstName: 'Ada', lastName: 'Obi' };
 const recipient = '+2348012345678';
 
-/** What was sent to the parser of the services, and the envelope that came of it. */
+/** Sends bytes to the HTTP parser of the services; returns the response envelope. */
 async function wire(url: string, bytes: string): Promise<Answer> {
   const socket = connect(Number(new URL(url).port), '127.0.0.1');
   await once(socket, 'connect');
@@ -32,7 +32,7 @@ async function wire(url: string, bytes: string): Promise<Answer> {
   };
 }
 
-onEachServices('each failure has its code, its status and its words', async (t, { call, database }) => {
+onEachServices('each failure has its code, status and message', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 200, isDefault: true });
   const id = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
   const keyed = { 'idempotency-key': 'k' };
@@ -70,16 +70,16 @@ onEachServices('each failure has its code, its status and its words', async (t, 
   for (const [code, { status, body }] of cases) {
     const entry = table.get(code);
     t.equal(status, entry?.status, code);
-    t.equal(body.message, entry?.message, `${code}: the example has the words of the code`);
+    t.equal(body.message, entry?.message, `${code}: the documented example has the same message`);
     const details = entry?.details === undefined ? {} : { payoutId: (paid.body.data as { id: string }).id };
     t.same(body.data, { code, ...details, errors: entry?.problems ?? [] }, code);
   }
   const sandbox = await call(sandboxOfA, 'POST', '/payouts', { body: order });
   t.match(sandbox.body.message, /for the test environment: .*\(currency NGN, environment test\)$/);
-  t.notMatch(sandbox.body.message, /merchant-gateway|--/, 'a merchant has no command line');
+  t.notMatch(sandbox.body.message, /merchant-gateway|--/, 'the message for merchants mentions no command');
 });
 
-t.test('so have failures of the connection, the database and the process', async (t) => {
+t.test('failures of the HTTP parser, the database and the process have codes too', async (t) => {
   const services = await startServices({
     ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', timers: systemTimers, assertions: null },
     clock: { now: () => Date.now() },
@@ -100,7 +100,7 @@ t.test('so have failures of the connection, the database and the process', async
   t.match(await call(null, 'GET', '/readyz'), coded(503, 'service_unavailable'));
 });
 
-t.test('every conflict of the services has a code of its own, and every code stands in the table', (t) => {
+t.test('every conflict has its own code, and every code is documented', (t) => {
   const known = new Set<string>(failureCodeEntries.map(([code]) => code));
   const files = readdirSync('src/services', { recursive: true, encoding: 'utf8' }).filter((name) =>
     name.endsWith('.ts'),
@@ -111,12 +111,12 @@ t.test('every conflict of the services has a code of its own, and every code sta
     const others = source.matchAll(/Refusal\.invalid\(\[[^;]*\], '([a-z_]+)'\);/g);
     return [...conflicts, ...others].map(([refusal, code]) => ({ refusal: `${file}: ${refusal}`, code }));
   });
-  // The operators' API has a table of its own.
+  // The codes of the operators' API are in a table in docs/services.md.
   const documented = readFileSync('docs/services.md', 'utf8');
   for (const { refusal, code = '' } of given) {
     const isForOperators = /^(?:operators|ledger)\//.test(refusal);
     t.ok(isForOperators ? documented.includes(`\n| \`${code}\` | `) : known.has(code), refusal);
   }
-  t.ok(given.length >= 6, `${given.length} of them`);
+  t.ok(given.length >= 6, `${given.length} conflicts found`);
   t.end();
 });

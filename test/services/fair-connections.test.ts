@@ -1,14 +1,14 @@
 import t from 'tap';
 import { DatabaseError } from '../../src/database/database-error.js';
-import { FairConnections } from '../../src/services/fair-connections.js';
+import { FairConnectionShares } from '../../src/services/fair-connections.js';
 import { ManualTime } from '../registry/manual-time.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 import { merchantA, patient, servicesFixture } from './services-fixture.js';
 
-/** Connections, and whose requests have one, oldest first. */
+/** A pool with the requests that hold a connection, oldest first. */
 function connections(maxConnections: number) {
   const time = new ManualTime();
-  const fair = new FairConnections({ pool: { maxConnections, connectTimeoutSeconds: 5 }, timers: time });
+  const fair = new FairConnectionShares({ pool: { maxConnections, connectTimeoutSeconds: 5 }, timers: time });
   const going: { name: string; end: () => void }[] = [];
   const ask = (name: string) =>
     fair.use(
@@ -39,31 +39,31 @@ function connections(maxConnections: number) {
   return { ask, end, going, held, many, time };
 }
 
-t.test('a merchant alone has half of the connections, and whoever has none finds one', async (t) => {
+t.test('one merchant gets at most half of the connections, and a merchant without any gets a free one', async (t) => {
   const { end, going, held, many } = connections(10);
   const asked = ['a', 'b', 'c', 'd', 'e'].flatMap((name) => many(name, 6));
   t.same(held(), { a: 5, b: 3, c: 1, d: 1 });
   await end('a');
-  t.same(held(), { a: 4, b: 3, c: 1, d: 1, e: 1 }, 'who has fewest is first');
+  t.same(held(), { a: 4, b: 3, c: 1, d: 1, e: 1 }, 'the merchant with the fewest connections is served first');
   await end('b');
-  t.same(held(), { a: 4, b: 2, c: 1, d: 1, e: 1 }, 'and the last is for whoever has none');
+  t.same(held(), { a: 4, b: 2, c: 1, d: 1, e: 1 }, 'the last connection is reserved for a merchant without any');
   while (going.length > 0) await end(going[0]?.name ?? '');
-  t.equal((await Promise.all(asked)).length, 30, 'in the end all have had one');
+  t.equal((await Promise.all(asked)).length, 30, 'eventually every request was served');
 });
 
-t.test('one connection goes from one to the next', async (t) => {
+t.test('a single connection is passed from request to request', async (t) => {
   const { ask, end, held, many } = connections(1);
   const asked = [...many('a', 2), ask('b')];
   t.same(held(), { a: 1 });
   await end('a');
-  t.same(held(), { a: 1 }, 'who came first, where neither has one');
+  t.same(held(), { a: 1 }, 'among merchants without a connection the first to wait is served');
   await end('a');
   t.same(held(), { b: 1 });
   await end('b');
   await Promise.all(asked);
 });
 
-t.test('who waits too long is told so, and takes nothing', async (t) => {
+t.test('a request that waits too long fails and takes no connection', async (t) => {
   const { ask, end, held, many, time } = connections(2);
   const first = ask('a');
   time.advance(1000);
@@ -77,19 +77,19 @@ t.test('who waits too long is told so, and takes nothing', async (t) => {
   t.same(held(), { a: 1 });
   await end('a');
   t.same(await Promise.all([first, after]), ['a', 'a']);
-  t.equal(time.untilNext, null, 'and no timer is left');
+  t.equal(time.untilNext, null, 'no timer remains');
 });
 
-t.test('what fails gives its connection back', async (t) => {
+t.test('a failed request returns its connection', async (t) => {
   const pool = { maxConnections: 1, connectTimeoutSeconds: 5 };
-  const fair = new FairConnections({ pool, timers: new ManualTime() });
+  const fair = new FairConnectionShares({ pool, timers: new ManualTime() });
   const fail = () => fair.use('a', () => Promise.reject(new Error('wrong')));
   for (const outcome of await Promise.allSettled([fail(), fail(), fail()])) {
     t.match(outcome, { status: 'rejected', reason: { message: 'wrong' } });
   }
 });
 
-t.test('PostgreSQL: each route needs one, also of a merchant that may have but one', postgresAlone, async (t) => {
+t.test('PostgreSQL: every route needs only one connection, so a pool of one suffices', postgresAlone, async (t) => {
   const pool = { ...patient, maxConnections: 1 };
   const { call, app } = await servicesFixture(t, { url: await createPostgresDatabase(t), pool });
   for (const url of ['/transactions', '/dev/payouts', '/dev/wallets', '/dev/customers']) {

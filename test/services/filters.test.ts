@@ -11,7 +11,7 @@ async function idsOf({ call }: ServicesUnderTest, list: string): Promise<unknown
   return ids;
 }
 
-onEachServices('payouts and transactions are chosen by state, type, wallet and date', async (t, services) => {
+onEachServices('payouts and transactions are filtered by status, type, wallet and date', async (t, services) => {
   const { call, database, pass } = services;
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const otherWallet = await addWallet(database, merchantA, { balance: 1000 });
@@ -33,17 +33,25 @@ onEachServices('payouts and transactions are chosen by state, type, wallet and d
   t.same(await idsOf(services, `/dev/payouts?walletId=${walletId.toUpperCase()}`), [bad.id, good.id]);
   t.same(await idsOf(services, `/dev/payouts?walletId=${walletId}&status=failed`), [bad.id]);
   t.same(await idsOf(services, '/dev/payouts?from=2026-01-16'), [late.id]);
-  t.same(await idsOf(services, '/dev/payouts?to=2026-01-15'), [bad.id, good.id], 'the whole day');
-  t.same(await idsOf(services, `/dev/payouts?from=${good.createdAt}&to=${good.createdAt}`), [good.id], 'both ends');
+  t.same(
+    await idsOf(services, '/dev/payouts?to=2026-01-15'),
+    [bad.id, good.id],
+    'a date as `to` includes the whole day',
+  );
+  t.same(
+    await idsOf(services, `/dev/payouts?from=${good.createdAt}&to=${good.createdAt}`),
+    [good.id],
+    'both limits are inclusive',
+  );
   const sameMoment = new Date(Date.parse(good.createdAt) + 3_600_000).toISOString().replace('Z', '%2B01:00');
-  t.same(await idsOf(services, `/dev/payouts?to=${sameMoment}`), [good.id], 'in another zone');
+  t.same(await idsOf(services, `/dev/payouts?to=${sameMoment}`), [good.id], 'a time in another time zone');
   t.same(await idsOf(services, '/dev/payouts?from=2026-02-01&to=2026-01-01'), []);
 
   const amounts = async (query: string) =>
     ((await call(merchantA, 'GET', `/transactions?${query}`)).body.data as { payoutId: string | null }[]).map(
       ({ payoutId }) => payoutId,
     );
-  t.same(await amounts('type=credit&from=2026-01-15T12:00:00.001Z'), [bad.id], 'the refund');
+  t.same(await amounts('type=credit&from=2026-01-15T12:00:00.001Z'), [bad.id], 'only the refund');
   t.same(await amounts('type=debit'), [late.id, bad.id, good.id]);
   t.same(await amounts('status=pending'), [late.id]);
   t.same(await amounts('status=reversed'), [bad.id]);
@@ -55,14 +63,18 @@ onEachServices('payouts and transactions are chosen by state, type, wallet and d
   const empty = await addWallet(database, merchantA);
   const nobodys = '00000000-0000-4000-8000-000000000000';
   for (const list of ['/dev/payouts', '/transactions', '/dev/transactions']) {
-    t.same(await idsOf(services, `${list}?walletId=${empty}`), [], 'a wallet without any');
+    t.same(await idsOf(services, `${list}?walletId=${empty}`), [], 'a wallet without records');
     const answer = await call(merchantA, 'GET', `${list}?walletId=${nobodys}`);
     t.match(
       answer,
       { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: [] } } },
-      `${list} of no wallet`,
+      `${list}: an unknown wallet`,
     );
-    t.equal((await call(merchantA, 'GET', `${list}?walletId=${nobodys}&from=x`)).status, 422, 'the form comes first');
+    t.equal(
+      (await call(merchantA, 'GET', `${list}?walletId=${nobodys}&from=x`)).status,
+      422,
+      'the format of parameters is checked before the wallet',
+    );
   }
 
   const cases: [query: string, message: RegExp][] = [
@@ -71,8 +83,8 @@ onEachServices('payouts and transactions are chosen by state, type, wallet and d
     ['status=failed&status=pending', /^status must be/],
     ['walletId=x', /^walletId must be a UUID$/],
     ['from=yesterday', /^from must be a date, such as/],
-    ['from=2026-02-30', /^from must be a date that there is$/],
-    ['to=2026-01-15T25:00:00Z', /^to must be a date that there is$/],
+    ['from=2026-02-30', /^from must be a date that exists$/],
+    ['to=2026-01-15T25:00:00Z', /^to must be a date that exists$/],
     ['to=2026-01-15T12:00:00', /^to must be a date, such as/],
     ['up_to=x', /^up_to must be a UUID$/],
     ['type=debit', /^type is not a known query parameter$/],
@@ -86,7 +98,7 @@ onEachServices('payouts and transactions are chosen by state, type, wallet and d
   });
 });
 
-onEachServices('pages up to a record stay as they are while others are added', async (t, services) => {
+onEachServices('pages with up_to stay the same while records are added', async (t, services) => {
   const { call, database } = services;
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const add = async () => {
@@ -113,45 +125,48 @@ onEachServices('pages up to a record stay as they are while others are added', a
   }
 });
 
-onEachServices('customers are found by a part of their name, email or phone, in whatever case', async (t, services) => {
-  const { call } = services;
-  const people = [
-    { email: 'zoe@example.com', firstName: 'Zoë', lastName: 'Ọlá', phone: '+2348000000001' },
-    { email: 'under_score@example.com', firstName: '100%', lastName: 'Back\\slash' },
-    { email: 'ada@example.org', firstName: 'Ada', lastName: 'Obi' },
-  ];
-  const ids: unknown[] = [];
-  for (const body of people)
-    ids.push(((await call(merchantA, 'POST', '/dev/customers', { body })).body.data as { id: string }).id);
-  const [zoe, odd, ada] = ids;
-  const cases: [search: string, found: unknown[]][] = [
-    ['ZOË', [zoe]],
-    ['zoe\u0308', [zoe]],
-    ['ọLÁ', [zoe]],
-    ['Zoë Ọlá', [zoe]],
-    ['234800', [zoe]],
-    ['EXAMPLE.COM', [odd, zoe]],
-    ['example', [ada, odd, zoe]],
-    ['%', [odd]],
-    ['r_s', [odd]],
-    ['_', [odd]],
-    ['k\\s', [odd]],
-    ["'", []],
-    ['Ọlázoe', []],
-  ];
-  for (const [search, found] of cases) {
-    t.same(await idsOf(services, `/dev/customers?search=${encodeURIComponent(search)}`), found, search);
-  }
-  await call(merchantA, 'PATCH', `/dev/customers/${String(ada)}`, { body: { lastName: 'Eze', phone: '5551234' } });
-  t.same(await idsOf(services, '/dev/customers?search=obi'), []);
-  t.same(await idsOf(services, '/dev/customers?search=ada%20eze'), [ada]);
-  t.same(await idsOf(services, '/dev/customers?search=555'), [ada]);
-  for (const search of ['', '%20', 'x'.repeat(101), '%00']) {
-    t.equal((await call(merchantA, 'GET', `/dev/customers?search=${search}`)).status, 422, search);
-  }
-});
+onEachServices(
+  'customers are found by a substring of their name, email or phone, ignoring case',
+  async (t, services) => {
+    const { call } = services;
+    const people = [
+      { email: 'zoe@example.com', firstName: 'Zoë', lastName: 'Ọlá', phone: '+2348000000001' },
+      { email: 'under_score@example.com', firstName: '100%', lastName: 'Back\\slash' },
+      { email: 'ada@example.org', firstName: 'Ada', lastName: 'Obi' },
+    ];
+    const ids: unknown[] = [];
+    for (const body of people)
+      ids.push(((await call(merchantA, 'POST', '/dev/customers', { body })).body.data as { id: string }).id);
+    const [zoe, odd, ada] = ids;
+    const cases: [search: string, found: unknown[]][] = [
+      ['ZOË', [zoe]],
+      ['zoe\u0308', [zoe]],
+      ['ọLÁ', [zoe]],
+      ['Zoë Ọlá', [zoe]],
+      ['234800', [zoe]],
+      ['EXAMPLE.COM', [odd, zoe]],
+      ['example', [ada, odd, zoe]],
+      ['%', [odd]],
+      ['r_s', [odd]],
+      ['_', [odd]],
+      ['k\\s', [odd]],
+      ["'", []],
+      ['Ọlázoe', []],
+    ];
+    for (const [search, found] of cases) {
+      t.same(await idsOf(services, `/dev/customers?search=${encodeURIComponent(search)}`), found, search);
+    }
+    await call(merchantA, 'PATCH', `/dev/customers/${String(ada)}`, { body: { lastName: 'Eze', phone: '5551234' } });
+    t.same(await idsOf(services, '/dev/customers?search=obi'), []);
+    t.same(await idsOf(services, '/dev/customers?search=ada%20eze'), [ada]);
+    t.same(await idsOf(services, '/dev/customers?search=555'), [ada]);
+    for (const search of ['', '%20', 'x'.repeat(101), '%00']) {
+      t.equal((await call(merchantA, 'GET', `/dev/customers?search=${search}`)).status, 422, search);
+    }
+  },
+);
 
-onEachServices('each parameter of a list says in the description what it is for', (t, { openApi }) => {
+onEachServices('the description explains each query parameter of a list', (t, { openApi }) => {
   interface Described {
     readonly get?: {
       readonly parameters: readonly { name: string; in: string; description?: string; schema: object }[];
@@ -161,8 +176,8 @@ onEachServices('each parameter of a list says in the description what it is for'
     (get?.parameters ?? []).filter((one) => one.in === 'query'),
   );
   for (const { name, description, schema } of queries) {
-    t.ok('enum' in schema || (description ?? '') !== '', `${name}, unless its values say it`);
-    t.notOk('purpose' in schema, 'which is no word of JSON Schema');
+    t.ok('enum' in schema || (description ?? '') !== '', `${name} has a description or self-explanatory values`);
+    t.notOk('purpose' in schema, 'no keyword that JSON Schema does not define');
   }
   t.ok(queries.some(({ name }) => name === 'walletId'));
   return Promise.resolve();

@@ -1,7 +1,7 @@
 import t from 'tap';
-import { databaseClock, momentOf, tryLock } from '../../src/database/dialects.js';
+import { databaseClock, sqlTime, tryLock } from '../../src/database/dialects.js';
 import type { Tenant } from '../../src/services/assertion-verifier.js';
-import { OldAnswers } from '../../src/services/start-services.js';
+import { StoredResponsePurge } from '../../src/services/start-services.js';
 import { createPostgresDatabase, onEachDatabase, postgresAlone } from '../database/each-database.js';
 import { until } from '../registry/manual-time.js';
 import {
@@ -20,7 +20,7 @@ import {
 
 const day = 24 * 60 * 60 * 1000;
 
-/** Sends under a key; resolves with what came, byte for byte. */
+/** Sends a request with an Idempotency-Key; resolves with the exact response. */
 async function send(
   { app }: ServicesUnderTest,
   key: string,
@@ -33,7 +33,7 @@ async function send(
   return { status: answer.statusCode, body: answer.body, replayed: answer.headers['idempotency-replayed'] };
 }
 
-onEachServices('the same key and body have the same answer once more, and no second effect', async (t, services) => {
+onEachServices('the same key and body get the same response again, without a second effect', async (t, services) => {
   const { database } = services;
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   const routes: [url: string, body: Record<string, unknown>][] = [
@@ -59,11 +59,11 @@ onEachServices('the same key and body have the same answer once more, and no sec
   t.equal(await ledgerSum(database, walletId), 600);
 });
 
-onEachServices('a key that was used for another body or another route is refused', async (t, services) => {
+onEachServices('a key that was used with another body or route is rejected', async (t, services) => {
   const { database } = services;
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   await send(services, 'k', bankPayout(walletId));
-  const message = 'This Idempotency-Key was used for another request: give each request a key of its own';
+  const message = 'This Idempotency-Key was used for another request: use a different key for each request';
   const refused = {
     success: false,
     message,
@@ -80,7 +80,7 @@ onEachServices('a key that was used for another body or another route is refused
   t.equal(await balanceOf(database, walletId), 900);
 });
 
-onEachServices('keys of merchants and environments do not meet', async (t, services) => {
+onEachServices('keys are separate per merchant and environment', async (t, services) => {
   const { database } = services;
   for (const tenant of [merchantA, merchantB, sandboxOfA]) {
     const walletId = await addWallet(database, tenant, { balance: 1000 });
@@ -91,28 +91,29 @@ onEachServices('keys of merchants and environments do not meet', async (t, servi
   }
 });
 
-onEachServices(
-  'a refusal that came of the records is kept; one of the form of a request is not',
-  async (t, services) => {
-    const { database } = services;
-    const walletId = await addWallet(database, merchantA, { balance: 50 });
-    const poor = await send(services, 'poor', bankPayout(walletId));
-    t.match(poor, { status: 422, body: /Insufficient wallet balance/ });
-    await database.updateTable('wallets').set({ balance: 1000 }).execute();
-    t.same(
-      await send(services, 'poor', bankPayout(walletId)),
-      { ...poor, replayed: 'true' },
-      'also once there is money',
-    );
-    t.equal((await send(services, 'new', bankPayout(walletId))).status, 201);
+onEachServices('a rejection that depends on records is stored; a validation error is not', async (t, services) => {
+  const { database } = services;
+  const walletId = await addWallet(database, merchantA, { balance: 50 });
+  const poor = await send(services, 'poor', bankPayout(walletId));
+  t.match(poor, { status: 422, body: /Insufficient wallet balance/ });
+  await database.updateTable('wallets').set({ balance: 1000 }).execute();
+  t.same(
+    await send(services, 'poor', bankPayout(walletId)),
+    { ...poor, replayed: 'true' },
+    'the stored rejection is repeated although there is money now',
+  );
+  t.equal((await send(services, 'new', bankPayout(walletId))).status, 201);
 
-    t.equal((await send(services, 'wrong', bankPayout(walletId, { amount: 0 }))).status, 422);
-    t.equal((await send(services, 'wrong', bankPayout(walletId))).status, 201, 'the corrected one under the same key');
-  },
-);
+  t.equal((await send(services, 'wrong', bankPayout(walletId, { amount: 0 }))).status, 422);
+  t.equal(
+    (await send(services, 'wrong', bankPayout(walletId))).status,
+    201,
+    'a corrected body under the same key is accepted',
+  );
+});
 
 onEachServices(
-  'of many at once under one key one is carried out, and the others are told so at once',
+  'of concurrent requests under one key exactly one is executed, and the others get 409 at once',
   async (t, services) => {
     const { database } = services;
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
@@ -120,7 +121,7 @@ onEachServices(
     const wallets = await Promise.all(strangers.map((tenant) => addWallet(database, tenant, { balance: 1000 })));
     const refused: object[] = [];
     const sent = await database.transaction().execute(async (transaction) => {
-      // Whoever comes first has to wait for this wallet, or for all of an SQLite database.
+      // The first request waits for the lock of this wallet, or of the whole SQLite database.
       await transaction.updateTable('wallets').set({ balance: 1000 }).execute();
       const all = Array.from({ length: 20 }, async () => {
         const answer = await send(services, 'k', bankPayout(walletId));
@@ -133,7 +134,8 @@ onEachServices(
       );
       return { all, meanwhile };
     });
-    for (const { status } of await Promise.all(sent.meanwhile)) t.equal(status, 201, 'whose key it is is another one');
+    for (const { status } of await Promise.all(sent.meanwhile))
+      t.equal(status, 201, 'the same key of another merchant is independent');
     const answers = await Promise.all(sent.all);
     t.same(answers.filter(({ status }) => status === 201).length, 1);
     for (const answer of refused) t.match(answer, { body: /still being carried out: try again/ });
@@ -142,7 +144,7 @@ onEachServices(
 );
 
 t.test(
-  'PostgreSQL: a request that another process carries out is not carried out here as well',
+  'PostgreSQL: a request that another process is executing is not executed a second time',
   postgresAlone,
   async (t) => {
     const url = await createPostgresDatabase(t);
@@ -158,19 +160,19 @@ t.test(
   },
 );
 
-onEachDatabase('nothing of a payout stays where its answer cannot be kept', async (t, url) => {
+onEachDatabase('if the response cannot be stored, the payout is rolled back', async (t, url) => {
   const services = await servicesFixture(t, { url });
   const { database } = services;
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   await database.schema.alterTable('answers').renameColumn('body', 'elsewhere').execute();
   t.equal((await send(services, 'k', bankPayout(walletId))).status, 500);
-  t.equal(await balanceOf(database, walletId), 1000, 'the money is there');
+  t.equal(await balanceOf(database, walletId), 1000, 'the balance is unchanged');
   await database.schema.alterTable('answers').renameColumn('elsewhere', 'body').execute();
   t.match(await send(services, 'k', bankPayout(walletId)), { status: 201, replayed: undefined });
   t.equal(await balanceOf(database, walletId), 900);
 });
 
-onEachDatabase('an answer outlives the process that gave it', async (t, url) => {
+onEachDatabase('a stored response outlives its process', async (t, url) => {
   const first = await servicesFixture(t, { url });
   const walletId = await addWallet(first.database, merchantA, { balance: 1000 });
   const given = await send(first, 'k', bankPayout(walletId));
@@ -179,9 +181,9 @@ onEachDatabase('an answer outlives the process that gave it', async (t, url) => 
   t.equal(await balanceOf(second.database, walletId), 900);
 });
 
-onEachServices('an answer is kept for 24 hours, then forgotten', async (t, services) => {
+onEachServices('a response is stored for 24 hours, then deleted', async (t, services) => {
   const { clock, database, now: monotonic, pass } = services;
-  const old = new OldAnswers({ database, clock, monotonic });
+  const old = new StoredResponsePurge({ database, clock, monotonic });
   await old.forget();
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const first = await send(services, 'k', bankPayout(walletId));
@@ -189,7 +191,11 @@ onEachServices('an answer is kept for 24 hours, then forgotten', async (t, servi
   t.equal(await old.forget(), false);
   t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' });
   await pass(120_000);
-  t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' }, 'and until it is forgotten');
+  t.same(
+    await send(services, 'k', bankPayout(walletId)),
+    { ...first, replayed: 'true' },
+    'the response is repeated until it is deleted',
+  );
   await old.forget();
   t.same(await database.selectFrom('answers').selectAll().execute(), []);
   const later = await send(services, 'k', bankPayout(walletId));
@@ -197,48 +203,55 @@ onEachServices('an answer is kept for 24 hours, then forgotten', async (t, servi
   t.not(later.body, first.body);
 });
 
-onEachServices('a clock that is put forward, for a moment or for good, forgets nothing early', async (t, services) => {
-  const { database, now, pass } = services;
-  let wrong = 0;
-  const clock = { now: () => momentOf(now() + wrong) };
-  const old = new OldAnswers({ database, clock, monotonic: now });
-  const walletId = await addWallet(database, merchantA, { balance: 1000 });
-  const first = await send(services, 'k', bankPayout(walletId));
-  const forgetsNothing = async (about: string) => {
+onEachServices(
+  'a clock that is set forward, briefly or permanently, deletes no response early',
+  async (t, services) => {
+    const { database, now, pass } = services;
+    let wrong = 0;
+    const clock = { now: () => sqlTime(now() + wrong) };
+    const old = new StoredResponsePurge({ database, clock, monotonic: now });
+    const walletId = await addWallet(database, merchantA, { balance: 1000 });
+    const first = await send(services, 'k', bankPayout(walletId));
+    const forgetsNothing = async (about: string) => {
+      await old.forget();
+      t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' }, about);
+    };
+    wrong = 2 * day;
+    await forgetsNothing('at a start, before it is put right');
+    wrong = 0;
+    await forgetsNothing('put right');
+    for (const step of [2 * day, 0, 2 * day]) {
+      wrong = step;
+      await forgetsNothing(`wrong by ${step}`);
+      await pass(1000);
+      await forgetsNothing(`still wrong by ${step}`);
+    }
+    await pass(day - 60_000);
+    await forgetsNothing('a day later, nearly');
+    await pass(60_000);
     await old.forget();
-    t.same(await send(services, 'k', bankPayout(walletId)), { ...first, replayed: 'true' }, about);
-  };
-  wrong = 2 * day;
-  await forgetsNothing('at a start, before it is put right');
-  wrong = 0;
-  await forgetsNothing('put right');
-  for (const step of [2 * day, 0, 2 * day]) {
-    wrong = step;
-    await forgetsNothing(`wrong by ${step}`);
-    await pass(1000);
-    await forgetsNothing(`still wrong by ${step}`);
-  }
-  await pass(day - 60_000);
-  await forgetsNothing('a day later, nearly');
-  await pass(60_000);
-  await old.forget();
-  t.same(await database.selectFrom('answers').selectAll().execute(), [], 'in the end it is believed');
-  t.equal(await balanceOf(database, walletId), 900);
-});
+    t.same(
+      await database.selectFrom('answers').selectAll().execute(),
+      [],
+      'after 24 hours of real time the response is deleted',
+    );
+    t.equal(await balanceOf(database, walletId), 900);
+  },
+);
 
-t.test('PostgreSQL: a process whose clock is wrong forgets no answers', postgresAlone, async (t) => {
+t.test('PostgreSQL: a process with a wrong clock deletes no responses', postgresAlone, async (t) => {
   const services = await servicesFixture(t, { url: await createPostgresDatabase(t) });
   const { database } = services;
   const clock = databaseClock(database, { now: () => Date.now() + 2 * day });
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   await send(services, 'k', bankPayout(walletId));
   await database.updateTable('answers').set({ created_at: clock.now() }).execute();
-  const old = new OldAnswers({ database, clock });
+  const old = new StoredResponsePurge({ database, clock });
   for (let look = 0; look < 3; look += 1) t.equal(await old.forget(), false);
   t.equal((await database.selectFrom('answers').selectAll().execute()).length, 1);
 });
 
-t.test('a key is one visible word of at most 255 characters', async (t) => {
+t.test('an Idempotency-Key is 1 to 255 visible ASCII characters', async (t) => {
   const services = await servicesFixture(t);
   const walletId = await addWallet(services.database, merchantA, { balance: 1000 });
   const message = 'Idempotency-Key must be given once, and be 1 to 255 visible ASCII characters without spaces';

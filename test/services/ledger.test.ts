@@ -15,7 +15,7 @@ import {
   startOfTest,
 } from './services-fixture.js';
 
-/** A repeatable sequence of numbers from 0 to below 1 (mulberry32). */
+/** A reproducible sequence of numbers in [0, 1) (mulberry32). */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -26,7 +26,7 @@ function randomFrom(seed: number): () => number {
   };
 }
 
-/** What each account holds, such as `live NGN float`. */
+/** The balance of each account, by names such as `live NGN float`. */
 async function accountsOf(database: ServicesDatabase): Promise<Record<string, number>> {
   const accounts = await listAccounts(database);
   return Object.fromEntries(
@@ -45,7 +45,7 @@ interface ModelWallet {
 }
 
 onEachServices(
-  'random operations leave every balance equal to its entries, and all accounts at zero',
+  'after random operations each balance equals its entries, and all accounts sum to zero',
   async (t, services) => {
     const { call, database, pass } = services;
     const { open, move, check } = operatorsOf(t, services);
@@ -62,7 +62,7 @@ onEachServices(
       balanceAfter: number;
     }[] = [];
     const expected = { float: 0, payouts: 0 };
-    /** Refunds that have not yet come back. */
+    /** Failing payouts that are not refunded yet. */
     let failing: { wallet: ModelWallet; amount: number }[] = [];
 
     const openOne = async (): Promise<void> => {
@@ -93,7 +93,8 @@ onEachServices(
       const { wallet, kind, amount, reference, balanceAfter } = one;
       const more = { currency: wallet.currency, environment: wallet.tenant.environment, reference };
       const again = await move(kind, wallet.id, amount, more);
-      if (again.status !== 200 || again.data.balanceAfter !== balanceAfter) t.fail('a repeat has another result');
+      if (again.status !== 200 || again.data.balanceAfter !== balanceAfter)
+        t.fail('a repeated movement has another result');
     };
     const payOne = async (wallet: ModelWallet): Promise<void> => {
       const amount = 1 + below(800);
@@ -131,7 +132,7 @@ onEachServices(
       else if (kind === 10) await repeatOne();
       else await passTime();
     }
-    t.ok(used.length > 50 && wallets.length > 3, 'enough has happened');
+    t.ok(used.length > 50 && wallets.length > 3, 'enough operations were made');
     for (const { id, balance } of wallets) {
       t.equal(await balanceOf(database, id), balance);
       t.equal(await ledgerSum(database, id), balance);
@@ -145,50 +146,47 @@ onEachServices(
   },
 );
 
-onEachServices(
-  'an entry names the account that its money came from, and the one that it went to',
-  async (t, services) => {
-    const { call, database, pass } = services;
-    const { open, move, operate } = operatorsOf(t, services);
-    const walletId = await open('merchant_a');
-    await move('fund', walletId, 1000, { reference: 'in', reason: 'Deposit' });
-    await move('withdraw', walletId, 100, { reference: 'out' });
-    await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 200 }) });
-    const lost = bankPayout(walletId, { amount: 50, destinationAccountNumber: '0000000000' });
-    await call(merchantA, 'POST', '/dev/payouts', { body: lost });
-    await pass(200_000);
-    await pass(200_000);
-    const { body } = await operate('GET', `/wallets/${walletId}/entries`);
-    t.match(body.data, [
-      { from: 'payouts', to: walletId, amount: 50, status: 'successful', reason: null, actor: null, balanceAfter: 700 },
-      { from: walletId, to: 'payouts', amount: 50, status: 'reversed', balanceAfter: 650 },
-      { from: walletId, to: 'payouts', amount: 200, status: 'successful', balanceAfter: 700 },
-      { from: walletId, to: 'float', amount: 100, reference: 'out', balanceAfter: 900 },
-      {
-        from: 'float',
-        to: walletId,
-        amount: 1000,
-        reference: 'in',
-        reason: 'Deposit',
-        actor: 'admin',
-        balanceAfter: 1000,
-      },
-    ]);
-    t.same(await accountsOf(database), { 'live NGN float': -900, 'live NGN payouts': 200, 'live NGN wallets': 700 });
-    const listed = (await operate('GET', '/accounts')).body.data as { account: string; balance: string }[];
-    t.same(
-      listed.map(({ account, balance }) => [account, balance]),
-      [
-        ['float', '-900'],
-        ['payouts', '200'],
-        ['wallets', '700'],
-      ],
-    );
-  },
-);
+onEachServices('each entry names the counter account', async (t, services) => {
+  const { call, database, pass } = services;
+  const { open, move, operate } = operatorsOf(t, services);
+  const walletId = await open('merchant_a');
+  await move('fund', walletId, 1000, { reference: 'in', reason: 'Deposit' });
+  await move('withdraw', walletId, 100, { reference: 'out' });
+  await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 200 }) });
+  const lost = bankPayout(walletId, { amount: 50, destinationAccountNumber: '0000000000' });
+  await call(merchantA, 'POST', '/dev/payouts', { body: lost });
+  await pass(200_000);
+  await pass(200_000);
+  const { body } = await operate('GET', `/wallets/${walletId}/entries`);
+  t.match(body.data, [
+    { from: 'payouts', to: walletId, amount: 50, status: 'successful', reason: null, actor: null, balanceAfter: 700 },
+    { from: walletId, to: 'payouts', amount: 50, status: 'reversed', balanceAfter: 650 },
+    { from: walletId, to: 'payouts', amount: 200, status: 'successful', balanceAfter: 700 },
+    { from: walletId, to: 'float', amount: 100, reference: 'out', balanceAfter: 900 },
+    {
+      from: 'float',
+      to: walletId,
+      amount: 1000,
+      reference: 'in',
+      reason: 'Deposit',
+      actor: 'admin',
+      balanceAfter: 1000,
+    },
+  ]);
+  t.same(await accountsOf(database), { 'live NGN float': -900, 'live NGN payouts': 200, 'live NGN wallets': 700 });
+  const listed = (await operate('GET', '/accounts')).body.data as { account: string; balance: string }[];
+  t.same(
+    listed.map(({ account, balance }) => [account, balance]),
+    [
+      ['float', '-900'],
+      ['payouts', '200'],
+      ['wallets', '700'],
+    ],
+  );
+});
 
 onEachServices(
-  'the check names wallets whose balance is not the sum of their entries, and changes nothing',
+  'the check reports wallets whose balance differs from their entries, and changes nothing',
   async (t, services) => {
     const { database, logged } = services;
     const { open, move, check } = operatorsOf(t, services);
@@ -205,32 +203,29 @@ onEachServices(
       warnings: { length: 2 },
     });
     t.match(logged, [{ details: { wallets: [walletId], mismatchedWallets: 1, currencies: ['live NGN'] } }]);
-    t.notMatch(JSON.stringify(logged), /100[01]/, 'amounts are not told');
-    t.equal(await balanceOf(database, walletId), 1001, 'nothing is put right');
+    t.notMatch(JSON.stringify(logged), /100[01]/, 'the log contains no amounts');
+    t.equal(await balanceOf(database, walletId), 1001, 'the check repairs nothing');
 
-    // Two that cancel out are seen by their wallets, not by the sum.
+    // Two differences that cancel out show in the wallets, not in the sum.
     await sql`update wallets set balance = balance - 1 where id = ${other}`.execute(database);
     t.match(await check(), { mismatchedWallets: 2, unbalancedCurrencies: 0 });
     t.match(logged.at(-1)?.details, { wallets: [walletId, other] });
   },
 );
 
-onEachServices(
-  'an entry in another currency than its wallet is seen by the sum of the accounts',
-  async (t, services) => {
-    const { database } = services;
-    const { open, move, check } = operatorsOf(t, services);
-    const walletId = await open('merchant_a');
-    await move('fund', walletId, 1000);
-    await sql`update transactions set currency = 'KES'`.execute(database);
-    t.match(await check(), { mismatchedWallets: 0, unbalancedCurrencies: 2 });
-  },
-);
+onEachServices('an entry in another currency than its wallet shows in the sum of the accounts', async (t, services) => {
+  const { database } = services;
+  const { open, move, check } = operatorsOf(t, services);
+  const walletId = await open('merchant_a');
+  await move('fund', walletId, 1000);
+  await sql`update transactions set currency = 'KES'`.execute(database);
+  t.match(await check(), { mismatchedWallets: 0, unbalancedCurrencies: 2 });
+});
 
-onEachServices('what the former release adds beside this one counts as a payout', async (t, { database }) => {
+onEachServices('an entry written by the previous release counts as a payout', async (t, { database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 100 });
   await sql`update wallets set balance = 60 where id = ${walletId}`.execute(database);
-  // As the former release writes it, without the columns that it does not know.
+  // Inserted like the previous release does, without the columns that it does not know.
   await sql`insert into transactions
     (merchant_id, environment, created_at, wallet_id, type, status, amount, currency, reference, balance_after)
     values ('merchant_a', 'live', ${startOfTest}, ${walletId}, 'debit', 'pending', 40, 'NGN', 'former', 60)`.execute(
@@ -239,7 +234,7 @@ onEachServices('what the former release adds beside this one counts as a payout'
   t.same(await accountsOf(database), { 'live NGN float': -100, 'live NGN payouts': 40, 'live NGN wallets': 60 });
 });
 
-t.test('nothing but the ledger writes a balance, a wallet or an entry', (t) => {
+t.test('only the ledger modules write balances, wallets and entries', (t) => {
   const files = readdirSync('src', { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
     .map((entry) => `${entry.parentPath}/${entry.name}`);
@@ -254,7 +249,7 @@ t.test('nothing but the ledger writes a balance, a wallet or an entry', (t) => {
     return writes.some((write) => write.test(text));
   });
   t.same(writers.toSorted(), ['src/services/ledger/move-money.ts', 'src/services/ledger/open-wallet.ts']);
-  // Of an entry nothing changes but what has become of its payout.
+  // Only the payout status of an entry is ever updated.
   const changers = files.filter((file) =>
     /\bupdateTable\(\s*'transactions'|\bupdate transactions\b/i.test(readFileSync(file, 'utf8')),
   );

@@ -13,7 +13,7 @@ import {
 
 const lists = ['/transactions', '/dev/transactions', '/dev/payouts', '/dev/customers', '/dev/wallets'];
 
-onEachServices('a list with nothing in it has no pages', async (t, { call }) => {
+onEachServices('an empty list has zero pages', async (t, { call }) => {
   for (const list of lists) {
     const { status, body } = await call(merchantA, 'GET', list);
     t.equal(status, 200);
@@ -22,7 +22,7 @@ onEachServices('a list with nothing in it has no pages', async (t, { call }) => 
   }
 });
 
-onEachServices('the pages of a list hold each record once, newest first', async (t, { call, database }) => {
+onEachServices('the pages of a list contain each record once, newest first', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   for (let index = 1; index <= 100; index += 1) {
     const body = bankPayout(walletId, { amount: 1, remarks: `number ${index}` });
@@ -65,16 +65,19 @@ onEachServices('the pages of a list hold each record once, newest first', async 
   t.ok(Number.isInteger(last?.id) && Number.isInteger(last?.amount), 'ids and amounts of transactions are integers');
 });
 
-onEachServices('records of one millisecond keep the order in which they were made', async (t, { call, database }) => {
-  const ids = [];
-  for (let index = 0; index < 20; index += 1) ids.unshift(await addWallet(database, merchantA));
-  t.same(
-    ((await call(merchantA, 'GET', '/dev/wallets')).body.data as { id: string }[]).map(({ id }) => id),
-    ids,
-  );
-});
+onEachServices(
+  'records created in the same millisecond keep their order of creation',
+  async (t, { call, database }) => {
+    const ids = [];
+    for (let index = 0; index < 20; index += 1) ids.unshift(await addWallet(database, merchantA));
+    t.same(
+      ((await call(merchantA, 'GET', '/dev/wallets')).body.data as { id: string }[]).map(({ id }) => id),
+      ids,
+    );
+  },
+);
 
-onEachServices('HEAD tells what GET would, without the records', async (t, { app }) => {
+onEachServices('HEAD returns the headers of GET without a body', async (t, { app }) => {
   const headers = { 'x-merchant-id': 'merchant_a', 'x-merchant-environment': 'live' };
   const response = await app.inject({ method: 'HEAD', url: '/transactions', headers });
   t.equal(response.statusCode, 200);
@@ -82,7 +85,7 @@ onEachServices('HEAD tells what GET would, without the records', async (t, { app
 });
 
 onEachServices(
-  'the sample records add up, come once, and belong to one merchant and environment',
+  'demo records are consistent, inserted once, and limited to one merchant and environment',
   async (t, { call, database }) => {
     const { walletId } = await seedDemo(database, { ...merchantA, now: startOfTest });
     t.same(await seedDemo(database, { ...merchantA, now: startOfTest + 1 }), { walletId });

@@ -40,7 +40,7 @@ const description = parse(committed) as Description;
 const merchant = { merchantId: 'm_1', environment: 'live' } as const;
 const nobodys = ['00000000-0000-4000-8000-000000000000', '999999999'];
 
-/** The description as a schema in which no object has fields that are not described. */
+/** The description as a schema that forbids undescribed fields in all objects. */
 const closed = JSON.parse(JSON.stringify(description), (_, value: unknown) => {
   const isObject = typeof value === 'object' && value !== null && 'properties' in value && 'type' in value;
   return isObject ? { ...value, additionalProperties: false } : value;
@@ -49,7 +49,7 @@ const dateTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const ajv = new Ajv2020({ strict: false, formats: { 'date-time': dateTime } });
 ajv.addSchema({ ...closed, $id: 'api' });
 
-/** The check of what stands at this place of the description. */
+/** Compiles a validator for the schema at this path of the description. */
 function checkAt(...place: string[]) {
   const pointer = place.map((part) => part.replaceAll('~', '~0').replaceAll('/', '~1')).join('/');
   const check = ajv.compile({ $ref: `api#/${encodeURI(pointer)}` });
@@ -67,27 +67,27 @@ function descriptionAt(place: readonly string[]): DescribedAnswer {
   return place.reduce((it: object, part) => Reflect.get(it, part) as object, description);
 }
 
-t.test('the committed description is what the code says of itself', async (t) => {
+t.test('docs/openapi.yaml matches the code', async (t) => {
   let printed = '';
   const io = { out: (text: string) => void (printed += text), err: () => undefined };
   t.equal(await run(['openapi'], io), 0);
-  t.equal(printed, committed, 'otherwise: npm run openapi');
+  t.equal(printed, committed, 'out of date: run npm run openapi');
   printed = '';
   await run(['openapi', '--json'], io);
   t.same(JSON.parse(printed), description);
   const ids = Object.values(description.paths).flatMap((methods) =>
     Object.values(methods).map((one) => one.operationId),
   );
-  t.equal(new Set(ids).size, ids.length, 'each operation has a name of its own');
+  t.equal(new Set(ids).size, ids.length, 'operation ids are unique');
   for (const name of Object.keys(description.components.responses)) {
-    t.ok(committed.includes(`"#/components/responses/${name}"`), `${name} is the answer of some operation`);
+    t.ok(committed.includes(`"#/components/responses/${name}"`), `${name} is used by an operation`);
   }
   const known = new Set(description.tags.map(({ name }) => name));
   const operations = Object.values(description.paths).flatMap((methods) => Object.values(methods));
-  t.same(new Set(operations.flatMap((one) => one.tags)), known, 'each subject has operations, and each operation one');
+  t.same(new Set(operations.flatMap((one) => one.tags)), known, 'each tag is used, and each operation has a known tag');
 });
 
-t.test('requests and answers are as they are described, through the gateway', async (t) => {
+t.test('requests and responses through the gateway match the description', async (t) => {
   const services = await startServices({
     ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', timers: systemTimers, assertions: null },
     clock: { now: () => Date.now() },
@@ -114,7 +114,7 @@ t.test('requests and answers are as they are described, through the gateway', as
   }
   const seen = new Map<string, number>();
 
-  /** Sends a request, and holds its answer against the description. */
+  /** Sends a request, and validates its response against the description. */
   async function send(
     { path, method, operation, name }: Described,
     sent: Sent,
@@ -190,7 +190,7 @@ t.test('requests and answers are as they are described, through the gateway', as
     transactions: '1',
   };
   const idOf = ({ path }: Described): string => ids[path.split('/').at(path.endsWith('}') ? -2 : -1) ?? ''] ?? '';
-  // What it is asked of last must still be there.
+  // DELETE last: the other operations need the record.
   const inOrder = operations.toSorted(
     (one, other) => Number(one.method === 'delete') - Number(other.method === 'delete'),
   );
@@ -208,7 +208,7 @@ t.test('requests and answers are as they are described, through the gateway', as
     if (path.includes('{id}')) t.equal((await send(one, { ...valid(), id: '0' })).status, 404);
     for (const { name, in: place, schema } of operation.parameters.filter((parameter) => parameter.in === 'query')) {
       const isRight = ajv.compile(schema);
-      // In a query each value is a text.
+      // Query values are strings.
       const check = (text: unknown) => isRight(schema.type === 'integer' && text !== '' ? Number(text) : text);
       for (const value of [
         ...(schema.enum ?? []),
@@ -226,13 +226,13 @@ t.test('requests and answers are as they are described, through the gateway', as
         t.equal(answer.status, check(value) ? 200 : 422, `${one.name} ${place} ${name}=${JSON.stringify(value)}`);
       }
       const query = { [name]: String(nobodys.find((value) => check(value))) };
-      if (name in references) t.equal((await send(one, { id, query })).status, 404, `${one.name} ${name} of nobody`);
+      if (name in references) t.equal((await send(one, { id, query })).status, 404, `${one.name}: unknown ${name}`);
     }
     t.equal((await send(one, { ...valid(), query: { unknown: '1' } })).status, 422);
     if (!takesBody) continue;
 
     const check = checkAt('paths', path, method, 'requestBody', 'content', 'application/json', 'schema');
-    t.equal(check(bodyOf(one)), null, 'the examples are right');
+    t.equal(check(bodyOf(one)), null, 'the example is valid');
     const values = [undefined, null, true, '', ' ', 'x', 'a\nb', 'x'.repeat(300), -1, 0, 1.5, '100', 2 ** 53, [], {}];
     for (const field of [...Object.keys(bodyOf(one)), 'unknown']) {
       for (const value of values) {
@@ -240,7 +240,7 @@ t.test('requests and answers are as they are described, through the gateway', as
         const isRight = check(JSON.parse(JSON.stringify(body))) === null;
         const answer = await send(one, { id, body });
         const paths = answer.body.data?.errors?.map((error) => error.path);
-        // A value that was sent to the other route is right, and taken.
+        // The same reference was valid and used up by another request.
         const isTaken = field === 'reference' && answer.body.data?.code === 'reference_taken';
         const expected = isRight ? (isTaken ? [] : undefined) : [field];
         t.same(paths, expected, `${one.name} ${field}: ${inspect(value).slice(0, 20)}`);
@@ -267,6 +267,6 @@ t.test('requests and answers are as they are described, through the gateway', as
 
   for (const { name, operation } of operations) {
     const success = operation.responses['201'] === undefined ? 200 : 201;
-    t.ok(seen.get(`${name} ${success}`), `${name} has succeeded`);
+    t.ok(seen.get(`${name} ${success}`), `${name} succeeded at least once`);
   }
 });

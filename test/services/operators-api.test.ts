@@ -4,58 +4,55 @@ import { balanceOf, bankPayout, ledgerSum, merchantA, onEachServices } from './s
 
 const largest = Number.MAX_SAFE_INTEGER;
 
-onEachServices(
-  'a wallet is made once, however often it is asked for, and the first one is the default',
-  async (t, services) => {
-    const { operate } = operatorsOf(t, services);
-    const body = { merchantId: 'merchant_a', environment: 'live', currency: 'NGN' };
-    const created = await operate('POST', '/wallets', body, { 'x-actor': 'ada' });
-    t.equal(created.status, 201);
-    t.match(created.body.data, { ...body, balance: 0, isDefault: true, createdBy: 'ada', isRepeated: false });
-    const again = await operate('POST', '/wallets', body, { 'x-actor': 'bob' });
-    t.equal(again.status, 200);
-    t.same(again.body.data, { ...(created.body.data as object), isRepeated: true });
+onEachServices('creating a wallet is idempotent, and the first wallet is the default', async (t, services) => {
+  const { operate } = operatorsOf(t, services);
+  const body = { merchantId: 'merchant_a', environment: 'live', currency: 'NGN' };
+  const created = await operate('POST', '/wallets', body, { 'x-actor': 'ada' });
+  t.equal(created.status, 201);
+  t.match(created.body.data, { ...body, balance: 0, isDefault: true, createdBy: 'ada', isRepeated: false });
+  const again = await operate('POST', '/wallets', body, { 'x-actor': 'bob' });
+  t.equal(again.status, 200);
+  t.same(again.body.data, { ...(created.body.data as object), isRepeated: true });
 
-    const id = randomUUID();
-    const additional = { ...body, isDefault: false, id };
-    const second = await operate('POST', '/wallets', additional);
-    t.equal(second.status, 201);
-    t.match(second.body.data, { id, isDefault: false });
-    t.match(await operate('POST', '/wallets', additional), { status: 200, body: { data: { id, isRepeated: true } } });
-    t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES' }), {
-      status: 409,
-      body: { data: { code: 'wallet_exists' } },
-    });
-    t.match(await operate('POST', '/wallets', { ...body, id: randomUUID() }), {
-      status: 409,
-      body: { data: { code: 'wallet_exists' } },
-    });
-    t.match(await operate('POST', '/wallets', { ...body, isDefault: false }), {
-      status: 422,
-      body: { data: { errors: [{ path: 'id' }] } },
-    });
-    t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES', id: randomUUID() }), {
-      status: 201,
-      body: { data: { isDefault: true } },
-    });
-    t.match((await operate('GET', '/wallets?merchantId=merchant_a&currency=NGN')).body, {
-      data: [{ id }, { isDefault: true }],
-      meta: { total_records: 2 },
-    });
-    t.same((await operate('GET', '/wallets?environment=test')).body.data, []);
-    t.match(await operate('GET', `/wallets/${id.toUpperCase()}`), { status: 200, body: { data: { id } } });
-    for (const path of [`/wallets/${randomUUID()}`, '/wallets/none', '/wallets/none/entries'])
-      t.match(await operate('GET', path), { status: 404, body: { data: { code: 'wallet_not_found' } } }, path);
-  },
-);
+  const id = randomUUID();
+  const additional = { ...body, isDefault: false, id };
+  const second = await operate('POST', '/wallets', additional);
+  t.equal(second.status, 201);
+  t.match(second.body.data, { id, isDefault: false });
+  t.match(await operate('POST', '/wallets', additional), { status: 200, body: { data: { id, isRepeated: true } } });
+  t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES' }), {
+    status: 409,
+    body: { data: { code: 'wallet_exists' } },
+  });
+  t.match(await operate('POST', '/wallets', { ...body, id: randomUUID() }), {
+    status: 409,
+    body: { data: { code: 'wallet_exists' } },
+  });
+  t.match(await operate('POST', '/wallets', { ...body, isDefault: false }), {
+    status: 422,
+    body: { data: { errors: [{ path: 'id' }] } },
+  });
+  t.match(await operate('POST', '/wallets', { ...additional, currency: 'KES', id: randomUUID() }), {
+    status: 201,
+    body: { data: { isDefault: true } },
+  });
+  t.match((await operate('GET', '/wallets?merchantId=merchant_a&currency=NGN')).body, {
+    data: [{ id }, { isDefault: true }],
+    meta: { total_records: 2 },
+  });
+  t.same((await operate('GET', '/wallets?environment=test')).body.data, []);
+  t.match(await operate('GET', `/wallets/${id.toUpperCase()}`), { status: 200, body: { data: { id } } });
+  for (const path of [`/wallets/${randomUUID()}`, '/wallets/none', '/wallets/none/entries'])
+    t.match(await operate('GET', path), { status: 404, body: { data: { code: 'wallet_not_found' } } }, path);
+});
 
-onEachServices('ten who make the first wallet at once get the same one', async (t, services) => {
+onEachServices('ten concurrent requests for the first wallet create one wallet', async (t, services) => {
   const { open } = operatorsOf(t, services);
   const ids = await Promise.all(Array.from({ length: 10 }, () => open('merchant_a')));
   t.equal(new Set(ids).size, 1);
 });
 
-onEachServices('a movement under one reference happens once, also when ten send it at once', async (t, services) => {
+onEachServices('a movement happens once per reference, also with ten concurrent requests', async (t, services) => {
   const { database } = services;
   const { open, move, check } = operatorsOf(t, services);
   const walletId = await open('merchant_a');
@@ -68,7 +65,7 @@ onEachServices('a movement under one reference happens once, also when ten send 
   t.match(
     await move('fund', walletId, 700, order),
     { status: 200, data: { balanceAfter: 700 } },
-    'for ever, with its first result',
+    'a later repeat gets the first result',
   );
 
   const other = await open('merchant_b');
@@ -85,7 +82,7 @@ onEachServices('a movement under one reference happens once, also when ten send 
 });
 
 onEachServices(
-  'a refusal for want of money stands under its reference: an order that was under way cannot be carried out after it',
+  'a rejection for insufficient balance is stored by reference, so a delayed duplicate cannot be executed later',
   async (t, services) => {
     const { database } = services;
     const { open, move, check } = operatorsOf(t, services);
@@ -95,7 +92,7 @@ onEachServices(
     t.match(await move('withdraw', walletId, 100, order), { status: 422, code: 'insufficient_balance' });
     await move('fund', walletId, 100);
     t.match(await move('withdraw', walletId, 100, order), { status: 422, code: 'insufficient_balance' });
-    t.equal(await balanceOf(database, walletId), 150, 'whoever was told that nothing has moved is right');
+    t.equal(await balanceOf(database, walletId), 150, 'the rejected movement was never executed');
     t.match(await move('withdraw', walletId, 99, order), { status: 409, code: 'reference_taken' });
     t.match(await move('fund', walletId, 100, order), { status: 409, code: 'reference_taken' });
     t.match(await move('withdraw', walletId, 100, { reference: 'back-2' }), {
@@ -109,17 +106,20 @@ onEachServices(
   },
 );
 
-onEachServices('one reference sent to two wallets at once moves money into one of them', async (t, services) => {
-  const { open, move, check } = operatorsOf(t, services);
-  const wallets = await Promise.all(['merchant_a', 'merchant_b'].map((one) => open(one)));
-  for (let round = 0; round < 10; round += 1) {
-    const answers = await Promise.all(wallets.map((one) => move('fund', one, 5, { reference: `round-${round}` })));
-    t.same(answers.map(({ status }) => status).toSorted(), [201, 409]);
-  }
-  t.same(await check(), agreed);
-});
+onEachServices(
+  'one reference sent concurrently to two wallets moves money in only one of them',
+  async (t, services) => {
+    const { open, move, check } = operatorsOf(t, services);
+    const wallets = await Promise.all(['merchant_a', 'merchant_b'].map((one) => open(one)));
+    for (let round = 0; round < 10; round += 1) {
+      const answers = await Promise.all(wallets.map((one) => move('fund', one, 5, { reference: `round-${round}` })));
+      t.same(answers.map(({ status }) => status).toSorted(), [201, 409]);
+    }
+    t.same(await check(), agreed);
+  },
+);
 
-onEachServices('the reference of a payout is not free for an operator', async (t, services) => {
+onEachServices('an operator cannot use the reference of a payout', async (t, services) => {
   const { call } = services;
   const { open, move } = operatorsOf(t, services);
   const walletId = await open('merchant_a');
@@ -129,7 +129,7 @@ onEachServices('the reference of a payout is not free for an operator', async (t
   t.match(await move('fund', walletId, 100, { reference }), { status: 409, code: 'reference_taken' });
 });
 
-onEachServices('what cannot be moved is refused by name, and moves nothing', async (t, services) => {
+onEachServices('an impossible movement is rejected with its code and moves nothing', async (t, services) => {
   const { database } = services;
   const { open, move } = operatorsOf(t, services);
   const walletId = await open('merchant_a');
@@ -143,7 +143,8 @@ onEachServices('what cannot be moved is refused by name, and moves nothing', asy
   t.match(await move('withdraw', walletId, 501), {
     ...{ status: 422, code: 'insufficient_balance' },
     body: {
-      message: /^Insufficient wallet balance\. The reference \S+ is used up: send the movement again with another one$/,
+      message:
+        /^Insufficient wallet balance\. The reference \S+ is used up: send the movement again with a new reference$/,
     },
   });
   t.match(await move('fund', randomUUID(), 1), { status: 404, code: 'wallet_not_found' });
@@ -173,7 +174,7 @@ onEachServices('what cannot be moved is refused by name, and moves nothing', asy
   t.equal(await ledgerSum(database, walletId), 500);
 });
 
-onEachServices('a wallet keeps room for the payouts that may come back', async (t, services) => {
+onEachServices('a wallet keeps headroom for the refunds of pending payouts', async (t, services) => {
   const { call, database, pass } = services;
   const { open, move, check } = operatorsOf(t, services);
   const walletId = await open('merchant_a');
@@ -184,31 +185,28 @@ onEachServices('a wallet keeps room for the payouts that may come back', async (
   t.match(
     await move('fund', walletId, 1000),
     { status: 422, code: 'balance_too_large' },
-    'it would have no room for the refund',
+    'without headroom the refund would exceed the maximum',
   );
   await pass(200_000);
   await pass(200_000);
-  t.equal(await balanceOf(database, walletId), largest, 'the refund has come back');
+  t.equal(await balanceOf(database, walletId), largest, 'the refund arrived');
   t.same(await check(), agreed);
 });
 
-onEachServices(
-  'the operators’ API describes its routes, and gives each status that it describes',
-  async (t, services) => {
-    const { app } = operatorsOf(t, services);
-    const description = (await app.inject('/openapi.json')).json<{ paths: Record<string, object> }>();
-    t.same(Object.keys(description.paths).toSorted(), [
-      ...[
-        '/accounts',
-        '/wallets',
-        '/wallets/{id}',
-        '/wallets/{id}/entries',
-        '/wallets/{id}/fund',
-        '/wallets/{id}/withdraw',
-      ],
-    ]);
-    t.match(description.paths['/wallets/{id}/fund'], {
-      post: { responses: { 200: {}, 201: {}, 401: {}, 403: {}, 409: {}, 422: {} } },
-    });
-  },
-);
+onEachServices('the operators’ API describes all its routes and status codes', async (t, services) => {
+  const { app } = operatorsOf(t, services);
+  const description = (await app.inject('/openapi.json')).json<{ paths: Record<string, object> }>();
+  t.same(Object.keys(description.paths).toSorted(), [
+    ...[
+      '/accounts',
+      '/wallets',
+      '/wallets/{id}',
+      '/wallets/{id}/entries',
+      '/wallets/{id}/fund',
+      '/wallets/{id}/withdraw',
+    ],
+  ]);
+  t.match(description.paths['/wallets/{id}/fund'], {
+    post: { responses: { 200: {}, 201: {}, 401: {}, 403: {}, 409: {}, 422: {} } },
+  });
+});

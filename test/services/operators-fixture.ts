@@ -7,7 +7,7 @@ import type { Answer, ServicesUnderTest } from './services-fixture.js';
 
 export const operatorsToken = 'a-token-of-operators-0123456789abcdef';
 
-/** The operators' API on the database of services under test. */
+/** Creates the operators' API on the database of the services under test. */
 export function operatorsOf(t: Test, { database, clock, logged }: ServicesUnderTest) {
   const logger = { error: (details: object, message: string) => void logged.push({ details, message }) };
   const app = createOperatorsApi({ database, clock, token: operatorsToken, tls: null, logger });
@@ -32,7 +32,7 @@ export function operatorsOf(t: Test, { database, clock, logged }: ServicesUnderT
     return { status: response.statusCode, body: response.json() };
   }
 
-  /** A wallet of a merchant, in NGN unless said otherwise. */
+  /** Creates a wallet of a merchant, by default in NGN; returns its id. */
   async function open(merchantId: string, more: object = {}): Promise<string> {
     const body = { merchantId, environment: 'live', currency: 'NGN', ...more };
     const { body: answer } = await operate('POST', '/wallets', body);
@@ -45,7 +45,7 @@ export function operatorsOf(t: Test, { database, clock, logged }: ServicesUnderT
     return { status, body, code: (body.data as { code?: string } | null)?.code, data: body.data as Entry };
   }
 
-  /** What a look at the whole ledger finds. */
+  /** Runs the balance check once and returns its result. */
   async function check() {
     const ledger = new BalanceCheck({ database, now: () => 0, logger });
     await ledger.look();

@@ -29,7 +29,7 @@ const taken = (payoutId: string | undefined) => ({
   },
 });
 
-onEachServices("a payout is found again by the merchant's own reference", async (t, { call, database }) => {
+onEachServices("a payout is found by the merchant's own reference", async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   t.match(await call(merchantA, 'GET', search(invoice)), {
     status: 200,
@@ -39,7 +39,7 @@ onEachServices("a payout is found again by the merchant's own reference", async 
   t.equal(paid.status, 201);
   t.match(paid.body.data, { merchantReference: invoice, reference: /^[0-9A-Z]{26}$/ });
   const other = await call(merchantA, 'POST', '/payouts', { body: { ...recipientOrder, reference: 'inv-43' } });
-  t.match(other, { status: 201, body: { data: { merchantReference: 'inv-43' } } }, 'of the other shape');
+  t.match(other, { status: 201, body: { data: { merchantReference: 'inv-43' } } }, 'a payout to a recipient');
   const without = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId) });
   t.match(without, { status: 201, body: { data: { merchantReference: null } } });
 
@@ -62,7 +62,11 @@ onEachServices("a payout is found again by the merchant's own reference", async 
       reference,
     );
   }
-  t.match((await call(merchantA, 'GET', `${search(invoice)}&status=failed`)).body.data, [], 'beside other filters');
+  t.match(
+    (await call(merchantA, 'GET', `${search(invoice)}&status=failed`)).body.data,
+    [],
+    'combined with another filter',
+  );
   t.match((await call(merchantA, 'GET', '/transactions?type=debit')).body.data, [
     { reference: dataOf(without).reference },
     { reference: dataOf(other).reference },
@@ -74,7 +78,7 @@ onEachServices("a payout is found again by the merchant's own reference", async 
 });
 
 onEachServices(
-  'a second payout under a reference is 409 with the id of the first, whatever its body',
+  'a second payout with the same reference gets 409 with the id of the first, whatever its body',
   async (t, { call, database, pass }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
     const first = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { reference: invoice }) });
@@ -97,18 +101,18 @@ onEachServices(
     await send('years later');
     const generated = dataOf(first).reference;
     const copied = await call(merchantA, 'POST', '/payouts', { body: { ...recipientOrder, reference: generated } });
-    t.same(copied, taken(dataOf(first).id), 'nor may one look like another payout');
+    t.same(copied, taken(dataOf(first).id), 'a generated payout reference cannot be used either');
     t.equal(await balanceOf(database, walletId), 900);
     t.equal(await ledgerSum(database, walletId), 900);
     for (const tenant of [merchantB, sandboxOfA]) {
       const own = await addWallet(database, tenant, { balance: 1000 });
       const answer = await call(tenant, 'POST', '/dev/payouts', { body: bankPayout(own, { reference: invoice }) });
-      t.equal(answer.status, 201, 'a reference is one of a merchant and environment');
+      t.equal(answer.status, 201, 'a reference is unique per merchant and environment');
     }
   },
 );
 
-onEachServices('a reference that led to no payout is free again', async (t, { call, database }) => {
+onEachServices('the reference of a rejected payout can be used again', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 100 });
   const order = (changes: object) => ({ body: bankPayout(walletId, { reference: invoice, ...changes }) });
   t.equal((await call(merchantA, 'POST', '/dev/payouts', order({ amount: 101 }))).status, 422);
@@ -116,7 +120,7 @@ onEachServices('a reference that led to no payout is free again', async (t, { ca
   t.equal((await call(merchantA, 'POST', '/dev/payouts', order({ amount: 100 }))).status, 201);
 });
 
-onEachServices('the Idempotency-Key comes before the reference', async (t, { call, database }) => {
+onEachServices('the Idempotency-Key is checked before the reference', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const order = (key: string, changes = {}) => ({
     headers: { 'idempotency-key': key },
@@ -131,11 +135,11 @@ onEachServices('the Idempotency-Key comes before the reference', async (t, { cal
   });
   const second = await call(merchantA, 'POST', '/dev/payouts', order('k2'));
   t.same(second, taken(dataOf(first).id));
-  t.same(await call(merchantA, 'POST', '/dev/payouts', order('k2')), second, 'and that is kept as well');
+  t.same(await call(merchantA, 'POST', '/dev/payouts', order('k2')), second, 'the 409 is stored and repeated too');
   t.equal(await balanceOf(database, walletId), 900);
 });
 
-onEachServices('a reference has a form and a limit, in a body and in a query', async (t, { call, database }) => {
+onEachServices('format and length of a reference are checked in bodies and queries', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const form = '1 to 64 visible ASCII characters without spaces, and without anything that looks like an API key';
   for (const reference of ['', ' ', 'a b', 'x'.repeat(65), 'é', 'a\n', 7, [], {}]) {
@@ -157,41 +161,44 @@ onEachServices('a reference has a form and a limit, in a body and in a query', a
   }
 });
 
-onEachServices('of many at once under one reference one is paid, and the others name it', async (t, services) => {
-  const { call, database } = services;
-  const wallets = [
-    await addWallet(database, merchantA, { balance: 100, isDefault: true }),
-    await addWallet(database, merchantA, { balance: 100 }),
-  ];
-  for (let round = 1; round <= 5; round += 1) {
-    const reference = `race-${round}`;
-    const answers = await Promise.all(
-      Array.from({ length: 12 }, (_, index) =>
-        call(merchantA, 'POST', '/dev/payouts', {
-          body: bankPayout(wallets[index % 2] ?? '', { amount: 20, reference }),
-          headers: index % 3 === 0 ? { 'idempotency-key': `${reference}-${index}` } : {},
-        }),
-      ),
+onEachServices(
+  'of concurrent requests with one reference one payout is made, and the others get its id',
+  async (t, services) => {
+    const { call, database } = services;
+    const wallets = [
+      await addWallet(database, merchantA, { balance: 100, isDefault: true }),
+      await addWallet(database, merchantA, { balance: 100 }),
+    ];
+    for (let round = 1; round <= 5; round += 1) {
+      const reference = `race-${round}`;
+      const answers = await Promise.all(
+        Array.from({ length: 12 }, (_, index) =>
+          call(merchantA, 'POST', '/dev/payouts', {
+            body: bankPayout(wallets[index % 2] ?? '', { amount: 20, reference }),
+            headers: index % 3 === 0 ? { 'idempotency-key': `${reference}-${index}` } : {},
+          }),
+        ),
+      );
+      const paid = answers.filter(({ status }) => status === 201);
+      t.equal(paid.length, 1, reference);
+      const [winner] = paid;
+      if (winner === undefined) continue;
+      for (const answer of answers.filter((one) => one !== winner)) t.same(answer, taken(dataOf(winner).id));
+    }
+    const left = await Promise.all(wallets.map((wallet) => balanceOf(database, wallet)));
+    t.equal(
+      left.reduce((sum, one) => sum + one),
+      100,
+      'each reference was paid once',
     );
-    const paid = answers.filter(({ status }) => status === 201);
-    t.equal(paid.length, 1, reference);
-    const [winner] = paid;
-    if (winner === undefined) continue;
-    for (const answer of answers.filter((one) => one !== winner)) t.same(answer, taken(dataOf(winner).id));
-  }
-  const left = await Promise.all(wallets.map((wallet) => balanceOf(database, wallet)));
-  t.equal(
-    left.reduce((sum, one) => sum + one),
-    100,
-    'money moved once for each reference',
-  );
-  for (const [index, wallet] of wallets.entries()) t.equal(await ledgerSum(database, wallet), left[index]);
-  const rows = await database.selectFrom('payouts').select('merchant_reference').execute();
-  t.equal(rows.length, 5);
-});
+    for (const [index, wallet] of wallets.entries()) t.equal(await ledgerSum(database, wallet), left[index]);
+    const rows = await database.selectFrom('payouts').select('merchant_reference').execute();
+    t.equal(rows.length, 5);
+  },
+);
 
 onEachServices(
-  'the loser of a race for the last money is told of the winner, not of the money',
+  'in a race for the last money the losers get 409 for the reference, not 422 for the balance',
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 100 });
     const order = { body: bankPayout(walletId, { amount: 100, reference: invoice }) };
@@ -200,7 +207,7 @@ onEachServices(
   },
 );
 
-t.test('of two processes at once under one reference one pays', postgresAlone, async (t) => {
+t.test('two processes make one payout per reference', postgresAlone, async (t) => {
   const url = await createPostgresDatabase(t);
   const processes = [await servicesFixture(t, { url }), await servicesFixture(t, { url })];
   const [one] = processes;
@@ -216,13 +223,13 @@ t.test('of two processes at once under one reference one pays', postgresAlone, a
   t.equal(await balanceOf(one.database, walletId), 500);
 });
 
-onEachServices('what the former release adds beside this one has no reference', async (t, { call, database }) => {
+onEachServices('a payout written by the previous release has no reference', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const former = (id: string) => ({
     ...{ id, wallet_id: walletId, status: 'successful', amount: 1, currency: 'NGN', reference: `former-${id}` },
     ...{ merchant_id: 'merchant_a', environment: 'live', created_at: 1, updated_at: 1, recipient: '+2348012345678' },
   });
-  // It names its columns, and so leaves out the one that it does not know.
+  // The previous release names its columns, and omits the one that it does not know.
   await database
     .insertInto('payouts')
     .values(former('1b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80') as never)
@@ -237,13 +244,13 @@ onEachServices('what the former release adds beside this one has no reference', 
   });
 });
 
-t.test('a reference is looked up in the indexes, however many payouts there are', async (t) => {
+t.test('a reference is found by an index, however many payouts there are', async (t) => {
   const file = `${t.testdir()}/services.db`;
   const { database } = await servicesFixture(t, { url: `sqlite:${file}` });
   const plans = await queryPlans({ database, file }, (watched) =>
     listPayouts(watched, merchantA, { reference: invoice }, { page: 1, perPage: 20 }),
   );
-  t.equal(plans.length, 2, 'the number and the page');
+  t.equal(plans.length, 2, 'two queries: the count and the page');
   for (const plan of plans) {
     t.match(plan, /USING (?:COVERING )?INDEX payouts_merchant_reference/);
     t.notMatch(plan, 'payouts_list');

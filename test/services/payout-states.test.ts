@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { sql, type ExpressionBuilder } from '../../src/database/kysely.js';
 import t from 'tap';
-import { advancePayouts, endFailed } from '../../src/services/payouts/advance-payouts.js';
+import { advancePayouts, refundFailed } from '../../src/services/payouts/advance-payouts.js';
 import type { Payout } from '../../src/services/payouts/schema.js';
 import { DatabaseError } from '../../src/database/database-error.js';
 import { PeriodicTask } from '../../src/services/periodic-task.js';
@@ -43,7 +43,7 @@ onEachServices('a payout is pending, then processing, then successful', async (t
   t.match(payout, { status: 'pending', failureReason: null });
   t.equal(payout.createdAt, payout.updatedAt);
   await pass(0);
-  t.equal((await look(services, payout)).status, 'pending', 'until the bank takes it');
+  t.equal((await look(services, payout)).status, 'pending', 'until the bank accepts it');
   await pass(delay);
   const processing = await look(services, payout);
   t.equal(processing.status, 'processing');
@@ -55,10 +55,10 @@ onEachServices('a payout is pending, then processing, then successful', async (t
   t.match((await call(merchantA, 'GET', '/transactions')).body.data, [{ type: 'debit', status: 'successful' }, {}]);
   t.equal(await balanceOf(database, walletId), 900);
   await pass(10 * delay);
-  t.same(await look(services, payout), ended, 'and never changes again');
+  t.same(await look(services, payout), ended, 'a final state never changes');
 });
 
-onEachServices('a payout that fails gives the money back, once', async (t, services) => {
+onEachServices('a failed payout is refunded once', async (t, services) => {
   const { bank, call, clock, database, logged, pass } = services;
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   const toAccount = await pay(services, walletId, { destinationAccountNumber: failing });
@@ -68,7 +68,7 @@ onEachServices('a payout that fails gives the money back, once', async (t, servi
   await pass(delay);
   const rows = await database.selectFrom('payouts').selectAll().execute();
   await Promise.all([pass(delay), ...[1, 2, 3].map(() => advancePayouts({ database, bank, clock }))]);
-  for (const row of rows) await endFailed(database, row, 'once more', clock.now());
+  for (const row of rows) await refundFailed(database, row, 'once more', clock.now());
   for (const payout of [toAccount, toRecipient]) {
     const failed = { status: 'failed', failureReason: 'The bank does not know the destination account' };
     t.match(await look(services, payout), failed);
@@ -90,30 +90,27 @@ onEachServices('a payout that fails gives the money back, once', async (t, servi
   t.same(logged, []);
 });
 
-onEachServices(
-  'a payout that cannot be settled does not hold up the others, and comes up again',
-  async (t, services) => {
-    const { database, logged, pass } = services;
-    const walletId = await addWallet(database, merchantA, { balance: 1000 });
-    const full = await pay(services, walletId, { destinationAccountNumber: failing });
-    const other = await pay(services, walletId);
-    await pass(delay);
-    await database.updateTable('wallets').set({ balance: Number.MAX_SAFE_INTEGER }).execute();
-    await pass(delay);
-    t.equal((await look(services, full)).status, 'processing', 'the wallet cannot hold more');
-    t.equal((await look(services, other)).status, 'successful');
-    t.match(logged, [{ details: { payout: full.id }, message: /could not be settled; it is tried again/ }]);
-    await database.updateTable('wallets').set({ balance: 800 }).execute();
-    await pass(0);
-    t.equal((await look(services, full)).status, 'processing', 'its claim has not ended');
-    await pass(30_000);
-    t.equal((await look(services, full)).status, 'failed');
-    t.equal(await balanceOf(database, walletId), 900);
-  },
-);
+onEachServices('a payout whose refund fails does not block the others, and is retried', async (t, services) => {
+  const { database, logged, pass } = services;
+  const walletId = await addWallet(database, merchantA, { balance: 1000 });
+  const full = await pay(services, walletId, { destinationAccountNumber: failing });
+  const other = await pay(services, walletId);
+  await pass(delay);
+  await database.updateTable('wallets').set({ balance: Number.MAX_SAFE_INTEGER }).execute();
+  await pass(delay);
+  t.equal((await look(services, full)).status, 'processing', 'the wallet cannot hold the refund');
+  t.equal((await look(services, other)).status, 'successful');
+  t.match(logged, [{ details: { payout: full.id }, message: /a failed payout could not be refunded; retrying/ }]);
+  await database.updateTable('wallets').set({ balance: 800 }).execute();
+  await pass(0);
+  t.equal((await look(services, full)).status, 'processing', 'the claim has not expired');
+  await pass(30_000);
+  t.equal((await look(services, full)).status, 'failed');
+  t.equal(await balanceOf(database, walletId), 900);
+});
 
 t.test(
-  'PostgreSQL: refunds to a wallet that is locked do not hold up the payouts of others',
+  'PostgreSQL: refunds to a locked wallet do not delay the payouts of other merchants',
   postgresAlone,
   async (t) => {
     const services = await servicesFixture(t, { url: await createPostgresDatabase(t) });
@@ -134,7 +131,11 @@ t.test(
       t.equal((await look(services, other)).status, 'successful');
       t.equal((await look(services, refunded)).status, 'failed');
       for (const one of stuck) t.equal((await look(services, one)).status, 'processing');
-      t.match(logged, [{ details: { payout: stuck[0]?.id, err: /^DatabaseError: / } }], 'which was tried once');
+      t.match(
+        logged,
+        [{ details: { payout: stuck[0]?.id, err: /^DatabaseError: / } }],
+        'the refund was attempted once',
+      );
     });
     await pass(30_000);
     for (const one of stuck) t.equal((await look(services, one)).status, 'failed');
@@ -143,7 +144,7 @@ t.test(
 );
 
 onEachServices(
-  'more payouts than one pass takes all come to their end, also with a bank without delay',
+  'more payouts than fit in one pass all reach a final state, also with a bank without delay',
   async (t, services) => {
     const { bank, clock, database } = services;
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
@@ -164,7 +165,7 @@ onEachServices(
   },
 );
 
-onEachServices('a payout that was taken before the clock was put back is not left behind', async (t, services) => {
+onEachServices('a payout claimed before the clock was set back is still processed', async (t, services) => {
   const { database, pass } = services;
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const payout = await pay(services, walletId);
@@ -178,7 +179,7 @@ onEachServices('a payout that was taken before the clock was put back is not lef
   t.equal((await look(services, payout)).status, 'successful');
 });
 
-t.test('a task goes on after a failure, more and more seldom, and ends when it is told to', async (t) => {
+t.test('a periodic task continues after a failure with increasing backoff, and stops on request', async (t) => {
   const time = new ManualTime();
   const logged: object[] = [];
   const outcomes: (boolean | Error)[] = [true, false, new Error('away'), new Error('away'), new Error('away'), false];
@@ -209,7 +210,7 @@ t.test('a task goes on after a failure, more and more seldom, and ends when it i
   t.equal(time.untilNext, null);
 });
 
-t.test('a task is tried again soon while the database cannot be used, and says so once', async (t) => {
+t.test('while the database is unavailable a task is retried at short intervals and logs once', async (t) => {
   const time = new ManualTime();
   const logged: object[] = [];
   let passes = 0;
@@ -234,7 +235,7 @@ t.test('a task is tried again soon while the database cannot be used, and says s
   await task.stop();
 });
 
-/** What is wrong with the books: everything that a movement of money leaves behind must agree. */
+/** Inconsistencies between wallets, payouts and entries. */
 async function problemsOf(database: ServicesDatabase): Promise<string[]> {
   const wallets = await database.selectFrom('wallets').selectAll().execute();
   const transactions = await database.selectFrom('transactions').selectAll().orderBy('id').execute();
@@ -285,7 +286,7 @@ const steps = fc.array(
   { minLength: 3, maxLength: 12 },
 );
 
-onEachServices('whatever is paid, repeated, raced and settled, the books agree', async (t, services) => {
+onEachServices('after any mix of payouts, repeats, races and settlements the books agree', async (t, services) => {
   const { call, database, pass, logged } = services;
   const runs = t.name.includes('SQLite') ? 60 : 6;
   let run = 0;

@@ -17,7 +17,7 @@ import {
 const uuidForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 onEachServices(
-  'a payout to a bank account debits the wallet, is recorded, and echoes what was sent',
+  'a payout to a bank account debits the wallet, is recorded, and echoes the request',
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
     const sent = bankPayout(walletId, { amount: 400, destinationAccountName: 'Zoë Ọlá 🏦' });
@@ -53,7 +53,7 @@ onEachServices(
 );
 
 onEachServices(
-  'a payout without remarks has null ones, and a wallet id may be in upper case',
+  'a payout without remarks has null remarks; a wallet id is accepted in upper case',
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
     const sent = bankPayout(walletId.toUpperCase(), { remarks: undefined });
@@ -65,44 +65,45 @@ onEachServices(
       status: 201,
       body: { data: { walletId, remarks: null, merchantReference: null } },
     });
-    t.equal((await call(merchantA, 'POST', '/dev/payouts', { body: nulls })).status, 201, 'null is no reference');
-  },
-);
-
-onEachServices(
-  'a payout to a recipient is paid from the default wallet of its currency',
-  async (t, { call, database }) => {
-    await addWallet(database, merchantA, { balance: 1000 });
-    const naira = await addWallet(database, merchantA, { balance: 500, isDefault: true });
-    const cedis = await addWallet(database, merchantA, { balance: 300, isDefault: true, currency: 'GHS' });
-
-    const order = { amount: 200, currency: 'GHS', recipient: '+2348012345678' };
-    const { status, body } = await call(merchantA, 'POST', '/payouts', { body: order });
-    t.equal(status, 201);
-    t.match(body.data, { ...order, walletId: cedis, status: 'pending', destinationAccountNumber: null });
-    t.equal(await balanceOf(database, cedis), 100);
-    t.equal(await balanceOf(database, naira), 500);
-
-    t.match(await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'KES' } }), {
-      status: 422,
-      body: { message: noWalletIn('KES'), data: { code: 'no_default_wallet', errors: [{ path: 'currency' }] } },
-    });
-    t.match(
-      await call(merchantB, 'POST', '/payouts', { body: order }),
-      { status: 422, body: { message: noWalletIn('GHS') } },
-      'not from the wallet of another',
-    );
-    const own = await addWallet(database, merchantB, { balance: 300, isDefault: true, currency: 'GHS' });
-    t.match((await call(merchantB, 'POST', '/payouts', { body: order })).body.data, { walletId: own });
-    t.match(
-      (await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'NGN' } })).body.data,
-      { walletId: naira },
-      'not from one that has more money and is not the default',
+    t.equal(
+      (await call(merchantA, 'POST', '/dev/payouts', { body: nulls })).status,
+      201,
+      'null is not a reference, so it can be repeated',
     );
   },
 );
 
-onEachServices('the whole balance can be paid out, and not a kobo more', async (t, { call, database }) => {
+onEachServices('a payout to a recipient debits the default wallet of its currency', async (t, { call, database }) => {
+  await addWallet(database, merchantA, { balance: 1000 });
+  const naira = await addWallet(database, merchantA, { balance: 500, isDefault: true });
+  const cedis = await addWallet(database, merchantA, { balance: 300, isDefault: true, currency: 'GHS' });
+
+  const order = { amount: 200, currency: 'GHS', recipient: '+2348012345678' };
+  const { status, body } = await call(merchantA, 'POST', '/payouts', { body: order });
+  t.equal(status, 201);
+  t.match(body.data, { ...order, walletId: cedis, status: 'pending', destinationAccountNumber: null });
+  t.equal(await balanceOf(database, cedis), 100);
+  t.equal(await balanceOf(database, naira), 500);
+
+  t.match(await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'KES' } }), {
+    status: 422,
+    body: { message: noWalletIn('KES'), data: { code: 'no_default_wallet', errors: [{ path: 'currency' }] } },
+  });
+  t.match(
+    await call(merchantB, 'POST', '/payouts', { body: order }),
+    { status: 422, body: { message: noWalletIn('GHS') } },
+    'the wallet of another merchant is not debited',
+  );
+  const own = await addWallet(database, merchantB, { balance: 300, isDefault: true, currency: 'GHS' });
+  t.match((await call(merchantB, 'POST', '/payouts', { body: order })).body.data, { walletId: own });
+  t.match(
+    (await call(merchantA, 'POST', '/payouts', { body: { ...order, currency: 'NGN' } })).body.data,
+    { walletId: naira },
+    'a wallet with more money that is not the default is not debited',
+  );
+});
+
+onEachServices('the whole balance can be paid out, but no more', async (t, { call, database }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000 });
   const over = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { amount: 1001 }) });
   t.same(over, {
@@ -124,7 +125,7 @@ onEachServices('the whole balance can be paid out, and not a kobo more', async (
 });
 
 onEachServices(
-  'of 200 payouts at once from money for 100, exactly 100 are made and the ledger adds up',
+  'of 200 concurrent payouts with money for 100 exactly 100 are made, and the ledger adds up',
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 100 * 70 });
     const answers = await Promise.all(
@@ -148,13 +149,13 @@ onEachServices(
     t.same(
       debits.map(({ balance_after }) => balance_after),
       Array.from({ length: 100 }, (_, index) => 70 * (99 - index)),
-      'each payout saw the balance that the one before left',
+      'each payout started from the balance that the previous one left',
     );
   },
 );
 
 onEachDatabase(
-  'a payout that fails after the debit leaves the balance as it was, and tells nobody why',
+  'an error after the debit leaves the balance unchanged, and the response hides its cause',
   async (t, url) => {
     const { call, database, logged } = await servicesFixture(t, { url });
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
@@ -179,7 +180,7 @@ onEachDatabase(
 );
 
 onEachServices(
-  'nothing of one merchant can be seen, or spent, by another merchant or from the other environment',
+  "another merchant or the other environment can neither see nor spend a merchant's money",
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
     const payout = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId) });
@@ -202,7 +203,7 @@ onEachServices(
   },
 );
 
-onEachServices('an id that nobody has, or that cannot be one, is not found', async (t, { call }) => {
+onEachServices('an unknown or malformed id gets 404', async (t, { call }) => {
   for (const id of [
     '00000000-0000-4000-8000-000000000000',
     '1',
@@ -218,7 +219,7 @@ onEachServices('an id that nobody has, or that cannot be one, is not found', asy
   t.same(await call(merchantA, 'GET', '/dev/wallets/1'), notFound('Wallet not found'));
 });
 
-onEachServices('wallets are shown with their balance', async (t, { call, database }) => {
+onEachServices('wallets are returned with their balance', async (t, { call, database }) => {
   const id = await addWallet(database, merchantA, { balance: Number.MAX_SAFE_INTEGER, isDefault: true });
   const wallet = {
     id,
@@ -236,7 +237,7 @@ onEachServices('wallets are shown with their balance', async (t, { call, databas
 });
 
 onEachServices(
-  'the database itself refuses a negative balance and a second default wallet',
+  'database constraints reject a negative balance and a second default wallet',
   async (t, { database }) => {
     await addWallet(database, merchantA, { balance: 10, isDefault: true });
     await t.rejects(database.updateTable('wallets').set({ balance: -1 }).execute(), /wallets_balance/);
@@ -245,11 +246,11 @@ onEachServices(
   },
 );
 
-t.test('due payouts are looked up by their state, however many of another one are due', async (t) => {
+t.test('due payouts are found by an index on their state, however many there are in another state', async (t) => {
   const file = `${t.testdir()}/services.db`;
   const { bank, clock, database } = await servicesFixture(t, { url: `sqlite:${file}` });
   const plans = await queryPlans({ database, file }, (watched) => advancePayouts({ database: watched, clock, bank }));
-  t.equal(plans.length, 2, 'those that are processing, and those that are pending');
+  t.equal(plans.length, 2, 'the queries for processing and pending payouts');
   for (const plan of plans) t.match(plan, 'SEARCH payouts USING INDEX payouts_due (status=? AND due_at<?)');
 });
 

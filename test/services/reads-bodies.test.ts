@@ -3,17 +3,17 @@ import t from 'tap';
 import { startServices } from '../../src/services/start-services.js';
 import { ManualTime } from '../registry/manual-time.js';
 
-// The chart and `dev` set `upstreams.*.readsBodies` for these services: merchants share their connections. So no byte of a body
-// may ever be read as a request, also where the response comes before the body.
+// Request smuggling: the chart and `dev` set `upstreams.*.readsBodies` for these services, so merchants share
+// connections. No byte of a body may be parsed as a request, even if the response precedes the body.
 
 const time = new ManualTime();
 const parts = { assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } };
 const merchant = 'x-merchant-id: merchant_a\r\nx-merchant-environment: live\r\n';
 const json = 'content-type: application/json\r\n';
-/** A request whose response, 404, no other request gets behind the first one. */
+/** A smuggled request; its response, 404, must not reach another request. */
 const forged = `GET /forged HTTP/1.1\r\nhost: localhost\r\n${merchant}\r\n`;
 
-/** Every way in which a request with a body is refused before the body is read, and those in which it is read. */
+/** Every way to reject a request before its body is read, and the cases in which the body is read. */
 const cases: readonly (readonly [name: string, line: string, headers: string, status: number])[] = [
   ['without an identity', 'POST /payouts', json, 403],
   ['with an invalid identity', 'POST /payouts', `${json}x-merchant-id: a b\r\nx-merchant-environment: live\r\n`, 403],
@@ -27,7 +27,7 @@ const cases: readonly (readonly [name: string, line: string, headers: string, st
   ['with an invalid Idempotency-Key', 'POST /payouts', `${merchant}${json}idempotency-key: \x7f\r\n`, 400],
 ];
 
-/** Sends bytes, and resolves with the statuses of all responses until the connection is closed. */
+/** Sends bytes; resolves with the statuses of all responses until the connection closes. */
 function statusesOf(url: string, bytes: string): Promise<string[]> {
   return new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url);
@@ -42,7 +42,7 @@ function statusesOf(url: string, bytes: string): Promise<string[]> {
   });
 }
 
-t.test('a body is never read as a request, however early its response comes', async (t) => {
+t.test('a request body is never parsed as a request, however early the response is sent', async (t) => {
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
   const last = `GET /transactions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n${merchant}\r\n`;
@@ -55,12 +55,12 @@ t.test('a body is never read as a request, however early its response comes', as
       for (const request of [framed, chunked]) {
         const [first, ...others] = await statusesOf(services.url, request + last);
         t.equal(first, String(status), `${name}, ${body.length} bytes`);
-        // A connection may also end with the first response: no other merchant uses it then.
+        // The server may also close the connection after the first response: no other merchant uses it then.
         if (others.length > 0)
-          t.same(others, ['200'], `${name}, ${body.length} bytes: the next request's response follows`);
+          t.same(others, ['200'], `${name}, ${body.length} bytes: the next request gets its own response`);
         else closed += 1;
       }
     }
   }
-  t.ok(closed < cases.length * 6, `${closed} of ${cases.length * 6} connections ended with the first response`);
+  t.ok(closed < cases.length * 6, `${closed} of ${cases.length * 6} connections closed after the first response`);
 });

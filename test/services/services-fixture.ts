@@ -2,22 +2,22 @@ import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import t, { type Test } from 'tap';
 import { systemTimers } from '../../src/cli/compose/system-clock.js';
-import { isPostgres, momentOf } from '../../src/database/dialects.js';
+import { isPostgres, sqlTime } from '../../src/database/dialects.js';
 import { sql } from '../../src/database/kysely.js';
 import type { PoolOptions } from '../../src/database/postgres.js';
 import type { AssertionVerifier, Tenant } from '../../src/services/assertion-verifier.js';
 import { createServices } from '../../src/services/create-services.js';
-import { FairConnections } from '../../src/services/fair-connections.js';
+import { FairConnectionShares } from '../../src/services/fair-connections.js';
 import { advancePayouts } from '../../src/services/payouts/advance-payouts.js';
 import { openServicesDatabase, ownerColumns, type ServicesDatabase } from '../../src/services/services-database.js';
 import { createPostgresDatabase, postgresAlone } from '../database/each-database.js';
 
-/** What the fixture needs of a tap test. */
+/** The part of a tap test that the fixture uses. */
 interface Teardown {
   teardown(end: () => Promise<void>): void;
 }
 
-/** What services are tested with, beside the usual. */
+/** Options that override the defaults of the services under test. */
 interface FixtureOptions {
   readonly url?: string;
   readonly pool?: PoolOptions;
@@ -27,14 +27,14 @@ interface FixtureOptions {
 /** Services under test. */
 export type ServicesUnderTest = Awaited<ReturnType<typeof servicesFixture>>;
 
-/** A machine that is busy with other tests must not look like a database that is away. */
+/** Long timeouts: a machine that is busy with other tests must not look like an unavailable database. */
 export const patient = { maxConnections: 4, connectTimeoutSeconds: 120, statementTimeoutSeconds: 120 };
 
 let shared: Promise<string> | null = null;
 
 /**
- * Runs a test of the services on SQLite and on PostgreSQL. The tests of a file share a PostgreSQL database, which is emptied
- * for each of them.
+ * Runs a test of the services on SQLite and on PostgreSQL. The tests of a file share one PostgreSQL database, which is
+ * emptied before each test.
  */
 export function onEachServices(title: string, body: (t: Test, services: ServicesUnderTest) => Promise<void>): void {
   t.test(`${title} (SQLite)`, async (t) => {
@@ -49,7 +49,7 @@ export function onEachServices(title: string, body: (t: Test, services: Services
   });
 }
 
-/** An answer of the services, with its body read. */
+/** A response of the services with its parsed body. */
 export interface Answer {
   readonly status: number;
   readonly body: {
@@ -60,7 +60,7 @@ export interface Answer {
   };
 }
 
-/** What a test may say of a request beyond its method and path. */
+/** Optional parts of a test request. */
 export interface Details {
   readonly body?: unknown;
   readonly payload?: string | Buffer;
@@ -73,7 +73,7 @@ export const merchantB: Tenant = { merchantId: 'merchant_b', environment: 'live'
 export const sandboxOfA: Tenant = { merchantId: 'merchant_a', environment: 'test' };
 export const startOfTest = Date.UTC(2026, 0, 15, 12);
 
-/** Services on a database, with a bank that is quick, and a clock that advances by a second at each look. */
+/** Services on a database, with a fast simulated bank and a clock that advances by one second per reading. */
 export async function servicesFixture(
   test: Teardown,
   { url = 'sqlite::memory:', pool = patient, assertions = null }: FixtureOptions = {},
@@ -82,10 +82,10 @@ export async function servicesFixture(
   const logged: { details: object; message: string }[] = [];
   let time = startOfTest;
   const now = () => (time += 1000);
-  const clock = { now: () => momentOf(now()) };
+  const clock = { now: () => sqlTime(now()) };
   const logger = { error: (details: object, message: string) => void logged.push({ details, message }) };
   const bank = { delayMilliseconds: 60_000, failingAccounts: ['0000000000', '+2340000000000'] };
-  const connections = isPostgres(database) ? new FairConnections({ pool, timers: systemTimers }) : null;
+  const connections = isPostgres(database) ? new FairConnectionShares({ pool, timers: systemTimers }) : null;
   const { app, openApi } = createServices({ database, assertions, connections, clock, bank, logger });
   test.teardown(async () => {
     await app.close();
@@ -113,7 +113,7 @@ export async function servicesFixture(
     return { status: response.statusCode, body: response.json() };
   }
 
-  /** Lets time pass, and then has the worker do all that is due. */
+  /** Advances the clock and runs the payout worker until nothing is due. */
   async function pass(milliseconds: number): Promise<void> {
     time += milliseconds;
     while (await advancePayouts({ database, clock, bank, logger }));
@@ -122,12 +122,12 @@ export async function servicesFixture(
   return { app, bank, call, clock, database, logged, now, openApi, pass };
 }
 
-/** The headers with which the gateway names a merchant. */
+/** The headers with which the gateway identifies a merchant. */
 export function identityOf({ merchantId, environment }: Tenant): Record<string, string> {
   return { 'x-merchant-id': merchantId, 'x-merchant-environment': environment };
 }
 
-/** Adds a wallet, and the credit that filled it. */
+/** Inserts a wallet and the credit that funded it. */
 export async function addWallet(
   database: ServicesDatabase,
   tenant: Tenant,
@@ -172,7 +172,7 @@ export function bankPayout(walletId: string, changes: Record<string, unknown> = 
   };
 }
 
-/** What the ledger says a wallet holds. */
+/** The balance of a wallet according to the ledger's entries. */
 export async function ledgerSum(database: ServicesDatabase, walletId: string): Promise<number> {
   const rows = await database
     .selectFrom('transactions')
@@ -182,7 +182,7 @@ export async function ledgerSum(database: ServicesDatabase, walletId: string): P
   return rows.reduce((sum, { type, amount }) => sum + (type === 'credit' ? amount : -amount), 0);
 }
 
-/** What a wallet holds. */
+/** The stored balance of a wallet. */
 export async function balanceOf(database: ServicesDatabase, walletId: string): Promise<number> {
   const row = await database
     .selectFrom('wallets')

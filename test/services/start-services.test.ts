@@ -11,14 +11,14 @@ import { addWallet, bankPayout, identityOf, merchantA } from './services-fixture
 const time = new ManualTime();
 const parts = { assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } };
 
-t.test('what was answered is still there after a restart', async (t) => {
+t.test('acknowledged records survive a restart', async (t) => {
   const databaseUrl = `sqlite:${t.testdir()}/deeper/down/services.db`;
   const first = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, ...parts });
   const walletId = await addWallet(first.database, merchantA, { balance: 1000 });
   const created = await send(first.url, 'POST', '/dev/payouts', bankPayout(walletId));
   t.equal(created.status, 201);
   await first.close();
-  await t.rejects(fetch(first.url), 'it no longer listens');
+  await t.rejects(fetch(first.url), 'the services have stopped listening');
 
   const second = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, ...parts });
   t.teardown(() => second.close());
@@ -28,14 +28,14 @@ t.test('what was answered is still there after a restart', async (t) => {
   t.match(await send(second.url, 'GET', '/transactions'), { body: { meta: { total_records: 2 } } });
 });
 
-t.test('it says where it listens, also on IPv6', async (t) => {
+t.test('the services report their listening address, also for IPv6', async (t) => {
   const services = await startServices({ host: '::1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
   t.match(services.url, /^http:\/\/\[::1\]:\d+$/);
   t.equal((await send(services.url, 'GET', '/transactions')).status, 200);
 });
 
-t.test('a start that fails leaves nothing open', async (t) => {
+t.test('a failed start leaves nothing open', async (t) => {
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
   const port = Number(new URL(services.url).port);
@@ -49,7 +49,7 @@ t.test('a start that fails leaves nothing open', async (t) => {
   await t.rejects(startServices({ ...options, databaseUrl: 'postgres://user:secret@127.0.0.1:1/x' }), DatabaseError);
 });
 
-t.test('a second identity header is refused on the wire', async (t) => {
+t.test('a second identity header on the wire is rejected', async (t) => {
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
   const answer = await wire(
@@ -61,7 +61,7 @@ t.test('a second identity header is refused on the wire', async (t) => {
   t.match(answer, /\{"success":false,"message":"Forbidden","data":\{"code":"forbidden","errors":\[\]\}\}$/);
 });
 
-t.test('what the HTTP parser refuses is answered in the envelope', async (t) => {
+t.test('the response to a malformed request has the envelope', async (t) => {
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
   const malformed = await wire(services.url, 'GET / HTTP/1.1\r\nbad header\r\n\r\n');
@@ -74,7 +74,7 @@ t.test('what the HTTP parser refuses is answered in the envelope', async (t) => 
   t.match(overflow, /^HTTP\/1\.1 431 .*"message":"Request Header Fields Too Large"/s);
 });
 
-t.test('a request that is still owed its answer never gets the refusal of the next one', async (t) => {
+t.test('a parser error never replaces the response to the previous pipelined request', async (t) => {
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', ...parts });
   t.teardown(() => services.close());
   const identity = 'x-merchant-id: merchant_a\r\nx-merchant-environment: live\r\n';
@@ -100,7 +100,7 @@ async function wire(base: string, bytes: string): Promise<string> {
   return text(socket).catch(() => '');
 }
 
-t.test('a ledger that does not agree is told when the services start, by a warning and by metrics', async (t) => {
+t.test('an inconsistent ledger is reported at the start of the services by a warning and by metrics', async (t) => {
   const databaseUrl = `sqlite:${t.testdir()}/services.db`;
   const first = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, ...parts });
   const walletId = await addWallet(first.database, merchantA, { balance: 1000 });
@@ -116,8 +116,8 @@ t.test('a ledger that does not agree is told when the services start, by a warni
   await until(async () => (await readiness()).data.warnings.length > 0);
   t.same(logged, [{ wallets: [walletId], mismatchedWallets: 1, currencies: ['live NGN'] }]);
   const response = await fetch(`${second.url}/readyz`);
-  t.equal(response.status, 200, 'payouts go on');
-  t.notMatch(await response.text(), walletId, 'whoever asks needs no token');
+  t.equal(response.status, 200, 'the services stay ready');
+  t.notMatch(await response.text(), walletId, 'the unauthenticated response contains no wallet id');
   const metrics = await (await fetch(`${second.url}/metrics`)).text();
   t.match(metrics, /^services_ledger_mismatched_wallets 1$/m);
   t.match(metrics, /^services_ledger_unbalanced_currencies 1$/m);

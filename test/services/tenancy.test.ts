@@ -19,7 +19,7 @@ const nobodys: Readonly<Record<string, string>> = {
 };
 
 onEachServices(
-  'another merchant, or the other environment, meets 404 for each id, on each route, by each method',
+  'another merchant or the other environment gets 404 for each id, on each route and method',
   async (t, { app, call, database, openApi }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
     const idIn = ({ body }: { body: { data: unknown } }) => String((body.data as { id: unknown }).id);
@@ -45,7 +45,7 @@ onEachServices(
     for (const path of paths) {
       const kind = path.split('/').at(-2) ?? '';
       const urlOf = (id = '') => path.replace('{id}', id);
-      t.equal((await call(merchantA, 'GET', urlOf(ids[kind]))).status, 200, `${path} is there for its owner`);
+      t.equal((await call(merchantA, 'GET', urlOf(ids[kind]))).status, 200, `${path} is found by its owner`);
       for (const stranger of [merchantB, sandboxOfA]) {
         for (const method of methods) {
           const details = method === 'PATCH' ? { body: { firstName: 'Eve' } } : {};
@@ -58,7 +58,11 @@ onEachServices(
           const answer = await call(stranger, method, url, details);
           const taken = Object.keys(openApi().paths[path] ?? {});
           t.equal(answer.status, taken.includes(method.toLowerCase()) ? 404 : 405, `${method} ${path}`);
-          t.same(answer, await call(stranger, method, urlOf(nobodys[kind]), details), 'as if nobody had it');
+          t.same(
+            answer,
+            await call(stranger, method, urlOf(nobodys[kind]), details),
+            'the response to an unknown id is the same',
+          );
         }
       }
     }
@@ -73,7 +77,7 @@ onEachServices(
       }
       for (const kind of ['payouts', 'wallets', 'customers', 'transactions']) {
         const list = await call(stranger, 'GET', `/dev/${kind}?up_to=${ids[kind] ?? ''}`);
-        t.equal(list.status, 404, `${kind} up to one of another`);
+        t.equal(list.status, 404, `${kind} up to the id of another merchant`);
       }
       for (const list of ['/dev/payouts', '/transactions', '/dev/transactions']) {
         const answer = await call(stranger, 'GET', `${list}?walletId=${walletId}`);
@@ -82,7 +86,11 @@ onEachServices(
           { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: [] } } },
           list,
         );
-        t.same(answer, await call(stranger, 'GET', `${list}?walletId=${nobodys.wallets ?? ''}`), 'as if nobody had it');
+        t.same(
+          answer,
+          await call(stranger, 'GET', `${list}?walletId=${nobodys.wallets ?? ''}`),
+          'the response to an unknown wallet is the same',
+        );
       }
       for (const list of [
         '/transactions',
@@ -98,7 +106,7 @@ onEachServices(
         );
       }
     }
-    t.equal(JSON.stringify(await everything()), before, 'and nothing has changed');
+    t.equal(JSON.stringify(await everything()), before, 'no record has changed');
     t.equal(await balanceOf(database, walletId), 900);
 
     async function everything() {

@@ -6,7 +6,7 @@ const amountMessage = 'amount must be a positive whole number of minor units, su
 const someWallet = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
 
 onEachServices(
-  'each field of a payout is refused in plain words, and nothing is converted',
+  'each invalid field of a payout is rejected with a specific message, and no value is converted',
   async (t, { call, database }) => {
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
     const cases: [field: string, values: unknown[], message: string][] = [
@@ -50,7 +50,7 @@ onEachServices(
 );
 
 onEachServices(
-  'all the problems are told, the first of them as the message, and unknown fields by name',
+  'all problems are reported, the first as the message, and unknown fields by name',
   async (t, { call }) => {
     const answer = await call(merchantA, 'POST', '/dev/payouts', {
       body: {
@@ -81,11 +81,11 @@ onEachServices(
     });
     const many = Object.fromEntries(Array.from({ length: 5000 }, (_, index) => [`${index}${'x'.repeat(99)}`, 1]));
     const { data } = (await call(merchantA, 'POST', '/dev/payouts', { body: many })).body;
-    t.ok(JSON.stringify(data).length < 10_000, 'a report is bounded');
+    t.ok(JSON.stringify(data).length < 10_000, 'the error report is bounded');
   },
 );
 
-onEachServices('the payout to a recipient has its own fields', async (t, { call }) => {
+onEachServices('a payout to a recipient is validated by its own fields', async (t, { call }) => {
   const order = { amount: 100, currency: 'NGN', recipient: '+2348012345678' };
   const cases: [changes: Record<string, unknown>, path: string][] = [
     [{ currency: 'ngn' }, 'currency'],
@@ -116,9 +116,9 @@ onEachServices('the payout to a recipient has its own fields', async (t, { call 
   }
 });
 
-onEachServices('a body that is no object of JSON is refused in the envelope', async (t, { call }) => {
+onEachServices('a body that is not a JSON object is rejected in the envelope', async (t, { call }) => {
   const type = 'Content-Type must be application/json';
-  const encoding = 'Content-Encoding must be left out: a body is read as it comes';
+  const encoding = 'Content-Encoding is not supported: send the body uncompressed';
   const cases: [
     title: string,
     payload: string | Buffer | undefined,
@@ -130,7 +130,7 @@ onEachServices('a body that is no object of JSON is refused in the envelope', as
     ['empty', '', {}, 422, 'The body is not valid JSON'],
     ['two values', '{} {}', {}, 422, 'The body is not valid JSON'],
     ['compressed', gzipSync('{}'), { 'content-encoding': 'gzip' }, 415, encoding],
-    ['as if compressed', '{}', { 'content-encoding': 'Gzip, br' }, 415, encoding],
+    ['uncompressed with Content-Encoding', '{}', { 'content-encoding': 'Gzip, br' }, 415, encoding],
     ['no UTF-8', Buffer.from([0x22, 0xff, 0x22]), {}, 422, 'The body is not valid UTF-8'],
     ['a repeated field', '{"amount":1,"amount":2}', {}, 422, 'The field "amount" is given more than once'],
     [
@@ -147,11 +147,11 @@ onEachServices('a body that is no object of JSON is refused in the envelope', as
     ['null', 'null', {}, 422, 'The body must be a JSON object'],
     ['a form', 'amount=1', { 'content-type': 'application/x-www-form-urlencoded' }, 415, type],
     ['text', '{}', { 'content-type': 'text/plain' }, 415, type],
-    ['a kind of JSON', '{}', { 'content-type': 'application/json-patch+json' }, 415, type],
-    ['a type that is none', '{}', { 'content-type': 'application' }, 415, type],
+    ['another JSON media type', '{}', { 'content-type': 'application/json-patch+json' }, 415, type],
+    ['an invalid media type', '{}', { 'content-type': 'application' }, 415, type],
     ['no type', '{}', { 'content-type': '' }, 415, type],
-    ['nothing at all', undefined, {}, 415, type],
-    ['too much', `"${'x'.repeat(1024 * 1024)}"`, {}, 413, 'The body is too large'],
+    ['no body', undefined, {}, 415, type],
+    ['too large', `"${'x'.repeat(1024 * 1024)}"`, {}, 413, 'The body is too large'],
   ];
   for (const [title, payload, headers, status, message] of cases) {
     const details =
@@ -168,14 +168,14 @@ onEachServices('a body that is no object of JSON is refused in the envelope', as
   t.equal(
     (await call(merchantA, 'POST', '/dev/payouts', { payload: '{}', headers: charset })).status,
     422,
-    'with a charset',
+    'the content type may have a charset',
   );
   const identity = { 'content-encoding': 'identity' };
   const answer = await call(merchantA, 'POST', '/dev/payouts', { payload: '{}', headers: identity });
-  t.match(answer, { status: 422, body: { message: 'walletId is required' } }, 'which is no encoding');
+  t.match(answer, { status: 422, body: { message: 'walletId is required' } }, 'identity is not a content coding');
 });
 
-onEachServices('a route or a method that there is none of is not found, in the envelope', async (t, { call }) => {
+onEachServices('an unknown route or method gets an error in the envelope', async (t, { call }) => {
   const noRoute = { message: 'Route not found', data: { code: 'route_not_found', errors: [] } };
   for (const [method, path] of [
     ['GET', '/'],
@@ -201,7 +201,7 @@ onEachServices('a route or a method that there is none of is not found, in the e
   });
 });
 
-onEachServices('a query parameter that is unknown, repeated or of another form is refused', async (t, { call }) => {
+onEachServices('an unknown, repeated or malformed query parameter is rejected', async (t, { call }) => {
   const page = 'page must be a whole number from 1 to 999999999';
   const perPage = 'per_page must be a whole number from 1 to 100';
   const cases = [
@@ -228,7 +228,7 @@ onEachServices('a query parameter that is unknown, repeated or of another form i
   }
 });
 
-onEachServices('no body whatever makes an internal error', async (t, { call, database, logged }) => {
+onEachServices('no body causes an internal error', async (t, { call, database, logged }) => {
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   const targets = [
     ['POST', '/dev/payouts'],

@@ -5,7 +5,7 @@ import t from 'tap';
 
 const lines = 130;
 
-/** What becomes of the lines of a log whose file takes no more than 64 KiB, and is moved out of the way when it takes nothing more. */
+/** A program that logs to a file limited to 64 KiB and, once the file is full, moves the file away. */
 const program = (prepare: string, move: string): string => `
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -31,7 +31,7 @@ console.log(JSON.stringify({ problem, after }));
 process.exit();
 `;
 
-/** A disk of 64 KiB: a file that was removed takes its part of it for as long as it is open. */
+/** A disk of 64 KiB: a removed file occupies its space until it is closed. */
 const smallDisk = `
 const sizes = new Map();
 const real = { ...fs };
@@ -58,8 +58,8 @@ function linesOf(file: string): string[] {
   return existsSync(file) ? readFileSync(file, 'utf8').split('\n').slice(0, -1) : [];
 }
 
-// A line that could not be written held up all behind it for good, also in a new file: they were lost with the process.
-t.test('lines of a file that takes nothing more go into the next one, from the first that is not whole on', (t) => {
+// Regression: an unwritten line blocked all later lines, also in a new file; they were lost with the process.
+t.test('after a full file is moved away, the next one starts with the first line not completely written', (t) => {
   const file = path.join(t.testdir(), 'access.log');
   const renaming = program('', "fs.renameSync(destination, destination + '.1');");
   const shell = 'ulimit -f 64; exec "$0" --input-type=module --eval "$1" "$2"';
@@ -70,12 +70,12 @@ t.test('lines of a file that takes nothing more go into the next one, from the f
   });
   t.match(stdout, /^\{"problem":"writing fails: EFBIG; lines lost: 0","after":null\}\n$/, stderr);
   t.equal(readFileSync(`${file}.1`).length, 64 * 1024);
-  t.not(readFileSync(`${file}.1`).at(-1), 0x0a, 'it ends within a line');
+  t.not(readFileSync(`${file}.1`).at(-1), 0x0a, 'the file ends within a line');
   const all = [...linesOf(`${file}.1`), ...linesOf(file)].map((text) => JSON.parse(text) as Line);
   t.same(
     all.map(({ event }) => event.sequence),
     all.map((_, index) => index + 1),
-    'each once, in its order',
+    'each once, in order',
   );
   t.same(
     all.flatMap(({ n }) => (n === undefined ? [] : [n])),
@@ -84,24 +84,21 @@ t.test('lines of a file that takes nothing more go into the next one, from the f
   t.end();
 });
 
-// Whoever makes room by removing the log had made none: the gateway held it open, and answered 503 until it was started anew.
-t.test(
-  'a file on a full disk that is removed is let go, and its lines that it had not taken go into the next one',
-  (t) => {
-    const file = path.join(t.testdir(), 'access.log');
-    const removing = program(smallDisk, 'fs.rmSync(destination);');
-    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', removing, file], {
-      encoding: 'utf8',
-      timeout: 60_000,
-    });
-    t.match(stdout, /^\{"problem":"writing fails: ENOSPC; lines lost: 0","after":null\}\n$/, stderr);
-    const numbers = linesOf(file).flatMap((text) => (JSON.parse(text) as Line).n ?? []);
-    const [first = 0] = numbers;
-    t.ok(first > 100, `${first} is the first line that the other one had not taken whole`);
-    t.same(
-      numbers,
-      Array.from({ length: lines + 1 - first }, (_, index) => first + index),
-    );
-    t.end();
-  },
-);
+// Regression: removing the log freed no space, because the gateway held it open and answered 503 until a restart.
+t.test('a removed file on a full disk is closed, and the lines not yet written to it go into the next file', (t) => {
+  const file = path.join(t.testdir(), 'access.log');
+  const removing = program(smallDisk, 'fs.rmSync(destination);');
+  const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', removing, file], {
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
+  t.match(stdout, /^\{"problem":"writing fails: ENOSPC; lines lost: 0","after":null\}\n$/, stderr);
+  const numbers = linesOf(file).flatMap((text) => (JSON.parse(text) as Line).n ?? []);
+  const [first = 0] = numbers;
+  t.ok(first > 100, `${first} is the first line not completely in the removed file`);
+  t.same(
+    numbers,
+    Array.from({ length: lines + 1 - first }, (_, index) => first + index),
+  );
+  t.end();
+});

@@ -12,7 +12,7 @@ import path from 'node:path';
 import t from 'tap';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
-import { readFileEnd } from '../../src/telemetry/log-file.js';
+import { readLogEnd } from '../../src/telemetry/log-file.js';
 import { openLog, testSecret, until } from './open-log.js';
 
 interface Line {
@@ -26,14 +26,14 @@ interface Line {
 
 function linesOf(file: string): Line[] {
   const text = readFileSync(file, 'utf8');
-  if (!text.endsWith('\n')) throw new Error('the last line has no end');
+  if (!text.endsWith('\n')) throw new Error('the last line has no newline');
   return text
     .slice(0, -1)
     .split('\n')
     .map((line) => JSON.parse(line) as Line);
 }
 
-t.test('the chain of the document can be followed by anybody who has read the document', (t) => {
+t.test('the chain in the document can be verified with the document alone', (t) => {
   const document = readFileSync('docs/audit-log.md', 'utf8');
   const secret = /secret `([^`]+)`/.exec(document)?.[1] ?? '';
   const [, block = ''] = /```json\n([^`]+)```/.exec(document) ?? [];
@@ -47,11 +47,15 @@ t.test('the chain of the document can be followed by anybody who has read the do
   const [, key = '', fingerprint = ''] = /key `(svc_live_\w+)`[^`]+`([0-9a-f]{32})`/.exec(document) ?? [];
   t.equal(createHmac('sha256', secret).update(key).digest('hex').slice(0, 32), fingerprint);
   t.equal(keyFingerprint(logSecretOf(Buffer.from(secret)), key), fingerprint);
-  t.equal(keyFingerprint(null, key), null, 'without a secret there is none: a plain hash is what stores look for');
+  t.equal(
+    keyFingerprint(null, key),
+    null,
+    'no fingerprint without a secret: key stores are searched by the plain hash',
+  );
   t.end();
 });
 
-t.test('a line that a chain has sealed reads back as what was written, and cannot be two lines', async (t) => {
+t.test('a sealed line reads back as written, and cannot be read as two lines', async (t) => {
   const file = path.join(t.testdir(), 'var', 'log', 'access.log');
   const log = openLog(file);
   log.write(JSON.stringify({ url: { path: 'one\ntwo\u2028' }, event: { code: '","sequence":7,"hash":"' } }));
@@ -65,14 +69,14 @@ t.test('a line that a chain has sealed reads back as what was written, and canno
   t.strictSame(
     { dataset, kind, category, type, environment: start?.gateway.environment },
     { dataset: 'gateway.access', kind: 'state', category: ['process'], type: ['info'], environment: 'live' },
-    'as any line of an access log',
+    'like any line of an access log',
   );
   t.match(line, { url: { path: 'one\ntwo\u2028' }, event: { code: '","sequence":7,"hash":"', sequence: 2 } });
   t.match(end, { event: { action: 'checkpoint', reason: 'end', sequence: 3 }, gateway: { chain: { lost: 0 } } });
   t.same(more, []);
 });
 
-t.test('without a secret the chain is of plain hashes, and says so', async (t) => {
+t.test('without a secret the chain uses plain hashes, and records that', async (t) => {
   const file = path.join(t.testdir(), 'access.log');
   await openLog(file, { secret: null }).close(30_000);
   const [first = ''] = readFileSync(file, 'utf8').split('\n');
@@ -82,7 +86,7 @@ t.test('without a secret the chain is of plain hashes, and says so', async (t) =
   t.match(JSON.parse(first), { gateway: { chain: { algorithm: /^sha256$/ } }, event: { hash } });
 });
 
-t.test('a process names the line behind which it goes on, whole or torn', async (t) => {
+t.test('a new process records the line that it continues after, complete or torn', async (t) => {
   const file = path.join(t.testdir(), 'access.log');
   const first = openLog(file);
   await first.close(30_000);
@@ -107,7 +111,7 @@ t.test('a process names the line behind which it goes on, whole or torn', async 
   await openLog(file).close(30_000);
   const whole = readFileSync(file, 'utf8').split('\n');
   t.match(JSON.parse(whole.at(-3) ?? ''), { gateway: { chain: { predecessor: { sequence: 2, torn: 0 } } } });
-  t.equal(whole.filter((line) => line === '').length, 1, 'a whole line only got its line end');
+  t.equal(whole.filter((line) => line === '').length, 1, 'a complete line only got its missing newline');
 
   writeFileSync(file, 'what is this\n');
   await openLog(file).close(30_000);
@@ -115,11 +119,7 @@ t.test('a process names the line behind which it goes on, whole or torn', async 
   t.same(strange.gateway.chain.predecessor, { id: null, sequence: null, hash: null, torn: 0 });
 
   writeFileSync(file, '{"ser');
-  t.match(
-    readFileEnd(file),
-    { predecessor: { id: null, torn: 5 }, isOpen: true },
-    'a first line that was not finished',
-  );
+  t.match(readLogEnd(file), { predecessor: { id: null, torn: 5 }, isOpen: true }, 'an incomplete first line');
 
   const sealed = `{"service":{"ephemeral_id":"${id ?? ''}"},"event":{"id":"a","sequence":1234,"hash":"${'0'.repeat(64)}"}}`;
   for (const [line, sequence] of [
@@ -134,15 +134,15 @@ t.test('a process names the line behind which it goes on, whole or torn', async 
   }
 });
 
-t.test('a file that cannot be read is not taken for an empty one, behind which anybody could have put lines', (t) => {
+t.test('an unreadable file is not treated as empty, because an attacker could then insert lines', (t) => {
   const file = path.join(t.testdir(), 'access.log');
-  t.strictSame(readFileEnd(file), { predecessor: null, isOpen: false }, 'one that is not there is');
+  t.strictSame(readLogEnd(file), { predecessor: null, isOpen: false }, 'a missing file counts as empty');
   symlinkSync(file, file);
-  t.throws(() => readFileEnd(file), { code: 'ELOOP' });
+  t.throws(() => readLogEnd(file), { code: 'ELOOP' });
   t.end();
 });
 
-t.test('rotation keeps the chain: each file says how it ends, and from what the next one goes on', async (t) => {
+t.test('rotation preserves the chain: each file records its end, and the next file what it continues', async (t) => {
   const directory = t.testdir();
   const file = path.join(directory, 'access.log');
   let [failures, opened] = [0, 0];
@@ -167,7 +167,7 @@ t.test('rotation keeps the chain: each file says how it ends, and from what the 
   renameSync(`${directory}-gone`, directory);
   await log.close(30_000);
   t.equal(opened, 2);
-  t.equal(failures, 1, 'that no file can be opened is told once, and lines go on into the one that is open');
+  t.equal(failures, 1, 'a failure to open the new file is reported once, and lines still go into the open file');
   const events = [`${file}.1`, `${file}.2`, file].flatMap((one) => linesOf(one).map(({ event }) => event));
   t.same(
     events.map(({ reason, code }) => reason ?? code),
@@ -178,10 +178,10 @@ t.test('rotation keeps the chain: each file says how it ends, and from what the 
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
   );
   const [first] = linesOf(file);
-  t.equal(first?.gateway.chain.previous, events[6]?.hash, 'a file can be verified by itself');
+  t.equal(first?.gateway.chain.previous, events[6]?.hash, 'a file can be verified alone');
 });
 
-t.test('a checkpoint comes by itself, and tells how many lines were lost', async (t) => {
+t.test('a checkpoint is written periodically, and reports the number of lost lines', async (t) => {
   const file = path.join(t.testdir(), 'access.log');
   const log = openLog(file, { checkpointMilliseconds: 5 });
   await until(() => readFileSync(file, 'utf8').includes('"interval"'));

@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { HeldBytes } from '../../src/telemetry/line-writer/held-bytes.js';
+import { LineBuffer } from '../../src/telemetry/line-writer/held-bytes.js';
 
-t.test('what was added is taken, once, in its order and as UTF-8, however much it is', (t) => {
+t.test('added text is taken once, in order and as UTF-8, in any amount', (t) => {
   const text = fc.oneof(
     fc.string({ unit: 'grapheme', maxLength: 40 }),
     fc.constantFrom('', 'é', '\u{1f600}', 'x'.repeat(70_000), '€'.repeat(50_000)),
   );
   fc.assert(
     fc.property(fc.array(fc.array(text, { maxLength: 6 }), { maxLength: 6 }), (batches) => {
-      const held = new HeldBytes();
+      const held = new LineBuffer();
       for (const lines of batches) {
         const expected = Buffer.from(lines.map((line) => `${line}\n`).join(''));
         const sizes = lines.map((line) => held.add(Buffer.from(line)));
@@ -24,8 +24,8 @@ t.test('what was added is taken, once, in its order and as UTF-8, however much i
   t.end();
 });
 
-t.test('what was taken stays as it is while the next lines come', (t) => {
-  const held = new HeldBytes();
+t.test('taken bytes stay unchanged while further lines are added', (t) => {
+  const held = new LineBuffer();
   held.add(Buffer.from('first'));
   const first = held.take();
   held.add(Buffer.from('second'));

@@ -2,10 +2,10 @@ import { ChainedLog } from '../../src/telemetry/chained-log.js';
 import type { ChainedLogOptions } from '../../src/telemetry/chained-log.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
 
-/** The secret of the logs of tests. */
+/** The secret of all test logs. */
 export const testSecret = logSecretOf(Buffer.from('a secret of the tests alone'));
 
-/** Opens a chained log under the secret of the tests; it looks for a rename only when it is told to. */
+/** Opens a chained log with the test secret; it checks for a rename only when the test requests that. */
 export function openLog(destination: string, options: Partial<ChainedLogOptions> = {}): ChainedLog {
   return new ChainedLog({
     destination,
@@ -18,7 +18,7 @@ export function openLog(destination: string, options: Partial<ChainedLogOptions>
   });
 }
 
-/** Waits for a condition, for as long as it may take on a busy machine. */
+/** Waits for a condition for up to 30 s, enough for a busy machine. */
 export async function until(condition: () => boolean): Promise<void> {
   const deadline = performance.now() + 30_000;
   while (!condition()) {

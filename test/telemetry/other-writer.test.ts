@@ -12,14 +12,14 @@ interface Watched {
   readonly told: () => number;
 }
 
-/** A log that looks at its file all the time. */
+/** A log that checks its file every 2 ms. */
 function watched(file: string): Watched {
   let told = 0;
   const log = openLog(file, { renameMilliseconds: 2, onOtherWriter: () => (told += 1) });
   return { log, told: () => told };
 }
 
-t.test('two processes that write one file are both told of it, once', async (t) => {
+t.test('when two processes write to one file, each reports it once', async (t) => {
   const file = path.join(t.testdir(), 'access.log');
   const first = watched(file);
   const second = watched(file);
@@ -33,7 +33,7 @@ t.test('two processes that write one file are both told of it, once', async (t) 
   await Promise.all([first.log.close(30_000), second.log.close(30_000)]);
 });
 
-t.test('each byte of another process is counted once, and none of its own', async (t) => {
+t.test('each byte of another process is counted once, and no own byte is', async (t) => {
   const file = path.join(t.testdir(), 'access.log');
   appendFileSync(file, 'what stood there before\n');
   const { log } = watched(file);
@@ -47,7 +47,7 @@ t.test('each byte of another process is counted once, and none of its own', asyn
   await log.close(30_000);
 });
 
-t.test('neither lines of its own, nor rotation, nor copytruncate is another process', async (t) => {
+t.test('own lines, rotation and copytruncate are not taken for another process', async (t) => {
   const file = path.join(t.testdir(), 'access.log');
   const { log, told } = watched(file);
   for (let round = 0; round < 30; round += 1) {
@@ -68,13 +68,13 @@ t.test('neither lines of its own, nor rotation, nor copytruncate is another proc
   await log.close(30_000);
 });
 
-t.test('what is being written while the size is asked for may be in it, or not', (t) => {
+t.test('bytes whose write is in flight may or may not be in the file size', (t) => {
   const growth = new FileGrowth(100);
   t.equal(growth.foreignBytes(100, 0, 50), 0);
   t.equal(growth.foreignBytes(130, 0, 50), 0);
   t.equal(growth.foreignBytes(157, 50, 50), 7);
-  t.equal(growth.foreignBytes(157, 50, 50), 0, 'told once');
-  t.equal(growth.foreignBytes(20, 60, 80), 0, 'cut, and written since');
+  t.equal(growth.foreignBytes(157, 50, 50), 0, 'reported once');
+  t.equal(growth.foreignBytes(20, 60, 80), 0, 'truncated, and written since');
   t.equal(growth.foreignBytes(40, 80, 80), 0);
   t.equal(growth.foreignBytes(41, 80, 80), 1);
   t.end();

@@ -2,34 +2,34 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
 import { decodeTime } from 'ulid';
-import { createLogger, RepeatedLines } from '../../src/telemetry/logger.js';
-import { holdsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
+import { createLogger, RepeatLimiter } from '../../src/telemetry/logger.js';
+import { containsKey, maskKeys } from '../../src/telemetry/mask-keys.js';
 import { GatewayMetrics } from '../../src/telemetry/metrics.js';
-import type { TorExitFigures } from '../../src/telemetry/part-metrics.js';
+import type { TorExitStats } from '../../src/telemetry/part-metrics.js';
 import { cut, decimal, serialise } from '../../src/telemetry/serialise.js';
 import { uniqueId } from '../../src/telemetry/unique-id.js';
 import { until } from './open-log.js';
 
-/** What a terminal or a log viewer would obey instead of show: controls, line ends, turns of direction. */
+/** Characters that a terminal or log viewer interprets: controls, line separators, bidirectional overrides. */
 const obeyed = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\ufeff]/u;
 
-t.test('no character of a value can pass for the end of a line or an order to a terminal', (t) => {
+t.test('no character of a value can end a line or control a terminal', (t) => {
   const codes = Array.from({ length: 0x10000 }, (_, code) => code).filter((code) =>
     obeyed.test(String.fromCharCode(code)),
   );
-  t.ok(codes.length > 75, 'controls of both blocks, separators, turns of direction');
+  t.ok(codes.length > 75, 'controls of both blocks, separators, bidirectional overrides');
   for (const code of codes) {
     const value = `a${String.fromCharCode(code)}b`;
     const line = serialise({ [value]: value });
-    if (obeyed.test(line)) t.fail(`U+${code.toString(16)} is written as it is`);
+    if (obeyed.test(line)) t.fail(`U+${code.toString(16)} is written unescaped`);
     if ((JSON.parse(line) as Record<string, unknown>)[value] !== value) t.fail(`U+${code.toString(16)} is lost`);
   }
   t.equal(serialise({ a: '\u009b\u2028\u202e\u007f\u061c' }), '{"a":"\\u009b\\u2028\\u202e\\u007f\\u061c"}');
-  t.equal(serialise({ a: 'é本"\\\n' }), '{"a":"é本\\"\\\\\\n"}', 'everything else is left as JSON has it');
+  t.equal(serialise({ a: 'é本"\\\n' }), '{"a":"é本\\"\\\\\\n"}', 'everything else is plain JSON');
   t.end();
 });
 
-t.test('a line is one line, and reads back as what was written, for any value', (t) => {
+t.test('any value is serialised as one line that reads back as written', (t) => {
   const text = fc.oneof(
     fc.string({ unit: 'binary' }),
     fc.string({ unit: fc.constantFrom('\u202e', '\u2028', '\u0085', '\\', '"', '\n', 'u', '\ud83d', '{', '\ufeff') }),
@@ -44,7 +44,7 @@ t.test('a line is one line, and reads back as what was written, for any value', 
   t.end();
 });
 
-t.test('a number is JSON, whatever it is', (t) => {
+t.test('any number is written as valid JSON', (t) => {
   const numbers: [number, number, string][] = [
     ...([
       [0, 0, '0'],
@@ -66,7 +66,7 @@ t.test('a number is JSON, whatever it is', (t) => {
   t.end();
 });
 
-t.test('a value is cut at its limit, and it shows that it was cut', (t) => {
+t.test('a value is truncated at its limit, visibly', (t) => {
   t.equal(cut(''), '');
   t.equal(cut('x'.repeat(1024)), 'x'.repeat(1024));
   t.equal(cut('x'.repeat(1025)), `${'x'.repeat(1024)}…`);
@@ -74,7 +74,7 @@ t.test('a value is cut at its limit, and it shows that it was cut', (t) => {
   t.end();
 });
 
-t.test('requests are counted by what was decided, and readiness is what it is at the moment of asking', async (t) => {
+t.test('requests are counted by their outcome, and readiness is read at the time of the scrape', async (t) => {
   let ready = false;
   let problem: string | null = 'the disk is full';
   const accessLog = { problem: () => problem, lost: () => 3, foreignBytes: () => 5, heldBytes: () => 17 };
@@ -95,9 +95,9 @@ t.test('requests are counted by what was decided, and readiness is what it is at
     'process_resident_memory_bytes',
     'nodejs_eventloop_lag_p99_seconds',
   ]) {
-    t.match(text, new RegExp(`^${name} `, 'm'), `and the process is measured: ${name}`);
+    t.match(text, new RegExp(`^${name} `, 'm'), `process metrics: ${name}`);
   }
-  t.notMatch(text, 'nodejs_gc_', 'but collections are not observed, which fills the old generation');
+  t.notMatch(text, 'nodejs_gc_', 'garbage collections are not observed: an observer fills the old generation');
   ready = true;
   problem = null;
   const later = (await metrics.render()).text;
@@ -133,11 +133,11 @@ t.test('the parts of a request are timed, in seconds', async (t) => {
   }
 });
 
-t.test('the list of Tor exits is measured when it is asked for', async (t) => {
+t.test('the Tor exit list is read at the time of the scrape', async (t) => {
   const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const metrics = new GatewayMetrics('test', { isReady: () => true, keyStoreProblem: () => null, accessLog });
   const before = { source: 'a.txt', ageSeconds: null, size: 0, leftOut: 0, refusals: {} };
-  let figures: TorExitFigures = { available: false, digest: null, size: 0, ageSeconds: null, sources: [before] };
+  let figures: TorExitStats = { available: false, digest: null, size: 0, ageSeconds: null, sources: [before] };
   metrics.watchTorExits(() => figures);
   const lines = async (): Promise<string[]> =>
     (await metrics.render()).text.split('\n').filter((line) => line.startsWith('gateway_tor_list'));
@@ -161,16 +161,16 @@ t.test('the list of Tor exits is measured when it is asked for', async (t) => {
     'gateway_tor_list_refusals_total{source="a.txt",reason="empty"} 1',
   ];
   t.strictSame(await lines(), expected);
-  t.strictSame(await lines(), expected, 'and counted once, however often it is asked for');
+  t.strictSame(await lines(), expected, 'repeated scrapes do not add up');
   figures = { ...figures, digest: 'cd' };
   t.strictSame(
     (await lines()).filter((line) => line.includes('digest')),
     ['gateway_tor_list_info{digest="cd"} 1'],
-    'of digests the newest alone is told',
+    'only the newest digest is reported',
   );
 });
 
-t.test('two gateways of one process count apart', async (t) => {
+t.test('two gateways in one process have separate counts', async (t) => {
   const accessLog = { problem: () => null, lost: () => 0, foreignBytes: () => 0, heldBytes: () => 0 };
   const state = { isReady: () => true, keyStoreProblem: () => null, accessLog };
   const one = new GatewayMetrics('live', state);
@@ -179,7 +179,7 @@ t.test('two gateways of one process count apart', async (t) => {
   t.notMatch((await other.render()).text, /^gateway_requests_total\{/m);
 });
 
-t.test('nothing of a key is left but its prefix, wherever and however it is written', (t) => {
+t.test('a key is masked except for its prefix, in any place and encoding', (t) => {
   const secret = 'Nw5RigG5NVB9klCp';
   const key = `svc_live_${secret}`;
   const encoded = Buffer.from(key).toString('hex').replaceAll(/../g, '%$&');
@@ -215,19 +215,19 @@ t.test('nothing of a key is left but its prefix, wherever and however it is writ
   t.equal(
     maskKeys('/v1/dev/customers/%C3%A9%2F..%2f'),
     '/v1/dev/customers/%C3%A9%2F..%2f',
-    'everything else is as it was',
+    'everything else is unchanged',
   );
-  t.equal(maskKeys('/v1/100%/%zz%'), '/v1/100%/%zz%', 'what encodes nothing does not keep it busy');
-  t.ok(holdsKey('x svc_test_ y') && holdsKey('SVC_LIVE_'));
+  t.equal(maskKeys('/v1/100%/%zz%'), '/v1/100%/%zz%', 'percent signs without an encoding do not slow it down');
+  t.ok(containsKey('x svc_test_ y') && containsKey('SVC_LIVE_'));
   for (const rest of ['%', '%4', '%zz', '%%', '%2525%', '\u{d83d}%25']) {
-    t.equal(maskKeys(rest), rest, 'what is no octet is none');
+    t.equal(maskKeys(rest), rest, 'an invalid percent-encoding stays');
     t.equal(maskKeys(`svc_live_%41 ${rest}`).slice(0, 11), 'svc_live_… ');
   }
-  t.notOk(holdsKey('svc_prod_abc'));
+  t.notOk(containsKey('svc_prod_abc'));
   t.end();
 });
 
-t.test('a message that comes with every request is written some times, and a last word always', async (t) => {
+t.test('a repeated message is written a limited number of times, a fatal one always', async (t) => {
   const written: { level: string; msg: string; leftOut?: number; repeated?: string }[] = [];
   const destination = { write: (line: string) => written.push(JSON.parse(line) as never) };
   const logger = createLogger('info', destination, 3_600_000);
@@ -244,15 +244,15 @@ t.test('a message that comes with every request is written some times, and a las
     for (let count = 0; count < 50; count += 1) hasty.error('failed again');
     return leftOut() !== undefined;
   });
-  t.match(leftOut(), { level: 'warn', msg: 'a message came too often, and was left out', leftOut: Number });
-  const lines = new RepeatedLines(1_000);
+  t.match(leftOut(), { level: 'warn', msg: 'repeated message suppressed', leftOut: Number });
+  const lines = new RepeatLimiter(1_000);
   const admitted = (now: number): number =>
     Array.from({ length: 30 }, () => lines.admit('x', now)).filter(Boolean).length;
-  t.same([admitted(0), admitted(999), admitted(1_000)], [20, 0, 20], 'a minute later it is written again');
+  t.same([admitted(0), admitted(999), admitted(1_000)], [20, 0, 20], 'after the period it is written again');
   t.same([lines.takeLeftOut(), lines.takeLeftOut()], [[['x', 10]], []]);
 });
 
-t.test('an error is told without what it holds besides, and no key is', (t) => {
+t.test('an error is logged without its extra properties, and no key is logged', (t) => {
   const written: string[] = [];
   const logger = createLogger('trace', { write: (line) => written.push(line) });
   const cause = Object.assign(new Error('WRONGPASS "svc_live_inthecause"'), { command: { args: ['the password'] } });
@@ -264,19 +264,19 @@ t.test('an error is told without what it holds besides, and no key is', (t) => {
   const [line = ''] = written;
   t.notMatch(line, /the password|inthecause|inamessage|inafield|inthemessage/);
   t.match(JSON.parse(line), { level: 'warn', err: { type: 'Error', code: 'ECODE', cause: { type: 'Error' } } });
-  // What stands behind a key may be a part of it, which was split.
+  // The text after a key is dropped: it may be part of a split key.
   t.match(JSON.parse(line), { err: { message: /^said svc_live_…$/ }, problem: /^svc_test_…$/ });
   t.end();
 });
 
-t.test('an id is a ULID: it tells its time, sorts by it, and comes once', async (t) => {
+t.test('an id is a ULID: it contains its time, sorts by it, and is unique', async (t) => {
   const before = Date.now();
   const ids = Array.from({ length: 10_000 }, uniqueId);
   t.ok(ids.every((id) => /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/.test(id)));
   t.ok(ids.every((id) => decodeTime(id) >= before && decodeTime(id) <= Date.now()));
   t.equal(new Set(ids).size, ids.length);
   const characters = new Set(ids.map((id) => id.at(-1)));
-  t.equal(characters.size, 32, 'each character is drawn');
+  t.equal(characters.size, 32, 'each character occurs');
   while (Date.now() === decodeTime(ids.at(-1) ?? '')) await new Promise((resolve) => setImmediate(resolve));
   t.ok(uniqueId() > (ids.at(-1) ?? ''));
 });

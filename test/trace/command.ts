@@ -41,7 +41,7 @@ try {
   await t.close();
 }
 
-/** A line for each stretch of functions of one file. */
+/** Prints one line for each sequence of functions of the same file. */
 function print(trace: Trace): void {
   const totals = totalsOf(trace);
   process.stdout.write(

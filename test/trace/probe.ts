@@ -1,8 +1,8 @@
 import { Session, type Debugger, type Profiler } from 'node:inspector';
 
-// Runs inside a gateway, before it: says over the channel to its parent which of its functions ran, and in which order.
+// Preloaded into a gateway process: reports to the parent over IPC which functions ran, and in which order.
 
-/** What the parent asks for. */
+/** The requests of the parent. */
 export type Question =
   | { readonly ask: 'begin' }
   | { readonly ask: 'taken' }
@@ -11,7 +11,7 @@ export type Question =
   | { readonly ask: 'followed' }
   | { readonly ask: 'unfollow' };
 
-/** A function of a script, by where its text begins. */
+/** A function of a script, identified by its position. */
 export interface Place {
   readonly scriptId: string;
   readonly line: number;
@@ -22,13 +22,13 @@ export interface Place {
 
 const session = new Session();
 session.connect();
-// Before the first module of the gateway: of a function that was compiled earlier it would count less.
+// Before the gateway's first module: coverage of functions compiled earlier would be incomplete.
 post('Profiler.enable');
 post('Profiler.startPreciseCoverage', { callCount: true, detailed: true });
 const way: number[] = [];
 (globalThis as { wayOfTrace?: number[] }).wayOfTrace = way;
 
-/** Asks the inspector, which answers at once where it looks at its own thread. */
+/** Calls the inspector, which responds synchronously for its own thread. */
 function post(method: string, parameters: object = {}): unknown {
   let answered: unknown;
   session.post(method as never, parameters as never, (error: Error | null, result: unknown) => {
@@ -38,7 +38,7 @@ function post(method: string, parameters: object = {}): unknown {
   return answered;
 }
 
-/** Notes a function each time it begins: a breakpoint whose condition is never true stops nothing. */
+/** Records each call of a function, by a breakpoint whose condition is never true and so never pauses. */
 function follow({ scriptId, line, column, endLine, endColumn }: Place, index: number): void {
   const { locations } = post('Debugger.getPossibleBreakpoints', {
     start: { scriptId, lineNumber: line, columnNumber: column },
@@ -50,7 +50,7 @@ function follow({ scriptId, line, column, endLine, endColumn }: Place, index: nu
   post('Debugger.setBreakpoint', { location, condition: `(globalThis.wayOfTrace.push(${index}), false)` });
 }
 
-/** The gateway's own code, and that of the plugin which carries the requests. */
+/** Whether to trace a script: the gateway's own code, and the proxy plugin's. */
 function isLookedAt(url: string): boolean {
   return url.includes('/node_modules/') ? /\/@fastify\/(?:http-proxy|reply-from)\//.test(url) : url.includes('/dist/');
 }
@@ -58,7 +58,7 @@ function isLookedAt(url: string): boolean {
 function answer(question: Question): unknown {
   switch (question.ask) {
     case 'begin':
-      post('Profiler.takePreciseCoverage'); // counts from here on
+      post('Profiler.takePreciseCoverage'); // resets the counters
       return null;
     case 'taken': {
       const { result } = post('Profiler.takePreciseCoverage') as Profiler.TakePreciseCoverageReturnType;
@@ -68,13 +68,13 @@ function answer(question: Question): unknown {
       post('Debugger.enable');
       for (const [index, place] of question.functions.entries()) follow(place, index);
       return null;
-    case 'forget': // what ran beside requests
+    case 'forget': // discards calls outside of requests
       way.length = 0;
       return null;
     case 'followed':
       return [...new Set(way)];
     case 'unfollow':
-      post('Debugger.disable'); // with its breakpoints
+      post('Debugger.disable'); // also removes the breakpoints
       return null;
   }
 }

@@ -12,24 +12,24 @@ import { AnswerReader } from '../bench/load/answer-reader.js';
 import { benchKeyId, seedKeys } from '../bench/seed.js';
 import type { Place, Question } from './probe.js';
 
-/** A function that ran in each of the requests. */
+/** A function that ran in every request. */
 export interface RanFunction {
-  /** Of the source, below src; of the proxy plugin, below node_modules. */
+  /** Source file, relative to src; for the proxy plugin relative to node_modules. */
   readonly file: string;
   readonly name: string;
-  /** How many lines of the built file ran in it, without those of functions inside it. */
+  /** Number of executed lines in the built file, without nested functions. */
   readonly lines: number;
-  /** Calls in one request, on average. */
+  /** Average calls per request. */
   readonly calls: number;
 }
 
-/** What ran in equal requests, in the order of the first call of each function. */
+/** The functions that ran in identical requests, ordered by their first call. */
 export interface Trace {
   readonly title: string;
   readonly functions: readonly RanFunction[];
 }
 
-/** Requests whose way is looked at, on one connection, after others of their kind. */
+/** A kind of request to trace, on one connection after a warm-up with the same kind. */
 interface Way {
   readonly title: string;
   readonly status: number;
@@ -42,7 +42,7 @@ const measurements = 5;
 const head = (line: string, key: string): string => `${line} HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${key}\r\n`;
 const body = '{"amount":1250,"currency":"NGN"}';
 
-/** The ways of a request through the gateway that are looked at, by name. */
+/** The traced kinds of requests, by name. */
 export const ways: Readonly<Record<string, Way>> = {
   get: { title: 'an accepted GET', status: 200, bytes: `${head('GET /v1/transactions', benchKey(1))}\r\n` },
   denied: {
@@ -57,7 +57,7 @@ export const ways: Readonly<Record<string, Way>> = {
 
 const preload = pathToFileURL(path.resolve('dist-test/test/trace/probe.js')).href;
 
-/** Runs a gateway with Redis, registry and an upstream, and looks which of its functions the requests of some ways run. */
+/** Runs a gateway with Redis, registry and an upstream, and traces the functions that these kinds of requests run. */
 export async function traceWays(t: Teardowns, wanted: readonly Way[]): Promise<Trace[]> {
   const deployment = await startDeployment(t, {
     ...{ throttles: true, torExits: true, signs: true, preload },
@@ -68,7 +68,7 @@ export async function traceWays(t: Teardowns, wanted: readonly Way[]): Promise<T
   t.teardown(() => {
     caller.close();
   });
-  // What ran of all ways before the order of any: the debugger that tells it has functions compiled anew, which counts less.
+  // Coverage of all kinds first, then the order: the debugger recompiles functions, which makes coverage incomplete.
   const ran: Ran[][] = [];
   for (const way of wanted) ran.push(await caller.whatRuns(way));
   const traces: Trace[] = [];
@@ -81,7 +81,7 @@ export async function traceWays(t: Teardowns, wanted: readonly Way[]): Promise<T
   return traces;
 }
 
-/** A connection to a gateway, and the channel to the probe in it. */
+/** A connection to a gateway, and the IPC channel to its probe. */
 class Caller {
   readonly #gateway: GatewayProcess;
   readonly #socket: tls.TLSSocket;
@@ -102,7 +102,7 @@ class Caller {
     this.#socket.destroy();
   }
 
-  /** On a busy machine timers come due as often as requests: what counts ran in each of some measurements, with its fewest lines. */
+  /** Functions that ran in each of several measurements, with the fewest lines: others may come from timers. */
   async whatRuns(way: Way): Promise<Ran[]> {
     await this.#send(way, warmUps);
     while (await this.#isWarmingUp()) await wait(100);
@@ -122,13 +122,13 @@ class Caller {
   }
 
   /**
-   * Beside one of the requests a timer may have come due. So it is the order of most of them that counts.
-   * @returns indexes of functions, by their first calls in one request
+   * A timer may fire during a request, so the most frequent order of several requests counts.
+   * @returns indexes of functions, ordered by their first call in a request
    */
   async orderOf(way: Way, functions: readonly Ran[]): Promise<number[]> {
     const seen = new Map<string, number>();
     await this.#ask({ ask: 'follow', functions: functions.map(({ place }) => place) });
-    for (let index = 0; index < 5; index += 1) {
+    for (let index = 0; index < 15; index += 1) {
       await this.#ask({ ask: 'forget' });
       await this.#send(way, 1);
       const order = JSON.stringify(await this.#ask({ ask: 'followed' }));
@@ -141,7 +141,7 @@ class Caller {
 
   async #send(way: Way, count: number): Promise<void> {
     for (let index = 0; index < count; index += 1) await request(this.#socket, way);
-    await wait(20); // its line of the access log is written after the response
+    await wait(20); // the access-log line is written after the response
   }
 
   #ask(question: Question): Promise<unknown> {
@@ -152,7 +152,7 @@ class Caller {
     return (await this.#ask({ ask: 'taken' })) as Profiler.ScriptCoverage[];
   }
 
-  /** Whether the gateway makes requests of its own, as it does when it has started. */
+  /** Whether the gateway sends requests to itself, as it does for its warm-up. */
   async #isWarmingUp(): Promise<boolean> {
     await this.#ask({ ask: 'begin' });
     await wait(100);
@@ -180,7 +180,7 @@ async function askProbe(process: ChildProcess, question: Question): Promise<unkn
   return result;
 }
 
-/** The files of which a function ran in the registry or in a gateway while a key was revoked that the gateway held. */
+/** The files with functions that ran in registry or gateway during the revocation of a cached key. */
 export async function filesOfRevocation(t: Teardowns): Promise<Set<string>> {
   const deployment = await startDeployment(t, { preload });
   await seedKeys(deployment, 10);
@@ -199,13 +199,13 @@ export async function filesOfRevocation(t: Teardowns): Promise<Set<string>> {
   return files;
 }
 
-/** Below src, of a file of the build; below node_modules, of one of a package. */
+/** The path relative to src for a file of the build, or relative to node_modules for a file of a package. */
 function sourceOf(built: string): string {
   const [, ofPackage] = built.split('/node_modules/');
   return ofPackage ?? path.relative('dist', built).replace(/\.js$/, '.ts');
 }
 
-/** Whether a traced file is a package's. */
+/** Whether a traced file belongs to a package. */
 export function isOfPackage(file: string): boolean {
   return file.startsWith('@');
 }
@@ -215,12 +215,12 @@ interface Ran {
   readonly place: Place;
 }
 
-/** The functions of a script that ran in each request, and what of each ran. */
+/** The functions of a script that ran in each request, with their executed lines. */
 function functionsThatRan({ scriptId, url, functions }: Profiler.ScriptCoverage): Ran[] {
   const built = fileURLToPath(url);
   const text = readFileSync(built, 'utf8');
   const starts = lineStarts(text);
-  // The innermost range says of a character how often it ran, and of which function it is.
+  // The innermost range around a character determines its execution count and its function.
   const owners = new Int32Array(text.length).fill(-1);
   const ranges = functions
     .flatMap(({ ranges }, owner) => ranges.map((range) => ({ ...range, owner })))
@@ -257,12 +257,12 @@ function lineAt(starts: readonly number[], offset: number): number {
   return starts.findLastIndex((start) => start <= offset);
 }
 
-/** The files of a trace, in the order in which they come up first. */
+/** The files of a trace, ordered by first appearance. */
 export function filesOf({ functions }: Trace): string[] {
   return [...new Set(functions.map(({ file }) => file))];
 }
 
-/** How many files, functions and lines of the gateway ran. */
+/** Number of the gateway's files, functions and lines that ran. */
 export function totalsOf({ functions: all }: Trace): {
   files: number;
   functions: number;

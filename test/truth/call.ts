@@ -1,19 +1,19 @@
 import http from 'node:http';
 
-/** A call over HTTP: from before its first byte was sent to after its last was read. */
+/** An HTTP call, timed from before its first sent byte to after its last received byte. */
 export interface Called {
   readonly sent: number;
   readonly answered: number;
-  /** null where there was no response. */
+  /** null without a response. */
   readonly status: number | null;
   readonly body: { readonly message?: string; readonly data?: unknown };
-  /** Whether nothing was sent, because nobody listens. */
+  /** Whether the connection was refused, so that nothing was sent. */
   readonly isRefused: boolean;
-  /** Whether the connection was kept from an earlier call and had been closed, perhaps before this one came. */
+  /** Whether a reused keep-alive connection was closed, perhaps before this call. */
   readonly isStale: boolean;
 }
 
-/** How a call is made. */
+/** The parameters of a call. */
 export interface CallOptions {
   readonly port: number;
   readonly method: string;
@@ -24,7 +24,7 @@ export interface CallOptions {
   readonly timeoutMilliseconds: number;
 }
 
-/** Makes a call. It never throws. */
+/** Makes a call; never rejects. */
 export function call(options: CallOptions): Promise<Called> {
   const { port, method, path, headers, body, agent, timeoutMilliseconds } = options;
   return new Promise((resolve) => {

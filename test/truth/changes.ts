@@ -22,16 +22,16 @@ interface Response {
   readonly propagation?: Propagation;
 }
 
-/** What a change does: the call, and what it writes when it has an effect. */
+/** A planned change: its call, and its writes if the call has an effect. */
 interface Plan {
   readonly action: string;
   readonly method: 'POST' | 'PATCH';
   readonly path: string;
   readonly body?: object;
   readonly writes: (data: Response) => Write[];
-  /** Takes in that it had an effect, or may have had. */
+  /** Called if the change had, or may have had, an effect. */
   readonly done: (data: Response) => void;
-  /** The keys that show whether it is in force. */
+  /** The keys that reveal whether the change is in force. */
   readonly shown: () => readonly TestKey[];
 }
 
@@ -39,12 +39,12 @@ const merchantCount = 3;
 const fewestKeys = 3;
 const mostKeys = 6;
 const mostPauseMilliseconds = 40;
-/** Longer than a registry is stopped for, so that its response is heard when it goes on. */
+/** Longer than any suspension of a registry, so that its response still arrives after the resume. */
 const timeoutMilliseconds = 30_000;
 
-/** Changes merchants of its own, one change after the other, through any registry. */
+/** Makes changes to its own merchants, one after the other, through any registry. */
 export class Changes {
-  /** When the newest change began that is in force. */
+  /** Start time of the newest change that is in force. */
   inForceAt = -Infinity;
   readonly #deployment: Deployment;
   readonly #history: History;
@@ -54,7 +54,7 @@ export class Changes {
   readonly #merchants: Merchant[] = [];
   readonly #agent = new http.Agent({ keepAlive: true });
 
-  /** @param onInForce told of keys at the moment at which "in force" was read */
+  /** @param onInForce called with the affected keys as soon as "in force" was read */
   constructor(
     deployment: Deployment,
     history: History,
@@ -69,7 +69,7 @@ export class Changes {
     this.#onInForce = onInForce;
   }
 
-  /** Creates the merchants, each with its first keys. */
+  /** Creates the merchants and their first keys. */
   async prepare(): Promise<void> {
     while (this.#merchants.length < merchantCount) await this.#make(this.#newMerchant());
     for (const merchant of this.#merchants) {
@@ -77,7 +77,7 @@ export class Changes {
     }
   }
 
-  /** Makes changes until `isRunning` says no. */
+  /** Makes changes until `isRunning` returns false. */
   async run(isRunning: () => boolean, isPaused: () => boolean): Promise<void> {
     while (isRunning()) {
       if (!isPaused()) await this.#make(this.#next());
@@ -130,7 +130,7 @@ export class Changes {
     });
     const data = (response.body.data ?? {}) as Response;
     const { sent: begun, answered: ended, status, isRefused } = response;
-    // A restored database does not know what was made after it was copied.
+    // A restored database lacks everything created after its copy, so a change may be rejected.
     const isWithoutEffect = isRefused || (status !== null && status >= 400 && status < 500);
     const change = Object.assign(underWay, {
       ...{ begun, ended, status, propagation: data.propagation ?? null },

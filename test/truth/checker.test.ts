@@ -20,7 +20,10 @@ function fault(begun: number, ended: number, isolated: string[] = []): Fault {
   return { kind: 'fault', name: 'cut', what: 'cut gateway-1', begun, ended, isolated };
 }
 
-/** Redis lost something meanwhile, where it is not said since when it has lost nothing. */
+/**
+ * A restore from a copy. `storeKeptSince` is the time since which Redis has lost nothing; by default it has lost
+ * records.
+ */
 function restore(copied: number, begun: number, storeKeptSince = Infinity): Restore {
   return { kind: 'restore', copyBegun: copied, copyEnded: copied + 10, begun, ended: begun + 10, storeKeptSince };
 }
@@ -57,7 +60,7 @@ const falsified: Record<string, [rule: Rule, events: HistoryEvent[]]> = {
     'old-record',
     [change(100, 110, status('INACTIVE')), asked(200, 'accepted')],
   ],
-  'an address that the allowlist no longer has is accepted': [
+  'an address that was removed from the allowlist is accepted': [
     'old-record',
     [change(100, 110, [{ register: 'allowlist:m', value: 'closed' }]), asked(200, 'accepted')],
   ],
@@ -72,12 +75,12 @@ const falsified: Record<string, [rule: Rule, events: HistoryEvent[]]> = {
     ],
   ],
   'a key is unknown although its creation was in force': ['good-key-refused', [asked(100, 'unknown')]],
-  'a key that nobody revoked is inactive': ['good-key-refused', [asked(100, 'inactive')]],
-  'a key of an active merchant is refused as one of an inactive merchant': [
+  'a key that was never revoked is rejected as inactive': ['good-key-refused', [asked(100, 'inactive')]],
+  'a key of an active merchant is rejected because of an inactive merchant': [
     'good-key-refused',
     [change(100, 110, status('INACTIVE')), change(200, 210, status('ACTIVE')), asked(300, 'merchantInactive')],
   ],
-  'a gateway that is cut off accepts, and the registry says "in force"': [
+  'an isolated gateway accepts although the registry said "in force"': [
     'not-counted',
     [
       fault(50, 9000, ['gateway-1']),
@@ -86,51 +89,51 @@ const falsified: Record<string, [rule: Rule, events: HistoryEvent[]]> = {
       change(5, 6, [{ register: 'key:other', value: 'active' }]),
     ],
   ],
-  'a gateway decides nothing for longer than it may': [
+  'a gateway is unable to decide for longer than the limit': [
     'undecided',
     [fault(50, 60), asked(10_100, 'unavailable', { status: 503 })],
   ],
-  'a gateway decides nothing although nothing happened': ['undecided', [asked(100, 'broken', { status: null })]],
-  'a change is not in force for longer than it may': [
+  'a gateway is unable to decide although there was no fault': ['undecided', [asked(100, 'broken', { status: null })]],
+  'a change takes longer than the limit to be in force': [
     'not-in-force',
     [fault(50, 60), change(35_100, 37_100, [], { propagation: pending })],
   ],
-  'a restored database, and a key that was revoked again after it is accepted': [
+  'after a restore of the database, a key that was revoked again is accepted': [
     'old-record',
     [...[change(100, 110, revoke), restore(50, 200)], ...[change(300, 310, revoke), asked(400, 'accepted')]],
   ],
-  'a restored database, and a revoked key is accepted although Redis kept its record': [
+  'after a restore, a revoked key is accepted although Redis kept its record': [
     'old-record',
     [change(100, 110, revoke), restore(50, 200, 99), asked(300, 'accepted')],
   ],
-  'a restored database, and the key of an inactive merchant is accepted although Redis kept its record': [
+  'after a restore, the key of an inactive merchant is accepted although Redis kept the record': [
     'old-record',
     [change(100, 110, status('INACTIVE')), restore(50, 200, 99), asked(300, 'accepted')],
   ],
-  'a second restored database, and a revoked key is accepted although Redis kept its record': [
+  'after a second restore, a revoked key is accepted although Redis kept its record': [
     'old-record',
     [change(100, 110, revoke), restore(50, 200, 99), restore(50, 400, 99), asked(500, 'accepted')],
   ],
-  'a response that no gateway may give': ['unexpected', [asked(100, 'other', { status: 500 })]],
+  'a gateway sends an undefined response': ['unexpected', [asked(100, 'other', { status: 500 })]],
 };
 
 for (const [what, [rule, events]] of Object.entries(falsified)) {
-  t.test(`found: ${what}`, (t) => {
+  t.test(`violation: ${what}`, (t) => {
     t.same(rules(...events), [rule]);
     t.end();
   });
 }
 
 const explained: Record<string, HistoryEvent[]> = {
-  'a good key is accepted': [asked(100, 'accepted')],
+  'a valid key is accepted': [asked(100, 'accepted')],
   'a request that began before "in force" was read': [change(100, 110, revoke), asked(109, 'accepted')],
-  'a change that the registry does not say to be in force': [
+  'a change that is not confirmed as in force may or may not apply': [
     change(100, 2100, revoke, { propagation: pending }),
     asked(3000, 'accepted'),
     asked(3000, 'inactive'),
     fault(90, 3000),
   ],
-  'a call without a response may take effect until its registry ends': [
+  'a call without a response may take effect until its registry stops': [
     fault(100, 1000),
     change(100, 900, status('INACTIVE'), { status: null, propagation: null }),
     change(910, 920, status('ACTIVE')),
@@ -156,56 +159,56 @@ const explained: Record<string, HistoryEvent[]> = {
     restore(50, 200, 150),
     asked(300, 'accepted'),
   ],
-  'Redis kept everything, and what was not yet in force is lost': [
+  'Redis kept everything, and a change that was not yet in force is lost': [
     fault(90, 3000),
     change(100, 150, revoke, { propagation: pending }),
     restore(50, 200, 0),
     asked(300, 'accepted'),
   ],
-  'Redis kept everything, and a key that was revoked is held back, or unknown': [
+  'Redis kept everything, and a revoked key is held back or unknown': [
     change(100, 110, revoke),
     restore(50, 200, 0),
     asked(300, 'inactive'),
     restore(5, 400, 0),
     asked(500, 'unknown'),
   ],
-  'Redis kept everything, and a merchant is set again after it was held back': [
+  'Redis kept everything, and a held-back merchant is changed': [
     change(100, 110, status('INACTIVE')),
     restore(50, 200, 0),
     asked(300, 'merchantInactive'),
     change(400, 410, status('ACTIVE')),
     asked(500, 'accepted'),
   ],
-  'Redis kept everything, and the allowlist is what the copy held': [
+  'Redis kept everything, and the allowlist is that of the copy': [
     change(100, 110, [{ register: 'allowlist:m', value: 'closed' }]),
     restore(50, 200, 0),
     asked(300, 'accepted'),
   ],
-  'a gateway that is cut off stops before "in force" is said': [
+  'an isolated gateway stops accepting before "in force" is reported': [
     fault(50, 9000, ['gateway-1']),
     asked(4000, 'accepted'),
     asked(6000, 'unavailable', { status: 503 }),
     change(7000, 7010, revoke),
   ],
-  'a gateway that accepts when it is reached again': [
+  'a formerly isolated gateway accepts once it is connected again': [
     fault(50, 300, ['gateway-1']),
     change(100, 110, [{ register: 'key:other', value: 'active' }]),
     asked(295, 'accepted'),
   ],
-  'a refused change changes nothing': [
+  'a rejected change has no effect': [
     change(100, 110, revoke, { status: 404, propagation: null }),
     asked(200, 'accepted'),
   ],
 };
 
 for (const [what, events] of Object.entries(explained)) {
-  t.test(`explained: ${what}`, (t) => {
+  t.test(`allowed: ${what}`, (t) => {
     t.same(check([...created(), ...events], limits).violations, []);
     t.end();
   });
 }
 
-t.test('a call that may still take effect explains what comes after a later change', (t) => {
+t.test('a call that may still take effect allows outcomes after a later change', (t) => {
   const lost = change(100, 900, status('INACTIVE'), { status: null, propagation: null });
   const events = [fault(100, 1000), lost, change(910, 920, status('ACTIVE')), asked(1100, 'merchantInactive')];
   t.same(rules(...events), []);

@@ -1,40 +1,42 @@
 import { isInForce, type Asked, type Change, type Fault, type HistoryEvent, type Verdict } from './history.js';
 import { Registers } from './registers.js';
 
-/** What can be wrong with a history. */
+/** The rules that a history can violate. */
 export type Rule =
-  /** A request that began after a change was in force was decided by what was before it. */
+  /** A request that began after a change was in force was decided by an older record. */
   | 'old-record'
-  /** A good key, or one whose creation was in force, was answered with 401. */
+  /** A request with a valid key, or with a key whose creation was in force, got 401. */
   | 'good-key-refused'
-  /** "In force" was said although a gateway that could not know of the change went on accepting requests. */
+  /** A change was reported as in force while an isolated gateway, unaware of it, still accepted requests. */
   | 'not-counted'
-  /** A gateway did not decide although no fault explains it. */
+  /** A gateway did not decide, and no fault explains that. */
   | 'undecided'
-  /** A change was not in force although no fault explains it. */
+  /** A change was not in force, and no fault explains that. */
   | 'not-in-force'
-  /** A response that no gateway may give. */
+  /** A response that no gateway may send. */
   | 'unexpected';
 
-/** A statement that no state explains. */
+/** A response that no state of the deployment explains. */
 export interface Violation {
   readonly rule: Rule;
   readonly at: number;
   readonly text: string;
 }
 
-/** How long a deployment may take to be well again after the cause of a fault is gone. */
+/** Limits for the recovery of a deployment after the end of a fault. */
 export interface Limits {
   readonly decideMilliseconds: number;
   readonly inForceMilliseconds: number;
 }
 
-/** What was found, and how much there was to look at. */
+/** The violations, and the number of significant requests. */
 export interface Findings {
   readonly violations: readonly Violation[];
-  /** How many requests began after something about their key or merchant was in force. */
+  /** Number of requests that began after a change to their key or merchant was in force. */
   readonly afterInForce: number;
-  /** Of these: how many must not be accepted, because what ended their key, merchant or address was in force. */
+  /**
+   * The requests among these that must be rejected: a change that ended their key, merchant or address was in force.
+   */
   readonly toBeRefused: number;
 }
 
@@ -50,7 +52,7 @@ const explanations: Partial<Record<Verdict, readonly [register: 'key' | 'status'
   notAllowed: [['allowlist', 'closed']],
 };
 
-/** Looks for statements that no state of the deployment explains. It knows nothing but what was said, and when. */
+/** Finds responses that no state of the deployment explains. Uses only the responses and their times. */
 export function check(events: readonly HistoryEvent[], limits: Limits): Findings {
   const registers = new Registers(events);
   const faults = events.filter((event) => event.kind === 'fault');
@@ -96,8 +98,8 @@ function registersOf({ keyId, merchantId }: Asked): string[] {
 }
 
 /**
- * What a gateway accepts while nothing reaches it comes from its memory, and it cannot have acknowledged a change that began
- * meanwhile. So "in force" was untrue if the gateway accepts anything later, be it with the key of the change or another one.
+ * An isolated gateway decides from its cache and cannot acknowledge a change that began during its isolation. So "in
+ * force" was untrue if the gateway accepts any later request, with the changed key or another one.
  */
 function* notCounted(
   faults: readonly Fault[],

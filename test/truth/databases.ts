@@ -6,26 +6,26 @@ import pg from 'pg';
 import type { Teardown } from '../adapters/redis-server.js';
 import { Relay } from './relay.js';
 
-/** When a copy was made. */
+/** Start and end time of a copy. */
 interface DatabaseCopy {
   readonly copyBegun: number;
   readonly copyEnded: number;
 }
 
-/** The database of the registries, which can be copied while they run, and put back while they do not. */
+/** The registries' database. It can be copied while the registries run, and restored while they are stopped. */
 export interface Database {
-  /** As `registry.database.url`. */
+  /** The value of `registry.database.url`. */
   readonly url: string;
-  /** In front of the server; null where there is none. */
+  /** The relay in front of the server; null for SQLite. */
   readonly relay: Relay | null;
   copy(): Promise<DatabaseCopy>;
-  /** Puts the last copy back. */
+  /** Restores the last copy. */
   putBack(): Promise<void>;
-  /** The last copy; null where there is none. */
+  /** The last copy; null without a copy. */
   readonly copied: DatabaseCopy | null;
 }
 
-/** A file for one registry. */
+/** An SQLite file, for one registry. */
 export function sqliteIn(directory: string): Database {
   const file = path.join(directory, 'registry.db');
   const copy = `${file}.copy`;
@@ -51,7 +51,7 @@ export function sqliteIn(directory: string): Database {
   };
 }
 
-/** An empty database on the PostgreSQL server that POSTGRES_URL names, for several registries. */
+/** An empty database on the PostgreSQL server in POSTGRES_URL, for several registries. */
 export async function createPostgres(t: Teardown): Promise<Database> {
   const server = new URL(process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432');
   const name = `mg_soak_${randomBytes(8).toString('hex')}`;
@@ -78,7 +78,7 @@ export async function createPostgres(t: Teardown): Promise<Database> {
     url: url.href,
     relay,
     async copy() {
-      // A template has no connections. The registries open theirs again at once.
+      // A template database must have no connections. The registries reconnect at once afterwards.
       const copyBegun = performance.now();
       relay.set('cut');
       try {

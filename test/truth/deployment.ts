@@ -14,20 +14,20 @@ import { Network } from './network.js';
 import { startStore, type Store, type Topology } from './stores.js';
 import { newInstallation } from '../product-command.js';
 
-/** What is started. */
+/** The parts of a deployment. */
 export interface DeploymentOptions {
   readonly topology: Topology;
   readonly gateways: number;
-  /** Two need PostgreSQL. */
+  /** Number of registries; two need PostgreSQL. */
   readonly registries: number;
   readonly maxStaleSeconds: number;
-  /** Left out: as the product does by default. */
+  /** Default: the product's default. */
   readonly preload?: boolean;
-  /** The built product: a folder `dist`. */
+  /** The `dist` folder of the built product. */
   readonly dist: string;
 }
 
-/** Everything that runs, as processes and relays of this one. */
+/** A running deployment: its processes, and the relays in this process. */
 export interface Deployment {
   readonly store: Store;
   readonly database: Database;
@@ -37,7 +37,7 @@ export interface Deployment {
   readonly directory: string;
 }
 
-/** The address that callers appear to have. */
+/** The client address in X-Forwarded-For. */
 export const callerAddress = '8.8.4.4';
 
 const startSeconds = 60;
@@ -47,7 +47,7 @@ const started = {
   gateway: /"http":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/,
 };
 
-/** A registry or a gateway: a process that is started again, as a supervisor would, when it ends. */
+/** A registry or gateway process that is restarted when it ends, as by a supervisor. */
 export class Party {
   port = 0;
   readonly name: string;
@@ -74,11 +74,11 @@ export class Party {
     this.#history = history;
   }
 
-  /** Resolves when it listens; at once where it runs. */
+  /** Starts the process and resolves when it listens; at once if it is running. */
   async start(): Promise<void> {
     if (this.#isExpectedToRun && this.#child?.exitCode === null && this.#child.signalCode === null) return;
     this.#isExpectedToRun = true;
-    // The test runner's instrumentation, which NODE_OPTIONS loads, is most of the time that a process takes to start.
+    // The test runner's instrumentation in NODE_OPTIONS takes most of a process's start time.
     const env: NodeJS.ProcessEnv = { ...process.env, WALL_CLOCK_OFFSET: String(this.#clockOffset) };
     delete env.NODE_OPTIONS;
     const child = spawn(process.execPath, ['--import', wallClock, ...this.#args], {
@@ -110,7 +110,7 @@ export class Party {
     });
   }
 
-  /** Ends it at once, as a crash would. */
+  /** Kills the process like a crash. */
   async kill(): Promise<void> {
     this.#isExpectedToRun = false;
     const child = this.#child;
@@ -124,14 +124,14 @@ export class Party {
     this.#child?.kill(signal);
   }
 
-  /** Sets its wall clock, and that of the processes that follow it, so far ahead of the machine's. */
+  /** Sets the offset of the wall clock from the machine's, for this process and its restarts. */
   setClock(offsetMilliseconds: number): void {
     this.#clockOffset = offsetMilliseconds;
-    // One that has ended is not reached; the next one starts with it.
+    // A process that has ended cannot receive the offset; its restart starts with the offset.
     if (this.#child?.connected === true) this.#child.send({ clockOffset: offsetMilliseconds }, () => undefined);
   }
 
-  /** The last that it wrote to its log. */
+  /** The end of its log. */
   get log(): string {
     return this.#log;
   }
@@ -146,12 +146,12 @@ export class Party {
       await this.start();
       fault.ended = performance.now();
     };
-    // One that ends while it starts comes back here.
+    // A process that ends during its start arrives here again.
     void again().catch(() => (fault.ended = performance.now()));
   }
 }
 
-/** Starts registries, gateways, their stores and an upstream on free ports of the loopback address. */
+/** Starts registries, gateways, their stores and an upstream on free loopback ports. */
 export async function startDeployment(t: Teardown, history: History, options: DeploymentOptions): Promise<Deployment> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-soak-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));

@@ -4,7 +4,7 @@ import { FaultPlan } from './fault-plan.js';
 
 const faults = ['cut', 'delay', 'flush', 'kill'];
 
-t.test('goes on until the rounds of each fault had their changes, the fewest first', (t) => {
+t.test('the plan continues until each fault had enough changes, and prefers faults with the fewest', (t) => {
   const plan = new FaultPlan(new Random(1), { faults, each: 100, sequence: null, given: [] });
   const rounds: (readonly string[])[] = [];
   while (!plan.isDone && rounds.length < 100) {
@@ -14,13 +14,13 @@ t.test('goes on until the rounds of each fault had their changes, the fewest fir
   }
   t.same(plan.lacking, []);
   const counts = faults.map((fault) => rounds.filter((names) => names.includes(fault)).length);
-  t.equal(new Set(rounds.slice(0, 4).flat()).size, 4, 'each comes before any needs a second round');
-  t.ok((counts[2] ?? 0) >= 10, 'the one whose rounds have few changes has many of them');
-  t.ok(rounds.length <= 16, `in ${rounds.length} rounds`);
+  t.equal(new Set(rounds.slice(0, 4).flat()).size, 4, 'each fault occurs before any occurs twice');
+  t.ok((counts[2] ?? 0) >= 10, 'a fault with few changes per round gets more rounds');
+  t.ok(rounds.length <= 16, `done in ${rounds.length} rounds`);
   t.end();
 });
 
-t.test('a run is repeated by its seed and its rounds, however many changes were made', (t) => {
+t.test('a run is reproduced from its seed and rounds, however many changes were made', (t) => {
   const first = new Random(7);
   const plan = new FaultPlan(first, { faults, each: 100, sequence: null, given: [] });
   const rounds = Array.from({ length: 8 }, (_, index) => {
@@ -37,7 +37,7 @@ t.test('a run is repeated by its seed and its rounds, however many changes were 
   t.end();
 });
 
-t.test('without a number each fault is as likely as the other, and it is never done', (t) => {
+t.test('without a target number all faults occur, and the plan never ends', (t) => {
   const plan = new FaultPlan(new Random(3), { faults, each: null, sequence: null, given: [] });
   const names = Array.from({ length: 60 }, () => plan.next()).flat();
   plan.made(faults, 1000);

@@ -1,18 +1,18 @@
 import type { Random } from '../fuzz/random.js';
 
-/** What the faults of the rounds are chosen by. */
+/** The criteria for choosing the faults of each round. */
 export interface FaultPlanOptions {
-  /** The names of all faults that may be chosen. */
+  /** The names of all possible faults. */
   readonly faults: readonly string[];
-  /** How many changes the rounds of each fault need; null: as many as come. */
+  /** The number of changes that each fault's rounds need; null: any number. */
   readonly each: number | null;
-  /** How many faults follow one another in a round; null: one, or two at a time. */
+  /** Number of consecutive faults in a round; null: one fault, or two concurrent faults. */
   readonly sequence: number | null;
-  /** The faults of the first rounds, as an earlier run had them. */
+  /** The faults of the first rounds, e.g. to repeat an earlier run. */
   readonly given: readonly (readonly string[])[];
 }
 
-/** Chooses the faults of each round: at random, and first those whose rounds had the fewest changes. */
+/** Chooses the faults of each round at random, preferring faults whose rounds had the fewest changes. */
 export class FaultPlan {
   readonly #options: FaultPlanOptions;
   readonly #random: Random;
@@ -25,7 +25,7 @@ export class FaultPlan {
     this.#changes = new Map(options.faults.map((fault) => [fault, 0]));
   }
 
-  /** Draws the same random numbers whatever was chosen before, so that the same faults are injected in the same way. */
+  /** Draws the same random numbers whatever was chosen before, so that equal faults are injected identically. */
   next(): readonly string[] {
     const random = this.#random;
     const { faults, given, sequence } = this.#options;
@@ -35,17 +35,17 @@ export class FaultPlan {
     return given[this.#rounds - 1] ?? names;
   }
 
-  /** Counts the changes of a round for each of its faults. */
+  /** Adds the changes of a round to each of its faults. */
   made(faults: readonly string[], changes: number): void {
     for (const fault of faults) this.#changes.set(fault, (this.#changes.get(fault) ?? 0) + changes);
   }
 
-  /** Whether each fault has its changes. */
+  /** Whether each fault has enough changes. */
   get isDone(): boolean {
     return this.#options.each !== null && this.lacking.length === 0;
   }
 
-  /** The faults whose rounds had too few changes. */
+  /** The faults whose rounds had too few changes so far. */
   get lacking(): readonly string[] {
     const { faults, each } = this.#options;
     return each === null ? [] : faults.filter((fault) => this.#countOf(fault) < each);

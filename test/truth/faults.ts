@@ -8,11 +8,11 @@ import type { Topology } from './stores.js';
 
 const mostDelay = 250;
 const mildDelay = 60;
-/** How far a wall clock jumps, in seconds. */
+/** Sizes of wall-clock jumps, in seconds. */
 const mildJump = 40;
 const mostJump = 600;
 
-/** What may be done to a deployment, by name. */
+/** The possible faults of a deployment, by name. */
 export const faultKinds: Readonly<Record<string, FaultKind>> = {
   ...redisFaults,
   'kill-registry': { inject: ({ registries }, random) => killed(random.pick(registries)) },
@@ -84,7 +84,7 @@ export const faultKinds: Readonly<Record<string, FaultKind>> = {
   },
 };
 
-/** Whether Redis may lose changes by a fault. */
+/** Whether a fault may make Redis lose changes. */
 export function losesData(name: string, topology: Topology): boolean {
   const loses = faultKinds[name]?.losesData ?? [];
   return loses === true || loses.includes(topology);
@@ -106,7 +106,7 @@ function stopped(party: Party): Promise<Injected> {
   });
 }
 
-/** Closes the way of gateways to Redis, and sometimes that of a registry. */
+/** Closes the network path to Redis for gateways, or sometimes for a registry. */
 function closed({ gateways, registries }: Deployment, random: Random, passage: Passage): Promise<Injected> {
   const parties = random.oneIn(4) ? [random.pick(registries)] : someOf(gateways, random);
   for (const { network } of parties) network.set(passage);

@@ -1,10 +1,10 @@
-/** What a change sets: a register, such as `key:key_1` or `status:m_1`, and its new value. */
+/** A write of a change: a register, e.g. `key:key_1` or `status:m_1`, and its new value. */
 export interface Write {
   readonly register: string;
   readonly value: string;
 }
 
-/** How far the registry says that a change has come. */
+/** The propagation of a change, as the registry reports it. */
 export interface Propagation {
   readonly gateways: number | null;
   readonly confirmed: number;
@@ -13,27 +13,27 @@ export interface Propagation {
 }
 
 /**
- * A call that changes something, from before it began to after its response was read; until then it ends at Infinity, has no status,
- * and writes what is known of it. All moments are of one monotonic clock.
+ * A changing call, from before its start to after its response was read. Until then `ended` is Infinity, there is no
+ * status, and the writes are those known so far. All times come from one monotonic clock.
  */
 export interface Change {
   readonly kind: 'change';
-  /** The registry that was asked. */
+  /** The registry that received the call. */
   readonly party: string;
   readonly action: string;
   readonly begun: number;
   readonly ended: number;
-  /** The status of the response; null where there was none. */
+  /** The status of the response; null without a response. */
   readonly status: number | null;
   readonly propagation: Propagation | null;
   readonly writes: readonly Write[];
 }
 
-/** What a gateway said to a request. */
+/** The result of a request at a gateway. */
 export type Verdict =
   'accepted' | 'unknown' | 'inactive' | 'merchantInactive' | 'notAllowed' | 'unavailable' | 'broken' | 'other';
 
-/** A request with a key, from before its first byte was sent to after its response was read. */
+/** A request with a key, timed from before its first sent byte to after its response was read. */
 export interface Asked {
   readonly kind: 'request';
   readonly gateway: string;
@@ -45,39 +45,39 @@ export interface Asked {
   readonly status: number | null;
 }
 
-/** What was done to the deployment, until its cause was gone. Infinity: it is not gone yet. */
+/** A fault of the deployment, until its cause was removed. Infinity: not removed yet. */
 export interface Fault {
   readonly kind: 'fault';
   readonly name: string;
   readonly what: string;
   readonly begun: number;
   ended: number;
-  /** The gateways that nothing reached from Redis, and nothing left for it, from `begun` to `ended`. */
+  /** The gateways without any traffic from or to Redis between `begun` and `ended`. */
   readonly isolated: readonly string[];
 }
 
-/** The database was put back to what it was when it was copied. */
+/** A restore of the database from a copy. */
 export interface Restore {
   readonly kind: 'restore';
   readonly copyBegun: number;
   readonly copyEnded: number;
   readonly begun: number;
   readonly ended: number;
-  /** Since when Redis has lost nothing, until the registry had compared the database with it; Infinity where it lost something meanwhile. */
+  /** Since when Redis had lost nothing when the registry compared the database with Redis; Infinity after a loss. */
   storeKeptSince: number;
 }
 
-/** A process ended, and with it every call that it had begun. */
+/** The end of a process, which also ends all its calls. */
 interface Ended {
   readonly kind: 'ended';
   readonly party: string;
   readonly at: number;
 }
 
-/** Something that happened. */
+/** An event of a history. */
 export type HistoryEvent = Change | Asked | Fault | Restore | Ended;
 
-/** Whether the registry said of a change that no gateway honours the former state any more. */
+/** Whether the registry reported that no gateway honours the former state any more. */
 export function isInForce({ status, propagation }: Pick<Change, 'status' | 'propagation'>): boolean {
   return (
     status !== null &&
@@ -89,7 +89,7 @@ export function isInForce({ status, propagation }: Pick<Change, 'status' | 'prop
   );
 }
 
-/** When an event began. */
+/** The start time of an event. */
 export function beginOf(event: HistoryEvent): number {
   if (event.kind === 'request') return event.sent;
   return event.kind === 'ended' ? event.at : event.begun;

@@ -10,8 +10,8 @@ const keysOfMerchant = 100;
 const timeoutMilliseconds = 60_000;
 
 /**
- * Imports active keys of merchants that nothing changes later.
- * @returns at most so many of them, for requests
+ * Imports active keys of merchants that no later change affects.
+ * @returns a limited number of these keys, for requests
  */
 export async function importKeys(
   { registries, token }: Deployment,
@@ -38,12 +38,12 @@ export async function importKeys(
   let isProjected = true;
   for (let start = 0; start < entries.length; start += entriesAtOnce)
     isProjected = await post(entries.slice(start, start + entriesAtOnce));
-  // A later change that is in the store shows that those before it are.
+  // Once a later change is in the store, all earlier changes are there too.
   for (let extra = 0; !isProjected; extra += 1) isProjected = await post([merchantEntry(`m_imported_later_${extra}`)]);
   agent.destroy();
   const every = Math.ceil(count / mostAsked);
   const asked = keys.filter((_, number) => number % every === 0);
-  // No gateway knows anything older of them, so that they are in force when they are in the store.
+  // No gateway has older records of these keys, so they are in force once they are in the store.
   history.add({
     ...{ kind: 'change', party: registries[0]?.name ?? '', action: `import ${count} keys`, begun },
     ...{ ended: performance.now(), status: 200, propagation: { gateways: 0, confirmed: 0, pending: [] } },

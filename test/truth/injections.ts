@@ -6,7 +6,7 @@ import { faultKinds } from './faults.js';
 import type { Fault } from './history.js';
 import type { History } from './recorder.js';
 
-/** A fault that was begun, as the history has it. */
+/** An injected fault with its event in the history. */
 export interface Begun {
   readonly what: string;
   readonly fault: Fault;
@@ -16,7 +16,7 @@ export interface Begun {
 
 const mostGap = 700;
 
-/** Begins and ends faults by a plan: the same random numbers give the same faults. */
+/** Starts and ends faults by a plan: the same random numbers give the same faults. */
 export class Injections {
   readonly #deployment: Deployment;
   readonly #history: History;
@@ -24,7 +24,7 @@ export class Injections {
   readonly #onLastEnd: (plan: Random) => void;
 
   /**
-   * @param holdMilliseconds how long a fault lasts, at most
+   * @param holdMilliseconds maximum duration of a fault
    * @param onLastEnd called before the last faults end
    */
   constructor(deployment: Deployment, history: History, holdMilliseconds: number, onLastEnd: (plan: Random) => void) {
@@ -34,7 +34,7 @@ export class Injections {
     this.#onLastEnd = onLastEnd;
   }
 
-  /** Begins faults, and ends them in some order. */
+  /** Starts all faults, then ends them in the same or the reverse order. */
   async atOnce(names: readonly string[], plan: Random): Promise<Begun[]> {
     const begun: Begun[] = [];
     let hold = this.#hold(plan);
@@ -52,11 +52,11 @@ export class Injections {
     return begun;
   }
 
-  /** Begins each fault after the end of the one before, or while that lasts. */
+  /** Starts each fault during or after the previous fault. */
   async oneAfterAnother(names: readonly string[], plan: Random): Promise<Begun[]> {
     const begun: Begun[] = [];
     const ends: Promise<void>[] = [];
-    // A process that is started must not meet a database that is just being put back.
+    // Serialize these steps: no process may start while the database is being restored.
     let underWay: Promise<unknown> = Promise.resolve();
     const inTurn = <T>(act: () => Promise<T>): Promise<T> => {
       const acted = underWay.then(act);
@@ -89,7 +89,7 @@ export class Injections {
     return this.#began(fault, await kindOf(name).inject(this.#deployment, random, this.#history).catch(this.#halfDone));
   }
 
-  /** A fault that another one got in the way of: a server that is no master any more, or does not answer. */
+  /** A fault prevented by another one, e.g. the server is no longer a master or does not respond. */
   readonly #halfDone = (error: unknown): Injected => ({
     what: `half done: ${String(error)}`,
     end: async () => {
@@ -98,14 +98,14 @@ export class Injections {
     },
   });
 
-  /** Notes which gateways are cut off from now on, which ends before the cause of the fault is taken away. */
+  /** Records the gateways isolated from now on; that isolation ends before the fault's cause is removed. */
   #began(fault: Fault, { what, isolated = [], end }: Injected): Begun {
     const names = isolated.map(({ name }) => name);
     return { what, fault, isolation: beginFault(this.#history, fault.name, what, names), end };
   }
 }
 
-/** Notes that a fault begins; it has no end yet. */
+/** Records the start of a fault, without an end yet. */
 export function beginFault(history: History, name: string, what: string, isolated: readonly string[] = []): Fault {
   return history.add({ kind: 'fault', name, what, begun: performance.now(), ended: Infinity, isolated });
 }
@@ -116,9 +116,9 @@ function kindOf(name: string): FaultKind {
   return kind;
 }
 
-/** @param begun all that have begun: the end of one may open the way that another one has closed */
+/** @param begun all active faults: the end of one may open a network path that another one has closed */
 async function end({ end: takeAway }: Begun, begun: readonly Begun[]): Promise<void> {
   for (const { isolation } of begun) isolation.ended = Math.min(isolation.ended, performance.now());
-  // A process that ends while it starts is started again.
+  // A process that ends during its start is restarted anyway.
   await takeAway().catch(() => undefined);
 }

@@ -1,6 +1,6 @@
 import type { Random } from '../fuzz/random.js';
 
-/** A key that the workload made. */
+/** A key created by the workload. */
 export interface TestKey {
   readonly keyId: string;
   readonly merchantId: string;
@@ -11,14 +11,14 @@ const mostRecent = 8;
 const mostEnded = 30;
 const othersOnceIn = 4;
 
-/** The keys that requests are made with: those that should work, some that ended, and more often those that changed last. */
+/** The keys for requests: valid keys, some ended keys, and most often the keys that changed last. */
 export class Keys {
   readonly #all: TestKey[] = [];
   readonly #ended: TestKey[] = [];
   readonly #recent: TestKey[] = [];
   readonly #others: TestKey[] = [];
 
-  /** Adds keys that nothing changes. */
+  /** Adds keys that no change affects. */
   addOthers(keys: readonly TestKey[]): void {
     this.#others.push(...keys);
   }
@@ -28,7 +28,7 @@ export class Keys {
     this.touch(key);
   }
 
-  /** It ended, or may have. */
+  /** Marks a key as ended, or possibly ended. */
   end(key: TestKey): void {
     if (!this.#ended.includes(key)) this.#ended.push(key);
     this.touch(key);

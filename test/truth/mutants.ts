@@ -6,8 +6,9 @@ import path from 'node:path';
 import { numberIn, optionsOf, say } from '../bench/command-line.js';
 import { mutations, type Mutation } from './mutations.js';
 
-// Whether the search of histories finds what it is for: faults are planted in copies of the built product, one at a time. First the
-// product as it is runs with the options of each: a search that finds something there has found nothing else in the copies.
+// Mutation test of the history search: plants one fault at a time in copies of the built product and checks that the
+// search finds it. As a control, the unchanged product first runs with the same options: a finding there would prove
+// nothing.
 
 const options = optionsOf({ seconds: '90', seed: '1', only: '', runs: 'both', 'control-seconds': '30' });
 const seconds = String(numberIn('seconds', options.seconds));
@@ -27,7 +28,7 @@ interface Result {
 
 const control: Result[] = [];
 if (options.runs !== 'mutants') {
-  // Several mutations are looked for with the same options.
+  // Several mutations share the same options.
   const searches = new Map(chosen.map((mutation) => [mutation.options.join(' '), mutation.options]));
   for (const [what, search] of searches) {
     const result = await timed(what, () => soak('dist', controlSeconds, search));
@@ -74,7 +75,7 @@ async function isFoundIn(directory: string, { what, file, from, to, options: sea
   return soak(dist, seconds, search);
 }
 
-/** @returns whether a run found something */
+/** @returns whether a run found a violation */
 async function soak(dist: string, longest: string, search: readonly string[]): Promise<boolean> {
   const program = path.join(import.meta.dirname, 'soak.js');
   const args = [program, '--dist', dist, '--stop', '--seconds', longest, '--seed', seed, ...search];

@@ -3,8 +3,8 @@ import path from 'node:path';
 import t from 'tap';
 import { mutations } from './mutations.js';
 
-// A fault whose place is gone would be noticed only by the long run that plants it.
-t.test('each fault has its one place in the built product', async (t) => {
+// A mutation whose code no longer exists would be noticed only in the long run that applies it.
+t.test('each mutation matches exactly one place of the build', async (t) => {
   for (const { what, file, from, to } of mutations) {
     const source = await readFile(path.resolve('dist', file), 'utf8');
     t.equal(source.split(from).length - 1, 1, what);

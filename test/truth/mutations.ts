@@ -1,12 +1,12 @@
-/** One fault planted in the built product, and where a run finds it. */
+/** A fault to plant in the built product, and the options with which a run finds it. */
 export interface Mutation {
   readonly what: string;
-  /** Below `dist`. */
+  /** Path relative to `dist`. */
   readonly file: string;
-  /** Stands there exactly once. */
+  /** Text that occurs exactly once in the file. */
   readonly from: string;
   readonly to: string;
-  /** Further options of the run. */
+  /** Additional options of the run. */
   readonly options: readonly string[];
 }
 
@@ -18,10 +18,10 @@ const projection = 'registry/projection/projection.js';
 const propagation = 'registry/propagation.js';
 const rebuild = 'registry/projection/rebuild.js';
 const pause = 'await new Promise((done) => setTimeout(done, 300));';
-/** Longer than a gateway may use what it holds. */
+/** Faults longer than a gateway may use stale records. */
 const long = ['--stale', '1', '--hold', '10'];
 
-/** What the search must find, and finds nowhere in the product as it is. */
+/** The mutations that the search must find. */
 export const mutations: readonly Mutation[] = [
   {
     what: 'a gateway keeps the record of a key when it hears of a change',

@@ -1,15 +1,15 @@
 import type { Teardown } from '../adapters/redis-server.js';
 import { Relay, type Passage } from './relay.js';
 
-/** A server that processes reach through relays: the port where it is, and the one by which others name it. */
+/** A server behind relays: its own port, and the port by which other servers refer to it. */
 export interface Reachable {
   readonly port: number;
   readonly announced: number;
 }
 
 /**
- * The way of one process to each Redis server and sentinel: a relay in front of each. What servers say about the addresses of others
- * is changed to the relays' ports, so that there is no other way.
+ * The network of one process to Redis: a relay in front of each server and sentinel. The relays rewrite the ports that
+ * servers announce, so that no connection bypasses a relay.
  */
 export class Network {
   readonly #relays: ReadonlyMap<number, Relay>;
@@ -38,14 +38,14 @@ export class Network {
     return new Network(relays);
   }
 
-  /** The port by which this process reaches a server. */
+  /** The relay's port for this process and a server. */
   portOf({ port }: Reachable): number {
     const relay = this.#relays.get(port);
     if (relay === undefined) throw new Error(`there is no relay in front of ${port}`);
     return relay.port;
   }
 
-  /** Opens or closes the way to these servers, or to all. */
+  /** Sets the passage to these servers; null: to all servers. */
   set(passage: Passage, servers: readonly Reachable[] | null = null): void {
     for (const [port, relay] of this.#relays) {
       if (servers === null || servers.some((server) => server.port === port)) relay.set(passage);

@@ -1,8 +1,8 @@
 import type { Asked, HistoryEvent } from './history.js';
 
-/** Everything that happened. Requests of former rounds are forgotten: there are too many of them. */
+/** The history of a run. Requests of former rounds are discarded, because there are too many. */
 export class History {
-  /** Changes, faults, and what else there are few of. */
+  /** All events except requests. */
   readonly events: Exclude<HistoryEvent, Asked>[] = [];
   #requests: Asked[] = [];
 
@@ -12,7 +12,7 @@ export class History {
     return event;
   }
 
-  /** The requests since this was last called. */
+  /** Takes the requests since the last call. */
   takeRequests(): Asked[] {
     const requests = this.#requests;
     this.#requests = [];

@@ -2,13 +2,13 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { nameOf, namesOf, nothingToEnd, pickFrom, someOf, type FaultKind, type Injected } from './fault-kind.js';
 import { restartWith, takeSnapshot, type DataServer } from './stores.js';
 
-/** What is copied lies so far back, at most, when it is put back. */
+/** Maximum age in milliseconds of a copy when it is restored. */
 export const mostCopyAge = 1500;
 
-/** What may be done to Redis, by name. */
+/** The possible faults of Redis, by name. */
 export const redisFaults: Readonly<Record<string, FaultKind>> = {
   'stop-redis': {
-    // Another server takes its place.
+    // A failover makes another server the master.
     losesData: ['sentinel', 'cluster'],
     holdMilliseconds: 2500,
     inject: async ({ store }, random) => {

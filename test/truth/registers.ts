@@ -1,27 +1,27 @@
 import { isInForce, type HistoryEvent, type Restore } from './history.js';
 
-/** One value that a register may have from some moment on. */
+/** The possible values of a register from a certain time on. */
 interface Step {
   readonly values: readonly string[];
-  /** From when it can be seen. */
+  /** From when requests can observe it. */
   readonly begun: number;
-  /** From when nothing before it can be seen; Infinity where nobody said so. */
+  /** From when older values must not be observed; Infinity if no registry reported that. */
   readonly inForce: number;
-  /** Until when a call whose response is missing can still take effect. */
+  /** Until when a call without a response can still take effect. */
   readonly mayApplyUntil: number;
 }
 
-/** What a restored database must not make of a key or a merchant that Redis knows otherwise. */
+/** Values that a restored database must not give a key or merchant that Redis knows as ended. */
 const valid = ['active', 'ACTIVE'];
 
-/** The values that each register may have shown to a request, by what the registry had said until then. */
+/** The values of each register that a request may observe, given the registry's responses until then. */
 export class Registers {
   readonly #steps = new Map<string, Step[]>();
 
   constructor(events: readonly HistoryEvent[]) {
     const ends = events.filter((event) => event.kind === 'ended');
     const ordered = events.filter((event) => event.kind === 'change' || event.kind === 'restore');
-    // A change that was made while the database was being put back may be lost.
+    // A change during the restore of the database may be lost.
     ordered.sort((one, other) => orderOf(one) - orderOf(other));
     for (const event of ordered) {
       if (event.kind === 'restore') this.#restore(event);
@@ -39,7 +39,7 @@ export class Registers {
     }
   }
 
-  /** What a request between two moments may have met. A register that nobody wrote before is `absent`. */
+  /** The values that a request between two times may observe. A register without earlier writes is `absent`. */
   possible(register: string, from: number, to: number): ReadonlySet<string> {
     const steps = this.#steps.get(register) ?? [];
     const values = new Set<string>();
@@ -54,7 +54,7 @@ export class Registers {
     return values;
   }
 
-  /** The last moment before `at` from which something about this register was in force; null where nothing was. */
+  /** The last time before `at` from which a write of this register was in force; null if none was. */
   inForceBefore(register: string, at: number): number | null {
     const times = (this.#steps.get(register) ?? []).map(({ inForce }) => inForce).filter((time) => time < at);
     return times.length === 0 ? null : Math.max(...times);
@@ -66,11 +66,11 @@ export class Registers {
     this.#steps.set(register, steps);
   }
 
-  /** Whatever the copy held can be seen again, until a later change of it is in force; but for what the registry has to hold back. */
+  /** Values in the copy can be observed again until a later change is in force, except values that are held back. */
   #restore(restore: Restore): void {
     const { copyBegun, copyEnded, begun, ended } = restore;
     for (const [register, steps] of this.#steps) {
-      // A change is in the copy if it had ended before; it may be if it was under way.
+      // A change that ended before the copy is in the copy; a change in progress may be.
       const last = steps.findLastIndex((step) => step.mayApplyUntil <= copyBegun);
       const held = steps.slice(Math.max(last, 0)).filter((step) => step.begun < copyEnded);
       const values = new Set(held.flatMap((step) => step.values));
@@ -80,7 +80,7 @@ export class Registers {
     }
   }
 
-  /** Whether Redis certainly knows a key as revoked, or a merchant as INACTIVE: a change was in force, and Redis has lost nothing since it began. */
+  /** Whether Redis certainly has a key as revoked or a merchant as INACTIVE: in force, and no loss in Redis since. */
   #isHeldBack(register: string, { begun, ended, storeKeptSince }: Restore): boolean {
     const known = (this.#steps.get(register) ?? []).findLast(({ inForce }) => inForce < begun);
     if (known === undefined || known.begun < storeKeptSince) return false;

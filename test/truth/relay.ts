@@ -3,15 +3,15 @@ import net, { type Socket } from 'node:net';
 import { freePort, type Teardown } from '../adapters/redis-server.js';
 
 /**
- * What a relay does with bytes. `open`: passes them on. `cut`: closes connections and takes none. `lost`: swallows them, and closes
- * what has lost some when it opens again. `held`: keeps them, and delivers them when it opens again.
+ * The state of a relay. `open`: forwards bytes. `cut`: closes connections and accepts none. `lost`: discards bytes, and
+ * on reopening closes the connections that lost some. `held`: buffers bytes, and delivers them on reopening.
  */
 export type Passage = 'open' | 'cut' | 'lost' | 'held';
 
-/** Changes bytes that come from the server; their number stays the same. */
+/** Rewrites bytes from the server, without changing their number. */
 export type Rewrite = (bytes: Buffer) => Buffer;
 
-/** One direction of a connection: what was sent and is yet to be delivered, in its order. */
+/** One direction of a connection: the sent but undelivered bytes, in order. */
 class Lane {
   readonly #to: Socket;
   readonly #waiting: { readonly bytes: Buffer; readonly due: number }[] = [];
@@ -29,7 +29,7 @@ class Lane {
     }
   }
 
-  /** Delivers what was held. */
+  /** Delivers the buffered bytes. */
   release(): void {
     for (const { bytes } of this.#waiting.splice(0)) this.#to.write(bytes);
   }
@@ -57,7 +57,7 @@ interface Connection {
   hasLost: boolean;
 }
 
-/** A port in front of another one, whose connections can be cut, silenced and delayed. */
+/** A TCP relay in front of a port; its connections can be cut, silenced and delayed. */
 export class Relay {
   readonly port: number;
   readonly #target: () => number;
@@ -93,7 +93,7 @@ export class Relay {
     }
   }
 
-  /** From now on each chunk arrives so many milliseconds later, either way. */
+  /** Delays each chunk by this many milliseconds from now on, in both directions. */
   delay(milliseconds: number): void {
     this.#delay = milliseconds;
   }
@@ -121,7 +121,7 @@ export class Relay {
       one.setNoDelay(true);
       one.on('error', () => undefined);
       one.on('close', () => {
-        // The other side does not learn of it while nothing gets through.
+        // The other side must not see the close while the relay blocks all traffic.
         if (this.#passage === 'lost' || this.#passage === 'held') connection.hasLost = true;
         else this.#close(connection);
       });

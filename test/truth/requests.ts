@@ -13,13 +13,13 @@ const verdicts: Readonly<Record<string, Verdict>> = {
   'Merchant is not active': 'merchantInactive',
   'IP address not allowed': 'notAllowed',
 };
-/** Longer than any fault: what a stopped gateway says when it goes on is heard. */
+/** Longer than any fault, so that the response of a suspended gateway still arrives after the resume. */
 const timeoutMilliseconds = 30_000;
 const mostAtOnce = 60;
 
-/** Asks one gateway with keys of every state, and notes what it says. */
+/** Sends requests with keys of every state to one gateway and records the results. */
 export class Requests {
-  /** When the newest request began that this gateway decided. */
+  /** Start time of the newest request that this gateway decided. */
   decidedAt = -Infinity;
   readonly gateway: Party;
   readonly #history: History;
@@ -31,7 +31,7 @@ export class Requests {
     this.#history = history;
   }
 
-  /** Asks on and on, with pauses, until `isRunning` says no. */
+  /** Sends requests, with pauses, until `isRunning` returns false. */
   async run(keys: Keys, random: Random, pauseMilliseconds: number, isRunning: () => boolean): Promise<void> {
     while (isRunning()) {
       const key = keys.pick(random);
@@ -40,7 +40,7 @@ export class Requests {
     }
   }
 
-  /** Asks at once, beside what else is under way; not where too much is. */
+  /** Sends an additional request at once, unless too many are in progress. */
   askBeside(key: TestKey): void {
     if (this.#underWay < mostAtOnce) void this.ask(key);
   }

@@ -13,37 +13,37 @@ import { Keys } from './keys.js';
 import { History } from './recorder.js';
 import { Requests } from './requests.js';
 
-/** What is done to a deployment. */
+/** The options of a run. */
 export interface RunOptions extends DeploymentOptions {
   readonly seed: number;
   readonly seconds: number;
-  /** It ends when so many changes are made. */
+  /** The run ends after this many changes. */
   readonly changes: number;
-  /** Names of faults; each must be possible here. */
+  /** Names of faults; each must be possible with this deployment. */
   readonly faults: readonly string[];
-  /** It ends when the rounds of each fault had so many changes. */
+  /** The run ends when each fault's rounds had this many changes. */
   readonly each?: number | null;
-  /** The faults of the first rounds, where they are not chosen. */
+  /** The faults of the first rounds, instead of random ones. */
   readonly rounds?: readonly (readonly string[])[];
-  /** How many faults follow one another in a round; null: one, or two at a time. */
+  /** Number of consecutive faults in a round; null: one fault, or two concurrent faults. */
   readonly sequence: number | null;
-  /** How many keys are there besides those that are changed. */
+  /** Number of keys in addition to the changing keys. */
   readonly keys: number;
-  /** How many callers each gateway has, and how long each pauses between two requests. */
+  /** Number of clients per gateway; `pauseMilliseconds`: the pause of a client between two requests. */
   readonly callers: number;
   readonly pauseMilliseconds: number;
-  /** How long a fault lasts, at most. */
+  /** Maximum duration of a fault. */
   readonly holdMilliseconds: number;
-  /** How many callers make changes. */
+  /** Number of clients that make changes. */
   readonly changers: number;
   readonly limits: Limits;
-  /** Told what was done, and how it went. */
+  /** Called after each round with its results. */
   readonly onRound: (round: Round) => void;
-  /** Ends the run after the round that is under way. */
+  /** Ends the run after the current round. */
   readonly signal?: AbortSignal;
 }
 
-/** One fault or several, until everything is well again. */
+/** One or several faults, until the deployment has recovered. */
 export interface Round {
   readonly number: number;
   readonly faults: readonly string[];
@@ -51,26 +51,26 @@ export interface Round {
   readonly changes: number;
   readonly inForce: number;
   readonly requests: number;
-  /** Requests that began after something about their key or merchant was in force. */
+  /** Number of requests that began after a change to their key or merchant was in force. */
   readonly afterInForce: number;
-  /** Of these: those that must not be accepted. */
+  /** The requests among these that must be rejected. */
   readonly toBeRefused: number;
   readonly violations: readonly Violation[];
-  /** How long after the last cause had gone a gateway still did not decide; null: not within the limits. */
+  /** How long after the end of the last fault a gateway still left a request undecided; null: not within the limits. */
   readonly decidedAfter: number | null;
-  /** How long after the last cause had gone every gateway decided and a change was in force; null: not within the limits. */
+  /** Time from the end of the last fault until every gateway decided and a change was in force; null: too late. */
   readonly recoveredAfter: number | null;
-  /** Everything that happened in it, where something is wrong. */
+  /** All events of the round, if there is a violation. */
   readonly events: readonly HistoryEvent[];
-  /** The last that each process wrote to its log, where something is wrong. */
+  /** The end of each process's log, if there is a violation. */
   readonly logs: readonly { readonly party: string; readonly log: string }[];
 }
 
 const quietMilliseconds = 300;
-/** So that there is a request or a change that is too late. */
+/** Extra waiting time beyond the limits, so that a late request or change can be seen. */
 const someMilliseconds = 5000;
 
-/** Starts a deployment, and goes round after round until the time or the changes are used up. */
+/** Starts a deployment and runs rounds until the time or the number of changes is reached. */
 export async function run(t: Teardown, options: RunOptions): Promise<Round[]> {
   const history = new History();
   const starting = beginFault(history, 'start', 'the start');
@@ -108,9 +108,9 @@ class Soak {
   #isRunning = true;
   #isPaused = false;
   #loops: Promise<unknown> = Promise.resolve();
-  /** The violations that were reported. */
+  /** The violations reported so far. */
   readonly #told = new Set<string>();
-  /** Events before this one belong to former rounds. */
+  /** Index of the current round's first event. */
   #from = 0;
   /** Since when Redis has lost nothing. */
   #storeKeptSince = -Infinity;
@@ -120,7 +120,7 @@ class Soak {
     this.#history = history;
     this.#options = options;
     this.#injections = new Injections(deployment, history, options.holdMilliseconds, (plan) => {
-      // Some states are left only by another change: gateways must decide without one, too.
+      // Pause changes in some rounds: some states end only with another change, but gateways must decide without one.
       this.#isPaused = plan.oneIn(3);
     });
     this.#requests = deployment.gateways.map((gateway) => new Requests(gateway, history));
@@ -168,7 +168,7 @@ class Soak {
     return this.#look({ number, faults: names, what, recoveredAfter }, since);
   }
 
-  /** Waits until every gateway has decided and each changer had a change in force since a moment, or it takes too long. */
+  /** Waits until, since this time, every gateway has decided and each changer had a change in force; null: too late. */
   async recovered(since: number): Promise<number | null> {
     const { decideMilliseconds, inForceMilliseconds } = this.#options.limits;
     const decides = (): boolean => this.#requests.every(({ decidedAt }) => decidedAt > since);
@@ -194,7 +194,7 @@ class Soak {
     const recent = events.slice(this.#from);
     this.#from = events.length;
     const changes = recent.filter((event) => event.kind === 'change');
-    // One that is not well may lack what it had to write to Redis.
+    // A deployment that has not recovered may lack writes to Redis.
     const isKept = recoveredAfter !== null && !faults.some((name) => losesData(name, this.#options.topology));
     if (!isKept) this.#storeKeptSince = performance.now();
     for (const event of recent) if (event.kind === 'restore' && isKept) event.storeKeptSince = this.#storeKeptSince;

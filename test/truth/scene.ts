@@ -8,23 +8,23 @@ import { importKeys } from './imported-keys.js';
 import type { TestKey } from './keys.js';
 import { History } from './recorder.js';
 
-/** What a registry said of a change, and when its response was read. */
+/** A registry's response to a change, and when it was read. */
 export interface Said {
   readonly isInForce: boolean;
   readonly pending: Propagation['pending'];
   readonly answered: number;
 }
 
-/** Requests with one key at one gateway, one after the other, for as long as it is watched. */
+/** Continuous requests to one gateway, one after the other. */
 export interface Watch {
   readonly seen: readonly Called[];
   stop(): Promise<void>;
 }
 
-/** A key or a merchant that the registry holds back since a restore. */
+/** A key or merchant that the registry holds back since a restore. */
 export interface HeldBack {
   readonly id: string;
-  /** Who knew: `store`, or the instance id of a gateway. */
+  /** The source of the newer state: `store`, or the instance id of a gateway. */
   readonly source: string;
 }
 
@@ -42,7 +42,7 @@ const longestMilliseconds = 25_000;
 const longestInForceMilliseconds = 35_000;
 const betweenTriesMilliseconds = 50;
 
-/** A deployment in which a test makes changes and asks gateways by itself. */
+/** A deployment in which the test itself makes changes and sends requests to gateways. */
 export class Scene {
   readonly deployment: Deployment;
   readonly #agent = new http.Agent({ keepAlive: true });
@@ -65,7 +65,7 @@ export class Scene {
     return scene;
   }
 
-  /** A new key, which every gateway accepts. */
+  /** Creates a key and waits until every gateway accepts it. */
   async createKey(): Promise<TestKey> {
     const { data } = await this.#change(`/merchants/${this.#merchantId}/keys`, { environment: 'live' });
     const made = { keyId: data.keyId ?? '', merchantId: this.#merchantId, key: data.key ?? '' };
@@ -75,12 +75,12 @@ export class Scene {
     return made;
   }
 
-  /** New keys, for which no gateway was asked. */
+  /** Imports keys that no gateway has seen in a request. */
   importKeys(count: number): Promise<TestKey[]> {
     return importKeys(this.deployment, new History(), count, count);
   }
 
-  /** Asks a gateway with one key after the other, each once, without waiting for responses. */
+  /** Sends one request per key to a gateway, without waiting for responses. */
   watchEach(gateway: Party, keys: readonly TestKey[], pauseMilliseconds: number): Watch {
     const seen: Called[] = [];
     const state = { isRunning: true };
@@ -102,7 +102,7 @@ export class Scene {
     };
   }
 
-  /** Revokes a key, also one that was revoked before: then it says how far that has come. */
+  /** Revokes a key; for a revoked key the registry reports how far the revocation has propagated. */
   async revoke({ keyId }: TestKey): Promise<Said> {
     const { data, status, answered } = await this.#change(`/keys/${keyId}/revoke`, {});
     const propagation = data.propagation ?? null;
@@ -119,7 +119,7 @@ export class Scene {
     return { isInForce: isInForce(said), pending: propagation?.pending ?? [], answered };
   }
 
-  /** Asks until the revocation is in force. @returns what was said then, and who was waited for until then */
+  /** Repeats the revocation until it is in force. @returns the last response, and the gateways pending before it */
   async revokeInForce(key: TestKey): Promise<Said & { readonly waitedFor: Propagation['pending'] }> {
     let waitedFor: Propagation['pending'] = [];
     for (const end = performance.now() + longestInForceMilliseconds; performance.now() < end;) {
@@ -131,17 +131,17 @@ export class Scene {
     throw new Error('never: a revocation is in force');
   }
 
-  /** What is held back since the database was restored; empty while the registry does not respond. */
+  /** The keys and merchants held back since the restore; empty while the registry does not respond. */
   async heldBack(): Promise<readonly HeldBack[]> {
     return (await this.#list('/restores/held')) as readonly HeldBack[];
   }
 
-  /** The periods for which changes may be unknown, newest first. */
+  /** The restores, newest first: each is a period whose changes may be unknown. */
   async restores(): Promise<readonly { readonly certain: boolean }[]> {
     return (await this.#list('/restores')) as readonly { readonly certain: boolean }[];
   }
 
-  /** Asks a gateway once. */
+  /** Sends one request to a gateway. */
   ask(gateway: Party, { key }: TestKey): Promise<Called> {
     const headers = { 'x-api-key': key, 'x-forwarded-proto': 'https', 'x-forwarded-for': callerAddress };
     const { port } = gateway;
@@ -166,7 +166,7 @@ export class Scene {
     };
   }
 
-  /** Resolves when every gateway has had a grant for some beats, so that it uses what it holds. */
+  /** Resolves when every gateway has had a grant for some beats, so that it uses its cache. */
   async enrolled(): Promise<void> {
     const { store, gateways } = this.deployment;
     await this.until(async () => {
@@ -177,7 +177,7 @@ export class Scene {
     await wait(beatsMilliseconds);
   }
 
-  /** @returns after how many milliseconds it held */
+  /** Waits for a condition. @returns the waiting time in milliseconds */
   async until(holds: () => Promise<boolean>, what: string): Promise<number> {
     const begun = performance.now();
     while (!(await holds())) {
@@ -204,12 +204,12 @@ export class Scene {
   }
 }
 
-/** When the last request began that was accepted; null where none was. */
+/** Start time of the last accepted request; null if no request was accepted. */
 export function lastAccepted({ seen }: Watch): number | null {
   return seen.findLast(({ status }) => status === 200)?.sent ?? null;
 }
 
-/** The statuses of responses, each once. */
+/** The distinct statuses of the responses. */
 export function statusesOf({ seen }: Watch): (number | null)[] {
   return [...new Set(seen.map(({ status }) => status))];
 }

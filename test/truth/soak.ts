@@ -41,7 +41,7 @@ that no state explains: a key that is accepted after its revocation was in force
 Exit status: 1 where something was found; what happened around it is written to a file.
 `;
 
-// What it writes for the parts that it starts are secrets: they refuse those that others can read.
+// The files written for the parts contain secrets, and the parts reject secret files that other users can read.
 process.umask(0o077);
 const { values } = parseArgs({
   options: {
@@ -138,7 +138,7 @@ const result = {
 };
 if (values.json) process.stdout.write(`${JSON.stringify({ ...result, table })}\n`);
 else {
-  // A round may have two faults, and is counted for both of them.
+  // A round with two faults counts for both.
   process.stdout.write(`${'fault'.padEnd(18)}topology  rounds  changes  after "in force"  to be refused  violations\n`);
   for (const row of table) {
     const cells = [String(row.rounds).padStart(6), String(row.changes).padStart(9)];
@@ -178,7 +178,7 @@ function sayRound(round: Round): void {
   for (const [rule, texts] of rules) say(`   ${texts.length} × ${rule}, the first: ${texts[0] ?? ''}`);
 }
 
-/** Everything that happened in the rounds where something is wrong. */
+/** Writes all events of the rounds with violations. @returns the file */
 async function writeHistory(rounds: readonly Round[]): Promise<string> {
   const file = path.join(await mkdtemp(path.join(tmpdir(), 'merchant-gateway-soak-')), 'history.ndjson');
   const lines = rounds.flatMap(({ number, what, violations, events, logs }) =>

@@ -6,27 +6,27 @@ import type { Network, Reachable } from './network.js';
 import { Relay } from './relay.js';
 
 export const topologies = ['single', 'sentinel', 'cluster'] as const;
-/** How Redis is run. */
+/** The topologies of Redis. */
 export type Topology = (typeof topologies)[number];
 
 /** A Redis server with data. */
 export interface DataServer extends RedisServer, Reachable {
   readonly name: string;
-  /** What it holds when it starts. */
+  /** The file with its data at the start. */
   readonly file: string;
-  /** Its way to and from the other servers; null where that cannot be cut. */
+  /** The relay between this server and the other servers; null if that path cannot be cut. */
   readonly peers: Relay | null;
 }
 
-/** Redis, as the whole that gateways and registries are configured for. */
+/** Redis as a whole, as configured in gateways and registries. */
 export interface Store {
   readonly data: readonly DataServer[];
   readonly sentinels: readonly (RedisServer & Reachable)[];
-  /** What a process reaches through relays. */
+  /** The servers that processes reach through relays. */
   readonly reachable: readonly Reachable[];
-  /** The fields of `keyStore.redis` that say where it is. */
+  /** The fields of `keyStore.redis` for connecting to it. */
   configOf(network: Pick<Network, 'portOf'>): string;
-  /** The servers that answer and are masters now, by their own word. */
+  /** The responding servers that report themselves as masters. */
   masters(): Promise<DataServer[]>;
   /** Resolves when every server runs and each replica follows its master. */
   settled(): Promise<void>;
@@ -53,7 +53,7 @@ const sentinelCount = 3;
 
 /**
  * Starts one master, two replicas and three sentinels.
- * @param isCuttable whether each server is reached through one relay, so that it can be cut off from its peers
+ * @param isCuttable whether a relay stands in front of each server, so that the server can be cut off from its peers
  */
 export async function startSentinel(t: Teardown, isCuttable = true): Promise<Store> {
   const data: DataServer[] = [];
@@ -134,7 +134,7 @@ async function inStep(data: readonly DataServer[]): Promise<number> {
   return infos.filter((info) => info.includes('master_link_status:up')).length;
 }
 
-/** What a server says of its replication; nothing where it does not answer at once. */
+/** A server's replication info; an empty text if it does not reply within 500 ms. */
 async function infoOf({ client }: DataServer): Promise<string> {
   const late = new Promise<string>((resolve) => setTimeout(resolve, 500, ''));
   return Promise.race([client.info('replication').catch(() => ''), late]);
@@ -152,7 +152,7 @@ async function dataServer(
     isRunning = false;
     await server.kill();
   };
-  // Two faults may end with its start.
+  // The end of each of two faults may start this server.
   const restart = async (): Promise<void> => {
     if (isRunning) return;
     isRunning = true;
@@ -161,14 +161,14 @@ async function dataServer(
   return { ...server, kill, restart, name, announced, peers, file: path.join(directory, 'dump.rdb') };
 }
 
-/** Copies what a server holds at this moment, and says where to. */
+/** Saves the current data of a server. @returns the file of the copy */
 export async function takeSnapshot({ client, file }: DataServer): Promise<string> {
   await client.save();
   await copyFile(file, `${file}.copy`);
   return `${file}.copy`;
 }
 
-/** Ends a server as a crash would, and starts it with the contents of this file; with nothing where it is null. */
+/** Kills a server like a crash and restarts it with the data of this file; null: empty. */
 export async function restartWith(server: DataServer, file: string | null): Promise<void> {
   await server.kill();
   if (file === null) await rm(server.file, { force: true });

@@ -3,14 +3,14 @@ import t from 'tap';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { run } from './run.js';
 
-// A short run with mild faults. `npm run soak:truth` goes on for as long as it is told, with every fault.
-t.test('what registry and gateways say beside faults is true', { skip: withoutRedis }, async (t) => {
+// A short run with mild faults. `npm run soak:truth` runs for a configurable time with every fault.
+t.test('responses of registry and gateways stay correct under faults', { skip: withoutRedis }, async (t) => {
   const rounds = await run(t, {
     ...{ topology: 'single', registries: 1, gateways: 2, maxStaleSeconds: 3, dist: path.resolve('dist') },
     ...{ seed: 20261123, seconds: 6, changes: 1000, faults: ['kill-registry', 'stop-gateway', 'delay', 'cut'] },
     ...{ callers: 1, pauseMilliseconds: 10, changers: 2, holdMilliseconds: 3000 },
     ...{ sequence: null, keys: 0 },
-    // Machines that build are often busy: what takes long is not judged here.
+    // Build machines are often busy, so slow responses are not violations here.
     limits: { decideMilliseconds: 30_000, inForceMilliseconds: 35_000 },
     onRound: ({ number, what, changes, afterInForce, violations }) => {
       t.comment(`${number}: ${what}: ${changes} changes, ${afterInForce} requests after "in force"`);
@@ -18,6 +18,6 @@ t.test('what registry and gateways say beside faults is true', { skip: withoutRe
     },
   });
   const sum = (counts: number[]): number => counts.reduce((total, count) => total + count, 0);
-  t.ok(sum(rounds.map(({ inForce }) => inForce)) > 0, 'changes were in force');
-  t.ok(sum(rounds.map(({ afterInForce }) => afterInForce)) > 0, 'and requests began after that');
+  t.ok(sum(rounds.map(({ inForce }) => inForce)) > 0, 'some changes were in force');
+  t.ok(sum(rounds.map(({ afterInForce }) => afterInForce)) > 0, 'some requests started after "in force"');
 });

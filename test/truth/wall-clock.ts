@@ -1,4 +1,4 @@
-// Loaded before a process of a deployment: its wall clock differs from the machine's by what it is sent. Its monotonic clock does not.
+// Preloaded into a deployment's processes: shifts only the wall clock, by an offset received over IPC.
 
 const machine = Date.now.bind(Date);
 let offset = Number(process.env.WALL_CLOCK_OFFSET ?? 0);
@@ -11,5 +11,5 @@ globalThis.Date = new Proxy(Date, {
 process.on('message', (message: { readonly clockOffset?: number }) => {
   offset = message.clockOffset ?? offset;
 });
-// Neither the channel nor the listener keeps the process.
+// Neither the channel nor the listener keeps the process alive.
 process.channel?.unref();

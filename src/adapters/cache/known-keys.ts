@@ -1,26 +1,26 @@
-/** Four bytes for each of eight places in a bucket. */
-const placesPerBucket = 8;
-const fewestPlaces = 65_536;
-const mostPlaces = 4_194_304;
-const placesPerEntry = 8;
-/** Where the numbers in a look-up id begin and end, in hex digits. */
+/** Slots of a bucket, of four bytes each. */
+const slotsPerBucket = 8;
+const minSlots = 65_536;
+const maxSlots = 4_194_304;
+const slotsPerEntry = 8;
+/** Where the stored number and the bucket number end in a lookup id, in hex digits. */
 const [numberEnd, bucketEnd] = [8, 16];
 
 /**
- * Remembers that keys exist, so that a look-up for one is no guess: also of keys that do not fit into the memory for records. Holds 32
- * bits of the hash of each, and of many keys those that were noted last. It may take one unknown key in 500,000,000 for a known one,
- * which costs a look-up.
+ * Remembers which keys exist, including keys that do not fit into the record cache, so that their lookups do not count
+ * as guesses. It holds 32 bits of each key's hash; a full bucket evicts the key noted longest ago. It takes about one
+ * unknown key in 500,000,000 for a known one, which costs a lookup.
  */
 export class KnownKeys {
-  readonly #places: Uint32Array;
+  readonly #slots: Uint32Array;
   readonly #bucketMask: number;
 
-  /** @param maxEntries how many records are held; it remembers some times as many keys, in 256 KiB to 16 MiB */
+  /** @param maxEntries size of the record cache; this set holds several times as many keys, in 256 KiB to 16 MiB */
   constructor(maxEntries: number) {
-    let places = fewestPlaces;
-    while (places < maxEntries * placesPerEntry && places < mostPlaces) places *= 2;
-    this.#places = new Uint32Array(places);
-    this.#bucketMask = places / placesPerBucket - 1;
+    let places = minSlots;
+    while (places < maxEntries * slotsPerEntry && places < maxSlots) places *= 2;
+    this.#slots = new Uint32Array(places);
+    this.#bucketMask = places / slotsPerBucket - 1;
   }
 
   /** @param lookupIds 64 hex digits each */
@@ -30,27 +30,26 @@ export class KnownKeys {
   has(lookupId: string): boolean {
     const number = numberOf(lookupId);
     const first = this.#bucketOf(lookupId);
-    for (let place = first; place < first + placesPerBucket; place += 1)
-      if (this.#places[place] === number) return true;
+    for (let place = first; place < first + slotsPerBucket; place += 1) if (this.#slots[place] === number) return true;
     return false;
   }
 
   #noteOne(lookupId: string): void {
-    const places = this.#places;
+    const places = this.#slots;
     const number = numberOf(lookupId);
     const first = this.#bucketOf(lookupId);
     let last = first;
-    while (last < first + placesPerBucket - 1 && places[last] !== number) last += 1;
-    places.copyWithin(first + 1, first, last); // the one noted longest ago makes room
+    while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
+    places.copyWithin(first + 1, first, last); // evicts the key noted longest ago
     places[first] = number;
   }
 
   #bucketOf(lookupId: string): number {
-    return (parseInt(lookupId.slice(numberEnd, bucketEnd), 16) & this.#bucketMask) * placesPerBucket;
+    return (parseInt(lookupId.slice(numberEnd, bucketEnd), 16) & this.#bucketMask) * slotsPerBucket;
   }
 }
 
-/** Not 0, which an empty place has. */
+/** Never 0, which marks an empty slot. */
 function numberOf(lookupId: string): number {
   return parseInt(lookupId.slice(0, numberEnd), 16) || 1;
 }

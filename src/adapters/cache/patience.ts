@@ -1,36 +1,39 @@
-/** How long a request whose record is held waits for a fresher one. */
+/** How long a request with a cached record waits for a fresher one. */
 const patienceMilliseconds = 3;
-/** How long after one that waited in vain no other one does. */
+/** How long no request waits after a wait that timed out. */
 const betweenWaitsMilliseconds = 250;
 
-/** What a wait ends with that came to nothing. */
-export const late = Symbol('late');
+/** The result of a wait that timed out. */
+export const timedOut = Symbol('late');
 
-/** The short wait of requests that can be answered with what is held, if nothing better comes. */
-export class Patience {
+/** The short wait for fresh data of requests that the cache can serve otherwise. */
+export class FreshnessWait {
   readonly #isFresh: () => boolean;
   readonly #now: () => number;
-  #waiting: Promise<typeof late> | null = null;
-  /** When a request last waited in vain to be fresh. */
+  #waiting: Promise<typeof timedOut> | null = null;
+  /** When a wait last timed out without fresh data. */
   #lateAt = -Infinity;
 
   constructor(isFresh: () => boolean, now: () => number) {
     [this.#isFresh, this.#now] = [isFresh, now];
   }
 
-  /** Whether a request has just waited in vain: the others need not find out the same. */
+  /** Whether a wait timed out recently. Further requests need not repeat it. */
   get isOver(): boolean {
     return this.#now() - this.#lateAt < betweenWaitsMilliseconds;
   }
 
-  /** Ends when what has come by then has been read, also where this process was held up. Those who wait share it. */
-  end(): Promise<typeof late> {
+  /**
+   * Resolves after the timeout, once data that arrived by then is processed, even if this process was blocked.
+   * Concurrent waits share it.
+   */
+  end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {
       setTimeout(() => {
         setImmediate(() => {
           this.#waiting = null;
           if (!this.#isFresh()) this.#lateAt = this.#now();
-          resolve(late);
+          resolve(timedOut);
         });
       }, patienceMilliseconds);
     });

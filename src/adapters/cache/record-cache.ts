@@ -1,10 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import type { Eventual } from '../../gateway/eventual.js';
-import { growingTo } from '../../gateway/growing-to.js';
-import { type CacheFigures, KeyStoreUnavailable, type RecordRead } from '../../gateway/ports.js';
-import { late, Patience } from './patience.js';
+import { lruOptions } from '../../gateway/growing-to.js';
+import { type CacheStats, KeyStoreUnavailable, type RecordRead } from '../../gateway/ports.js';
+import { timedOut, FreshnessWait } from './patience.js';
 
-/** How much is held, and for how long. */
+/** Sizes and lifetimes of the cache. */
 export interface CacheLimits {
   readonly maxEntries: number;
   readonly maxAgeMilliseconds: number;
@@ -14,94 +14,94 @@ export interface CacheLimits {
 }
 
 interface Held<Compiled> {
-  /** A record that cannot be used is held as its failure, so that it is read and told of once and not for each request. */
+  /** An unusable record is cached as its error, so that it is read and reported once and not for each request. */
   readonly value: Compiled | KeyStoreUnavailable;
   readonly readAt: number;
 }
 
-interface Flight<Compiled> {
+interface ReadInFlight<Compiled> {
   readonly answer: Promise<Compiled | KeyStoreUnavailable | null>;
-  /** False from the moment at which the record may have changed: what arrives then may be older than the notice. */
+  /** False once the record may have changed: a value that arrives later may be older than the invalidation. */
   mayBeHeld: boolean;
-  /** Another round means that a revision was acknowledged since: a new request must not join. */
+  /** The round changes when a revision is acknowledged. New requests must not join a read of an earlier round. */
   readonly round: number;
 }
 
 /**
- * Holds records, never verdicts. Known and unknown ones are held apart, so that a flood of unknown keys evicts none that
- * is known; requests share a look-up unless a revision was acknowledged since it began; a value that was read before a change
- * and arrives after its notice is not held.
+ * Caches records, never verdicts. Known and unknown records are cached separately, so that a flood of unknown keys
+ * evicts no known record. Requests share a read in flight, unless a revision was acknowledged since it began. A value
+ * that was read before a change and arrives after its invalidation is not cached.
  */
 export class RecordCache<Compiled extends object> {
   #known: LRUCache<string, Held<Compiled>>;
   #unknown: LRUCache<string, { readonly readAt: number }>;
   readonly #evictions = { known: 0, unknown: 0 };
-  readonly #flights = new Map<string, Flight<Compiled>>();
+  readonly #readsInFlight = new Map<string, ReadInFlight<Compiled>>();
   #round = 0;
-  #ahead = new ReadAhead(true);
-  readonly #patience: Patience;
+  #ahead = new Preload(true);
+  readonly #patience: FreshnessWait;
   readonly #limits: CacheLimits;
-  readonly #hearing: Hearing;
+  readonly #freshness: Freshness;
   readonly #read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>;
   readonly #now: () => number;
 
   /**
-   * @param read asks the store; rejects with KeyStoreUnavailable where it cannot be asked
-   * @param now milliseconds by a clock that nobody sets
+   * @param read reads from the store; rejects with KeyStoreUnavailable while the store is unavailable
+   * @param now milliseconds of a monotonic clock
    */
   constructor(
     limits: CacheLimits,
-    hearing: Hearing,
+    hearing: Freshness,
     read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>,
     now: () => number = () => performance.now(),
   ) {
-    [this.#limits, this.#hearing, this.#read, this.#now] = [limits, hearing, read, now];
-    this.#patience = new Patience(() => hearing.fresh, now);
+    [this.#limits, this.#freshness, this.#read, this.#now] = [limits, hearing, read, now];
+    this.#patience = new FreshnessWait(() => hearing.fresh, now);
     [this.#known, this.#unknown] = [this.#map('known'), this.#map('unknown')];
   }
 
   /**
-   * Finds a record: held and known to be true, just read, or, while the store cannot be asked, held and not older than
-   * is allowed. That a record is not there is never said from memory while nothing can be heard.
+   * Finds a record: cached and known to be valid, just read, or, while the store is unavailable, stale within the
+   * limit. While invalidations cannot arrive, the cache never reports that a record does not exist.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
-    if (this.#hearing.fresh) return this.#heldOrAsked(id);
+    if (this.#freshness.fresh) return this.#cachedOrRead(id);
     if (this.#patience.isOver && this.#mayServeStale(id)) return this.#stale(id);
-    const caughtUp = this.#hearing.catchUp();
+    const caughtUp = this.#freshness.catchUp();
     const soon = this.#mayServeStale(id) ? Promise.race([caughtUp, this.#patience.end()]) : caughtUp;
     return soon.then((ended) => {
-      if (this.#hearing.fresh) return this.#heldOrAsked(id);
-      return ended === late && this.#mayServeStale(id) ? this.#stale(id) : this.#askedOrStale(id);
+      if (this.#freshness.fresh) return this.#cachedOrRead(id);
+      return ended === timedOut && this.#mayServeStale(id) ? this.#stale(id) : this.#readOrStale(id);
     });
   }
 
-  #heldOrAsked(id: string): Eventual<RecordRead<Compiled>> {
-    const held = this.#heldAndYoung(id);
-    return held === undefined ? this.#askedOrStale(id) : this.#answer(held, 'cache', this.#hearing.sinceKnownTrue);
+  #cachedOrRead(id: string): Eventual<RecordRead<Compiled>> {
+    const held = this.#cachedAndYoung(id);
+    return held === undefined ? this.#readOrStale(id) : this.#resultOf(held, 'cache', this.#freshness.sinceKnownTrue);
   }
 
-  async #askedOrStale(id: string): Promise<RecordRead<Compiled>> {
-    const asked = this.#ask(id);
+  async #readOrStale(id: string): Promise<RecordRead<Compiled>> {
+    const asked = this.#readShared(id);
     try {
       const value = await (this.#mayServeStale(id) ? Promise.race([asked, this.#patience.end()]) : asked);
-      if (value !== late) return this.#answer(value, 'store', 0);
-      asked.catch(() => undefined); // nobody may be waiting for it any more
+      if (value !== timedOut) return this.#resultOf(value, 'store', 0);
+      asked.catch(() => undefined); // no caller may be waiting for this result
     } catch (error) {
       if (!(error instanceof KeyStoreUnavailable)) throw error;
     }
-    return this.#mayServeStale(id) ? this.#stale(id) : this.#answer(await asked, 'store', 0);
+    return this.#mayServeStale(id) ? this.#stale(id) : this.#resultOf(await asked, 'store', 0);
   }
 
-  /** @throws KeyStoreUnavailable for a record that cannot be used */
+  /** @throws KeyStoreUnavailable for an unusable record */
   #stale(id: string): RecordRead<Compiled> {
-    return this.#answer(this.#known.get(id)?.value ?? null, 'stale', this.#hearing.sinceKnownTrue);
+    return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#freshness.sinceKnownTrue);
   }
 
   #mayServeStale(id: string): boolean {
-    return this.#known.has(id) && this.#hearing.sinceKnownTrue <= this.#hearing.staleMilliseconds;
+    return this.#known.has(id) && this.#freshness.sinceKnownTrue <= this.#freshness.staleMilliseconds;
   }
 
-  /** Drops records that may have changed. */
+  /** Invalidates records that may have changed. */
   drop(ids: readonly string[]): void {
     for (const id of ids) {
       for (const held of [this.#known, this.#unknown]) held.delete(id);
@@ -110,67 +110,67 @@ export class RecordCache<Compiled extends object> {
     }
   }
 
-  /** Drops everything. */
+  /** Invalidates all records. */
   dropAll(): void {
     [this.#known, this.#unknown] = [this.#map('known'), this.#map('unknown')];
     this.becomeStale();
   }
 
   /**
-   * Has new requests join no look-up that is under way. To be called before a revision is acknowledged: from then on the registry
-   * may call a change in force that the reply on its way does not know.
+   * Stops new requests from joining reads in flight. To be called before a revision is acknowledged: from then on the
+   * registry may report a change as in force that these reads do not contain.
    */
   closeLookUps(): void {
     this.#round += 1;
   }
 
-  /** What is held becomes stale: changes cannot be heard any more, and what arrives now cannot be held. */
+  /** Makes all cached records stale: invalidations no longer arrive, so values of reads in flight cannot be cached. */
   becomeStale(): void {
-    for (const id of this.#flights.keys()) this.#abandon(id);
+    for (const id of this.#readsInFlight.keys()) this.#abandon(id);
     this.#ahead.end();
   }
 
-  /** Begins to read records that nobody has asked for. Only the newest such reading counts. */
-  readAhead(): ReadAhead {
+  /** Begins a preload, which reads records before a request needs them. Only the newest preload counts. */
+  readAhead(): Preload {
     this.#ahead.end();
-    return (this.#ahead = new ReadAhead(false));
+    return (this.#ahead = new Preload(false));
   }
 
   /**
-   * Holds a record that was read ahead, unless it is held already or may have changed meanwhile.
-   * @returns false where there is no room: nothing that a request asked for has to go for it
+   * Caches a preloaded record, unless it is cached already or may have changed meanwhile.
+   * @returns false when the cache is full: a preload evicts no record that a request needed
    */
-  holdAhead(ahead: ReadAhead, id: string, value: Compiled | KeyStoreUnavailable): boolean {
-    if (!ahead.mayHold(id) || !this.#hearing.fresh || this.#known.has(id)) return true;
+  holdAhead(ahead: Preload, id: string, value: Compiled | KeyStoreUnavailable): boolean {
+    if (!ahead.mayHold(id) || !this.#freshness.fresh || this.#known.has(id)) return true;
     if (this.#known.size >= this.#limits.maxEntries) return false;
     this.#unknown.delete(id);
     this.#known.set(id, { value, readAt: Math.floor(this.#now()) });
     return true;
   }
 
-  /** A record that is held, whether it may be served or not; this is no use of it. */
+  /** A cached record, whether it may be served or not. The call does not count as a use. */
   peek(id: string): Compiled | KeyStoreUnavailable | undefined {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether it is held that there is such a record, however old that is, or that there is none. */
+  /** Whether the cache knows that the record exists, at any age, or, while fresh, that it does not exist. */
   remembers(id: string): boolean {
-    return this.#known.has(id) || (this.#hearing.fresh && this.#heldAndYoung(id) === null);
+    return this.#known.has(id) || (this.#freshness.fresh && this.#cachedAndYoung(id) === null);
   }
 
-  /** The records that are held, by their ids, whether they may be served or not. */
+  /** The cached records by id, whether they may be served or not. */
   *held(): Generator<readonly [id: string, record: Compiled]> {
     for (const [id, { value }] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
   }
 
-  get figures(): Pick<CacheFigures, 'known' | 'unknown'> {
+  get figures(): Pick<CacheStats, 'known' | 'unknown'> {
     return {
       known: { entries: this.#known.size, evictions: this.#evictions.known },
       unknown: { entries: this.#unknown.size, evictions: this.#evictions.unknown },
     };
   }
 
-  #answer(
+  #resultOf(
     value: Compiled | KeyStoreUnavailable | null,
     source: RecordRead<Compiled>['source'],
     ageMilliseconds: number,
@@ -179,7 +179,7 @@ export class RecordCache<Compiled extends object> {
     return { record: value, source, ageMilliseconds };
   }
 
-  #heldAndYoung(id: string): Compiled | KeyStoreUnavailable | null | undefined {
+  #cachedAndYoung(id: string): Compiled | KeyStoreUnavailable | null | undefined {
     const now = this.#now();
     const known = this.#known.get(id);
     if (known !== undefined && now - known.readAt <= this.#limits.maxAgeMilliseconds) return known.value;
@@ -188,33 +188,33 @@ export class RecordCache<Compiled extends object> {
     return undefined;
   }
 
-  #ask(id: string): Flight<Compiled>['answer'] {
-    // No notice would say that a shared look-up has become too old.
-    if (!this.#hearing.fresh) return this.#read(id);
-    const underWay = this.#flights.get(id);
+  #readShared(id: string): ReadInFlight<Compiled>['answer'] {
+    // No invalidation would reveal that a shared read is outdated.
+    if (!this.#freshness.fresh) return this.#read(id);
+    const underWay = this.#readsInFlight.get(id);
     if (underWay?.round === this.#round) return underWay.answer;
     this.#abandon(id);
-    const flight: Flight<Compiled> = {
+    const flight: ReadInFlight<Compiled> = {
       ...{ mayBeHeld: true, round: this.#round },
       answer: this.#read(id).then(
         (value) => {
-          this.#land(id, flight, value);
+          this.#store(id, flight, value);
           return value;
         },
         (error: unknown) => {
-          if (this.#flights.get(id) === flight) this.#flights.delete(id);
+          if (this.#readsInFlight.get(id) === flight) this.#readsInFlight.delete(id);
           throw error;
         },
       ),
     };
-    this.#flights.set(id, flight);
+    this.#readsInFlight.set(id, flight);
     return flight.answer;
   }
 
-  #land(id: string, flight: Flight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
-    if (this.#flights.get(id) === flight) this.#flights.delete(id);
-    if (!flight.mayBeHeld || !this.#hearing.fresh) return;
-    const readAt = Math.floor(this.#now()); // what is no integer takes 16 bytes more
+  #store(id: string, flight: ReadInFlight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
+    if (this.#readsInFlight.get(id) === flight) this.#readsInFlight.delete(id);
+    if (!flight.mayBeHeld || !this.#freshness.fresh) return;
+    const readAt = Math.floor(this.#now()); // a fraction takes 16 bytes more than an integer
     if (value === null) {
       this.#known.delete(id);
       this.#unknown.set(id, { readAt });
@@ -223,37 +223,40 @@ export class RecordCache<Compiled extends object> {
     }
   }
 
-  /** Whoever asks from now on asks anew; whoever waits already asked before the change. */
+  /** New requests start another read. Requests that are waiting began before the change. */
   #abandon(id: string): void {
-    const flight = this.#flights.get(id);
+    const flight = this.#readsInFlight.get(id);
     if (flight !== undefined) flight.mayBeHeld = false;
-    this.#flights.delete(id);
+    this.#readsInFlight.delete(id);
   }
 
-  /** A bounded map that counts what it evicts for want of room. To clear one of 100,000 entries takes 30 ms; a new one takes its place. */
+  /**
+   * A bounded map that counts evictions for lack of space. Clearing 100,000 entries takes 30 ms, so a new map replaces
+   * it.
+   */
   #map<Value extends object>(kind: 'known' | 'unknown'): LRUCache<string, Value> {
     const { maxEntries, unknownMaxEntries } = this.#limits;
     const dispose = (_value: Value, _id: string, reason: string): void => {
       if (reason === 'evict') this.#evictions[kind] += 1;
     };
-    return new LRUCache<string, Value>({ ...growingTo(kind === 'known' ? maxEntries : unknownMaxEntries), dispose });
+    return new LRUCache<string, Value>({ ...lruOptions(kind === 'known' ? maxEntries : unknownMaxEntries), dispose });
   }
 }
 
-/** What the cache asks about the truth of what it holds. */
-export interface Hearing {
-  /** Whether every change is heard, so that what is held is true. */
+/** State of the invalidations, on which the validity of cached records depends. */
+export interface Freshness {
+  /** Whether every change arrives, so that cached records are valid. */
   readonly fresh: boolean;
-  /** Milliseconds since everything held was known to be true. */
+  /** Milliseconds since all cached records were known to be valid. */
   readonly sinceKnownTrue: number;
-  /** For how long after that it may be served. */
+  /** How long after that stale records may be served. */
   readonly staleMilliseconds: number;
-  /** Tries to be fresh again, in bounded time; resolves whether or not that worked. */
+  /** Tries to become fresh again, within a bounded time. Resolves whether it succeeded or not. */
   catchUp(): Promise<void>;
 }
 
-/** A reading of records that nobody has asked for. What may have changed since it began is not held. */
-export class ReadAhead {
+/** A preload. Records that may have changed since it began are not cached. */
+export class Preload {
   readonly #changed = new Set<string>();
   #isOver: boolean;
 
@@ -265,7 +268,7 @@ export class ReadAhead {
     if (!this.#isOver) this.#changed.add(id);
   }
 
-  /** From now on nothing of it is held. */
+  /** Ends the preload: no further record of it is cached. */
   end(): void {
     this.#isOver = true;
     this.#changed.clear();

@@ -1,8 +1,9 @@
 import { stat } from 'node:fs/promises';
 
 /**
- * What changes when a file is replaced or written: behind a symbolic link too, so that the swap of a link's target shows.
- * @returns null where there is no file that could be looked at
+ * A stamp that changes when a file is replaced or written. It follows symbolic links, so it also detects a link with a
+ * new target.
+ * @returns null when the file cannot be inspected
  */
 export async function fileStamp(file: string): Promise<string | null> {
   try {
@@ -13,11 +14,19 @@ export async function fileStamp(file: string): Promise<string | null> {
   }
 }
 
-/** What is not the file's fault: too many are open, or the disk could not be read just then. */
-const passing: ReadonlySet<unknown> = new Set(['EMFILE', 'ENFILE', 'EIO', 'EAGAIN', 'EINTR', 'ENOMEM', 'ESTALE']);
+/** Errors that are not the file's fault: too many open files, or a disk that was unreadable for a moment. */
+const transientCodes: ReadonlySet<unknown> = new Set([
+  'EMFILE',
+  'ENFILE',
+  'EIO',
+  'EAGAIN',
+  'EINTR',
+  'ENOMEM',
+  'ESTALE',
+]);
 
-/** Whether a file that could not be read is worth another look though it has not changed. */
-export function mayPass(error: unknown): boolean {
+/** Whether to read the file again after this error, although it has not changed. */
+export function isTransientFileError(error: unknown): boolean {
   const cause: unknown = error instanceof Error ? (error.cause ?? error) : error;
-  return passing.has((cause as NodeJS.ErrnoException).code);
+  return transientCodes.has((cause as NodeJS.ErrnoException).code);
 }

@@ -2,21 +2,24 @@ import { Reader, type Response } from 'maxmind';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { fileStamp, mayPass } from '../files/file-stamp.js';
+import { fileStamp, isTransientFileError } from '../files/file-stamp.js';
 
-/** What a database must be for its place. */
+/** Name and expected type of a database. */
 export interface DatabaseKind {
-  /** Its part in a sentence: `The country database`. */
+  /** Its name at the start of a sentence: `The country database`. */
   readonly name: string;
-  /** What its type must say: another database would answer every question with nothing, and nobody would notice. */
+  /** Must match the type in the database. A database of another type would find nothing for any address, unnoticed. */
   readonly type: RegExp;
 }
 
-/** The largest of those that are sold has about half of it. */
+/** The largest commercial database has about half this size. */
 const maxDatabaseBytes = 1024 * 1024 * 1024;
 const probes = 256;
 
-/** A database in MaxMind format on disk, read again when it is replaced. A broken one leaves the one before in place. */
+/**
+ * A database in MaxMind format on disk, reloaded when it is replaced. A broken replacement leaves the previous one in
+ * use.
+ */
 export class DatabaseFile<Found extends Response> {
   readonly #file: string;
   readonly #kind: DatabaseKind;
@@ -30,26 +33,26 @@ export class DatabaseFile<Found extends Response> {
     this.#stamp = stamp;
   }
 
-  /** @throws OperatorError where it cannot be read, is broken, or is another database */
+  /** @throws OperatorError for a file that is unreadable, broken, or of another type */
   static async open<Found extends Response>(file: string, kind: DatabaseKind): Promise<DatabaseFile<Found>> {
     const stamp = await fileStamp(file);
     return new DatabaseFile<Found>(file, kind, await readDatabase<Found>(file, kind), stamp);
   }
 
   /**
-   * What it has about an address; null where that is nothing.
-   * @throws the library's error where the database is damaged at that place
+   * The entry of an address; null without one.
+   * @throws the library's error when that part of the database is damaged
    */
   find(address: IpAddress): Found | null {
-    // Asked for IPv6, a database of IPv4 alone would read the first bits as an IPv4 address of somebody else.
+    // A database with IPv4 only would read the first bits of an IPv6 address as an unrelated IPv4 address.
     if (address.family === 6 && this.#reader.metadata.ipVersion === 4) return null;
     return this.#reader.get(address.text);
   }
 
   /**
-   * Reads it again where it was replaced or written since.
-   * @returns whether it is a new one now
-   * @throws OperatorError once for each that cannot be used, and each time where that may pass
+   * Reloads the file if it was replaced or written.
+   * @returns whether a new database is loaded
+   * @throws OperatorError once for each unusable file, and every time for an error that may pass
    */
   async reload(): Promise<boolean> {
     const stamp = await fileStamp(this.#file);
@@ -59,7 +62,7 @@ export class DatabaseFile<Found extends Response> {
       this.#stamp = stamp;
       return true;
     } catch (error) {
-      if (!mayPass(error)) this.#stamp = stamp;
+      if (!isTransientFileError(error)) this.#stamp = stamp;
       throw error;
     }
   }
@@ -75,21 +78,24 @@ async function readDatabase<Found extends Response>(
     reader = new Reader<Found>(bytes);
     probe(reader, bytes);
   } catch (error) {
-    throw new OperatorError(`${name} ${file} cannot be used: it is not a whole database in MaxMind format (.mmdb).`, {
-      cause: error,
-    });
+    throw new OperatorError(
+      `${name} ${file} cannot be used: it is not a complete database in MaxMind format (.mmdb).`,
+      {
+        cause: error,
+      },
+    );
   }
   const { databaseType } = reader.metadata;
   if (type.test(databaseType)) return reader;
   throw new OperatorError(
-    `${name} ${file} cannot be used: it is of the type "${databaseType.slice(0, 64)}", which is of another kind.`,
+    `${name} ${file} cannot be used: it is of the type "${databaseType.slice(0, 64)}", which is another kind of database.`,
   );
 }
 
-/** The library takes what ends like a database; damage shows when it is asked. */
+/** The library accepts any file with an intact end. Only lookups reveal damage. */
 function probe(reader: Reader<Response>, bytes: Buffer): void {
   const { metadata } = reader;
-  if (metadata.nodeCount < 1 || metadata.searchTreeSize + 16 > bytes.length) throw new Error('it is cut off');
+  if (metadata.nodeCount < 1 || metadata.searchTreeSize + 16 > bytes.length) throw new Error('it is truncated');
   for (let index = 0; index < probes; index += 1) {
     reader.get(`${index}.${index}.0.1`);
     if (metadata.ipVersion === 6) reader.get(`${(0x2000 + index * 32).toString(16)}::1`);

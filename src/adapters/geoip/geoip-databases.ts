@@ -1,21 +1,21 @@
 import type { AnonymousIPResponse, AsnResponse, CountryResponse } from 'maxmind';
-import type { GeoIp, Whereabouts } from '../../gateway/ports.js';
+import type { GeoIp, GeoLocation } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { DatabaseFile } from './database-file.js';
 
-/** The files of the databases; null: there is none. */
+/** The files of the databases; null: not configured. */
 export interface GeoIpFiles {
   readonly countryFile: string | null;
   readonly asnFile: string | null;
   readonly anonymousIpFile: string | null;
 }
 
-/** What is said where a database is damaged, and whom the databases tell of it. */
+/** Behaviour with a damaged database, and callbacks for reloads and problems. */
 export interface GeoIpOptions {
-  /** Whether nothing is said of a Tor exit then (true), or that it is none (false). */
+  /** Result of a Tor exit check in a damaged database: null (unknown) if true, false (not an exit) if false. */
   readonly denyWhenUnavailable: boolean;
   readonly onReload: () => void;
-  /** Told of a database that was replaced by one that cannot be used, or, once, that is damaged where it was asked. */
+  /** Called when a replacement is unusable, and once when a lookup finds a database damaged. */
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -25,12 +25,12 @@ interface Databases {
   readonly anonymous: DatabaseFile<AnonymousIPResponse> | null;
 }
 
-/** How often it is looked whether a file was replaced. */
+/** How often the files are checked for a replacement. */
 const lookMilliseconds = 10_000;
 const countryCode = /^[A-Z]{2}$/;
 const highestAsNumber = 2 ** 32 - 1;
 
-/** Databases in MaxMind format, each on its own: what one does not know says nothing of the others. */
+/** Independent databases in MaxMind format: a missing entry in one does not affect the others. */
 export class GeoIpDatabases implements GeoIp {
   readonly #databases: Databases;
   readonly #options: GeoIpOptions;
@@ -59,7 +59,7 @@ export class GeoIpDatabases implements GeoIp {
     );
   }
 
-  whereabouts(address: IpAddress): Whereabouts {
+  whereabouts(address: IpAddress): GeoLocation {
     const { country, asn } = this.#databases;
     const code = this.#find(country, address)?.country?.iso_code;
     const number = this.#find(asn, address)?.autonomous_system_number;
@@ -76,7 +76,7 @@ export class GeoIpDatabases implements GeoIp {
     return embedsExit === false ? isExit : embedsExit;
   }
 
-  /** Reads again what was replaced. */
+  /** Reloads the files that were replaced. */
   async reload(): Promise<void> {
     for (const database of Object.values(this.#databases) as (DatabaseFile<CountryResponse> | null)[]) {
       try {
@@ -95,12 +95,12 @@ export class GeoIpDatabases implements GeoIp {
 
   #isExit(address: IpAddress): boolean | null {
     const found = this.#find(this.#databases.anonymous, address);
-    // What is not said is often left out, so only `true` is a yes.
+    // Databases often omit a field that is false, so only `true` counts.
     if (found === undefined) return this.#options.denyWhenUnavailable ? null : false;
     return found?.is_tor_exit_node === true;
   }
 
-  /** undefined: the database is damaged there, and nothing can be said. */
+  /** Undefined: the database is damaged there, so the entry is unknown. */
   #find<Found extends CountryResponse | AsnResponse | AnonymousIPResponse>(
     database: DatabaseFile<Found> | null,
     address: IpAddress,

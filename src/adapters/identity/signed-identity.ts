@@ -1,21 +1,21 @@
 import { SignJWT } from 'jose';
 import type { JSONWebKeySet } from 'jose';
 import { LRUCache } from 'lru-cache';
-import { growingTo } from '../../gateway/growing-to.js';
+import { lruOptions } from '../../gateway/growing-to.js';
 import type { CallerIdentity, Clock } from '../../gateway/ports.js';
 import type { Credential } from '../../policy/facts.js';
 import type { SigningKey } from './signing-keys.js';
 
-/** How assertions are made. */
+/** Options of the signed identity. */
 export interface SignedIdentityOptions {
   readonly signingKey: SigningKey;
   readonly publicKeys: JSONWebKeySet;
   readonly issuer: string;
-  /** A second audience of every assertion; null: the upstream alone. */
+  /** A second audience of every assertion; null: only the upstream. */
   readonly audience: string | null;
-  /** How long an upstream may believe an assertion. */
+  /** How long an upstream may accept an assertion. */
   readonly lifetimeSeconds: number;
-  /** How many keys' assertions are held for each upstream. */
+  /** How many keys' assertions are cached for each upstream. */
   readonly maxEntries: number;
   readonly clock: Clock;
 }
@@ -23,18 +23,19 @@ export interface SignedIdentityOptions {
 interface Held {
   readonly credential: Pick<Credential, 'merchantId' | 'environment'>;
   readonly assertion: Promise<string>;
-  /** From then on a new one is made, in milliseconds since 1970. */
+  /** When a new assertion is signed instead, in milliseconds since 1970. */
   readonly renewAt: number;
 }
 
 /**
- * Signs who calls as a JWT: `iss aud sub iat exp`, `kid` with the id of the merchant's key, and `environment`. One is
- * made for a key and an upstream and used again for half of its lifetime, so that a request costs no signature.
+ * Signs the caller's identity as a JWT: `iss aud sub iat exp`, `kid` with the id of the merchant's key, and
+ * `environment`. An assertion is reused for its key and upstream during half of its lifetime, so that a request costs
+ * no signature.
  */
 export class SignedIdentity implements CallerIdentity {
   readonly publicKeys: JSONWebKeySet;
   readonly #options: SignedIdentityOptions;
-  /** By the upstream's name, and then by the id of the key. */
+  /** By upstream name, then by key id. */
   readonly #held = new Map<string, LRUCache<string, Held>>();
 
   constructor(options: SignedIdentityOptions) {
@@ -42,14 +43,14 @@ export class SignedIdentity implements CallerIdentity {
     this.publicKeys = options.publicKeys;
   }
 
-  /** @throws an error of the signature, which is a request that failed, never one that goes without its assertion */
+  /** @throws the error of the signature: the request then fails and is never sent without its assertion */
   assertionFor(credential: Credential, upstreamName: string): Promise<string> {
     const { keyId, merchantId, environment } = credential;
     const now = this.#options.clock.now();
     const heldForUpstream = this.#heldFor(upstreamName);
     const held = heldForUpstream.get(keyId);
     const isOfThisCaller = held?.credential.merchantId === merchantId && held.credential.environment === environment;
-    // A clock that was set back must not make an assertion outlive its end.
+    // After the clock was set back, an assertion must not be used beyond its expiry.
     const isYoung = held !== undefined && now < held.renewAt && held.renewAt - now <= this.#renewalMilliseconds;
     if (isOfThisCaller && isYoung) return held.assertion;
 
@@ -63,7 +64,7 @@ export class SignedIdentity implements CallerIdentity {
   #heldFor(upstreamName: string): LRUCache<string, Held> {
     let held = this.#held.get(upstreamName);
     if (held === undefined) {
-      held = new LRUCache(growingTo(this.#options.maxEntries));
+      held = new LRUCache(lruOptions(this.#options.maxEntries));
       this.#held.set(upstreamName, held);
     }
     return held;

@@ -8,27 +8,27 @@ import { privateKeys, readOperatorFile } from '../../config/operator-file.js';
 /** The signature algorithms that upstreams must know (RFC 8037, RFC 7518). */
 type SigningAlgorithm = 'EdDSA' | 'ES256';
 
-/** The key that signs, and how upstreams find its public half. */
+/** The key that signs, and the id under which upstreams find its public key. */
 export interface SigningKey {
   readonly privateKey: KeyObject;
   readonly algorithm: SigningAlgorithm;
-  /** RFC 7638 thumbprint of the public half: the same on every replica without anybody choosing a name. */
+  /** RFC 7638 thumbprint of the public key: the same on every replica, without a configured name. */
   readonly keyId: string;
 }
 
-/** Which files hold the keys of the signed identity. */
+/** The files with the keys of the signed identity. */
 export interface SigningKeyFiles {
   /** PEM private key, Ed25519 or P-256. */
   readonly signingKeyFile: string;
-  /** PEM keys, private or public, that are published beside it, so that a rotation has an overlap. */
+  /** PEM keys, private or public, that are published in addition, so that old and new keys overlap in a rotation. */
   readonly publishedKeyFiles: readonly string[];
 }
 
 const maxPemBytes = 64 * 1024;
 
 /**
- * Reads the key that signs.
- * @throws OperatorError with one sentence when it cannot be read or is no Ed25519 or P-256 private key
+ * Reads the signing key.
+ * @throws OperatorError with one sentence when it is unreadable, or not an Ed25519 or P-256 private key
  */
 export async function readSigningKey(file: string): Promise<SigningKey> {
   const what = 'The signing key';
@@ -39,14 +39,14 @@ export async function readSigningKey(file: string): Promise<SigningKey> {
 }
 
 /**
- * The public halves of all the keys, as upstreams fetch them (RFC 7517). Nothing private is in it.
- * @throws OperatorError with one sentence for a file that holds no usable key
+ * The public keys of all files as a JWK set, which upstreams fetch (RFC 7517). It contains nothing private.
+ * @throws OperatorError with one sentence for a file without a usable key
  */
 export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: SigningKeyFiles): Promise<JSONWebKeySet> {
   const keys = new Map<string, JWK>();
   for (const file of [signingKeyFile, ...publishedKeyFiles]) {
     const what = 'The identity key';
-    // Of a private key this takes the public half.
+    // For a private key this derives the public key.
     const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPublicKey);
     if (publicKey === null) throw new OperatorError(`${what} ${file} is not a PEM key without a passphrase.`);
     const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);

@@ -10,15 +10,15 @@ import type {
   RecordsStore,
   SeenGateways,
   StoreEntry,
-  StoreLook,
+  StoreSnapshot,
 } from '../../gateway/store-ports.js';
 
-/** Records by their store key (`mg:meta`, `mg:key:<lookupId>`, `mg:merchant:<merchantId>`), as in the contract. */
+/** Records by store key (`mg:meta`, `mg:key:<lookupId>`, `mg:merchant:<merchantId>`), as in the contract. */
 export type StoredRecords = Readonly<Record<string, unknown>>;
 
 const lookupIdForm = /^[0-9a-f]{64}$/;
 
-/** The gateway in whose process the records are. */
+/** The gateway whose process holds the records. */
 export interface MemoryGateway {
   readonly instanceId: string;
   readonly environment: Environment;
@@ -28,12 +28,12 @@ export interface MemoryGateway {
   readonly startedAt: string;
 }
 
-/** No other process writes here, and what is here ends with this one. */
+/** Stands in for a server: no other process writes these records, and they end with this process. */
 const server = 'memory';
 
 /**
- * Records in the memory of the process, from a file or, where a registry runs in the same process, written by it. A
- * record is compiled when it is written; one that does not parse makes its own key or merchant unaskable and no other.
+ * Records in process memory, loaded from a file or written by a registry in the same process. Each record is compiled
+ * when it is written. A malformed record makes only its own key or merchant unavailable.
  */
 export class MemoryRecords implements Records, RecordsStore {
   readonly endsWithProcess = true;
@@ -50,8 +50,9 @@ export class MemoryRecords implements Records, RecordsStore {
   #position: Position | null = null;
 
   /**
-   * @param onMalformed told of each record that cannot be used: its store key and what is wrong with it
-   * @param gateway the one that reads these records, as the registry shall see it; it drops nothing, because it holds nothing
+   * @param onMalformed called for each unusable record with its store key and the problem
+   * @param gateway the reader of these records, as the registry sees it; it invalidates nothing, because it caches
+   * nothing
    */
   constructor(
     records: StoredRecords,
@@ -63,7 +64,7 @@ export class MemoryRecords implements Records, RecordsStore {
     if (Object.hasOwn(records, 'mg:meta')) this.#readMeta(records['mg:meta']);
     for (const [storeKey, value] of Object.entries(records)) this.#put(storeKey, value);
     for (const [lookupId, key] of this.#keys) {
-      // Nobody's key has such a hash: it would be unknown, and its owner told that it is a bad one.
+      // No key has such a hash: the gateway would reject the real key as unknown.
       const name = `mg:key:${lookupId}`;
       if (!lookupIdForm.test(lookupId)) onMalformed(name, 'its name is not a hash of 64 hex digits in lower case');
       if (key instanceof KeyStoreUnavailable || this.#merchants.has(key.merchantId)) continue;
@@ -72,11 +73,11 @@ export class MemoryRecords implements Records, RecordsStore {
   }
 
   key(lookupId: string): RecordRead<CompiledKey> {
-    return answer(this.#keys.get(lookupId));
+    return readResultOf(this.#keys.get(lookupId));
   }
 
   merchant(merchantId: string): RecordRead<CompiledMerchant> {
-    return answer(this.#merchants.get(merchantId));
+    return readResultOf(this.#merchants.get(merchantId));
   }
 
   knowsKey(lookupId: string): boolean {
@@ -95,7 +96,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  look(): Promise<StoreLook> {
+  look(): Promise<StoreSnapshot> {
     const { revision = 0, change = null } = this.#position ?? {};
     return Promise.resolve({
       ...{ epoch: 0, servers: [server], replicas: 0, isWhole: true },
@@ -107,7 +108,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  /** The registry of this process alone writes here, and in order: nothing of a later change is there. */
+  /** Only the registry of this process writes here, and in order, so no newer record can exist. */
   write(entries: readonly StoreEntry[]): Promise<number> {
     for (const { name, value } of entries) {
       if (value === null) this.#remove(`mg:${name}`);
@@ -131,10 +132,9 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  /** The gateway reads what is published as it is written. */
-  /** The gateway reads these very records: it remembers nothing that they do not say. */
+  /** Empty: the gateway reads these same records and remembers nothing beyond them. */
   async *reports(): AsyncGenerator<InactiveReport> {
-    // There are none.
+    // No reports.
   }
 
   removeReports(): Promise<void> {
@@ -165,7 +165,7 @@ export class MemoryRecords implements Records, RecordsStore {
     });
   }
 
-  /** The one gateway acknowledges as it is asked. */
+  /** Never resolves: the only gateway acknowledges whenever `gateways` is called. */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);
   }
@@ -174,12 +174,12 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve(null);
   }
 
-  /** What is here ends with the process, so that no database is behind it. */
+  /** Empty: the records end with the process, so no earlier database can have written them. */
   read(): Promise<readonly StoreEntry[]> {
     return Promise.resolve([]);
   }
 
-  /** It holds nothing, so it needs no leave for that. */
+  /** The gateway caches nothing, so it needs no grant. */
   grant(): Promise<void> {
     return Promise.resolve();
   }
@@ -188,7 +188,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  // eslint-disable-next-line @typescript-eslint/require-await -- the port's names come one by one from other stores
+  // eslint-disable-next-line @typescript-eslint/require-await -- other stores stream the names
   async *names(prefix: string): AsyncGenerator<string> {
     const names = [...this.#keys.keys()].map((id) => `key:${id}`);
     names.push(...[...this.#merchants.keys()].map((id) => `merchant:${id}`));
@@ -237,7 +237,7 @@ function partsOf(storeKey: string): { kind: string; id: string } {
   return { kind, id };
 }
 
-function answer<Compiled>(found: Compiled | KeyStoreUnavailable | undefined): RecordRead<Compiled> {
+function readResultOf<Compiled>(found: Compiled | KeyStoreUnavailable | undefined): RecordRead<Compiled> {
   if (found instanceof KeyStoreUnavailable) throw found;
   return { record: found ?? null, source: 'store', ageMilliseconds: 0 };
 }

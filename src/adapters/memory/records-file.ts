@@ -6,8 +6,9 @@ import type { StoredRecords } from './memory-records.js';
 const maxRecordsBytes = 256 * 1024 * 1024;
 
 /**
- * Reads a records file: one JSON object of the contract's records by their store keys.
- * @throws OperatorError when it cannot be read, is no JSON object, gives something twice or has what is no record
+ * Reads a records file: one JSON object with the contract's records by store key.
+ * @throws OperatorError when the file is unreadable, not a JSON object, repeats a name, or has a member that is not a
+ * record
  */
 export async function readRecordsFile(file: string): Promise<StoredRecords> {
   const bytes = await readOperatorFile(file, 'The records file', maxRecordsBytes);
@@ -15,7 +16,8 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   if (typeof records !== 'object' || records === null || Array.isArray(records)) {
     throw new OperatorError(`The records file ${file} is not a JSON object of records by their store keys.`);
   }
-  // Of a file of another shape nothing would be found, and every key be unanswerable. A name may hold a key: it is not told.
+  // A file of another shape would contain no records, and every key would be unavailable. The name is not quoted: it
+  // may contain a key.
   if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
     throw new OperatorError(
       `The records file ${file} has a member that is no record's name: expected mg:meta, mg:key:<look-up id> and mg:merchant:<merchant id>.`,
@@ -24,7 +26,7 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   return records as StoredRecords;
 }
 
-/** Of two records of one name JSON.parse keeps the last: a key that was revoked in the first would be active again. */
+/** JSON.parse keeps the last of two records with one name: a key that the first one revokes would be active again. */
 function parseRecords(text: string, file: string): unknown {
   try {
     return parseStrictJson(text);
@@ -34,7 +36,7 @@ function parseRecords(text: string, file: string): unknown {
   }
 }
 
-/** What is wrong, where, and what to do. Nothing is quoted: a key may have been pasted where a hash belongs. */
+/** What is wrong, where, and the remedy. Quotes nothing: an operator may have pasted a key instead of its hash. */
 function sentenceOf({ problem, position }: StrictJsonError, text: string): string {
   const lines = text.slice(0, position).split('\n');
   const place = `line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`;
@@ -46,7 +48,7 @@ function sentenceOf({ problem, position }: StrictJsonError, text: string): strin
     'repeated-name': `has a record, or a member of a record, a second time at ${place}. Remove one of the two.`,
     'forbidden-name': `has a member named __proto__ at ${place}. Remove it: no record has one.`,
     'too-deep': `is nested more than ${deepestLevel} levels deep at ${place}. Remove that member: no record has one.`,
-    'too-precise': `has a number with more digits than can be kept at ${place}. Write it as an integer.`,
+    'too-precise': `has a number with more digits than can be stored exactly at ${place}. Write it as an integer.`,
   };
   return sentences[problem];
 }

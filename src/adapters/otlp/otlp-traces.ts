@@ -1,33 +1,33 @@
 import type { Span, TraceExport } from '../../gateway/ports.js';
 import { Agent, request } from 'undici';
 
-/** Where spans go, and how many of them. */
+/** Destination and sampling of spans. */
 export interface OtlpTracesOptions {
   readonly endpoint: string;
-  /** Sent as `authorization: Bearer`; null: nothing is. */
+  /** Sent as `authorization: Bearer`; null: the header is not sent. */
   readonly token: string | null;
-  /** PEM of the authority that signed the endpoint's certificate; null: those that Node trusts. */
+  /** PEM of the CA that signed the endpoint's certificate; null: the CAs that Node trusts. */
   readonly ca: Buffer | null;
   readonly sampleOneIn: number;
-  /** What says from which process spans are. */
+  /** Attributes that identify the process. */
   readonly resource: Readonly<Record<string, string>>;
   readonly random: () => number;
-  /** Told why spans cannot be sent, once, and, with null, when they can again. */
+  /** Called once with the reason when spans cannot be sent, and with null when they can again. */
   readonly onProblem: (problem: string | null) => void;
-  /** Milliseconds until what was gathered is sent; five seconds unless given. */
+  /** Milliseconds between batches; default five seconds. */
   readonly gatherMilliseconds?: number;
-  /** Milliseconds in which an answer must have come whole; five seconds unless given. */
+  /** Milliseconds within which a response must be complete; default five seconds. */
   readonly timeoutMilliseconds?: number;
 }
 
 const maxWaiting = 4_096;
 const maxTogether = 512;
 const defaultTimeoutMilliseconds = 5_000;
-const maxAnswerBytes = 128 * 1024;
+const maxResponseBytes = 128 * 1024;
 
 /**
- * Sends spans to a collector, some at a time. What has no room while the collector is slow, and what it does not take, is
- * dropped: a trace is a sample anyhow, and memory and requests are not to depend on it.
+ * Sends spans to a collector in batches. Spans that do not fit into the buffer, and spans that the collector rejects,
+ * are dropped: a trace is a sample, and neither memory nor requests may depend on the collector.
  */
 export class OtlpTraces implements TraceExport {
   readonly #options: OtlpTracesOptions;
@@ -93,7 +93,7 @@ export class OtlpTraces implements TraceExport {
     }, this.#options.gatherMilliseconds ?? 5_000).unref();
   }
 
-  /** One request is under way at a time: a collector that is slow is not given more to do. */
+  /** Only one request runs at a time, so that a slow collector gets no additional load. */
   #sendNext(): void {
     if (this.#sending !== null || this.#waiting.length === 0) return;
     const spans = this.#waiting.splice(0, maxTogether);
@@ -107,9 +107,9 @@ export class OtlpTraces implements TraceExport {
     });
   }
 
-  /** @returns why they were not taken; null where they were */
+  /** @returns why the collector did not accept the spans; null when it did */
   async #send(spans: readonly Span[]): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an answer that drips is never silent for long
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds the idle timeouts
     try {
       const { statusCode, body } = await request(this.#options.endpoint, {
         dispatcher: this.#agent,
@@ -118,8 +118,8 @@ export class OtlpTraces implements TraceExport {
         body: otlpBody(spans, this.#options.resource),
         signal,
       });
-      await body.dump({ limit: maxAnswerBytes, signal });
-      return statusCode >= 200 && statusCode <= 299 ? null : `the collector answers ${statusCode}`;
+      await body.dump({ limit: maxResponseBytes, signal });
+      return statusCode >= 200 && statusCode <= 299 ? null : `the collector responded with status ${statusCode}`;
     } catch (error) {
       const { code, message } = error as { code?: unknown; message: string };
       return `the collector cannot be reached: ${typeof code === 'string' ? code : message}`;
@@ -130,7 +130,7 @@ export class OtlpTraces implements TraceExport {
 const serverKind = 2;
 const errorStatus = 2;
 
-/** Spans as OTLP has them in JSON: one `ExportTraceServiceRequest`. */
+/** Spans in the JSON encoding of OTLP: one `ExportTraceServiceRequest`. */
 function otlpBody(spans: readonly Span[], resource: Readonly<Record<string, string>>): string {
   const scope = { name: 'merchant-gateway' };
   return JSON.stringify({
@@ -154,7 +154,7 @@ function otlpSpan({ traceId, spanId, parentId, name, startedAt, duration, failed
   };
 }
 
-/** As a text: the number is beyond what a double holds. */
+/** As a string: the number exceeds the precision of a double. */
 function nanoseconds(milliseconds: number): string {
   return String(BigInt(Math.round(milliseconds * 1_000)) * 1_000n);
 }

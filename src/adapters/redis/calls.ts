@@ -1,10 +1,10 @@
 import type { Redis } from 'ioredis';
-import { damagedText } from './record-text.js';
+import { malformedText } from './record-text.js';
 import type { AcknowledgementText } from './records-link.js';
 
 const namesAtATime = 500;
 
-/** Has commands carried out in one go. @throws Error that of the first that failed; the others may have had effect */
+/** Sends commands in one pipeline. @throws Error of the first failed command; the others may have had effect */
 export async function callAll(
   redis: Redis,
   commands: readonly { readonly command: readonly string[] }[],
@@ -19,12 +19,12 @@ export async function callAll(
   return results.map(([, answer]) => answer);
 }
 
-/** Writes texts that end by themselves. @throws Error as `callAll` */
+/** Writes texts with an expiry (PX). @throws Error as `callAll` */
 export function writeTexts(redis: Redis, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
   return callAll(redis, texts.map(setCommand));
 }
 
-/** The command that writes a text which ends by itself. */
+/** The SET command for a text with an expiry. */
 export function setCommand({ name, text, lifetimeMilliseconds }: AcknowledgementText): {
   readonly name: string;
   readonly command: string[];
@@ -32,7 +32,7 @@ export function setCommand({ name, text, lifetimeMilliseconds }: Acknowledgement
   return { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] };
 }
 
-/** Deletes names in one go. @throws Error as `callAll` */
+/** Deletes names in one pipeline. @throws Error as `callAll` */
 export async function deleteAll(redis: Redis, names: readonly string[]): Promise<void> {
   await callAll(
     redis,
@@ -40,27 +40,27 @@ export async function deleteAll(redis: Redis, names: readonly string[]): Promise
   );
 }
 
-/** The texts at one moment, in the order of the names; null for one that is not there. */
+/** Reads texts in one transaction, in the order of the names; null for a missing text. */
 export async function readTogether(redis: Redis, names: readonly string[]): Promise<(string | null)[]> {
   const transaction = redis.multi();
   for (const name of names) transaction.get(name);
   const results = (await transaction.exec()) ?? [];
-  return results.map(([error, text]) => (error === null ? (text as string | null) : damagedText(error)));
+  return results.map(([error, text]) => (error === null ? (text as string | null) : malformedText(error)));
 }
 
-/** The stored bytes, in the order of the names; null for a name that is not there. */
+/** The stored bytes, in the order of the names; null for a missing name. */
 export async function readBytes(redis: Redis, names: readonly string[]): Promise<(Buffer | null)[]> {
   const texts: (Buffer | null)[] = [];
   for (let start = 0; start < names.length; start += namesAtATime) {
     const pipeline = redis.pipeline();
     for (const name of names.slice(start, start + namesAtATime)) pipeline.getBuffer(name);
     for (const [error, bytes] of (await pipeline.exec()) ?? [])
-      texts.push(error === null ? (bytes as Buffer | null) : Buffer.from(damagedText(error)));
+      texts.push(error === null ? (bytes as Buffer | null) : Buffer.from(malformedText(error)));
   }
   return texts;
 }
 
-/** Stored bytes as a text; null for none. */
-export function asText(bytes: Buffer | null): string | null {
+/** Stored bytes as a text; null for null. */
+export function bytesToText(bytes: Buffer | null): string | null {
   return bytes?.toString('utf8') ?? null;
 }

@@ -1,57 +1,63 @@
 import { Cluster, Redis } from 'ioredis';
 import type { Command, RedisOptions } from 'ioredis';
 
-/** A server by its name or address. */
+/** A server by host name or address. */
 export interface HostAndPort {
   readonly host: string;
   readonly port: number;
 }
 
-/** Who we are to the sentinels, which have users and passwords of their own. */
+/** Access to the sentinels, which have their own users and passwords. */
 export interface SentinelAccess {
   /** Null: the default user. */
   readonly username: string | null;
   readonly password: string | null;
-  /** Whether they are spoken to over TLS. */
+  /** Whether connections to the sentinels use TLS. */
   readonly isSecure: boolean;
 }
 
-/** Where Redis is and who we are to it. */
+/** The address of Redis, and the credentials. */
 export interface RedisAddress {
   /** `redis://host:port/db` or, with TLS, `rediss://…`. */
   readonly url: string;
-  /** Servers of a Sentinel set-up; null: the URL names the server itself. */
+  /** The sentinels; null: the URL names the server itself. */
   readonly sentinels: readonly HostAndPort[] | null;
-  /** Null or left out: nobody, over TLS where the URL says so. */
+  /** Null or omitted: no credentials, and TLS if the URL has it. */
   readonly sentinelAccess?: SentinelAccess | null;
-  /** The name that the sentinels know the master by. */
+  /** The master's name in the sentinels' configuration. */
   readonly masterName: string;
-  /** Some nodes of a Cluster, which know the others; null: it is none. */
+  /** Some nodes of a Cluster; they report the others. Null: not a Cluster. */
   readonly cluster: readonly HostAndPort[] | null;
-  /** User of an access control list; null: the default user. */
+  /** An ACL user; null: the default user. */
   readonly username: string | null;
   readonly password: string | null;
-  /** PEM of the authority that signed its certificate; null: those that Node trusts. */
+  /** PEM of the authority that signed the server certificate; null: Node's trusted authorities. */
   readonly ca: Buffer | null;
   readonly commandTimeoutMilliseconds: number;
-  /** How many replicas must confirm that they follow the server, where there is no sentinel; null: all that the registry has seen. */
+  /**
+   * How many replicas must confirm that they follow the server, without Sentinel; null: all that the registry has seen.
+   */
   readonly replicas?: number | null;
 }
 
 const connectTimeoutMilliseconds = 1_000;
-/** How long a connection may be silent after a question before it is opened anew. */
+/** How long a connection may be silent after a command before it is reopened. */
 const longestSilenceMilliseconds = 3_000;
 const longestRetryMilliseconds = 1_000;
-const leavingMilliseconds = 1_000;
+const reconnectIntervalMilliseconds = 1_000;
 const timeoutParts = 4;
 const longestPartMilliseconds = 50;
-/** What a master says that was demoted, or cut off: it keeps its connections. An older Redis says it behind the name of a script. */
+/**
+ * Error reply of a master that was demoted or cut off; it keeps its connections open. An older Redis adds the name of a
+ * script in front.
+ */
 export const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
 /**
- * Opens a connection that fails fast and comes back by itself: with ioredis's defaults one GET waits for more than a
- * minute while Redis is down. Nothing is queued while it is away, and nothing is sent twice.
- * @param onError told of each failure of the connection; the command that met it is rejected as well
+ * Opens a connection that fails fast and reconnects. With ioredis's defaults, one GET waits more than a minute while
+ * Redis is down.
+ * While Redis is down, no command is queued, and none is sent twice.
+ * @param onError called for each failure of the connection; the affected command is rejected as well
  */
 export function connectRedis(address: RedisAddress, onError: (error: Error) => void): Redis {
   const url = new URL(address.url);
@@ -65,11 +71,14 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
           ...sentinelOptionsOf(address),
         }),
     db: Number(url.pathname.slice(1) || 0),
-    reconnectOnError: leavingWhatRefusesWrites(),
+    reconnectOnError: reconnectOnRefusedWrites(),
   });
 }
 
-/** Opens a Redis of whatever kind for commands of one name each, of which nothing is expected but an answer in time. */
+/**
+ * Opens a connection to one server or a Cluster, for commands with a single name each. Guarantees only a timely reply
+ * or error.
+ */
 export function connectAny(address: RedisAddress, onError: (error: Error) => void): Redis | Cluster {
   if (address.cluster === null) return connectRedis(address, onError);
   return new Cluster([...address.cluster], {
@@ -81,14 +90,14 @@ export function connectAny(address: RedisAddress, onError: (error: Error) => voi
     .on('+node', prepareNode);
 }
 
-/** Connects to a node before its first command: those that come while that one connects would be refused. */
+/** Connects to a node before its first command. Otherwise commands would be refused while it connects. */
 function prepareNode(node: Redis): void {
-  bearRepeatedErrors(node)
+  ignoreRepeatedErrors(node)
     .connect()
-    .catch(() => undefined); // its commands tell
+    .catch(() => undefined); // its commands report the failure
 }
 
-/** Opens a connection to one node of a Cluster, which comes back by itself until it is closed. */
+/** Opens a connection to one node of a Cluster, which reconnects until it is closed. */
 export function connectNode(
   address: RedisAddress,
   { host, port }: HostAndPort,
@@ -97,7 +106,10 @@ export function connectNode(
   return open(address, onError, { host, port });
 }
 
-/** Opens a connection to one node of a Cluster for a single question: it is tried once, when `connect()` is called. */
+/**
+ * Opens a connection to one node of a Cluster for a single query. It connects once, at `connect()`, and does not
+ * reconnect.
+ */
 export function connectNodeOnce(
   address: RedisAddress,
   { host, port }: HostAndPort,
@@ -106,7 +118,7 @@ export function connectNodeOnce(
   return open(address, onError, { host, port, lazyConnect: true, retryStrategy: null });
 }
 
-/** Opens a connection to a sentinel for questions about the master. It connects with the first `connect()`, and comes back by itself. */
+/** Opens a connection to a sentinel for queries about the master. It reconnects until it is closed. */
 export function connectSentinel(
   address: RedisAddress,
   { host, port }: HostAndPort,
@@ -115,23 +127,24 @@ export function connectSentinel(
   const { username = null, password = null } = address.sentinelAccess ?? {};
   const options = { ...optionsOf({ ...address, username, password }), tls: sentinelOptionsOf(address).sentinelTLS };
   const redis = new Redis({ ...options, host, port, commandTimeout: connectTimeoutMilliseconds });
-  return bearRepeatedErrors(redis).on('error', onError);
+  return ignoreRepeatedErrors(redis).on('error', onError);
 }
 
 /**
- * Opens a connection anew, and ends the former one at once: with `disconnect`, which waits for the other end to close it, it would seem
- * to be open meanwhile and refuse each command. One that is being opened stays: behind a Sentinel ioredis would give it up for good.
+ * Destroys the socket, so that a new connection is opened at once. With `disconnect`, which waits for the other end to
+ * close, the connection would seem open meanwhile and refuse each command.
+ * A connection that is still being opened is left unchanged: behind a Sentinel, ioredis would stop reconnecting.
  */
-export function openAnew(redis: Redis): void {
+export function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.stream.destroy();
 }
 
-/** Whether Redis is spoken to over TLS. */
+/** Whether connections to Redis use TLS. */
 export function isSecure({ url }: RedisAddress): boolean {
   return new URL(url).protocol === 'rediss:';
 }
 
-type Where = Pick<
+type ConnectionTarget = Pick<
   RedisOptions,
   | 'host'
   | 'port'
@@ -147,17 +160,18 @@ type Where = Pick<
   | 'reconnectOnError'
 >;
 
-function open(address: RedisAddress, onError: (error: Error) => void, where: Where): Redis {
+function open(address: RedisAddress, onError: (error: Error) => void, where: ConnectionTarget): Redis {
   const redis = new Redis({ ...optionsOf(address), ...where });
-  endLateCommands(redis, address.commandTimeoutMilliseconds);
-  return bearRepeatedErrors(redis).on('error', onError);
+  timeOutCommands(redis, address.commandTimeoutMilliseconds);
+  return ignoreRepeatedErrors(redis).on('error', onError);
 }
 
 /**
- * Rejects commands that are not answered in time, at looks that are apart by a part of that. With a timer for the whole, as
- * ioredis has, a process that is held up for so long takes a reply that it has not read yet for one that did not come.
+ * Rejects commands without a timely reply.
+ * It checks at intervals of a fraction of the timeout. ioredis uses one timer for the whole timeout: if the process
+ * stalls that long, the timer fires before a reply that has already arrived is read.
  */
-function endLateCommands(redis: Redis, timeoutMilliseconds: number): void {
+function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
   const partMilliseconds = Math.min(timeoutMilliseconds / timeoutParts, longestPartMilliseconds);
   const looks = Math.ceil(timeoutMilliseconds / partMilliseconds);
   let waiting: { readonly command: Command; looks: number }[] = [];
@@ -181,23 +195,26 @@ function endLateCommands(redis: Redis, timeoutMilliseconds: number): void {
 }
 
 /**
- * Keeps a second error of one socket from ending the process. ioredis listens for one alone, and a TLS socket that tries
- * several addresses of a name, as Node's do, can have one for each.
+ * Prevents a second error of one socket from ending the process. ioredis handles only one. A TLS socket that tries
+ * several addresses of a name, as in Node, can emit one error per address.
  */
-export function bearRepeatedErrors(redis: Redis): Redis {
+export function ignoreRepeatedErrors(redis: Redis): Redis {
   const bear = (): void => {
-    const stream = redis.stream as Redis['stream'] | undefined; // there is none where the try has failed by then
+    const stream = redis.stream as Redis['stream'] | undefined; // undefined if the attempt has already failed
     stream?.on('error', () => undefined);
   };
-  // The socket is made in the turn that begins with `connecting`, or, behind a Sentinel, at the latest by `connect`.
+  // The socket is created in the event-loop turn of `connecting` or, behind a Sentinel, before `connect`.
   return redis.on('connecting', () => setImmediate(bear)).on('connect', bear);
 }
 
-/** Opened anew, a connection leads to the new master. Not at each refusal: its name may still lead to the old one. */
-function leavingWhatRefusesWrites(): (error: Error) => boolean {
+/**
+ * Reconnects on READONLY or NOREPLICAS, to reach the new master. At most once a second: the name may still lead to the
+ * old master.
+ */
+function reconnectOnRefusedWrites(): (error: Error) => boolean {
   let leftAt = -Infinity;
   return ({ message }) => {
-    if (!refusesWrites.test(message) || performance.now() - leftAt < leavingMilliseconds) return false;
+    if (!refusesWrites.test(message) || performance.now() - leftAt < reconnectIntervalMilliseconds) return false;
     leftAt = performance.now();
     return true;
   };
@@ -213,28 +230,31 @@ function optionsOf(address: RedisAddress) {
     ...(address.username === null ? {} : { username: address.username }),
     ...(address.password === null ? {} : { password: address.password }),
     ...(tls === null ? {} : { tls }),
-    protocol: 2 as const, // ioredis drops RESP3's invalidation notices without a word
+    protocol: 2 as const, // ioredis silently drops RESP3's invalidation notices
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
-    // Where the other end is gone without a word, the kernel sends again for a quarter of an hour before it says so.
+    // If the other end vanishes silently, the kernel retransmits for 15 minutes before it reports an error.
     socketTimeout: Math.max(longestSilenceMilliseconds, address.commandTimeoutMilliseconds),
     connectTimeout: connectTimeoutMilliseconds,
-    sentinelCommandTimeout: connectTimeoutMilliseconds, // one that hangs would otherwise be waited for without end
+    sentinelCommandTimeout: connectTimeoutMilliseconds, // otherwise a sentinel that hangs blocks forever
     retryStrategy: retryAfter,
     disableClientInfo: true,
   };
 }
 
-/** The server's name is checked against its certificate; behind Sentinel it is the sentinels' word, in a Cluster the nodes'. */
+/**
+ * TLS checks the server's name against its certificate. Behind Sentinel, the sentinels supply that name; in a Cluster,
+ * the nodes do.
+ */
 function tlsOf({ ca }: RedisAddress) {
   return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) };
 }
 
 function sentinelOptionsOf(
   address: RedisAddress,
-): Pick<Where, 'sentinelUsername' | 'sentinelPassword' | 'sentinelTLS'> {
+): Pick<ConnectionTarget, 'sentinelUsername' | 'sentinelPassword' | 'sentinelTLS'> {
   const { username = null, password = null, isSecure: overTls = isSecure(address) } = address.sentinelAccess ?? {};
   return {
     ...(username === null ? {} : { sentinelUsername: username }),

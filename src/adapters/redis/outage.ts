@@ -1,12 +1,12 @@
-/** Told when Redis is lost and when it is found again, and of nothing in between. */
+/** Called when an outage of Redis begins and when it ends; failures during the outage are not reported. */
 export interface OutageEvents {
-  /** Redis, or a part of it, cannot be relied upon any more. */
+  /** Redis, or a part of it, has become unavailable. */
   readonly onLost: (reason: Error) => void;
-  /** It can again. */
+  /** Redis is available again. */
   readonly onFound: (lostForMilliseconds: number) => void;
 }
 
-/** Makes two events of an outage, out of the many attempts that fail while it lasts. */
+/** Reduces the many failed attempts during an outage to two events, its start and its end. */
 export class Outage {
   readonly #events: OutageEvents;
   #lostAt: number | null = null;
@@ -21,7 +21,7 @@ export class Outage {
     this.#events.onLost(reason);
   };
 
-  /** Takes in what is wrong; null: nothing is. */
+  /** Records the present problem; null means that there is no problem. */
   report(problem: string | null): void {
     if (problem === null) this.recovered();
     else this.failed(new Error(problem));

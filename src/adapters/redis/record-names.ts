@@ -1,24 +1,24 @@
 import type { Redis } from 'ioredis';
 import type { Environment } from '../../policy/key-format.js';
 
-/** The names of the contract's records, below a prefix that several deployments on one Redis keep apart by. */
+/** The names of the contract's records. A prefix separates deployments that share one Redis. */
 export class RecordNames {
   readonly #prefix: string;
   readonly meta: string;
   readonly revision: string;
-  /** The name of the change that the revision counts: a restored database comes to the same numbers again. */
+  /** The name of the change with this revision: a restored database reaches the same revision numbers again. */
   readonly change: string;
   /** The same in a Cluster, in the slot of the revision: one script writes both. */
   readonly changeInCluster: string;
-  /** On one server: who writes the records, and how much of that has come. */
+  /** The writer mark, on one server: who writes the records, and how much has been written. */
   readonly writer: string;
-  /** In a Cluster: which slot was changed when, at the master of the revision. */
+  /** The change index of a Cluster: when each slot last changed. It is stored on the master of the revision. */
   readonly changedSlots: string;
-  /** The list of Tor exits, and the lock of the gateway that fetches it. */
+  /** The Tor exit list, and the lock of the gateway that downloads it. */
   readonly torExits: string;
   readonly torExitsLock: string;
 
-  /** @param prefix without braces, where it is for a Cluster: they would put every record into one slot */
+  /** @param prefix without braces in a Cluster: they would be a hash tag, and put every record into one slot */
   constructor(prefix: string) {
     this.#prefix = prefix;
     this.meta = `${prefix}meta`;
@@ -39,62 +39,75 @@ export class RecordNames {
     return `${this.#prefix}merchant:${merchantId}`;
   }
 
-  /** Of names, the look-up ids of those that are keys'. */
+  /** The look-up ids of the key records among these names. */
   lookupIdsOf(names: readonly string[]): string[] {
     return behind(this.key(''), names);
   }
 
-  /** Of names, the ids of merchants of those that are theirs. */
+  /** The merchant ids of the merchant records among these names. */
   merchantIdsOf(names: readonly string[]): string[] {
     return behind(this.merchant(''), names);
   }
 
-  /** What a gateway acknowledges. */
+  /** A gateway's acknowledgement. */
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
   }
 
-  /** The registry's leave for a gateway to use its memory. */
+  /** The registry's grant, with which a gateway may use its cache. */
   grant(instanceId: string): string {
     return `${this.#prefix}grant:${instanceId}`;
   }
 
-  /** A gateway's question for a record that it does not find. @param name of the record, with the prefix */
+  /** A gateway's query for a missing record. @param name of the record, with the prefix */
   ask(instanceId: string, count: number, name: string): string {
     return `${this.askPrefix}${instanceId}:${count}:${name.slice(this.#prefix.length)}`;
   }
 
-  /** What the name of every such question begins with. */
+  /** The prefix of every query's name. */
   get askPrefix(): string {
     return `${this.#prefix}ask:`;
   }
 
-  /** What a gateway reports as inactive before it takes on another generation; it is cut into parts. */
+  /** A gateway's report of inactive records, written before it adopts another generation; split into parts. */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;
   }
 
-  /** What the name of every such report begins with. */
+  /** The prefix of every report's name. */
   get inactivePrefix(): string {
     return `${this.#prefix}inactive:`;
   }
 
-  /** What a merchant may still ask. Environments on one Redis are apart: trials must not use up what is for payments. */
+  /** The stream of messages from gateways to the registry. */
+  get messages(): string {
+    return `${this.#prefix}messages`;
+  }
+
+  /** The registry's reply to a message. */
+  reply(messageId: string): string {
+    return `${this.#prefix}reply:${messageId}`;
+  }
+
+  /**
+   * A merchant's token bucket. Environments on one Redis have separate buckets: test requests must not use up the limit
+   * for payments.
+   */
   rate(environment: Environment, merchantId: string): string {
     return `${this.#prefix}rate:${environment}:${merchantId}`;
   }
 
-  /** In a Cluster: what a slot says of itself. */
+  /** The marker of a slot in a Cluster. */
   slotMarker(tag: string): string {
     return `${this.#prefix}slot:{${tag}}`;
   }
 
-  /** What the names of keys' and merchants' records begin with. */
+  /** Prefixes of the names of key and merchant records. */
   get recordPrefixes(): readonly string[] {
     return [this.key(''), this.merchant('')];
   }
 
-  /** Prefixes of everything whose change a gateway has to hear of; not of what gateways write themselves. */
+  /** Prefixes that a gateway must track for invalidation; excludes the names that gateways write. */
   get tracked(): readonly string[] {
     return [...this.recordPrefixes, this.meta, this.revision];
   }
@@ -105,15 +118,17 @@ function behind(prefix: string, names: readonly string[]): string[] {
 }
 
 const namesAtATime = 1_000;
-/** How many names a gateway has Redis look at in one step: other commands wait for that. */
+/** COUNT of a SCAN step by a gateway: other commands wait for that step. */
 export const namesOfStep = 500;
 
-/** The names in the store that begin so. One that comes or goes meanwhile may be left out, and one may come twice. */
+/**
+ * The names with this prefix. A name that is added or removed during the scan may be absent; a name may occur twice.
+ */
 export async function* scanNames(redis: Redis, prefix: string): AsyncGenerator<string> {
   for await (const names of scanPages(redis, prefix, namesAtATime)) yield* names;
 }
 
-/** The same, as they come: about so many at a time, or fewer where others are between them. */
+/** Like `scanNames`, page by page. A page has about `count` names, or fewer if other names are in between. */
 export async function* scanPages(redis: Redis, prefix: string, count: number): AsyncGenerator<readonly string[]> {
   const pattern = `${prefix.replaceAll(/[\\*?[\]]/g, '\\$&')}*`;
   let cursor = '0';

@@ -1,75 +1,84 @@
 import { KeyStoreUnavailable } from '../../gateway/ports.js';
 import type { InvalidationEvents } from './server/invalidation-listener.js';
 
-/** What a gateway hears from its store. */
+/** Events that a gateway gets from its store. */
 export interface LinkEvents extends InvalidationEvents {
-  /** It can be asked, or asked again. */
+  /** The store can be read, for the first time or again. */
   readonly onReady: () => void;
 }
 
-/** How a gateway reaches the store of records: one server, or the masters of a Cluster. */
+/** A gateway's connection to the record store: one server, or the masters of a Cluster. */
 export interface RecordsLink {
-  /** Whether every change is heard. */
+  /** Whether all invalidation notices arrive. */
   readonly hearing: boolean;
-  /** Between two looks at the same number nothing was missed, and no connection was opened anew: it leads to the same servers. */
+  /**
+   * While this number is unchanged, no notice was missed and no connection was reopened: it leads to the same servers.
+   */
   readonly epoch: number;
-  /** The run ids of the servers that it leads to, null for one that does not say; null while they are not known. */
+  /** The run ids of the connected servers, null for a server whose INFO omits it; null while they are unknown. */
   readonly servers: readonly (string | null)[] | null;
-  /** What those servers do when they are full, without repetition, as far as they say. */
+  /** The eviction policies (`maxmemory-policy`) of those servers, without duplicates, as far as INFO has them. */
   readonly policies: readonly string[];
-  /** What is wrong with a part of the store, about which nothing is answered; null where nothing is. */
+  /** Why a part of the store cannot be read; null if all of it can. */
   readonly partLost: string | null;
-  /** The meta record and the newest revision, as texts. */
+  /** Reads the meta record and the newest revision, as texts. */
   readState(): Promise<readonly [meta: string | null, revision: string | null]>;
   /**
-   * Resolves when every notice has been heard of what was changed before, and the store is known to hold those changes.
+   * Resolves once the notices of all earlier changes have been handled, and the store is known to contain those
+   * changes.
    * @param meta the meta record as it was read, and the generation that it names
    */
   catchUp(meta: string, generation: string): Promise<void>;
   /**
    * The text of a record; null only if a store that was seeded with this generation does not have it.
    * @throws StoreUnseeded
-   * @throws KeyStoreUnavailable where it is known why nothing can be said about this record now
+   * @throws KeyStoreUnavailable if a known condition prevents reading this record now
    */
   read(name: string, generation: string): Promise<string | null>;
-  /** A text as it is stored; null for one that is not there. Rejects for no answer. */
+  /** A text as it is stored; null if it is missing. Rejects if Redis does not reply. */
   text(name: string): Promise<string | null>;
-  /** Resolves when every notice has been heard of what was changed before. Rejects where it cannot be heard. */
+  /** Resolves once the notices of all earlier changes have been handled. Rejects if no notices arrive. */
   heard(): Promise<void>;
-  /** The names of records that begin so, some at a time. One that is there all the while is among them, perhaps more than once. */
+  /**
+   * The names with this prefix, page by page. Includes every name that exists throughout the scan, perhaps more than
+   * once.
+   */
   names(prefix: string): AsyncGenerator<readonly string[]>;
-  /** The texts of some records; null for one that is not there or is no text, undefined where nothing can be said about it now. */
+  /**
+   * The texts of some records; null for a missing record or a non-string value, undefined if the record cannot be read
+   * now.
+   */
   readSome(names: readonly string[]): Promise<readonly (string | null | undefined)[]>;
-  /** Writes a text, which ends by itself after some time. */
+  /** Writes a text that expires after its lifetime. */
   write(text: AcknowledgementText): Promise<void>;
   /**
    * Writes an acknowledgement.
-   * @returns the text of the grant, as it was after that
+   * @returns the text of the grant, read after the write
    */
   acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null>;
   /**
-   * What shows that no other server has taken its place: none can; or its masters, which confirm that in each beat; or others,
-   * who have to be asked.
-   * @param replicas how many the registry has seen
+   * What can prove that no other server has taken over. `none`: no proof is needed, no server can take over. `masters`:
+   * each beat asks the Cluster's masters. `others`: sentinels or replicas must be queried.
+   * @param replicas the number that the registry has seen
    */
   witness(replicas: number): 'none' | 'masters' | 'others';
-  /** Whether others show that no server had taken its place when this was called. Never rejects. */
+  /** Whether sentinels or replicas prove that no other server had taken over when this was called. Never rejects. */
   confirm(acknowledgement: AcknowledgementText, replicas: number): Promise<boolean>;
   remove(name: string): Promise<void>;
   close(): void;
 }
 
-/** What a gateway writes of itself, an acknowledgement say, and for how long it stands. */
+/** A text that a gateway writes about itself, such as an acknowledgement, and its lifetime. */
 export interface AcknowledgementText {
   readonly name: string;
   readonly text: string;
   readonly lifetimeMilliseconds: number;
 }
 
-/** A record is missing, and so is, or has changed, what says that the store is complete. */
+/** A record is missing, and the meta record, which shows that the store is complete, is missing too or has changed. */
 export class StoreUnseeded extends KeyStoreUnavailable {
   constructor() {
-    super('the store was not seeded all the while');
+    super('the store was not seeded during the whole read');
     this.name = 'StoreUnseeded';
   }
 }

@@ -6,23 +6,23 @@ import { connectAny } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';
 
-/** A claim ends so long after its process was last heard of. */
+/** A claim expires this long after its process last renewed it. */
 const claimMilliseconds = 60_000;
 const renewMilliseconds = 15_000;
-/** A list is read and written as a whole, and nobody's request waits for it. */
+/** A list is read and written as a whole, and no request waits for it. */
 const commandTimeoutMilliseconds = 5_000;
 const readyMilliseconds = 1_000;
 
-/** Each only where the claim is still ours: after a long pause it may be another process's. */
+/** Both scripts apply only if the claim is still ours: after a long pause, another process may have it. */
 const renewScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('PEXPIRE',KEYS[1],ARGV[2]) or 0";
 const releaseScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('DEL',KEYS[1]) or 0";
 
-/** The list of Tor exits in Redis, and the lock of the gateway that fetches it for all. */
+/** The Tor exit list in Redis, and the lock of the gateway that downloads it for all gateways. */
 export class RedisExitLists implements SharedExitLists {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;
 
-  /** @param onConnectionError told of each failure of the connection */
+  /** @param onConnectionError called for each failure of the connection */
   constructor(address: RedisAddress, prefix: string, onConnectionError: (error: Error) => void) {
     this.#redis = connectAny({ ...address, commandTimeoutMilliseconds }, onConnectionError);
     this.#names = new RecordNames(prefix);
@@ -41,7 +41,7 @@ export class RedisExitLists implements SharedExitLists {
     const renew = async (): Promise<boolean> =>
       (await this.#redis.eval(renewScript, 1, lock, token, claimMilliseconds)) === 1;
     const renewing = setInterval(() => {
-      renew().catch(() => undefined); // publishing asks again
+      renew().catch(() => undefined); // `publish` renews again
     }, renewMilliseconds).unref();
     return {
       publish: async (record) => {
@@ -51,7 +51,7 @@ export class RedisExitLists implements SharedExitLists {
       },
       release: async () => {
         clearInterval(renewing);
-        // Where it cannot be released now, it ends by itself.
+        // If the release fails, the lock expires.
         await this.#redis.eval(releaseScript, 1, lock, token).catch(() => undefined);
       },
     };
@@ -62,7 +62,7 @@ export class RedisExitLists implements SharedExitLists {
     return Promise.resolve();
   }
 
-  /** At a start the connection is still being made, and a question would be refused at once. */
+  /** Waits for the connection at start: until it is ready, every command would be refused. */
   async #connected(): Promise<void> {
     if (this.#redis.status !== 'connecting' && this.#redis.status !== 'connect') return;
     await once(this.#redis, 'ready', { signal: AbortSignal.timeout(readyMilliseconds) });

@@ -6,28 +6,32 @@ import { connectAny, type RedisAddress } from './connection.js';
 import { Outage, type OutageEvents } from './outage.js';
 import { RecordNames } from './record-names.js';
 
-/** Where requests are counted together, and how many a merchant may make. */
+/** Options of the shared rate limit per merchant. */
 export interface RedisRateOptions extends OutageEvents {
   readonly address: RedisAddress;
   readonly prefix: string;
   readonly environment: Environment;
   readonly requestsPerSecond: number;
-  /** The most at once. */
+  /** Maximum burst, in requests. */
   readonly burst: number;
-  /** How long a request waits for its count. */
+  /** How long a request waits for Redis. */
   readonly waitMilliseconds: number;
-  /** Milliseconds by a clock that nobody sets. */
+  /** Milliseconds on a monotonic clock. */
   readonly now?: () => number;
 }
 
-/** So long after a failure nobody asks; then one asks, and does not wait for the answer. */
+/**
+ * After a failure, no command is sent for this time. Then one probe is sent; its request does not wait for the reply.
+ */
 const pauseMilliseconds = 500;
-/** An outage is over when counts have gone well for so long: a part of a Cluster that is away fails some of them alone. */
+/**
+ * An outage ends once commands have succeeded for this time: if a part of a Cluster is down, only some commands fail.
+ */
 const quietMilliseconds = 5_000;
 
 /**
- * Counts the requests of merchants in Redis, for all gateways that share it. Where Redis is slow or away, or refuses, those
- * requests that are under way at that moment wait for it once, and no others do.
+ * Counts the requests of merchants in Redis, for all gateways that share it.
+ * If Redis is slow, down or refuses the command, only the requests in flight at that time wait for it.
  */
 export class RedisRate implements SharedRate {
   readonly #options: RedisRateOptions;
@@ -35,7 +39,7 @@ export class RedisRate implements SharedRate {
   readonly #redis: Redis | Cluster;
   readonly #outage: Outage;
   readonly #now: () => number;
-  #goesWell = true;
+  #isHealthy = true;
   #failedAt = -Infinity;
   #triedAt = -Infinity;
 
@@ -53,11 +57,11 @@ export class RedisRate implements SharedRate {
 
   take(merchantId: string): Eventual<TokenTake | null> {
     if (this.#redis.status !== 'ready') return null;
-    if (this.#goesWell) return this.#ask(merchantId);
+    if (this.#isHealthy) return this.#takeToken(merchantId);
     const now = this.#now();
     if (now - Math.max(this.#failedAt, this.#triedAt) < pauseMilliseconds) return null;
     this.#triedAt = now;
-    void this.#ask(merchantId);
+    void this.#takeToken(merchantId);
     return null;
   }
 
@@ -66,12 +70,12 @@ export class RedisRate implements SharedRate {
     return Promise.resolve();
   }
 
-  async #ask(merchantId: string): Promise<TokenTake | null> {
+  async #takeToken(merchantId: string): Promise<TokenTake | null> {
     const { environment, requestsPerSecond, burst, waitMilliseconds } = this.#options;
     const name = this.#names.rate(environment, merchantId);
     try {
       const asked = this.#redis.takeToken(name, requestsPerSecond, burst);
-      const [taken, tokens] = await inTime(asked, waitMilliseconds);
+      const [taken, tokens] = await withTimeout(asked, waitMilliseconds);
       this.#succeeded();
       return { taken: taken === 1, tokens: Number(tokens) };
     } catch (error) {
@@ -81,23 +85,23 @@ export class RedisRate implements SharedRate {
   }
 
   #succeeded(): void {
-    this.#goesWell = true;
+    this.#isHealthy = true;
     if (this.#now() - this.#failedAt >= quietMilliseconds) this.#outage.recovered();
   }
 
   #failed(reason: Error): void {
-    this.#goesWell = false;
+    this.#isHealthy = false;
     this.#failedAt = this.#now();
     this.#outage.failed(reason);
   }
 }
 
-/** What is asked for, if it comes in time; what has come when the time is over is read first, however late the process is. */
-function inTime<T>(asked: Promise<T>, milliseconds: number): Promise<T> {
+/** Rejects after a timeout. A reply that has arrived by then is still read, however late the timer fires. */
+function withTimeout<T>(asked: Promise<T>, milliseconds: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
       setImmediate(() => {
-        reject(new Error(`no answer within ${milliseconds} ms`));
+        reject(new Error(`no reply within ${milliseconds} ms`));
       });
     }, milliseconds);
     asked.then(resolve, reject).finally(() => {
@@ -108,14 +112,16 @@ function inTime<T>(asked: Promise<T>, milliseconds: number): Promise<T> {
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
-    /** One when there was a token, else 0; and the tokens that are left, as a text. */
+    /** Returns 1 if there was a token, otherwise 0; and the remaining tokens, as a string. */
     takeToken(name: string, perSecond: number, size: number): Result<[taken: number, tokens: string], Context>;
   }
 }
 
 /**
- * A bucket is a text, its tokens and the microsecond of Redis' own clock at which it had them, and ends by itself when it
- * would be full: one that is not there is full. A clock that is set back, or that of another master, costs no tokens.
+ * Token bucket.
+ * The value contains the tokens, and the time in microseconds on Redis's clock at which the bucket had them. It expires
+ * when the bucket would be full, so a missing bucket is full.
+ * If the clock is set back, or another master's clock is behind, no tokens are lost.
  */
 const script = `
 local perSecond, size = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -131,7 +137,7 @@ redis.call('SET', KEYS[1], string.format('%.17g %.0f', tokens, now), 'PX', until
 return { taken, tostring(tokens) }
 `;
 
-/** Gives a connection the command `takeToken`, which is done as a whole or not at all. */
+/** Defines the command `takeToken`, which runs atomically. */
 function defineTakeToken(redis: Redis | Cluster): void {
   redis.defineCommand('takeToken', { numberOfKeys: 1, lua: script });
 }

@@ -2,51 +2,61 @@ import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'no
 import { MalformedRecord, type RecordProblem } from '../../gateway/records.js';
 
 /**
- * How a text is sealed: by the secret that seals now, by another one that is accepted as well, by none of them, or not at all.
- * Without a secret every seal is another one's.
+ * How a text is sealed: with the current secret, with another accepted secret, with neither, or not at all.
+ * Without a configured secret, every seal is `other`.
  */
 export type SealState = 'current' | 'accepted' | 'other' | 'none';
 
 /** The seal is the last member of a JSON object: `,"seal":"<base64url of 32 bytes>"}`. */
 const sealForm = /,"seal":"([A-Za-z0-9_-]{43})"\}$/;
 const lengthOfSeal = ',"seal":""}'.length + 43;
-/** What the id of a secret is made of. It is no record: every record's name and text have a line end between them. */
+/**
+ * Input for a secret's id. It cannot be mistaken for a record: a record's name and text always have a line feed between
+ * them.
+ */
 const idSubject = 'id';
 
 /**
- * The secrets that prove that a text was written by somebody who has one: the registry, for records; a gateway, for what it
- * acknowledges. The name is sealed too, so that a text says nothing under another name.
+ * The secrets (HMAC-SHA256) that prove the writer of a text: the registry, for records; a gateway, for its
+ * acknowledgements.
+ * The seal also covers the name, so that a text is invalid under another name.
  */
 export class Seals {
   readonly #secrets: readonly KeyObject[];
-  /** Names of the secrets that say nothing about them, that of the one which seals first; none without a secret. */
+  /**
+   * Ids of the secrets, which reveal nothing about them; the id of the sealing secret comes first. Empty without a
+   * secret.
+   */
   readonly ids: readonly string[];
 
-  /** @param secrets the first one seals, all are accepted; none: nothing is sealed, and every text is accepted */
+  /** @param secrets the first one seals, all are accepted; if empty, nothing is sealed and every text is accepted */
   constructor(secrets: readonly Buffer[]) {
     this.#secrets = secrets.map((secret) => createSecretKey(secret));
     this.ids = this.#secrets.map((secret) => createHmac('sha256', secret).update(idSubject).digest('hex').slice(0, 8));
   }
 
-  /** Whether texts are sealed, and only sealed ones believed. */
+  /** Whether texts are sealed, and only sealed texts accepted. */
   get areOn(): boolean {
     return this.#secrets.length > 0;
   }
 
-  /** Seals a text, where there is a secret. @param text a JSON object with a member, and none named `seal` */
+  /**
+   * Seals a text if a secret is configured.
+   * @param text a JSON object with at least one member, and no member named `seal`
+   */
   seal(name: string, text: string): string {
     const [secret] = this.#secrets;
     if (secret === undefined) return text;
     return `${text.slice(0, -1)},"seal":"${sealOf(secret, name, text)}"}`;
   }
 
-  /** How a text is sealed. It is looked at before anything in it is parsed. */
+  /** How a text is sealed. Call this before parsing the text. */
   stateOf(name: string, sealed: string): SealState {
     const seal = sealForm.exec(sealed.slice(-lengthOfSeal))?.[1];
     if (seal === undefined) return 'none';
     const text = withoutSeal(sealed);
     const given = Buffer.from(seal, 'latin1');
-    // Each is compared, whichever fits: the time says nothing about that.
+    // Timing attacks: compare with every secret, so that the time does not reveal which one matches.
     const fits = this.#secrets.map((secret) =>
       timingSafeEqual(given, Buffer.from(sealOf(secret, name, text), 'latin1')),
     );
@@ -54,30 +64,32 @@ export class Seals {
     return fits.includes(true) ? 'accepted' : 'other';
   }
 
-  /** Whether a text may be believed: where there is a secret, only one that is sealed. */
+  /** Whether a text may be trusted: if a secret is configured, only a sealed one. */
   accept(name: string, text: string): boolean {
     return !this.areOn || isProof(this.stateOf(name, text));
   }
 
-  /** @throws MalformedRecord for a text that may not be believed */
+  /** @throws MalformedRecord for a text that must not be trusted */
   require(name: string, text: string): void {
     if (!this.areOn) return;
     const state = this.stateOf(name, text);
     if (isProof(state)) return;
     if (state === 'none') throw new MalformedRecord('the record is not sealed', { reason: 'unsealed' });
-    throw new MalformedRecord('the seal of the record is of another secret, name or text', { reason: 'wrong_seal' });
+    throw new MalformedRecord('the seal of the record was made with another secret, or for another name or text', {
+      reason: 'wrong_seal',
+    });
   }
 }
 
-/** Neither seals nor asks for seals. */
+/** Adds no seals and requires none. */
 export const noSeals = new Seals([]);
 
-/** Whether somebody with a secret has written it. */
+/** Whether the seal proves that the writer has an accepted secret. */
 export function isProof(state: SealState): boolean {
   return state === 'current' || state === 'accepted';
 }
 
-/** A text as it was before it was sealed; one without a seal as it is. */
+/** The text without its seal; unchanged if it has none. */
 export function withoutSeal(text: string): string {
   return sealForm.test(text.slice(-lengthOfSeal)) ? `${text.slice(0, -lengthOfSeal)}}` : text;
 }
@@ -86,10 +98,13 @@ function sealOf(secret: KeyObject, name: string, text: string): string {
   return createHmac('sha256', secret).update(`${name}\n${text}`).digest('base64url');
 }
 
-/** Told of a record that cannot be used: its name, what is wrong with it, and of which kind that is. */
+/** Called for a record that cannot be used: its name, the problem, and the kind of problem. */
 export type OnMalformed = (storeKey: string, problem: string, reason: RecordProblem) => void;
 
-/** A gateway's seals. Of what it reads in each beat it tells once that it refuses it, and again when that has changed. */
+/**
+ * A gateway's check of seals. The gateway reads some texts in each beat: a rejected one is reported once, and again
+ * after it has changed.
+ */
 export class SealCheck {
   readonly seals: Seals;
   readonly #onMalformed: OnMalformed;
@@ -99,7 +114,7 @@ export class SealCheck {
     [this.seals, this.#onMalformed] = [seals, onMalformed];
   }
 
-  /** @throws MalformedRecord for a text that may not be believed */
+  /** @throws MalformedRecord for a text that must not be trusted */
   require(name: string, text: string): void {
     try {
       this.seals.require(name, text);
@@ -113,7 +128,7 @@ export class SealCheck {
     }
   }
 
-  /** A text that may be believed; null for any other. */
+  /** A text that may be trusted; null for any other. */
   opened(name: string, text: string | null): string | null {
     try {
       if (text !== null) this.require(name, text);
@@ -125,5 +140,5 @@ export class SealCheck {
   }
 }
 
-/** Believes every text, and seals none. */
+/** Accepts every text, and adds no seal. */
 export const noCheck = new SealCheck(noSeals, () => undefined);

@@ -4,73 +4,79 @@ import type { StoredMeta, StoreEntry } from '../../gateway/store-ports.js';
 import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
-/** Of a snapshot from before an upgrade, say: what was in force since then may be missing. */
+/** For example in a snapshot from before an upgrade: changes since then may be missing. */
 const noServers =
-  'the meta record names no servers, though that of this store did: it is older, or of an earlier release of the registry';
-const goneBack = 'the meta record of the store is of an earlier generation';
-const isFilled = 'the store was emptied, and the registry writes its records again';
-const notAsked = 'it is not known yet whether the store is seeded';
+  'the meta record names no servers, although this store had one that did: it is from an old snapshot, or from an earlier release of the registry';
+const earlierGeneration = 'the meta record of the store is of an earlier generation';
+const rebuilding = 'the store was emptied, and the registry is rewriting its records';
+const notReadYet = 'the meta record of the store has not been read yet';
 
-/** What was read of a store, and is believed of it. */
+/** The trusted state of a store. */
 export interface BelievedState {
   readonly generation: string;
-  /** That of the newest change. */
+  /** The revision of the newest change. */
   readonly revision: number;
-  /** How many servers may take the place of this one; null: the registry's former release does not say, nor does it grant leases. */
+  /**
+   * How many replicas may replace this server. Null: an earlier release of the registry, which does not report it and
+   * grants no leases.
+   */
   readonly replicas: number | null;
-  /** Whether the registry answers when it is asked for a record. */
+  /** Whether the registry replies to queries for a record. */
   readonly asks?: boolean;
 }
 
 /**
- * Whether the records of a store can decide anything. A store without its meta record is new, flushed or restored empty;
- * one whose revision went back has lost changes, a revocation perhaps, as a replica may that was promoted. A server that the
- * registry has not compared with its database may have lost them before this gateway looked.
+ * Decides whether the records of a store can be trusted.
+ * A store without a meta record is new, flushed or restored empty. If its revision decreased, it has lost changes,
+ * perhaps a revocation, as a promoted replica may.
+ * A server that the registry has not compared with its database may have lost them before this gateway's first read.
  */
 export class StoreState {
-  #reason: string | null = notAsked;
+  #reason: string | null = notReadYet;
   #generation: string | null = null;
   #highestRevision = 0;
-  #isFormer = true;
+  #isEarlierRelease = true;
   #notNamed: string | null = null;
   #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
-  /** @param check refuses a meta record that may not be believed; null: all are believed */
+  /** @param check rejects a meta record that must not be trusted; null: all are trusted */
   constructor(check: MetaCheck | null = null) {
     this.#check = check;
   }
 
-  /** Why nothing could be decided when the store was last asked; null where it could. */
+  /** Why the store was not trusted at the last read; null if it was. */
   get reason(): string | null {
     return this.#reason;
   }
 
-  /** The generation of the records that were believed last; null before the first. */
+  /** The generation of the last trusted records; null before the first. */
   get generation(): string | null {
     return this.#generation;
   }
 
-  /** Whether the records that were believed last are those of the registry's former release, whose rules hold then. */
+  /** Whether the last trusted records are from an earlier release of the registry, whose rules then apply. */
   get isFormer(): boolean {
-    return this.#isFormer;
+    return this.#isEarlierRelease;
   }
 
-  /** What the store says while it is filled, on the servers that it was found on; null for a store that is not. */
+  /** The record of a rebuild in progress, on the servers that were read; null if no rebuild is running. */
   get filling(): FillingRecord | null {
     return this.#filling;
   }
 
-  /** Why the registry does not vouch for a server that is believed all the same; null where it does. */
+  /** Why the registry does not vouch for a server that is trusted nevertheless; null if it does. */
   get notNamed(): string | null {
     return this.#notNamed;
   }
 
   /**
-   * Judges what the store says of itself.
-   * @param servers the run ids of all servers that it is on; null for one that does not say. Null where they are not known yet: the caller must not believe them then
-   * @param enrolledIn the generation in which this gateway is enrolled: what it remembers of that proves that nothing is missing
-   * @returns what can be believed, which is to be adopted; null for nothing
+   * Judges the state that the store reports.
+   * @param servers the run ids of all servers of the store, null for a server whose INFO omits it; null while they are
+   * unknown, when the caller must not trust the result
+   * @param enrolledIn the generation in which this gateway is enrolled: the gateway's memory of it proves that no
+   * change is missing
+   * @returns the trusted state, to be adopted; null if it is not trusted
    */
   judge(
     meta: string | null,
@@ -82,19 +88,21 @@ export class StoreState {
     try {
       const record = readMetaRecord(meta, this.#check ?? unchecked);
       const { generation, servers: named, replicas = 0, asks = false } = record;
-      // Sealed it may be, and put back by somebody: the registry writes what it should be. Its records would be believed again.
-      if (this.#check !== null && enrolledIn !== null && generation < enrolledIn) throw new MalformedRecord(goneBack);
+      // A replayed meta record may carry a valid seal, and its old records would be trusted again. The registry
+      // rewrites it.
+      if (this.#check !== null && enrolledIn !== null && generation < enrolledIn)
+        throw new MalformedRecord(earlierGeneration);
       if (record.version === 2) {
         if (named !== undefined && servers !== null && whyNotNamed(servers, named) === null) this.#filling = record;
-        throw new MalformedRecord(isFilled);
+        throw new MalformedRecord(rebuilding);
       }
       const revision = revisionIn(newest);
       if (revision === null) throw new MalformedRecord('the revision is not a number');
-      if (named === undefined && !this.#isFormer) throw new MalformedRecord(noServers);
+      if (named === undefined && !this.#isEarlierRelease) throw new MalformedRecord(noServers);
       this.#notNamed = named === undefined || servers === null ? null : whyNotNamed(servers, named);
       const hasLost = generation === this.#generation && revision < this.#highestRevision;
       if (hasLost)
-        this.#reason = `the store has lost changes: revision ${this.#highestRevision} was seen, and it has ${revision}`;
+        this.#reason = `the store has lost changes: it has revision ${revision}, but had ${this.#highestRevision} before`;
       else this.#reason = generation === enrolledIn ? null : this.#notNamed;
       return this.#reason === null
         ? { generation, revision, replicas: named === undefined ? null : replicas, asks }
@@ -106,16 +114,16 @@ export class StoreState {
     }
   }
 
-  /** Takes on what is believed. From now on no lower revision of that generation is. */
+  /** Adopts a trusted state. From then on, no lower revision of its generation is trusted. */
   adopt({ generation, revision, replicas }: BelievedState): void {
     if (generation !== this.#generation) this.#highestRevision = 0;
     this.#generation = generation;
     this.#highestRevision = Math.max(this.#highestRevision, revision);
-    this.#isFormer = replicas === null;
+    this.#isEarlierRelease = replicas === null;
   }
 }
 
-/** Why the registry does not vouch for these servers; null where it does. */
+/** Why the registry does not vouch for these servers; null if it does. */
 function whyNotNamed(servers: readonly (string | null)[], named: readonly string[]): string | null {
   if (servers.includes(null)) return 'Redis does not say which server it is: its user lacks the right +info';
   const others = servers.filter((server) => server !== null && !named.includes(server));
@@ -125,20 +133,20 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
 
 /**
  * The generation that a meta record names.
- * @throws MalformedRecord where there is no such record, or one that cannot be used
+ * @throws MalformedRecord for a missing or invalid meta record, or during a rebuild
  */
 export function generationOf(meta: string | null, check: MetaCheck): string {
   const record = readMetaRecord(meta, check);
-  if (record.version === 2) throw new MalformedRecord(isFilled);
+  if (record.version === 2) throw new MalformedRecord(rebuilding);
   return record.generation;
 }
 
-/** Refuses a meta record that may not be believed, before it is parsed. @throws MalformedRecord */
+/** Rejects a meta record that must not be trusted, before it is parsed. @throws MalformedRecord */
 export type MetaCheck = (text: string) => void;
 
 /**
- * A meta record as it is stored.
- * @throws MalformedRecord where there is none, or one that cannot be used
+ * Parses a stored meta record.
+ * @throws MalformedRecord for a missing or invalid record
  */
 function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | FillingRecord {
   if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
@@ -146,8 +154,8 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
     check(meta);
   } catch (error) {
     if (!(error instanceof MalformedRecord)) throw error;
-    const how = 'only sealed records are believed, and a registry with the same keys.recordSecretFile seals them all';
-    throw new MalformedRecord(`the meta record of the store cannot be believed: ${error.message}; ${how}`, error);
+    const how = 'only sealed records are trusted; a registry with the same keys.recordSecretFile seals them all';
+    throw new MalformedRecord(`the meta record of the store cannot be trusted: ${error.message}; ${how}`, error);
   }
   try {
     const value = parseRecordText(withoutSeal(meta));
@@ -160,7 +168,10 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
 
 const unchecked: MetaCheck = () => undefined;
 
-/** A meta record as it is stored, without its seal; of no generation where it is of no use or says that the store is filled, null for none. */
+/**
+ * A stored meta record without its seal; null if it is missing. The generation is null if the record is invalid or a
+ * rebuild is running.
+ */
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
   try {
@@ -178,8 +189,9 @@ export function storedSeal(seals: Seals, name: string, meta: string | null): Sea
 }
 
 /**
- * The generation of a meta record that names exactly these servers, null for any other; and whether it is sealed.
- * @param servers in their order
+ * The generation of a meta record that names exactly these servers, null for any other; and whether the record is
+ * sealed.
+ * @param servers sorted
  */
 export function readGeneration(
   seals: Seals,
@@ -193,12 +205,12 @@ export function readGeneration(
   return { generation: isNamed && meta.servers?.join() === servers.join() ? meta.generation : null, isSealed };
 }
 
-/** Records with their names; null for one that is not there, or cannot be read. */
+/** Records with their names; null for a record that is missing or cannot be parsed. */
 export function entriesOf(names: readonly string[], texts: readonly (string | null)[]): StoreEntry[] {
   return names.map((name, index) => ({ name, value: objectIn(texts[index] ?? null) }));
 }
 
-/** The object that a text is the JSON of; null where it is none. */
+/** The object in a JSON text; null for any other text. */
 export function objectIn(text: string | null): object | null {
   try {
     const value = text === null ? null : parseRecordText(text);

@@ -2,37 +2,39 @@ import { once } from 'node:events';
 import { Cluster, type Redis } from 'ioredis';
 import { connectAny, type RedisAddress } from './connection.js';
 import { RecordNames, scanNames } from './record-names.js';
-import { damagedText } from './record-text.js';
+import { malformedText } from './record-text.js';
 
 const commandTimeoutMilliseconds = 5_000;
 const readyMilliseconds = 2_000;
 const textsAtATime = 1_000;
 
-/** Reads records as they are stored, beside the gateways: it holds nothing, hears of nothing, and is none of them. */
+/**
+ * Reads records as they are stored, for tools. It has no cache, receives no invalidation notices, and is not a gateway.
+ */
 export class RedisStoredRecords {
   readonly #redis: Redis | Cluster;
   readonly #prefix: string;
   readonly #names: RecordNames;
 
   constructor(address: RedisAddress, prefix: string) {
-    // A failure is that of the command which meets it.
+    // The affected command rejects with the error.
     this.#redis = connectAny({ ...address, commandTimeoutMilliseconds }, () => undefined);
     this.#prefix = prefix;
     this.#names = new RecordNames(prefix);
   }
 
-  /** The text of a record by its name behind the prefix; null where there is none. */
+  /** The text of a record by its name without the prefix; null if it is missing. */
   async read(name: string): Promise<string | null> {
     await this.#connected();
-    return this.#redis.get(this.#prefix + name).catch(damagedText);
+    return this.#redis.get(this.#prefix + name).catch(malformedText);
   }
 
-  /** The look-up id and the text of every key's record. */
+  /** The look-up id and the text of every key record. */
   async *keys(): AsyncGenerator<readonly [lookupId: string, text: string]> {
     for await (const [node, names] of this.#pages(this.#names.key(''))) yield* this.#read(node, names);
   }
 
-  /** Removes everything below the prefix. */
+  /** Deletes everything with the prefix. */
   async removeAll(): Promise<void> {
     for await (const [node, names] of this.#pages(this.#prefix)) await Promise.all(names.map((name) => node.del(name)));
   }
@@ -41,7 +43,7 @@ export class RedisStoredRecords {
     this.#redis.disconnect();
   }
 
-  /** The names that begin so, by the node that has them. */
+  /** The names with this prefix, by the node that has them. */
   async *#pages(prefix: string): AsyncGenerator<readonly [node: Redis, names: readonly string[]]> {
     await this.#connected();
     for (const node of this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]) {
@@ -58,8 +60,8 @@ export class RedisStoredRecords {
   }
 
   async *#read(node: Redis, names: readonly string[]): AsyncGenerator<readonly [string, string]> {
-    // One command for each: those of a Cluster's node are in different slots.
-    const texts = await Promise.all(names.map((name) => node.get(name).catch(damagedText)));
+    // One GET per name: the names on a Cluster node are in different slots.
+    const texts = await Promise.all(names.map((name) => node.get(name).catch(malformedText)));
     for (const [index, name] of names.entries()) {
       const text = texts[index] ?? null;
       if (text !== null) yield [name.slice(this.#names.key('').length), text];

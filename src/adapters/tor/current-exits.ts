@@ -1,15 +1,18 @@
 import type { TorListStatus, TorSourceStatus } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { agesSince, expiresSince } from './exit-source.js';
+import { ageStart, expiryStart } from './exit-source.js';
 import type { SourceList, SourceState } from './source-lists.js';
 import { TorExitList } from './tor-exit-list.js';
 
-/** The list in force: the sources' lists joined, swapped whole, and none at all when all of them are too old. */
+/**
+ * The current Tor exit list: the lists of all sources, merged and replaced atomically. It is unavailable when all of
+ * them are too old.
+ */
 export class CurrentExits {
   #list = new TorExitList([]);
-  /** The digests of what is joined. */
+  /** The digests of the merged lists. */
   #joined = '';
-  /** The date from which the age of the newest list counts, in milliseconds since 1970. */
+  /** Since when the newest list ages, in milliseconds since 1970. */
   #expiresSince = -Infinity;
 
   constructor(readonly maxAgeMilliseconds: number) {}
@@ -27,20 +30,20 @@ export class CurrentExits {
   }
 
   /**
-   * Puts these lists in force.
-   * @returns whether that changes what is in force
+   * Makes these lists the current ones.
+   * @returns whether the merged list changes
    */
   async swap(lists: readonly SourceList[]): Promise<boolean> {
     const joined = lists.map(({ digest }) => digest).join();
     const changes = joined !== this.#joined;
     if (changes) this.#list = await TorExitList.join(lists.map(({ addresses }) => addresses));
     this.#joined = joined;
-    this.#expiresSince = Math.max(-Infinity, ...lists.map(expiresSince));
+    this.#expiresSince = Math.max(-Infinity, ...lists.map(expiryStart));
     return changes;
   }
 }
 
-/** What a status is made of. */
+/** The input of a status. */
 interface StatusFacts {
   readonly available: boolean;
   readonly list: TorExitList;
@@ -55,7 +58,7 @@ interface SourceFacts {
   readonly refusals: Readonly<Record<string, number>>;
 }
 
-/** What operators are shown of a list. */
+/** The status of a list for operators. */
 export function statusOf({ available, list, now, sources }: StatusFacts): TorListStatus {
   const shown = sources.map((source) => sourceStatus(source, now));
   const ages = shown.map(({ ageSeconds }) => ageSeconds).filter((age) => age !== null);
@@ -74,7 +77,7 @@ function sourceStatus({ name, state: { list, problem }, refusals }: SourceFacts,
     confirmedAt: list?.confirmedAt ?? null,
     datedAt: list?.datedAt ?? null,
     datedBy: list?.datedBy ?? null,
-    ageSeconds: list === null ? null : Math.max(0, Math.round((now - agesSince(list)) / 1000)),
+    ageSeconds: list === null ? null : Math.max(0, Math.round((now - ageStart(list)) / 1000)),
     size: list?.addresses.length ?? 0,
     leftOut: list?.leftOut ?? 0,
     problem,

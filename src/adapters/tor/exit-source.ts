@@ -1,21 +1,21 @@
 import { createHash } from 'node:crypto';
 import { redact } from '../../config/redact.js';
 
-/** Where a list of Tor exits comes from. */
+/** A source of Tor exit lists. */
 export interface ExitSource {
-  /** The same for the same source in every process, and tells nothing of it: a URL may hold a secret. */
+  /** The same for the same source in every process. A hash, because a URL may contain a secret. */
   readonly id: string;
-  /** For people: without what could be secret in a URL. */
+  /** For display, without the possible secrets of a URL. */
   readonly name: string;
-  /** A URL that is fetched, by one gateway for all; or a file, which each gateway reads itself. */
+  /** A URL, which one gateway fetches for all; or a file, which each gateway reads itself. */
   readonly location: { readonly url: URL } | { readonly file: string };
 }
 
 const httpUrl = /^https?:\/\//i;
 
 /**
- * Reads an entry of `torExits.sources`.
- * @param allowReserved part of the id, because a list is kept without what that option leaves out
+ * Parses an entry of `torExits.sources`.
+ * @param allowReserved part of the id, because a list is stored without the addresses that this option leaves out
  */
 export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource {
   const id = createHash('sha256')
@@ -25,47 +25,49 @@ export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource 
   return { id, name: redact(entry), location: httpUrl.test(entry) ? { url: new URL(entry) } : { file: entry } };
 }
 
-/** By what a server tells whether a list has changed since it was fetched. */
+/** Validators by which a server reports whether a list has changed since it was fetched. */
 export interface Validators {
   readonly etag: string | null;
   readonly lastModified: string | null;
 }
 
-/** A list as its source has it. */
+/** A list as read from its source. */
 interface ListContent extends Validators {
   readonly text: string;
-  /** When its file was last written (ISO 8601, UTC); null: it is no file. */
+  /** When its file was last written (ISO 8601, UTC); null for a URL. */
   readonly writtenAt: string | null;
 }
 
-/** What a source holds: a list, or no other list than the one that the validators are of. */
+/** A list, or `unchanged` when the validators still match. */
 export type SourceContent = ListContent | 'unchanged';
 
-/** The longest list, in bytes: more than the whole Tor network takes in any of the formats. */
+/** The longest accepted list, in bytes: more than the whole Tor network takes in any of the formats. */
 export const maxListBytes = 16 * 1024 * 1024;
 
-/** The list's own date, and who tells it: the list itself, its server (`Last-Modified`), or the time of its file. */
+/**
+ * The date of a list, and where it comes from: the list itself, its server (`Last-Modified`), or the time of its file.
+ */
 export interface ListDate {
-  /** ISO 8601, UTC; null: nobody tells. */
+  /** ISO 8601, UTC; null when unknown. */
   readonly datedAt: string | null;
   readonly datedBy: 'list' | 'server' | 'file' | null;
 }
 
-/** What ages a list: when it was last confirmed, and its own date. */
+/** The times by which a list ages: its last confirmation and its own date. */
 interface Dated extends Partial<ListDate> {
   readonly confirmedAt: string;
 }
 
-/** The dates of the exit-addresses format. */
+/** Dates in the exit-addresses format. */
 const dateInBlock =
   /^(?:Published|LastStatus|ExitAddress \S+) (?<day>\d{4}-\d{2}-\d{2}) (?<time>\d{2}:\d{2}:\d{2})\r?$/gm;
 /** The date at the head of Onionoo's details. */
 const datePublished = /"relays_published" ?: ?"(?<day>\d{4}-\d{2}-\d{2}) (?<time>\d{2}:\d{2}:\d{2})"/;
 
-/** The newest date in a list; else what its server or its file tells. */
+/** The newest date in a list; without one, the date of its server or its file. */
 export function dateOf({ text, lastModified, writtenAt }: ListContent): ListDate {
-  const told = newestIn(text);
-  if (told !== null) return { datedAt: told, datedBy: 'list' };
+  const ownDate = newestIn(text);
+  if (ownDate !== null) return { datedAt: ownDate, datedBy: 'list' };
   const served = Date.parse(lastModified ?? '');
   if (!Number.isNaN(served)) return { datedAt: new Date(served).toISOString(), datedBy: 'server' };
   return { datedAt: writtenAt, datedBy: writtenAt === null ? null : 'file' };
@@ -84,20 +86,25 @@ function newestIn(text: string): string | null {
   return newest;
 }
 
-/** Since when a list ages, in milliseconds since 1970: its own date, unless that lies ahead of the last confirmation. */
-export function agesSince({ confirmedAt, datedAt }: Dated): number {
+/**
+ * Since when a list ages, in milliseconds since 1970: its own date, unless that is later than the last confirmation.
+ */
+export function ageStart({ confirmedAt, datedAt }: Dated): number {
   return Math.min(Date.parse(confirmedAt), Date.parse(datedAt ?? confirmedAt));
 }
 
 /**
- * The same for `torExits.maxAgeHours`, beyond which no list is in force. The time of a file does not count there: any copy
- * changes it, and a gateway must not stop for that. Operators are told by the age.
+ * The same for `torExits.maxAgeHours`, after which a list is unavailable. The time of a file does not count: any copy
+ * changes it, and a gateway must not become unavailable because of a copy. Operators see the age in a warning.
  */
-export function expiresSince(list: Dated): number {
-  return list.datedBy === 'file' ? Date.parse(list.confirmedAt) : agesSince(list);
+export function expiryStart(list: Dated): number {
+  return list.datedBy === 'file' ? Date.parse(list.confirmedAt) : ageStart(list);
 }
 
-/** Why a source's list did not take the place of the one before. The names stand in metrics and are never renamed. */
+/**
+ * Why a list was rejected, so that its source keeps the previous one. The names are metric labels and are never
+ * renamed.
+ */
 type RefusalReason =
   | 'unreadable'
   | 'unreachable'
@@ -110,14 +117,14 @@ type RefusalReason =
   | 'shrunken'
   | 'names_trusted_proxy';
 
-/** A list of Tor exits that cannot be had or must not be used. The message goes after "because", and quotes no content. */
-export class ExitListRefused extends Error {
+/** A Tor exit list that cannot be fetched or must not be used. The message follows "because" and quotes no content. */
+export class ExitListRejected extends Error {
   constructor(
     readonly reason: RefusalReason,
     message: string,
     options?: ErrorOptions,
   ) {
     super(message, options);
-    this.name = 'ExitListRefused';
+    this.name = 'ExitListRejected';
   }
 }

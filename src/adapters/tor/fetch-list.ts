@@ -1,11 +1,11 @@
 import { type Dispatcher, request } from 'undici';
-import { ExitListRefused, maxListBytes, type SourceContent, type Validators } from './exit-source.js';
+import { ExitListRejected, maxListBytes, type SourceContent, type Validators } from './exit-source.js';
 import { decodeList } from './parse-list.js';
 
-/** How a list is fetched. */
+/** Options of a fetch. */
 export interface FetchOptions {
   readonly dispatcher: Dispatcher;
-  /** Aborted when the time is over, or the process ends. */
+  /** Aborted on timeout, or when the process ends. */
   readonly signal: AbortSignal;
 }
 
@@ -13,25 +13,25 @@ const maxRedirects = 3;
 const redirects: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 /**
- * Fetches a list, or hears that it has not changed.
- * @param known validators of the list that is there already; null where there is none
+ * Fetches a list, unless it is unchanged.
+ * @param known validators of the stored list; null without a list
  * @throws ExitListRefused
  */
 export async function fetchList(url: URL, known: Validators | null, options: FetchOptions): Promise<SourceContent> {
   let at = url;
   for (let hops = 0; ; hops += 1) {
-    const response = await ask(at, known, options);
+    const response = await sendRequest(at, known, options);
     if (!redirects.has(response.statusCode))
       return await contentOf(response, Object.keys(conditionsOf(known)).length > 0);
     discard(response);
     if (hops === maxRedirects) {
-      throw new ExitListRefused('bad_answer', `its server redirects more than ${maxRedirects} times`);
+      throw new ExitListRejected('bad_answer', `its server redirects more than ${maxRedirects} times`);
     }
     at = redirectTarget(at, response.headers.location);
   }
 }
 
-async function ask(
+async function sendRequest(
   url: URL,
   known: Validators | null,
   { dispatcher, signal }: FetchOptions,
@@ -48,7 +48,7 @@ async function ask(
       },
     });
   } catch (error) {
-    throw new ExitListRefused('unreachable', `it cannot be fetched: ${reasonOf(error)}`, { cause: error });
+    throw new ExitListRejected('unreachable', `it cannot be fetched: ${reasonOf(error)}`, { cause: error });
   }
 }
 
@@ -72,24 +72,24 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
     return 'unchanged';
   }
   const text = decodeList(await readBody(response));
-  // An answer that ends with its connection may be the first half of one.
+  // A response without a length ends with its connection, so it may be truncated.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
-    throw new ExitListRefused('cut_off', 'its last line is not ended, and its server did not say how long it is');
+    throw new ExitListRejected('cut_off', 'its last line has no line end, and its server did not send its length');
   }
   return { text, etag: single(headers.etag), lastModified: single(headers['last-modified']), writtenAt: null };
 }
 
-/** What is wrong with an answer before a byte of it is read; null where nothing is. */
-function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, conditional: boolean): ExitListRefused | null {
+/** Checks the head of a response before the body is read; null when it is acceptable. */
+function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, conditional: boolean): ExitListRejected | null {
   if (statusCode === 304 && conditional) return null;
-  if (statusCode !== 200) return new ExitListRefused('bad_answer', `its server answers with the status ${statusCode}`);
+  if (statusCode !== 200) return new ExitListRejected('bad_answer', `its server responded with status ${statusCode}`);
   const encoding = single(headers['content-encoding']) ?? 'identity';
   if (encoding.toLowerCase() !== 'identity') {
-    return new ExitListRefused('bad_answer', 'its server answers in an encoding that was not asked for');
+    return new ExitListRejected('bad_answer', 'its server used a content encoding that was not requested');
   }
   if (/^\s*text\/html\b/i.test(single(headers['content-type']) ?? '')) {
-    return new ExitListRefused('html', 'its server answers with an HTML page');
+    return new ExitListRejected('html', 'its server responded with an HTML page');
   }
   return Number(headers['content-length'] ?? 0) > maxListBytes ? tooLarge() : null;
 }
@@ -104,17 +104,17 @@ async function readBody(response: Dispatcher.ResponseData): Promise<Buffer> {
       if (length > maxListBytes) throw tooLarge();
     }
   } catch (error) {
-    if (error instanceof ExitListRefused) throw error;
-    throw new ExitListRefused('cut_off', `its answer broke off: ${reasonOf(error)}`, { cause: error });
+    if (error instanceof ExitListRejected) throw error;
+    throw new ExitListRejected('cut_off', `its response was cut off: ${reasonOf(error)}`, { cause: error });
   }
   return Buffer.concat(chunks);
 }
 
-function tooLarge(): ExitListRefused {
-  return new ExitListRefused('too_large', `it is larger than ${maxListBytes} bytes`);
+function tooLarge(): ExitListRejected {
+  return new ExitListRejected('too_large', `it is larger than ${maxListBytes} bytes`);
 }
 
-/** Gives up what is left of an answer, and with it the connection. */
+/** Discards the rest of a response, and closes its connection. */
 function discard({ body }: Dispatcher.ResponseData): void {
   body.on('error', () => undefined).destroy();
 }
@@ -123,29 +123,29 @@ function single(value: string | string[] | undefined): string | null {
   return typeof value === 'string' && value.length <= 256 ? value : null;
 }
 
-/** A code, such as ECONNREFUSED: a whole message could hold what is secret in a URL. */
+/** A code such as ECONNREFUSED: the whole message could contain a secret of the URL. */
 function reasonOf(error: unknown): string {
-  if (error instanceof Error && error.name === 'TimeoutError') return 'it takes too long';
+  if (error instanceof Error && error.name === 'TimeoutError') return 'timeout';
   const code = (error as NodeJS.ErrnoException).code;
   return typeof code === 'string' ? code : error instanceof Error ? error.name : 'unknown reason';
 }
 
 /**
- * Where a redirect leads: to http or https, never with a user, and from https to https alone, because on a plain
- * connection anybody on the way could write the list.
+ * The target of a redirect: http or https, without user info, and never from https to http. On a plain connection any
+ * attacker on the path could write the list.
  * @throws ExitListRefused
  */
 function redirectTarget(from: URL, location: string | string[] | undefined): URL {
   if (typeof location !== 'string' || !URL.canParse(location, from.href)) {
-    throw new ExitListRefused('bad_answer', 'its server redirects to no address');
+    throw new ExitListRejected('bad_answer', 'its server redirects without a valid Location header');
   }
   const target = new URL(location, from);
   const secure = target.protocol === 'https:';
   if (!secure && (from.protocol === 'https:' || target.protocol !== 'http:')) {
-    throw new ExitListRefused('bad_answer', 'its server redirects away from https');
+    throw new ExitListRejected('bad_answer', 'its server redirects to a protocol that is not allowed');
   }
   if (target.username !== '' || target.password !== '') {
-    throw new ExitListRefused('bad_answer', 'its server redirects to an address with a user');
+    throw new ExitListRejected('bad_answer', 'its server redirects to a URL with user info');
   }
   return target;
 }

@@ -3,11 +3,11 @@ import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
-import { fileStamp, mayPass } from '../files/file-stamp.js';
-import { ExitListRefused, type ExitSource, maxListBytes, type SourceContent } from './exit-source.js';
+import { fileStamp, isTransientFileError } from '../files/file-stamp.js';
+import { ExitListRejected, type ExitSource, maxListBytes, type SourceContent } from './exit-source.js';
 import { decodeList } from './parse-list.js';
 
-/** The sources that are files, and which of them have changed since they were last asked for. */
+/** The sources that are files. Detects which of them have changed since the last check. */
 export class ListFiles {
   readonly #sources: readonly ExitSource[];
   readonly #stamps = new Map<string, string | null>();
@@ -16,7 +16,7 @@ export class ListFiles {
     this.#sources = sources;
   }
 
-  /** Those that were replaced or written; at first all. */
+  /** The files that were replaced or written; at first all of them. */
   async changed(): Promise<ExitSource[]> {
     const changed: ExitSource[] = [];
     for (const source of this.#sources) {
@@ -32,12 +32,12 @@ export class ListFiles {
 
 /**
  * Reads a list from a file.
- * @throws ExitListRefused where it cannot be read
+ * @throws ExitListRejected when it cannot be read
  */
 export async function readListFile(file: string): Promise<SourceContent> {
   try {
     const bytes = await readOperatorFile(file, 'The Tor exit list', maxListBytes);
-    // A file that goes away in between was there when it was read.
+    // A file that is removed after it was read is still valid; only its time is unknown.
     const written = await stat(file).then(
       ({ mtime }) => mtime.toISOString(),
       () => null,
@@ -45,7 +45,7 @@ export async function readListFile(file: string): Promise<SourceContent> {
     return { text: decodeList(bytes), etag: null, lastModified: null, writtenAt: written };
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
-    throw new ExitListRefused('unreadable', error.message.replace(/^The Tor exit list /, '').replace(/\.$/, ''), {
+    throw new ExitListRejected('unreadable', error.message.replace(/^The Tor exit list /, '').replace(/\.$/, ''), {
       cause: error,
     });
   }
@@ -53,7 +53,9 @@ export async function readListFile(file: string): Promise<SourceContent> {
 
 const maxSnapshotBytes = 64 * 1024 * 1024;
 
-/** The last good list on disk, for a start without network. It is replaced whole: a crash leaves the one before. */
+/**
+ * The last valid list on disk, for a start without network. It is replaced atomically: a crash leaves the previous one.
+ */
 export class SnapshotFile {
   readonly #file: string;
   #stamp: string | null = null;
@@ -63,8 +65,8 @@ export class SnapshotFile {
   }
 
   /**
-   * The text of the file, where it is not the one that was last read or written here; else null.
-   * @throws OperatorError where it is there and cannot be read; once, unless that may pass
+   * The text of the file, if it changed since it was last read or written here; otherwise null.
+   * @throws OperatorError for an existing file that cannot be read; once, unless the error may pass
    */
   async readChanged(): Promise<string | null> {
     const stamp = await fileStamp(this.#file);
@@ -74,12 +76,12 @@ export class SnapshotFile {
       this.#stamp = stamp;
       return bytes.toString('utf8');
     } catch (error) {
-      if (!mayPass(error)) this.#stamp = stamp;
+      if (!isTransientFileError(error)) this.#stamp = stamp;
       throw error;
     }
   }
 
-  /** @throws the file system's error; then the file is as it was */
+  /** @throws the file system's error; the file is then unchanged */
   async write(text: string): Promise<void> {
     await mkdir(path.dirname(this.#file), { recursive: true });
     const draft = `${this.#file}.${randomBytes(6).toString('hex')}.tmp`;

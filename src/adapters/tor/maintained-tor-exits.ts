@@ -1,7 +1,7 @@
 import type { TorExits, TorListStatus } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { CurrentExits, statusOf } from './current-exits.js';
-import { agesSince, type ExitSource, expiresSince } from './exit-source.js';
+import { ageStart, type ExitSource, expiryStart } from './exit-source.js';
 import { ListFiles } from './list-files.js';
 import { RecordExchange, type RecordExchangeOptions } from './record-exchange.js';
 import { type SourceList, SourceLists } from './source-lists.js';
@@ -13,7 +13,7 @@ import {
 } from './source-reader.js';
 import type { AdmissionRules, TorExitList } from './tor-exit-list.js';
 
-/** What a list of Tor exits is kept with. */
+/** Options of the maintained Tor exit list. */
 export interface MaintenanceOptions
   extends
     Omit<SourceReaderOptions, 'lists'>,
@@ -21,22 +21,22 @@ export interface MaintenanceOptions
     RefreshScheduleOptions {
   readonly sources: readonly ExitSource[];
   readonly rules: AdmissionRules;
-  /** A source's list that is older, or was not confirmed for longer, counts as none. */
+  /** A source's list that is older, or was not confirmed for longer, is unavailable. */
   readonly maxAgeMilliseconds: number;
-  /** What is said of an address while there is no list: nothing (true), or that it is no exit (false). */
+  /** Result for an address while the list is unavailable: null (unknown) if true, false (not an exit) if false. */
   readonly denyWhenUnavailable: boolean;
-  /** Told of a new list in force. */
+  /** Called with each new current list. */
   readonly onList: (list: TorExitList) => void;
 }
 
-/** How often it is looked whether something is due: a list file that was replaced is read that much later at most. */
+/** How often due work is checked. A replaced list file is read after at most this delay. */
 const tickMilliseconds = 2_000;
-/** How often the record of the cluster is looked at: a replica has a new list that much later at most. */
+/** How often the shared record is read. A replica gets a new list after at most this delay. */
 const sharedPollMilliseconds = 10_000;
 
 /**
- * The Tor exits, kept fresh: the last good list of each source, joined and swapped whole. A failure never empties it;
- * it only gets older, and is no list any more when it is too old.
+ * Keeps the Tor exits up to date: the last valid list of each source, merged and replaced atomically. A failure never
+ * empties the list; the list only ages, and becomes unavailable when it is too old.
  */
 export class MaintainedTorExits implements TorExits {
   readonly #options: MaintenanceOptions;
@@ -80,17 +80,17 @@ export class MaintainedTorExits implements TorExits {
 
   unavailableReason(): string | null {
     if (this.#available || !this.#options.denyWhenUnavailable) return null;
-    const [list] = this.#youngestFirst();
+    const [list] = this.#newestFirst();
     if (list === undefined) return 'no list is loaded yet';
-    const since = new Date(expiresSince(list)).toISOString();
-    return `the list is too old${since === list.confirmedAt ? '' : `: by its own date it is of ${since}`}`;
+    const since = new Date(expiryStart(list)).toISOString();
+    return `the list is too old${since === list.confirmedAt ? '' : `: its own date is ${since}`}`;
   }
 
   ageWarning(): string | null {
-    const [list] = this.#youngestFirst(agesSince);
+    const [list] = this.#newestFirst(ageStart);
     const { clock, maxAgeMilliseconds } = this.#options;
-    if (list === undefined || !this.#available || clock.now() - agesSince(list) <= maxAgeMilliseconds) return null;
-    return `the list is in a file of ${new Date(agesSince(list)).toISOString()}, older than maxAgeHours: replace the file`;
+    if (list === undefined || !this.#available || clock.now() - ageStart(list) <= maxAgeMilliseconds) return null;
+    return `the list file was last written at ${new Date(ageStart(list)).toISOString()}, longer ago than maxAgeHours: replace the file`;
   }
 
   status(): TorListStatus {
@@ -107,8 +107,8 @@ export class MaintainedTorExits implements TorExits {
   }
 
   /**
-   * Takes what can be had without asking a source's server: the snapshot, list files, the record of the cluster. It
-   * changes none of them.
+   * Loads lists without contacting a source's server: from the snapshot, list files and the shared record. Changes none
+   * of them.
    */
   load(): Promise<void> {
     return this.#inTurn(async () => {
@@ -119,7 +119,7 @@ export class MaintainedTorExits implements TorExits {
     });
   }
 
-  /** Does what is due, now and from time to time, until it is closed. */
+  /** Does the due work, now and periodically, until `close` is called. */
   start(): void {
     let busy = false;
     const tick = (): void => {
@@ -127,7 +127,7 @@ export class MaintainedTorExits implements TorExits {
       busy = true;
       this.tick()
         .catch((error: unknown) => {
-          this.#options.onProblem('the Tor exit list could not be looked after', error);
+          this.#options.onProblem('the Tor exit list could not be maintained', error);
         })
         .finally(() => (busy = false));
     };
@@ -135,13 +135,13 @@ export class MaintainedTorExits implements TorExits {
     tick();
   }
 
-  /** Does what is due: reads files that have changed, takes over what another gateway has fetched, and fetches. */
+  /** Does the due work: reads changed files, adopts what another gateway has fetched, and fetches. */
   tick(): Promise<void> {
     return this.#inTurn(async () => {
       await this.#exchange.adoptSnapshot();
       await this.#readFiles();
       const askable = await this.#adoptSharedIfDue();
-      // What cannot be claimed is not fetched: while the key store is away, a hundred gateways would all fetch.
+      // Fetching needs a claim: while the key store is unavailable, a hundred gateways would all fetch.
       if (askable && (this.#unpublished || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
       await this.#swap();
       await this.#exchange.saveSnapshot(this.#current.list);
@@ -150,8 +150,8 @@ export class MaintainedTorExits implements TorExits {
 
   /**
    * Reads every source now.
-   * @param acceptSmaller whether a list may be much smaller than the one before
-   * @returns false where another process fetches at this moment, or the key store cannot be asked
+   * @param acceptSmaller whether a list may be much smaller than the previous one
+   * @returns false when another process is fetching, or the key store is unavailable
    */
   refreshNow(acceptSmaller: boolean): Promise<boolean> {
     return this.#inTurn(async () => {
@@ -168,7 +168,7 @@ export class MaintainedTorExits implements TorExits {
     await this.#options.shared?.close();
   }
 
-  #youngestFirst(sinceOf = expiresSince): SourceList[] {
+  #newestFirst(sinceOf = expiryStart): SourceList[] {
     return this.#lists.youngerThan(-Infinity).toSorted((one, other) => sinceOf(other) - sinceOf(one));
   }
 
@@ -176,7 +176,7 @@ export class MaintainedTorExits implements TorExits {
     return this.#current.isAvailable(this.#options.clock.now());
   }
 
-  /** One thing after the other: two that interleave could put an older list in the place of a newer one. */
+  /** Runs tasks one after the other: interleaved tasks could replace a newer list with an older one. */
   #inTurn<Result>(act: () => Promise<Result>): Promise<Result> {
     const turn = this.#work.then(act);
     this.#work = turn.catch(() => undefined);

@@ -1,31 +1,31 @@
 import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
 import Type, { Compile } from '../../typebox/typebox.js';
-import { ExitListRefused } from './exit-source.js';
+import { ExitListRejected } from './exit-source.js';
 
 /**
- * The addresses in a list of Tor exits, one after the other, as they are read. Its format is told by its content: lines
- * (`torbulkexitlist` and `exit-addresses`), CSV, or the JSON of Onionoo's details.
- * @throws ExitListRefused at the first thing that is no part of the format: half a list is none
+ * The addresses in a Tor exit list, parsed lazily. The content determines the format: lines (`torbulkexitlist` and
+ * `exit-addresses`), CSV, or the JSON of Onionoo's details.
+ * @throws ExitListRejected at the first malformed part: half a list is not accepted
  */
 export function parseExitList(text: string): Generator<IpAddress> {
   const beginning = text.trimStart();
   if (beginning.startsWith('<'))
-    throw new ExitListRefused('html', 'it is an HTML or XML page, not a list of Tor exits');
+    throw new ExitListRejected('html', 'it is an HTML or XML page, not a list of Tor exits');
   if (beginning.startsWith('{')) return addressesInOnionooDetails(beginning);
   return isCsv(text) ? addressesInCsv(text) : addressesInLines(text);
 }
 
-/** What the column with the address is called, in small letters without blanks and signs. */
+/** Names of the address column, in lower case without blanks, hyphens and underscores. */
 const addressColumns: ReadonlySet<string> = new Set(['ip', 'ipaddr', 'ipaddress', 'address', 'exitaddress']);
 const maxColumns = 64;
 
-/** Says whether a text is a table: its first line names columns. */
+/** Whether a text is a table: its first line is a header. */
 function isCsv(text: string): boolean {
   const [heading] = contentLines(text);
   return heading?.content.includes(',') === true;
 }
 
-/** The addresses of a table whose heading names a column of addresses, such as `fingerprint, ipaddr, port`. */
+/** The addresses of a table whose header names an address column, such as `fingerprint, ipaddr, port`. */
 function* addressesInCsv(text: string): Generator<IpAddress> {
   let width = 0;
   let column = -1;
@@ -35,30 +35,33 @@ function* addressesInCsv(text: string): Generator<IpAddress> {
       width = cells.length;
       column = cells.findIndex((name) => addressColumns.has(name.toLowerCase().replaceAll(/[ _-]/g, '')));
       if (column === -1 || width > maxColumns) {
-        throw new ExitListRefused('malformed', `line ${number} is no address, and names no column "ip" or "address"`);
+        throw new ExitListRejected(
+          'malformed',
+          `line ${number} is not an address, and names no column "ip" or "address"`,
+        );
       }
       continue;
     }
     const address = cells.length === width ? parseIpAddress(cells[column] ?? '') : null;
     if (address === null) {
-      throw new ExitListRefused('malformed', `line ${number} has no address in the column that line 1 names`);
+      throw new ExitListRejected('malformed', `line ${number} has no valid address in the column that line 1 names`);
     }
     yield address;
   }
 }
 
-/** A line of the exit-addresses format that was not cut off: its time is behind its address. */
+/** A complete line of the exit-addresses format: a truncated one lacks the time after the address. */
 const exitLine = /^ExitAddress (?<address>\S+) \d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$/;
-/** The lines of the exit-addresses format that hold no address. */
+/** Lines of the exit-addresses format without an address. */
 const relayLine = /^(?:ExitNode|Published|LastStatus) /;
 
-/** A line of a list that means something, and its number. */
+/** A line with content, and its number. */
 interface ContentLine {
   readonly content: string;
   readonly number: number;
 }
 
-/** The lines that are neither blank nor a comment (`#`), without the blanks around them. */
+/** The trimmed lines that are neither blank nor a comment (`#`). */
 function* contentLines(text: string): Generator<ContentLine> {
   let number = 0;
   for (let start = 0; start <= text.length;) {
@@ -70,19 +73,22 @@ function* contentLines(text: string): Generator<ContentLine> {
   }
 }
 
-/** The addresses of a list with one a line (`torbulkexitlist`), or with `ExitAddress` lines in blocks (`exit-addresses`). */
+/**
+ * The addresses of a list with one per line (`torbulkexitlist`), or with `ExitAddress` lines in blocks
+ * (`exit-addresses`).
+ */
 function* addressesInLines(text: string): Generator<IpAddress> {
   for (const { content, number } of contentLines(text)) {
     if (relayLine.test(content)) continue;
     const address = parseIpAddress(exitLine.exec(content)?.groups?.address ?? content);
     if (address === null) {
-      throw new ExitListRefused('malformed', `line ${number} is neither an address nor a line of Tor's exit list`);
+      throw new ExitListRejected('malformed', `line ${number} is neither an address nor a line of Tor's exit list`);
     }
     yield address;
   }
 }
 
-/** The part of Onionoo's details that matters; all else in it is ignored. */
+/** The relevant part of Onionoo's details; the rest is ignored. */
 const details = Compile(
   Type.Object({
     relays: Type.Array(
@@ -99,8 +105,8 @@ const details = Compile(
 const orAddress = /^(?:\[(?<ipv6>[^\]]+)\]|(?<ipv4>[^:]+)):\d{1,5}$/;
 
 /**
- * The addresses of the relays with the flag Exit: those that they listen on, which are the only ones to tell of IPv6, and
- * those that they were seen to leave by. Other relays carry nobody out of Tor, and may be anybody's home.
+ * The addresses of relays with the flag Exit: those they listen on, the only source of IPv6 addresses, and those seen
+ * as their exit addresses. Other relays carry no traffic out of Tor and may be home connections.
  */
 function* addressesInOnionooDetails(text: string): Generator<IpAddress> {
   for (const [index, { flags, or_addresses, exit_addresses = [] }] of parse(text).relays.entries()) {
@@ -115,7 +121,7 @@ function* addressesInOnionooDetails(text: string): Generator<IpAddress> {
 
 function addressIn(text: string, relay: number): IpAddress {
   const address = parseIpAddress(text);
-  if (address === null) throw new ExitListRefused('malformed', `relay ${relay + 1} has an address that is none`);
+  if (address === null) throw new ExitListRejected('malformed', `relay ${relay + 1} has an invalid address`);
   return address;
 }
 
@@ -124,20 +130,22 @@ function parse(text: string) {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ExitListRefused('malformed', 'it begins as JSON and is none: it may have been cut off', { cause: error });
+    throw new ExitListRejected('malformed', 'it begins as JSON but is malformed: it may be truncated', {
+      cause: error,
+    });
   }
   if (details.Check(value)) return value;
-  throw new ExitListRefused(
+  throw new ExitListRejected(
     'malformed',
     "it is JSON, but not Onionoo's details: expected relays, each with flags and or_addresses",
   );
 }
 
-/** @throws ExitListRefused for bytes that are no text */
+/** @throws ExitListRejected for bytes that are not UTF-8 */
 export function decodeList(bytes: Buffer): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (error) {
-    throw new ExitListRefused('malformed', 'it is not UTF-8 text', { cause: error });
+    throw new ExitListRejected('malformed', 'it is not UTF-8 text', { cause: error });
   }
 }

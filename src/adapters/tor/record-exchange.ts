@@ -1,49 +1,52 @@
 import type { Clock } from '../../gateway/ports.js';
-import type { ExitListRefused, ExitSource } from './exit-source.js';
+import type { ExitListRejected, ExitSource } from './exit-source.js';
 import type { SnapshotFile } from './list-files.js';
 import { type FetchClaim, parseExitListRecord, type SharedExitLists, type SourceLists } from './source-lists.js';
 import type { TorExitList } from './tor-exit-list.js';
 
-/** Between what records are exchanged. */
+/** Stores and callbacks of the exchange. */
 export interface RecordExchangeOptions extends ProblemEvents {
   readonly lists: SourceLists;
   readonly snapshot: Pick<SnapshotFile, 'readChanged' | 'write'>;
-  /** null: this process fetches for itself. */
+  /** Null: no shared store, so this process fetches for itself. */
   readonly shared: SharedExitLists | null;
   readonly clock: Clock;
-  /** Told of a list in a record that was refused. */
-  readonly onRefused: (source: ExitSource, refused: ExitListRefused) => void;
+  /** Called for each rejected list of a record. */
+  readonly onRefused: (source: ExitSource, refused: ExitListRejected) => void;
 }
 
-/** Gives and takes the last good lists: to and from the file on disk, and the other gateways of the cluster. */
+/**
+ * Reads and writes the last valid lists: in the snapshot file, and in the record that the gateways of the cluster
+ * share.
+ */
 export class RecordExchange {
   readonly #options: RecordExchangeOptions;
-  readonly #reading: ToldOnce;
-  readonly #writing: ToldOnce;
-  readonly #saving: ToldOnce;
+  readonly #reading: TransitionReporter;
+  readonly #writing: TransitionReporter;
+  readonly #saving: TransitionReporter;
   #sharedText: string | null = null;
   #savedRevision = 0;
 
   constructor(options: RecordExchangeOptions) {
     this.#options = options;
-    this.#reading = new ToldOnce(
+    this.#reading = new TransitionReporter(
       options,
       'the Tor exit list cannot be read from the key store',
       'the Tor exit list is read from the key store again',
     );
-    this.#writing = new ToldOnce(
+    this.#writing = new TransitionReporter(
       options,
       'the Tor exit list cannot be written to the key store',
       'the Tor exit list is written to the key store again',
     );
-    this.#saving = new ToldOnce(
+    this.#saving = new TransitionReporter(
       options,
       'the snapshot of the Tor exit list cannot be written',
       'the snapshot of the Tor exit list is written again',
     );
   }
 
-  /** Takes over what the snapshot file has newer. */
+  /** Adopts newer lists from the snapshot file. */
   async adoptSnapshot(): Promise<void> {
     try {
       const text = await this.#options.snapshot.readChanged();
@@ -53,7 +56,7 @@ export class RecordExchange {
     }
   }
 
-  /** Writes the snapshot file where there is something new to keep; tries again at the next call where that fails. */
+  /** Writes the snapshot file if a list has changed. A failed write is retried at the next call. */
   async saveSnapshot(list: TorExitList): Promise<void> {
     const { lists, snapshot } = this.#options;
     const { revision } = lists;
@@ -68,8 +71,8 @@ export class RecordExchange {
   }
 
   /**
-   * Takes over what another gateway has fetched.
-   * @returns false where the key store could not be asked
+   * Adopts what another gateway has fetched.
+   * @returns false while the key store is unavailable
    */
   async adoptShared(): Promise<boolean> {
     const { shared, onProblem } = this.#options;
@@ -92,9 +95,9 @@ export class RecordExchange {
   }
 
   /**
-   * Does something as the one process of the cluster that fetches, and tells the others what has come of it.
-   * @param act begins with everything known that others have fetched, and returns the list in force after it
-   * @returns false where another process fetches, or the key store could not be asked: then nothing was done
+   * Runs an action as the only process of the cluster that fetches, and publishes the result.
+   * @param act begins with everything that others have fetched, and returns the list that is current after it
+   * @returns false when another process fetches, or the key store is unavailable: then nothing was published
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
     const { shared } = this.#options;
@@ -134,14 +137,14 @@ export class RecordExchange {
   }
 }
 
-/** Who is told of what goes wrong, and of its end. */
+/** Callbacks for a problem and for its end. */
 interface ProblemEvents {
   readonly onProblem: (problem: string, error: unknown) => void;
   readonly onRecovered: (what: string) => void;
 }
 
-/** Something that is tried again and again: told when it first fails and when it next goes well, however often it fails between. */
-class ToldOnce {
+/** A repeated action. Reports its first failure and its next success, not the failures in between. */
+class TransitionReporter {
   readonly #events: ProblemEvents;
   readonly #problem: string;
   readonly #recovered: string;

@@ -1,32 +1,32 @@
 import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
 import Type, { Compile, type Static } from '../../typebox/typebox.js';
-import { ExitListRefused, type ExitSource, expiresSince, type ListDate, type Validators } from './exit-source.js';
+import { ExitListRejected, type ExitSource, expiryStart, type ListDate, type Validators } from './exit-source.js';
 import { type AdmissionRules, admitExits, type AdmittedExits, maxExits } from './tor-exit-list.js';
 
-/** The last good list of a source. */
+/** The last valid list of a source. */
 export interface SourceList extends AdmittedExits, Validators, Partial<ListDate> {
-  /** When the source last had it, or said that it still has (ISO 8601, UTC). */
+  /** When the source last delivered it, or reported it as unchanged (ISO 8601, UTC). */
   readonly confirmedAt: string;
 }
 
-/** What is known of a source. */
+/** The state of a source. */
 export interface SourceState {
-  /** When it was last read, with success or without; null: never. */
+  /** When it was last read, successfully or not; null: never. */
   readonly attemptedAt: string | null;
-  /** Attempts in a row that failed. */
+  /** Consecutive failed attempts. */
   readonly failures: number;
-  /** Why the newest attempt failed; null where it did not. */
+  /** Why the newest attempt failed; null after a success. */
   readonly problem: string | null;
   readonly list: SourceList | null;
 }
 
 const unread: SourceState = { attemptedAt: null, failures: 0, problem: null, list: null };
-/** Clocks of several machines differ a little; what is from further ahead would never age. */
+/** Tolerated difference between the clocks of machines. A list from further in the future would never age. */
 const clockToleranceMilliseconds = 5 * 60_000;
-/** So long the record keeps what another gateway reads and this one does not: during a change of the configuration. */
+/** How long the record keeps sources that only another gateway reads, during a change of the configuration. */
 const foreignMilliseconds = 24 * 3_600_000;
 
-/** The last good list of each source. One that fails takes nothing away from what it had, nor from the others. */
+/** The last valid list of each source. A source that fails keeps its list, and does not affect the others. */
 export class SourceLists {
   readonly #sources: readonly ExitSource[];
   readonly #rules: AdmissionRules;
@@ -39,7 +39,7 @@ export class SourceLists {
     this.#rules = rules;
   }
 
-  /** Counts the changes of lists and of their confirmation. */
+  /** Number of changes of lists and of their confirmation. */
   get revision(): number {
     return this.#revision;
   }
@@ -48,37 +48,37 @@ export class SourceLists {
     return this.#states.get(id) ?? unread;
   }
 
-  /** A source was read, and has this list now. */
+  /** Stores the list that a source delivered. */
   keep(source: ExitSource, list: SourceList): void {
     this.#put(source, { attemptedAt: list.confirmedAt, failures: 0, problem: null, list });
   }
 
-  /** A source was asked, and still has the list that it had. */
+  /** Records that a source still has the stored list. */
   confirm(source: ExitSource, at: string): void {
     const { list } = this.stateOf(source);
     if (list !== null) this.keep(source, { ...list, confirmedAt: at });
   }
 
-  /** A source could not be read, or its list was refused: the one before stays. */
+  /** Records that a source could not be read, or that its list was rejected. The previous list stays. */
   fail(source: ExitSource, at: string, problem: string): void {
     const { failures, list } = this.stateOf(source);
     this.#states.set(source.id, { attemptedAt: at, failures: failures + 1, problem, list });
   }
 
   /**
-   * Takes over what a record has newer. A file is this machine's own: its list is taken from elsewhere only while it
-   * cannot be read here.
-   * @returns the sources whose list in the record was refused, with the reason; theirs before stays
+   * Adopts newer lists from a record. A file belongs to this machine: its list comes from a record only while the file
+   * is unreadable here.
+   * @returns the sources whose list in the record was rejected, with the reason; their previous lists stay
    */
-  async adopt(record: ExitListRecord, now: number): Promise<(readonly [ExitSource, ExitListRefused])[]> {
-    const refused: (readonly [ExitSource, ExitListRefused])[] = [];
+  async adopt(record: ExitListRecord, now: number): Promise<(readonly [ExitSource, ExitListRejected])[]> {
+    const refused: (readonly [ExitSource, ExitListRejected])[] = [];
     for (const source of this.#sources) {
       const stored = record.sources.find(({ id }) => id === source.id);
       if (stored === undefined || isAhead(stored, now)) continue;
       try {
         await this.#adoptSource(source, stored);
       } catch (error) {
-        if (!(error instanceof ExitListRefused)) throw error;
+        if (!(error instanceof ExitListRejected)) throw error;
         refused.push([source, error]);
       }
     }
@@ -87,15 +87,15 @@ export class SourceLists {
     return refused;
   }
 
-  /** The lists that are of this moment or later, in the order of the sources. */
-  youngerThan(moment: number): SourceList[] {
+  /** The lists dated at or after this time, in the order of the sources. */
+  youngerThan(timestamp: number): SourceList[] {
     return this.#sources
       .map((source) => this.stateOf(source).list)
       .filter((list) => list !== null)
-      .filter((list) => expiresSince(list) >= moment);
+      .filter((list) => expiryStart(list) >= timestamp);
   }
 
-  /** Everything that is known, to be kept. */
+  /** Everything known, as a record to store. */
   toRecord(now: number, joined: { readonly digest: string | null; readonly size: number }): ExitListRecord {
     const own = this.#sources.flatMap((source): StoredSource[] => {
       const { attemptedAt, failures, problem, list } = this.stateOf(source);
@@ -125,19 +125,19 @@ export class SourceLists {
     else this.#states.set(source.id, { ...attempt, list: kept });
   }
 
-  /** A list from a record keeps to the same rules as one from its source, and to its own digest. */
+  /** A list from a record must meet the same rules as one from its source, and match its digest. */
   async #admit(list: NonNullable<StoredSource['list']>, before: SourceList | null): Promise<SourceList> {
     if (list.digest === before?.digest) return { ...before, ...list, addresses: before.addresses };
     const { addresses, digest } = await admitExits(addressesOf(list.addresses), this.#rules);
     if (digest === list.digest) return { ...list, addresses };
-    throw new ExitListRefused('malformed', 'its record does not have the digest that it says');
+    throw new ExitListRejected('malformed', 'its record does not match its digest');
   }
 }
 
 function* addressesOf(texts: readonly string[]): Generator<IpAddress> {
   for (const text of texts) {
     const address = parseIpAddress(text);
-    if (address === null) throw new ExitListRefused('malformed', 'its record holds an address that is none');
+    if (address === null) throw new ExitListRejected('malformed', 'its record has an invalid address');
     yield address;
   }
 }
@@ -153,15 +153,15 @@ const validator = Type.Union([Type.String({ maxLength: 256 }), Type.Null()]);
 const digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
 const storedList = Type.Object({
-  /** When its source last had it, or said that it still has. */
+  /** When its source last delivered it, or reported it as unchanged. */
   confirmedAt: moment,
-  /** The list's own date; null where it has none. The former release knows neither of the two. */
+  /** The list's own date; null without one. The previous release writes neither of these two fields. */
   datedAt: Type.Optional(Type.Union([moment, Type.Null()])),
   datedBy: Type.Optional(Type.Union([Type.Literal('list'), Type.Literal('server'), Type.Literal('file'), Type.Null()])),
   etag: validator,
   lastModified: validator,
   leftOut: Type.Integer({ minimum: 0 }),
-  /** SHA-256 of the addresses in their order, a line each. */
+  /** SHA-256 of the addresses in their order, one per line. */
   digest,
   addresses: Type.Array(Type.String({ maxLength: 45 }), { minItems: 1, maxItems: maxExits }),
 });
@@ -169,12 +169,12 @@ const storedList = Type.Object({
 const storedSource = Type.Object({
   id: Type.String({ pattern: '^[0-9a-f]{32}$' }),
   source: Type.String({ maxLength: 4096 }),
-  /** When it was last read, with success or without. */
+  /** When it was last read, successfully or not. */
   attemptedAt: moment,
-  /** Attempts in a row that failed. */
+  /** Consecutive failed attempts. */
   failures: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
   problem: Type.Union([Type.String({ maxLength: 4096 }), Type.Null()]),
-  /** The last good list; null: there never was one. */
+  /** The last valid list; null before the first. */
   list: Type.Union([storedList, Type.Null()]),
 });
 
@@ -186,17 +186,20 @@ const record = Type.Object({
   sources: Type.Array(storedSource, { maxItems: 128 }),
 });
 
-/** A source as it stands in a record. */
+/** A source in a record. */
 type StoredSource = Static<typeof storedSource>;
 
-/** The list of Tor exits as it is kept in the key store and on disk: each source's last good one, and how that was had. */
+/**
+ * The Tor exit list as stored in the key store and on disk: the last valid list of each source, and the state of that
+ * source.
+ */
 type ExitListRecord = Static<typeof record>;
 
 const recordForm = Compile(record);
-/** Enough for a full list of a full set of sources; a longer text is no record of ours. */
+/** Enough for full lists of the maximum number of sources. A longer text is not a record. */
 const maxRecordLength = 64 * 1024 * 1024;
 
-/** A text that is no record of the list of Tor exits. */
+/** A text that is not a Tor exit list record. */
 class InvalidExitListRecord extends Error {
   constructor(message: string) {
     super(message);
@@ -204,7 +207,7 @@ class InvalidExitListRecord extends Error {
   }
 }
 
-/** @throws an error that says what is wrong with it, and quotes nothing of it */
+/** @throws an error that says what is wrong with the text, and quotes nothing of it */
 export function parseExitListRecord(text: string): ExitListRecord {
   if (text.length > maxRecordLength) throw new InvalidExitListRecord('it is too long');
   let value: unknown;
@@ -214,27 +217,27 @@ export function parseExitListRecord(text: string): ExitListRecord {
     throw new InvalidExitListRecord('it is not JSON');
   }
   if (recordForm.Check(value)) return value;
-  throw new InvalidExitListRecord('it is no record of a list of Tor exits in version 1');
+  throw new InvalidExitListRecord('it is not a Tor exit list record of version 1');
 }
 
-/** Where the gateways of a cluster share what one of them has fetched for all. */
+/** The store in which the gateways of a cluster share what one of them has fetched for all. */
 export interface SharedExitLists {
   /**
-   * The record as it stands; null: there is none.
-   * @throws where nothing can be asked now
+   * The current record; null without one.
+   * @throws while the store is unavailable
    */
   read(): Promise<string | null>;
   /**
-   * Makes this process the one that fetches; null where another one is.
-   * @throws where nothing can be asked now
+   * Claims the right to fetch; null when another process has it.
+   * @throws while the store is unavailable
    */
   claim(): Promise<FetchClaim | null>;
   close(): Promise<void>;
 }
 
-/** The right to fetch for all. It is prolonged while it is held, and ends by itself when its process does. */
+/** The right to fetch for all: a lease that is renewed while it is held, and expires after its process ends. */
 export interface FetchClaim {
-  /** Writes the record; false where the claim was lost meanwhile, and another process fetches. */
+  /** Writes the record; false when the claim was lost meanwhile, and another process fetches. */
   publish(record: string): Promise<boolean>;
   release(): Promise<void>;
 }

@@ -1,21 +1,21 @@
 import type { Clock } from '../../gateway/ports.js';
-import { dateOf, ExitListRefused, type ExitSource, type SourceContent, type Validators } from './exit-source.js';
+import { dateOf, ExitListRejected, type ExitSource, type SourceContent, type Validators } from './exit-source.js';
 import { parseExitList } from './parse-list.js';
 import type { SourceLists, SourceState } from './source-lists.js';
-import { type AdmissionRules, admitExits, refuseShrunken } from './tor-exit-list.js';
+import { type AdmissionRules, admitExits, rejectShrunken } from './tor-exit-list.js';
 
-/** What sources are read with. */
+/** Options for reading sources. */
 export interface SourceReaderOptions {
   readonly lists: SourceLists;
   readonly rules: AdmissionRules;
   readonly clock: Clock;
-  /** Reads a source's content; `known` are the validators of the list that is there already. */
+  /** Reads a source's content; `known` are the validators of the stored list. */
   readonly read: (source: ExitSource, known: Validators | null, signal: AbortSignal) => Promise<SourceContent>;
-  /** Told of each list that could not be had or was refused. */
-  readonly onRefused: (source: ExitSource, refused: ExitListRefused) => void;
+  /** Called for each list that could not be fetched or was rejected. */
+  readonly onRefused: (source: ExitSource, refused: ExitListRejected) => void;
 }
 
-/** Reads sources, and puts what may be used into their lists. */
+/** Reads sources and stores their valid lists. */
 export class SourceReader {
   readonly #options: SourceReaderOptions;
   readonly #end = new AbortController();
@@ -26,8 +26,8 @@ export class SourceReader {
   }
 
   /**
-   * Reads a source. Never rejects: what fails is counted and told, and the list before stays.
-   * @param acceptSmaller whether a list may be much smaller than the one before
+   * Reads a source. Never rejects: a failure is counted and reported, and the previous list stays.
+   * @param acceptSmaller whether a list may be much smaller than the previous one
    */
   async refresh(source: ExitSource, acceptSmaller = false): Promise<void> {
     const { lists, clock } = this.#options;
@@ -41,19 +41,19 @@ export class SourceReader {
     }
   }
 
-  /** Breaks off what is being read. */
+  /** Aborts the reads in progress. */
   close(): void {
     this.#end.abort();
   }
 
-  /** Counts and tells a refusal. */
-  refuse(source: ExitSource, refused: ExitListRefused): void {
+  /** Counts and reports a rejected list. */
+  refuse(source: ExitSource, refused: ExitListRejected): void {
     const counts = this.#refusals.get(source.id) ?? new Map<string, number>();
     this.#refusals.set(source.id, counts.set(refused.reason, (counts.get(refused.reason) ?? 0) + 1));
     this.#options.onRefused(source, refused);
   }
 
-  /** Refusals of a source so far, by reason. */
+  /** How often lists of a source were rejected, by reason. */
   refusalsOf({ id }: ExitSource): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#refusals.get(id) ?? []);
   }
@@ -68,30 +68,35 @@ export class SourceReader {
       return;
     }
     const admitted = await admitExits(parseExitList(content.text), rules);
-    if (!acceptSmaller) refuseShrunken(admitted.addresses.length, before?.addresses.length ?? 0);
+    if (!acceptSmaller) rejectShrunken(admitted.addresses.length, before?.addresses.length ?? 0);
     const { etag, lastModified } = content;
     lists.keep(source, { ...admitted, ...dateOf(content), confirmedAt, etag, lastModified });
   }
 }
 
-function asRefused(error: unknown): ExitListRefused {
-  if (error instanceof ExitListRefused) return error;
-  return new ExitListRefused('unreadable', 'reading it failed in a way that was not foreseen', { cause: error });
+function asRefused(error: unknown): ExitListRejected {
+  if (error instanceof ExitListRejected) return error;
+  return new ExitListRejected('unreadable', 'reading it failed unexpectedly', { cause: error });
 }
 
-/** How often sources are read. */
+/** Options of the schedule. */
 export interface RefreshScheduleOptions {
   readonly refreshMilliseconds: number;
-  /** From 0 up to 1. */
+  /** Returns a number from 0 up to, but excluding, 1. */
   readonly random: () => number;
 }
 
 const firstRetryMilliseconds = 30_000;
 const longestWithoutListMilliseconds = 60_000;
-/** Of the time until the next attempt, to both sides: the clocks of many gateways must not strike together. */
+/**
+ * Fraction by which the time to the next attempt varies in both directions, so that many gateways do not fetch at once.
+ */
 const jitter = 0.1;
 
-/** When a source is due: after the refresh interval, or sooner after a failure, then twice as long after each further one, or a minute without a list. */
+/**
+ * When a source is due: after the refresh interval, or earlier after a failure. Each further failure doubles the delay,
+ * to at most the interval, or a minute while no list is available.
+ */
 export class RefreshSchedule {
   readonly #options: RefreshScheduleOptions;
   readonly #drawn = new Map<string, { readonly attemptedAt: string; readonly factor: number }>();
@@ -100,7 +105,10 @@ export class RefreshSchedule {
     this.#options = options;
   }
 
-  /** @param hasList whether a list of any source is in force: an outage without one should not outlast its cause by an hour */
+  /**
+   * @param hasList whether a list of any source is available: without one, an outage should not outlast its cause by an
+   * hour
+   */
   isDue(source: ExitSource, { attemptedAt, failures }: SourceState, now: number, hasList: boolean): boolean {
     if (attemptedAt === null) return true;
     const { refreshMilliseconds } = this.#options;
@@ -108,11 +116,11 @@ export class RefreshSchedule {
     const retry = firstRetryMilliseconds * 2 ** Math.min(failures - 1, 20);
     const wait = failures === 0 ? refreshMilliseconds : Math.min(retry, longest);
     const waited = now - Date.parse(attemptedAt);
-    // By a clock that was set back an attempt may lie ahead; it counts for nothing.
+    // After the clock was set back, the last attempt may lie in the future; it is then ignored.
     return waited < -wait || waited >= wait * this.#factor(source, attemptedAt);
   }
 
-  /** Drawn once for each attempt, or a gateway that looks often would always draw the least. */
+  /** Drawn once per attempt. Otherwise a gateway that checks often would always get the smallest factor. */
   #factor({ id }: ExitSource, attemptedAt: string): number {
     const before = this.#drawn.get(id);
     if (before?.attemptedAt === attemptedAt) return before.factor;

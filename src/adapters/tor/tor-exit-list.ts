@@ -3,30 +3,30 @@ import { setImmediate } from 'node:timers/promises';
 import type { TorExits, TorListStatus } from '../../gateway/ports.js';
 import { type IpAddress, isReservedAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
-import { ExitListRefused } from './exit-source.js';
+import { ExitListRejected } from './exit-source.js';
 
-/** So many addresses take about a millisecond; after them requests have their turn. */
+/** This many addresses take about a millisecond; then the event loop serves requests. */
 const addressesAtATime = 1_000;
 
 /**
- * A set of Tor exits that never changes. Addresses are compared by value, so that no spelling of one slips past; one that embeds
- * the IPv4 address of an exit is an exit too.
+ * An immutable set of Tor exits. Addresses are compared by value, so that no spelling evades the check. An IPv6 address
+ * that embeds the IPv4 address of an exit is an exit too.
  */
 export class TorExitList implements TorExits {
-  readonly #exits: Draft;
-  /** SHA-256 of the addresses in their order, a line each; null where there are none. */
+  readonly #exits: TorExitListBuilder;
+  /** SHA-256 of the addresses in their order, one per line; null for an empty list. */
   readonly digest: string | null;
 
-  /** @param exits addresses, or a draft that nobody adds to any more */
-  constructor(exits: Iterable<IpAddress> | Draft) {
-    this.#exits = exits instanceof Draft ? exits : new Draft();
-    if (!(exits instanceof Draft)) for (const address of exits) this.#exits.add(address);
+  /** @param exits addresses, or a draft that no caller adds to any more */
+  constructor(exits: Iterable<IpAddress> | TorExitListBuilder) {
+    this.#exits = exits instanceof TorExitListBuilder ? exits : new TorExitListBuilder();
+    if (!(exits instanceof TorExitListBuilder)) for (const address of exits) this.#exits.add(address);
     this.digest = this.size === 0 ? null : this.#exits.hash.digest('hex');
   }
 
-  /** Joins lists, a little at a time, so that the requests of a busy gateway do not wait for it. */
+  /** Merges lists in small steps, so that the requests of a busy gateway do not wait for it. */
   static async join(lists: readonly (readonly IpAddress[])[]): Promise<TorExitList> {
-    const draft = new Draft();
+    const draft = new TorExitListBuilder();
     for (const list of lists) {
       for (const [index, address] of list.entries()) {
         draft.add(address);
@@ -58,9 +58,9 @@ export class TorExitList implements TorExits {
   }
 }
 
-/** A list while it is made. */
-class Draft {
-  /** Addresses as signed numbers: those that V8 holds without an object for each are found in half the time. */
+/** A list under construction. */
+class TorExitListBuilder {
+  /** Addresses as signed numbers: V8 finds numbers that need no heap object in half the time. */
   readonly ipv4 = new Set<number>();
   readonly ipv6 = new Set<bigint>();
   readonly hash = createHash('sha256');
@@ -77,35 +77,35 @@ class Draft {
   }
 }
 
-/** What a list may hold. */
+/** Rules for the content of a list. */
 export interface AdmissionRules {
   /** Whether to keep private, loopback, documentation and other reserved addresses. */
   readonly allowReserved: boolean;
-  /** The proxies in front: a list with one of them would refuse everybody behind it. */
+  /** The proxies in front of the gateway: a list that contains one would block every client behind it. */
   readonly trustedProxies: IpRanges;
 }
 
-/** The addresses of a list that may be used. */
+/** The usable addresses of a list. */
 export interface AdmittedExits {
-  /** Each once. */
+  /** Without duplicates. */
   readonly addresses: readonly IpAddress[];
-  /** SHA-256, in hex, of the addresses in their order, a line each. */
+  /** SHA-256, in hex, of the addresses in their order, one per line. */
   readonly digest: string;
-  /** Reserved addresses that were left out. */
+  /** How many reserved addresses were left out. */
   readonly leftOut: number;
 }
 
-/** More than ten times as many as the Tor network has relays. */
+/** More than ten times the number of relays in the Tor network. */
 export const maxExits = 200_000;
-/** Below this a list may change as it likes: a test's, or one that an operator writes by hand. */
+/** A list below this size may shrink freely: it is for a test, or written by hand. */
 const smallList = 10;
-/** So many addresses take about a millisecond; after them requests have their turn. */
+/** This many addresses take about a millisecond; then the event loop serves requests. */
 const admittedAtATime = 200;
 
 /**
- * Admits a list, a little at a time, so that the requests of a busy gateway do not wait for it.
- * @param addresses read as they are needed; what it throws is passed on
- * @throws ExitListRefused for a list without an address, with too many, or with a trusted proxy
+ * Checks a list in small steps, so that the requests of a busy gateway do not wait for it.
+ * @param addresses parsed lazily; its errors are passed on
+ * @throws ExitListRejected for a list that has no address, too many addresses, or a trusted proxy
  */
 export async function admitExits(addresses: Iterable<IpAddress>, rules: AdmissionRules): Promise<AdmittedExits> {
   const admitted = new Map<string, IpAddress>();
@@ -121,28 +121,28 @@ export async function admitExits(addresses: Iterable<IpAddress>, rules: Admissio
       continue;
     }
     if (rules.trustedProxies.contains(address)) {
-      throw new ExitListRefused('names_trusted_proxy', `it holds ${address.text}, which is in trustedProxies`);
+      throw new ExitListRejected('names_trusted_proxy', `it holds ${address.text}, which is in trustedProxies`);
     }
-    if (admitted.size >= maxExits) throw new ExitListRefused('too_large', `it holds more than ${maxExits} addresses`);
+    if (admitted.size >= maxExits) throw new ExitListRejected('too_large', `it holds more than ${maxExits} addresses`);
     admitted.set(address.text, address);
     hash.update(`${address.text}\n`);
   }
   if (admitted.size === 0) {
-    const reserved = `: the ${leftOut} in it are in reserved ranges, which torExits.allowReserved would keep`;
-    throw new ExitListRefused('empty', `it holds no address that could be a Tor exit${leftOut === 0 ? '' : reserved}`);
+    const reserved = `: its ${leftOut} addresses are in reserved ranges, which torExits.allowReserved would accept`;
+    throw new ExitListRejected('empty', `it holds no address that could be a Tor exit${leftOut === 0 ? '' : reserved}`);
   }
   return { addresses: [...admitted.values()], digest: hash.digest('hex'), leftOut };
 }
 
 /**
- * Refuses a list that has lost more than half of the one before: Tor's exits do not go within an hour, but downloads
- * and the servers behind them do.
+ * Rejects a list that lost more than half of the previous one. Tor does not lose so many exits within an hour, but
+ * downloads and the servers behind them fail.
  * @throws ExitListRefused
  */
-export function refuseShrunken(size: number, sizeBefore: number): void {
+export function rejectShrunken(size: number, sizeBefore: number): void {
   if (sizeBefore < smallList || size * 2 >= sizeBefore) return;
-  throw new ExitListRefused(
+  throw new ExitListRejected(
     'shrunken',
-    `it has ${size} addresses and the one before has ${sizeBefore}; if that is right, tor-exits refresh --accept-smaller takes it`,
+    `it has ${size} addresses and the previous list has ${sizeBefore}; if that is correct, run tor-exits refresh --accept-smaller`,
   );
 }

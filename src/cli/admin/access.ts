@@ -4,7 +4,7 @@ import { readToken } from '../../rest/bearer-token.js';
 import type { AdminAccess } from './admin-client.js';
 import { type Environment, type Peer, WrongUsage } from './peer.js';
 
-/** The options by which a command finds an API and is let in. */
+/** The options for the address of an API and its bearer token. */
 export interface AccessOptions {
   readonly address?: string | undefined;
   readonly tokenFile?: string | undefined;
@@ -14,10 +14,10 @@ export interface AccessOptions {
 const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
 
 /**
- * Finds address and token: options before environment variables before the configuration.
- * @throws WrongUsage for what is missing or no address
- * @throws ConfigError
- * @throws OperatorError for a token file that cannot be read
+ * Finds address and token. Options override environment variables, which override the configuration.
+ * @throws WrongUsage if the token is missing, or address or token is malformed
+ * @throws ConfigError for an invalid configuration
+ * @throws OperatorError if the token file cannot be read
  */
 export async function accessOf(options: AccessOptions, env: Environment, peer: Peer): Promise<AdminAccess> {
   const config = loadConfig({ file: options.config, env });
@@ -32,11 +32,12 @@ async function tokenOf({ tokenFile }: AccessOptions, env: Environment, config: C
     const configured = peer.settings(config).tokenFile;
     if (configured !== null) return readToken(configured, peer.tokenFile);
     throw new WrongUsage(
-      `a token is required: name its file with ${peer.tokenOption} or ${peer.tokenFile} of --config, or set ${peer.tokenVariable}`,
+      `a token is required: give its file with ${peer.tokenOption} or ${peer.tokenFile} of --config, ` +
+        `or set ${peer.tokenVariable}`,
     );
   }
   if (tokenForm.test(token)) return token;
-  throw new WrongUsage(`${peer.tokenVariable} must hold one token of letters, digits and . _ ~ + / = -`);
+  throw new WrongUsage(`${peer.tokenVariable} must contain one token of letters, digits and . _ ~ + / = -`);
 }
 
 function urlIn(text: string, peer: Peer): URL {
@@ -45,18 +46,16 @@ function urlIn(text: string, peer: Peer): URL {
   if (isPlain && (url.protocol === 'http:' || url.protocol === 'https:')) return url;
   const example = peer.section === 'registry' ? 'http://127.0.0.1:9443' : 'http://127.0.0.1:7081';
   const whose = peer.section === 'registry' ? "the registry's address" : "the address of the operators' API";
-  throw new WrongUsage(
-    `${whose} must be an http or https URL without a user, a query and a fragment, such as ${example}`,
-  );
+  throw new WrongUsage(`${whose} must be an http or https URL without user, query and fragment, such as ${example}`);
 }
 
-/** An address to listen on that is every address of the machine is asked on its loopback. */
+/** The address of the API in the configuration; loopback if the listener has a wildcard address (0.0.0.0, ::). */
 function addressIn(config: Config, peer: Peer): string {
   const { host: listened, port, certFile = null } = peer.settings(config).listen;
   const loopbacks: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
   const host = loopbacks[listened] ?? listened;
   if (port === 0)
-    throw new WrongUsage(`${peer.section}.listen.port is 0, any free one: give the address by ${peer.option}`);
+    throw new WrongUsage(`${peer.section}.listen.port is 0 (any free port): give the address with ${peer.option}`);
   return `${certFile === null ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 

@@ -3,9 +3,9 @@ import { actorForm } from '../../rest/actor.js';
 import { WrongUsage } from './peer.js';
 
 /**
- * In whose name changes are made: as given, or else the user of the operating system; null where that has no name that
- * the registry takes.
- * @throws WrongUsage for a given name that the registry does not take
+ * The actor of changes: the given name, or the user of the operating system. Null if the name of that user is not valid
+ * at the registry.
+ * @throws WrongUsage if the given name is not valid at the registry
  */
 export function actorNamed(given: string | undefined, user: () => string = systemUser): string | null {
   if (given === undefined) {
@@ -19,7 +19,7 @@ export function actorNamed(given: string | undefined, user: () => string = syste
   throw new WrongUsage('--actor must be a name of 1 to 64 letters, digits and . _ @ : + -');
 }
 
-/** A process may run under a number that no user of the system has. */
+/** The name of the user; empty if the system has no user with the uid of this process. */
 function systemUser(): string {
   try {
     return userInfo().username;

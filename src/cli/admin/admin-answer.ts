@@ -2,32 +2,32 @@ import Type, { Check, type Static } from '../../typebox/typebox.js';
 
 const problem = Type.Object({ message: Type.String() });
 
-/** Why the registry did not carry something out; the problems are those of fields. */
+/** The envelope of a failure. `data.errors` has the problems of single fields. */
 export const failureSchema = Type.Object({
   success: Type.Literal(false),
   message: Type.String(),
   data: Type.Union([Type.Null(), Type.Object({ errors: Type.Array(problem) })]),
 });
 
-/** Where in a list a page is. */
+/** Position of a page in a list. */
 export const pageSchema = Type.Object({
   total_records: Type.Integer(),
   current_page: Type.Integer(),
   total_pages: Type.Integer(),
 });
 
-/** What the registry answered to something that it carried out. */
-export interface AdminAnswer<Data> {
+/** The content of a successful response. */
+export interface AdminResponse<Data> {
   readonly data: Data;
-  /** Of a list that has pages; null elsewhere. */
+  /** Position of the page for a paginated list; otherwise null. */
   readonly page: Static<typeof pageSchema> | null;
 }
 
 const successSchema = Type.Object({ success: Type.Literal(true), data: Type.Unknown() });
 const pagedSchema = Type.Object({ meta: pageSchema });
 
-/** Reads a text as JSON; undefined where it is none. */
-export function jsonIn(text: string): unknown {
+/** Parses a text as JSON; undefined if it is invalid. */
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -35,8 +35,8 @@ export function jsonIn(text: string): unknown {
   }
 }
 
-/** Reads the body of a success; null for a body of another form. What it has besides is left as it is. */
-export function successIn(body: unknown): AdminAnswer<unknown> | null {
+/** Reads the body of a successful response; null if it does not have the form of one. Ignores additional fields. */
+export function parseSuccess(body: unknown): AdminResponse<unknown> | null {
   if (!Check(successSchema, body)) return null;
   return { data: body.data, page: Check(pagedSchema, body) ? body.meta : null };
 }

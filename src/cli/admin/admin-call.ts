@@ -8,21 +8,21 @@ import { AdminClient } from './admin-client.js';
 import { type Environment, registryPeer, WrongUsage } from './peer.js';
 import { printable, printableJson } from './printable.js';
 
-/** One administration command while it runs. */
+/** One running administration command. */
 export interface AdminCall<Options> {
   readonly client: AdminClient;
   readonly options: Options;
   readonly args: readonly string[];
-  /** Prints an answer's data: as JSON where that is wanted, in these lines otherwise. */
+  /** Prints the data of a response: as JSON with `--json`, otherwise as the given lines. */
   readonly show: (data: unknown, lines: readonly string[]) => void;
   /**
-   * Prints what was changed, and how far the change has come.
-   * @throws OperatorError where it is not in force on every gateway: a script must notice
+   * Prints a change and its propagation.
+   * @throws OperatorError if the change is not in force on every gateway, so that a script notices
    */
   readonly showChange: (data: { readonly propagation: Propagation }, lines: readonly string[]) => void;
 }
 
-/** Where administration commands print, and the environment variables that they read. */
+/** Output streams and environment variables of the administration commands. */
 export interface AdminEdge {
   readonly io: CommandIo;
   readonly env: Environment;
@@ -35,7 +35,7 @@ type CallOptions = Omit<AccessOptions, 'address'> & {
   readonly token?: string | true;
 };
 
-/** Makes a command one of administration: with the options that all of them have, and a client of the registry. */
+/** Gives a command the common administration options and an action with a client of the registry. */
 export function administer<Options extends object>(
   command: Command,
   { io, env }: AdminEdge,
@@ -43,14 +43,14 @@ export function administer<Options extends object>(
 ): void {
   command
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
-    .option('--token-file <file>', 'file with the token of administrators (or MERCHANT_GATEWAY_TOKEN holds it)')
+    .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)")
     .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
-    .option('--actor <name>', 'in whose name a change is made, for events list; or else the user of this system')
-    .option('--json', "print the answer's data as JSON, and nothing else")
+    .option('--actor <name>', 'name of who makes a change, shown by events list (default: the system user)')
+    .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
       'after',
-      '\nExit status: 0 done and in force on every gateway, 1 failed or not everywhere yet, 2 wrong usage.',
+      '\nExit status: 0 done and in force on every gateway, 1 failed or not yet in force everywhere, 2 wrong usage.',
     )
     .action(async () => {
       const options = command.opts<Options & CallOptions>();
@@ -69,7 +69,7 @@ export function administer<Options extends object>(
     });
 }
 
-/** What prints, as JSON where that is wanted. */
+/** The print functions of a command. */
 export function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<object>, 'show' | 'showChange'> {
   const show = (data: unknown, lines: readonly string[]): void => {
     out(isJson ? `${printableJson(data)}\n` : `${lines.map(printable).join('\n')}\n`);
@@ -84,36 +84,40 @@ export function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<ob
   };
 }
 
-/** How far a change has come, in words, and whether all gateways go by it. */
+/** The propagation of a change as text, and whether the change is in force on all gateways. */
 interface PropagationText {
   readonly isEverywhere: boolean;
   readonly text: string;
 }
 
-/** Says where a change is in force, and where not yet. */
+/** Describes on which gateways a change is in force, and on which it is pending. */
 function propagationText({ gateways, confirmed, pending, ...rest }: Propagation): PropagationText {
   const { milliseconds, projected = true } = rest;
   if (!projected) {
     return notYet(
-      "Stored, but not yet written to the gateways' store: until it is, gateways go by the old record. The registry goes on trying.",
+      "Stored, but not yet written to the gateways' store: until then, gateways use the old record. The registry " +
+        'retries.',
     );
   }
   if (gateways === null) {
     return notYet(
-      "Stored and written to the gateways' store, but which gateways have confirmed could not be asked. See gateways list.",
+      "Stored and written to the gateways' store, but the confirmations of the gateways could not be read. " +
+        'See gateways list.',
     );
   }
   if (pending.length > 0) {
-    const heading = `Stored, but in force only on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms. Not confirmed:`;
+    const heading =
+      `Stored, but in force only on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms. ` + 'Not confirmed:';
     const told = pending.map(({ instanceId, host, staleUntil }) => {
-      const until = staleUntil === null ? 'it gets the new one' : `${printable(staleUntil)} by the registry's clock`;
+      const until =
+        staleUntil === null ? 'it receives the new one' : `${printable(staleUntil)} by the registry's clock`;
       return `  ${printable(instanceId)} (${printable(host)}) may use the old record until ${until}`;
     });
     return notYet([heading, ...told].join('\n'));
   }
   const text =
     gateways === 0
-      ? "Stored and written to the gateways' store; no gateway that it concerns runs now."
+      ? "Stored and written to the gateways' store; no running gateway is affected."
       : `In force on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms.`;
   return { isEverywhere: true, text };
 }

@@ -1,37 +1,37 @@
 import { OperatorError } from '../../config/operator-error.js';
 import { Check, type Static, type TSchema } from '../../typebox/typebox.js';
-import { type AdminAnswer, jsonIn, successIn } from './admin-answer.js';
+import { type AdminResponse, parseJson, parseSuccess } from './admin-answer.js';
 import { type Peer, registryPeer } from './peer.js';
-import { type Asked, nextAfter, notAPeer, refused, unreachable, wrongFilter } from './refused.js';
+import { type RequestTarget, nextAfter, unexpectedResponse, failureOf, unreachable, wrongFilter } from './refused.js';
 
-/** One thing to ask of the admin API. */
+/** A request to the admin API. */
 export interface AdminRequest<Schema extends TSchema> {
   readonly method: 'GET' | 'POST' | 'PATCH';
-  /** Below the address; each part is one segment, whatever is in it. */
+  /** Path below the address. Each part becomes one segment, percent-encoded. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
-  /** It may be asked again whatever became of it: it changes nothing, or nothing a second time. */
+  /** Marks an idempotent request, which may be retried after any failure. */
   readonly isRepeatable?: true;
-  /** What to do where nobody knows whether a change was made; left out: to look. */
+  /** Advice if it is unknown whether the change was made. Default: to look before a retry. */
   readonly ifUnclear?: string | undefined;
-  /** The form of the answer's `data`. */
+  /** Schema of `data` in the response. */
   readonly expects: Schema;
 }
 
-/** Where an API is, and what lets a client in. */
+/** Address and credentials of an API. */
 export interface AdminAccess {
-  /** Left out: the registry. */
+  /** Default: the registry. */
   readonly peer?: Peer;
   readonly address: URL;
   readonly token: string;
-  /** In whose name changes are made; null: the API's own word for whoever has the token. */
+  /** The actor of changes (`x-actor`); null: the API uses its default actor. */
   readonly actor?: string | null;
   readonly timeoutMilliseconds?: number;
   readonly maxBytes?: number;
 }
 
-/** A client of the admin API, or of the operators' one. No failure holds the token. */
+/** A client of the admin API or the operators' API. No error contains the token. */
 export class AdminClient {
   readonly #access: Required<AdminAccess>;
 
@@ -46,30 +46,34 @@ export class AdminClient {
   }
 
   /**
-   * @throws OperatorError
-   * @throws WrongUsage for a query that the registry does not accept
+   * Sends a request and validates the response.
+   * @throws OperatorError if the API is unreachable, rejects the request or responds in another form
+   * @throws WrongUsage if the registry rejects the query of a list
    */
-  async ask<Schema extends TSchema>(request: AdminRequest<Schema>): Promise<AdminAnswer<Static<Schema>>> {
+  async ask<Schema extends TSchema>(request: AdminRequest<Schema>): Promise<AdminResponse<Static<Schema>>> {
     const isChange = request.method !== 'GET' && request.isRepeatable !== true;
     const { peer, address } = this.#access;
-    const asked = { peer, address: address.href, isChange, ifUnclear: request.ifUnclear };
-    const { response, text } = await this.#send(request, asked);
+    const target = { peer, address: address.href, isChange, ifUnclear: request.ifUnclear };
+    const { response, text } = await this.#send(request, target);
     if (text === null) {
-      const next = isChange ? nextAfter(asked) : 'Ask for fewer at a time: --per-page.';
-      throw new OperatorError(`The answer of ${asked.address} is longer than ${this.#access.maxBytes} bytes. ${next}`);
+      const next = isChange ? nextAfter(target) : 'Request fewer entries per page: --per-page.';
+      throw new OperatorError(`The response of ${target.address} exceeds ${this.#access.maxBytes} bytes. ${next}`);
     }
-    const body = jsonIn(text);
+    const body = parseJson(text);
     if (!response.ok) {
       const wrong = request.method === 'GET' ? wrongFilter(response, body, request.query ?? {}) : null;
       if (wrong !== null) throw wrong;
-      throw refused(asked, response, body);
+      throw failureOf(target, response, body);
     }
-    const answer = successIn(body);
+    const answer = parseSuccess(body);
     if (answer !== null && Check(request.expects, answer.data)) return { ...answer, data: answer.data };
-    throw notAPeer(asked, response, isChange);
+    throw unexpectedResponse(target, response, isChange);
   }
 
-  async #send(request: AdminRequest<TSchema>, asked: Asked): Promise<{ response: Response; text: string | null }> {
+  async #send(
+    request: AdminRequest<TSchema>,
+    asked: RequestTarget,
+  ): Promise<{ response: Response; text: string | null }> {
     const { address, token, actor, timeoutMilliseconds, maxBytes } = this.#access;
     const { method, body } = request;
     try {
@@ -99,13 +103,13 @@ function urlOf(address: URL, { path, query = {} }: AdminRequest<TSchema>): URL {
   return url;
 }
 
-/** The body of a response as text; null where it is longer than that, of which no more is read. */
+/** Reads the body of a response as text. Stops and returns null if it exceeds `maxBytes`. */
 async function limitedText({ body }: Response, maxBytes: number): Promise<string | null> {
   if (body === null) return '';
   const decoder = new TextDecoder();
   let text = '';
   let size = 0;
-  // Leaving the loop cancels the rest.
+  // Leaving the loop cancels the stream.
   for await (const chunk of body as ReadableStream<Uint8Array>) {
     size += chunk.byteLength;
     if (size > maxBytes) return null;

@@ -7,7 +7,7 @@ import { formerKeyOption, idIn, pageLine, pageOptions, type PageOptions, pageQue
 import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
-/** Of a later registry there may be actions that are not known here. */
+/** Accepts any action: a newer registry may have actions unknown to this version. */
 const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() });
 
 type ListOptions = PageOptions & {
@@ -23,11 +23,11 @@ export function eventsCommand(io: CommandIo, env: Environment = process.env): Co
   const events = new Command('events').description('show who changed what and when');
   const list = events.command('list').description('list who changed what and when, newest first');
   list
-    .option('--merchant <id>', 'those of this merchant')
-    .option('--key-id <keyid>', 'those of this key')
+    .option('--merchant <id>', 'only events of this merchant')
+    .option('--key-id <keyid>', 'only events of this key')
     .addOption(formerKeyOption())
-    .option('--action <action>', 'those of this kind, such as key.revoked')
-    .option('--since <moment>', 'those from then on, such as 2026-01-31T12:00:00Z');
+    .option('--action <action>', 'only events with this action, e.g. key.revoked')
+    .option('--since <time>', 'only events since this time, e.g. 2026-01-31T12:00:00Z');
   administer<ListOptions>(pageOptions(list), { io, env }, async ({ client, options, show }) => {
     const { merchant, action, since } = options;
     const keyId = options.keyId ?? options.key;

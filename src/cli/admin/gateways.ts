@@ -24,12 +24,12 @@ const heading = ['INSTANCE', 'HOST', 'ENVIRONMENT', 'VERSION', 'CONFIRMED', 'LIF
 
 /** `gateways list`. */
 export function gatewaysCommand(io: CommandIo, env: Environment = process.env): Command {
-  const gateways = new Command('gateways').description('show the gateways of the roster');
+  const gateways = new Command('gateways').description('show the gateways known to the registry');
   const list = gateways
     .command('list')
     .description(
-      'list the gateways that may use what they hold: the newest change that each has confirmed, for how long after it was ' +
-        "last seen it may go by an older one, and by how much its clock is ahead of the registry's",
+      'list the gateways that may use cached records: the newest change that each has confirmed, how long after it ' +
+        'was last seen it may use an older record, and how far its clock is ahead of that of the registry',
     );
   administer(list, { io, env }, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['gateways'], expects: knownGateways });
@@ -40,11 +40,12 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
     ]);
     const former = data.filter(({ confirms }) => !confirms);
     const hint =
-      'A gateway of an earlier release cannot confirm a change, so each change stays pending until it has ended and its lifetime has passed.';
+      'A gateway of an earlier release cannot confirm changes. Each change stays pending until that gateway has ' +
+      'stopped and its lifetime has passed.';
     show(
       data,
       rows.length === 0
-        ? ['No gateway runs.']
+        ? ['No gateways.']
         : [...tableLines(heading, rows, { wrap: ['CONFIRMED'] }), ...(former.length > 0 ? [hint] : [])],
     );
   });
@@ -61,5 +62,5 @@ function confirmed({
   enrolled: boolean;
 }) {
   if (!confirms) return 'cannot (earlier release)';
-  return `${revision ?? 'nothing yet'}${enrolled ? '' : ' (not in the roster)'}`;
+  return `${revision ?? 'nothing yet'}${enrolled ? '' : ' (not enrolled)'}`;
 }

@@ -1,11 +1,11 @@
 import { Command, Option } from 'commander';
 import { OperatorError } from '../../config/operator-error.js';
-import { type ApiKey, apiKeySchema, resetKeySchema, shownKeySchema } from '../../registry/keys/schema.js';
+import { type ApiKey, apiKeySchema, resetKeySchema, createdKeySchema } from '../../registry/keys/schema.js';
 import { propagationSchema } from '../../registry/propagation-schema.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { fingerprintCommand } from '../audit/fingerprint.js';
 import type { CommandIo } from '../command-io.js';
-import type { AdminAnswer } from './admin-answer.js';
+import type { AdminResponse } from './admin-answer.js';
 import { type AdminEdge, administer } from './admin-call.js';
 import { collect, idIn, pageLine, pageOptions, type PageOptions, pageQuery, secondsIn, spanIn } from './arguments.js';
 import { keysImportCommand } from './import/keys-import.js';
@@ -14,7 +14,7 @@ import { tableLines } from './table.js';
 
 const propagation = propagationSchema;
 const changedKey = Type.Object({ ...apiKeySchema.properties, propagation });
-const createdKey = Type.Object({ ...shownKeySchema.properties, propagation });
+const createdKey = Type.Object({ ...createdKeySchema.properties, propagation });
 const replacedKey = Type.Object({ ...resetKeySchema.properties, propagation });
 
 interface CreateOptions {
@@ -27,20 +27,22 @@ interface CreateOptions {
 
 /** `keys create`, `list`, `revoke`, `reset`, `import`, `export` and `fingerprint`. */
 export function keysCommand(io: CommandIo, env: Environment = process.env): Command {
-  const keys = new Command('keys').description('create, list, revoke, reset, import and export the keys of merchants');
+  const keys = new Command('keys').description('create, list, revoke, reset, import and export API keys of merchants');
   const edge = { io, env };
 
-  const create = keys.command('create').description('create a key, which is shown once');
+  const create = keys.command('create').description('create a key; the key is shown only once');
   create
-    .requiredOption('--merchant <id>', 'whose key it is')
-    .addOption(new Option('--environment <name>', 'where it is valid').choices(['live', 'test']).makeOptionMandatory())
+    .requiredOption('--merchant <id>', 'merchant of the key')
+    .addOption(
+      new Option('--environment <name>', 'environment of the key').choices(['live', 'test']).makeOptionMandatory(),
+    )
     .option<readonly string[]>(
       '--permission <permission>',
-      'such as payouts:write; may be repeated; or else *',
+      'permission, e.g. payouts:write (repeatable, default: *)',
       collect,
     )
-    .option('--expires-in <span>', 'ends after 30m, 12h or 90d; or else never', spanIn)
-    .option('--label <text>', 'what it is for');
+    .option('--expires-in <span>', 'time until the key expires, e.g. 30m, 12h or 90d (default: never)', spanIn)
+    .option('--label <text>', 'purpose of the key');
   administer<CreateOptions>(create, edge, async ({ client, options, showChange }) => {
     const { merchant, environment, permission: permissions, expiresIn, label } = options;
     const path = ['merchants', idIn(merchant, 'merchant'), 'keys'];
@@ -49,8 +51,8 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     showChange(data, shownOnce(data));
   });
 
-  const list = keys.command('list').description("list a merchant's keys, newest first");
-  pageOptions(list.requiredOption('--merchant <id>', 'whose keys'));
+  const list = keys.command('list').description('list the keys of a merchant, newest first');
+  pageOptions(list.requiredOption('--merchant <id>', 'merchant of the keys'));
   administer<PageOptions & { readonly merchant: string }>(list, edge, async ({ client, options, show }) => {
     const path = ['merchants', idIn(options.merchant, 'merchant'), 'keys'];
     const expects = Type.Array(apiKeySchema);
@@ -58,21 +60,25 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     show(data, [...(data.length === 0 ? [] : keyTable(data)), pageLine(data.length, 'key', page)]);
   });
 
-  const revoke = keys.command('revoke <keyid>').description('end a key for good');
+  const revoke = keys.command('revoke <keyid>').description('revoke a key permanently');
   administer(revoke, edge, async ({ client, args, showChange }) => {
     const path = ['keys', idIn(args[0], 'key'), 'revoke'];
     const { data } = await client.ask({ method: 'POST', path, expects: changedKey });
     showChange(data, [`The key ${data.keyId} of the merchant ${data.merchantId} is revoked.`]);
   });
 
-  const reset = keys.command('reset <keyid>').description('replace a key by a new one, which is shown once');
-  reset.option('--grace <span>', 'the old one is valid for 30m, 24h or 7d more; or else it ends now', secondsIn);
+  const reset = keys.command('reset <keyid>').description('replace a key by a new one; the new key is shown only once');
+  reset.option(
+    '--grace <span>',
+    'how long the old key stays valid, e.g. 30m, 24h or 7d (default: revoked at once)',
+    secondsIn,
+  );
   administer<{ readonly grace?: number }>(reset, edge, async ({ client, args, options, showChange }) => {
     const path = ['keys', idIn(args[0], 'key'), 'reset'];
     const body = { graceSeconds: options.grace };
     const { data } = await client.ask({ method: 'POST', path, body, expects: replacedKey });
     const { keyId, status, expiresAt } = data.replaces;
-    const end = status === 'ACTIVE' ? `ends at ${expiresAt ?? 'no time'}` : 'is revoked';
+    const end = status === 'ACTIVE' ? `expires at ${expiresAt ?? 'no time'}` : 'is revoked';
     showChange(data, [...shownOnce(data), `The old key ${keyId} ${end}.`]);
   });
   keysImportCommand(keys, edge);
@@ -80,8 +86,8 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
   return keys.addCommand(fingerprintCommand(io));
 }
 
-function shownOnce({ key, ...told }: ApiKey & { readonly key: string }): string[] {
-  return [...keyTable([told]), '', `  ${key}`, '', 'Store this key now: it is not shown again.'];
+function shownOnce({ key, ...shownKey }: ApiKey & { readonly key: string }): string[] {
+  return [...keyTable([shownKey]), '', `  ${key}`, '', 'Store this key now: it is not shown again.'];
 }
 
 function keyTable(keys: readonly ApiKey[]): string[] {
@@ -94,7 +100,7 @@ function keyTable(keys: readonly ApiKey[]): string[] {
   );
 }
 
-/** Of a later registry an entry may hold more than is known here. */
+/** Accepts any fields in entries: a newer registry may have fields unknown to this version. */
 const page = Type.Object({
   entries: Type.Array(Type.Object({})),
   next: Type.Union([Type.Null(), Type.String()]),
@@ -110,9 +116,9 @@ interface ExportOptions {
 function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
   const command = keys
     .command('export')
-    .description('print merchants and keys as JSON lines for keys import: keys by their hashes, no key itself')
-    .option('--merchant <id>', 'this merchant and its keys alone')
-    .addOption(new Option('--environment <name>', 'the keys of this one alone').choices(['live', 'test']));
+    .description('print merchants and keys as JSON lines for keys import; keys are printed as hashes')
+    .option('--merchant <id>', 'only this merchant and its keys')
+    .addOption(new Option('--environment <name>', 'only keys of this environment').choices(['live', 'test']));
   administer<ExportOptions>(command, { io, env }, async ({ client, options }) => {
     const { merchant, environment } = options;
     const filter = { merchantId: merchant === undefined ? undefined : idIn(merchant, 'merchant'), environment };
@@ -121,21 +127,21 @@ function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
     let isEmpty = true;
     try {
       do {
-        const { data }: AdminAnswer<Static<typeof page>> = await client.ask({
+        const { data }: AdminResponse<Static<typeof page>> = await client.ask({
           ...({ method: 'GET', path: ['exports'], expects: page } as const),
           query: { ...filter, after, until },
         });
-        // JSON escapes what moves a cursor, but for the second set of control characters, which nothing stored has.
+        // JSON escapes terminal control characters except C1 controls, which stored texts cannot contain.
         isEmpty &&= data.entries.length === 0;
         if (data.entries.length > 0) io.out(`${data.entries.map((entry) => JSON.stringify(entry)).join('\n')}\n`);
         await io.drained?.();
         after = data.next ?? undefined;
         until ??= String(data.revision);
       } while (after !== undefined);
-      if (isEmpty) io.err('There is no merchant or key to export.\n');
+      if (isEmpty) io.err('No merchants or keys to export.\n');
     } catch (error) {
       if (!(error instanceof OperatorError) || until === undefined) throw error;
-      throw new OperatorError(`${error.message}\nWhat was printed is not complete: export again.`, { cause: error });
+      throw new OperatorError(`${error.message}\nThe output is incomplete: export again.`, { cause: error });
     }
   });
 }

@@ -26,7 +26,7 @@ export function merchantsCommand(io: CommandIo, env: Environment = process.env):
     showChange(data, merchantLines(data));
   });
 
-  const set = merchants.command('set <id>').description('change what is given of a merchant');
+  const set = merchants.command('set <id>').description('change the given properties of a merchant');
   settingOptions(set.option('--name <name>', 'name of the merchant'), 'set');
   administer<SettingOptions>(set, edge, async ({ client, options, args, showChange }) => {
     const path = ['merchants', idIn(args[0], 'merchant')];
@@ -35,7 +35,9 @@ export function merchantsCommand(io: CommandIo, env: Environment = process.env):
   });
 
   const list = merchants.command('list').description('list merchants, newest first');
-  list.option('--search <text>', 'those whose name has this in it').option('--status <status>', 'those of this status');
+  list
+    .option('--search <text>', 'only merchants whose name contains this text')
+    .option('--status <status>', 'only merchants with this status');
   administer<ListOptions>(pageOptions(list), edge, async ({ client, options, show }) => {
     const query = { ...pageQuery(options), name: options.search, status: options.status };
     const expects = Type.Array(merchantSchema);
@@ -73,14 +75,14 @@ function merchantLines(merchant: Merchant): string[] {
 }
 
 function entriesOf(list: readonly string[] | null): string {
-  return list === null ? 'any' : list.join(', ') || 'none: nobody is admitted';
+  return list === null ? 'any' : list.join(', ') || 'none: every request is rejected';
 }
 
 function countOf(list: readonly string[] | null): string {
   return list === null ? 'any' : list.length === 0 ? 'none' : String(list.length);
 }
 
-/** What may be said of a merchant on the command line. */
+/** The options for the properties of a merchant. */
 interface SettingOptions {
   readonly name?: string;
   readonly status?: string;
@@ -94,50 +96,54 @@ interface SettingOptions {
   readonly confirm?: readonly string[];
 }
 
-/** Adds the options for what may be said of a merchant; those that take something back only where one is changed. */
+/** Adds the options for the properties of a merchant. Options that reset a property exist only for `set`. */
 function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Command {
   const isSet = use === 'set';
-  const lists = isSet ? ', in place of those there are' : '';
+  const lists = isSet ? 'replaces the list, ' : '';
   command
-    .option('--status <status>', 'a word in upper case; only an ACTIVE merchant gets in')
-    .option('--go-live', 'admit the merchant to production');
-  if (isSet) command.option('--no-go-live', 'shut the merchant out of production');
+    .option('--status <status>', 'status, a word in upper case; only requests of ACTIVE merchants are accepted')
+    .option('--go-live', 'allow the merchant to use production');
+  if (isSet) command.option('--no-go-live', 'bar the merchant from production');
   command.option<readonly string[]>(
     '--allow-ip <cidr>',
-    `admit these addresses alone${lists}; may be repeated`,
+    `accept requests only from this address or CIDR (${lists}repeatable)`,
     collect,
   );
   if (isSet) listEnds(command, 'ip', 'address');
-  command.option<readonly string[]>('--allow-origin <origin>', `admit these alone${lists}; may be repeated`, collect);
+  command.option<readonly string[]>(
+    '--allow-origin <origin>',
+    `accept requests only from this origin (${lists}repeatable)`,
+    collect,
+  );
   if (isSet) listEnds(command, 'origin', 'origin');
   return command.option<readonly string[]>(
     '--confirm <flag>',
-    `say that it is meant: ${confirmations.join(', ')}; may be repeated`,
+    `confirm a risky change: ${confirmations.join(', ')} (repeatable)`,
     collect,
   );
 }
 
-/** No list admits everybody, and an empty one admits nobody: each is said in words, so that neither is taken for the other. */
+/** Adds separate options for no list (accepts all) and an empty list (rejects all), which are easily confused. */
 function listEnds(command: Command, list: 'ip' | 'origin', what: string): void {
   const [allow, any] = list === 'ip' ? ['allowIp', 'anyIp'] : ['allowOrigin', 'anyOrigin'];
-  command.addOption(new Option(`--any-${list}`, `admit every ${what}: no list`).conflicts(allow));
+  command.addOption(new Option(`--any-${list}`, `remove the list: accept requests from any ${what}`).conflicts(allow));
   command.addOption(
-    new Option(`--deny-every-${list}`, `admit no ${what}: an empty list, which needs --confirm empty_list`).conflicts([
-      allow,
-      any,
-    ]),
+    new Option(
+      `--deny-every-${list}`,
+      `set an empty list: reject requests from every ${what}; requires --confirm empty_list`,
+    ).conflicts([allow, any]),
   );
 }
 
 /**
- * What the API is asked for.
- * @throws WrongUsage where that is nothing
+ * The changes that the options request.
+ * @throws WrongUsage if there are none
  */
 function changesOf({ name, status, goLive, confirm, ...lists }: SettingOptions): MerchantChanges {
   const ipAllowlist = lists.denyEveryIp === true ? [] : lists.anyIp === true ? null : lists.allowIp;
   const originAllowlist = lists.denyEveryOrigin === true ? [] : lists.anyOrigin === true ? null : lists.allowOrigin;
   const given = { name, status, goLive, ipAllowlist, originAllowlist };
   const changes = Object.entries(given).filter(([, value]) => value !== undefined);
-  if (changes.length === 0) throw new WrongUsage('say what to change, such as --status SUSPENDED');
+  if (changes.length === 0) throw new WrongUsage('give at least one change, such as --status SUSPENDED');
   return Object.fromEntries([...changes, ...(confirm === undefined ? [] : [['confirm', confirm]])]) as MerchantChanges;
 }

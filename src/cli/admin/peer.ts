@@ -1,22 +1,22 @@
 import type { Config } from '../../config/schema.js';
 
-/** An API that administration commands ask: how to find it, and what to call it. */
+/** An API that administration commands call: its options, its configuration, and its names in messages. */
 export interface Peer {
-  /** As within a sentence. */
+  /** Name within a sentence. */
   readonly name: string;
-  /** What to start, and what tells more. */
+  /** What to start if the API is down, and the log to read. */
   readonly start: string;
   readonly log: string;
   readonly option: '--registry' | '--services';
   readonly tokenOption: '--token-file' | '--registry-token-file';
   readonly addressVariable: string;
   readonly tokenVariable: string;
-  /** Where the configuration has its listener and its token. */
+  /** Section of the configuration with the listener and the token. */
   readonly section: 'registry' | 'services.operators';
   readonly tokenFile: 'registry.tokenFile' | 'services.operators.tokenFile';
-  /** Commands that show ids. */
+  /** Commands that list ids. */
   readonly lists: string;
-  /** What shows whether a change was made. */
+  /** Commands that show whether a change was made. */
   readonly look: string;
   readonly settings: (config: Config) => {
     readonly listen: { readonly host: string; readonly port: number; readonly certFile?: string | null };
@@ -56,7 +56,7 @@ export const operatorsPeer: Peer = {
   settings: ({ services }) => services.operators,
 };
 
-/** A name at the beginning of a sentence. */
+/** A text with its first letter capitalised. */
 export function capital(text: string): string {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 }
@@ -64,5 +64,5 @@ export function capital(text: string): string {
 /** The environment variables of the process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** How the command line, not the API, is wrong; without what was given, which may be a secret. */
+/** A usage error. The message must not contain the given values, which may be secrets. */
 export class WrongUsage extends Error {}

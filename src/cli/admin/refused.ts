@@ -4,8 +4,8 @@ import { failureSchema } from './admin-answer.js';
 import { capital, type Peer, WrongUsage } from './peer.js';
 import { printable } from './printable.js';
 
-/** The API itself did not carry something out. */
-export class RefusedByApi extends OperatorError {
+/** The API rejected a request or failed. */
+export class RejectedByApi extends OperatorError {
   constructor(
     message: string,
     readonly status: number,
@@ -17,19 +17,21 @@ export class RefusedByApi extends OperatorError {
 const longestText = 500;
 const mostProblems = 100;
 
-/** What to do about an answer of this status, where its message does not say that already. */
+/** What to do after a response with this status. */
 const advice = ({ name, option, tokenOption, tokenVariable, lists }: Peer): Readonly<Record<number, string>> => ({
-  400: 'Check what was given.',
-  401: `Check the token: ${tokenOption}, or ${tokenVariable}, must hold that of ${name.replace('the registry', 'this registry')}.`,
+  400: 'Check the arguments.',
+  401:
+    `Check that ${tokenOption}, or ${tokenVariable}, has the token of ` +
+    `${name.replace('the registry', 'this registry')}.`,
   404: `Check the id (${lists}), and that ${option} names ${name.replace('the registry', 'a registry')} of this version.`,
-  503: 'Try again when what it needs is back.',
+  503: 'Try again when its database or store is available.',
 });
 
-/** How the API asks for a confirmation, which this command line gives by an option. */
+/** The text by which the API requests a confirmation; on the command line, this is an option. */
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
-/** Says why an answer is no success, what to do, and, for a change, whether it may have been made all the same. */
-export function refused(asked: Asked, response: Response, body: unknown): OperatorError {
+/** Describes a failure response, what to do, and, for a change, whether it may have been made nevertheless. */
+export function failureOf(asked: RequestTarget, response: Response, body: unknown): OperatorError {
   const { peer, address, isChange } = asked;
   const { status } = response;
   const name = capital(peer.name);
@@ -37,41 +39,47 @@ export function refused(asked: Asked, response: Response, body: unknown): Operat
     const target = response.headers.get('location');
     const to = target === null ? '' : ` to ${shown(target)}`;
     return new OperatorError(
-      `${address} redirects (status ${status})${to}, which is not followed, so that the token goes nowhere else. Give the address of ${peer.name} itself with ${peer.option}.`,
+      `${address} redirects (status ${status})${to}. Redirects are not followed, to protect the token. ` +
+        `Give the direct address of ${peer.name} with ${peer.option}.`,
     );
   }
-  // The database, or what stands between, may have failed after the change and before the answer.
+  // The database or a proxy may have failed after the change but before the response.
   const isUnclear = isChange && status >= 500;
-  if (!Check(failureSchema, body)) return notAPeer(asked, response, isUnclear);
+  if (!Check(failureSchema, body)) return unexpectedResponse(asked, response, isUnclear);
   const { errors = [] } = body.data ?? {};
   if (errors.length > 0) {
     const count = errors.length === 1 ? '1 problem' : `${errors.length} problems`;
-    const told = errors.slice(0, mostProblems).map(({ message }) => `  ${shown(inOptions(message))}`);
-    return new OperatorError([`${name} did not accept this (${count}):`, ...told].join('\n'));
+    const lines = errors.slice(0, mostProblems).map(({ message }) => `  ${shown(inOptions(message))}`);
+    return new OperatorError([`${name} rejected the request (${count}):`, ...lines].join('\n'));
   }
   const message = shown(body.message).replace(/\.$/, '');
-  const what = status >= 500 ? `${name} failed (status ${status})` : `${name} refused (status ${status})`;
+  const what = status >= 500 ? `${name} failed (status ${status})` : `${name} rejected the request (status ${status})`;
   const next = isUnclear ? nextAfter(asked) : advice(peer)[status];
-  const why = status >= 500 && status !== 503 ? `${capital(peer.log)} says why.` : '';
-  return new RefusedByApi([`${what}: ${message}.`, why, next ?? ''].filter((text) => text !== '').join(' '), status);
+  const why = status >= 500 && status !== 503 ? `${capital(peer.log)} has the reason.` : '';
+  return new RejectedByApi([`${what}: ${message}.`, why, next ?? ''].filter((text) => text !== '').join(' '), status);
 }
 
 /**
- * Says that an answer is not one of the API that was meant.
- * @param isUnclear for a change of which nobody knows whether it was made
+ * The error for a response that is not in the form of the expected API.
+ * @param isUnclear it is unknown whether a change was made
  */
-export function notAPeer(asked: Asked, { status, headers }: Response, isUnclear: boolean): OperatorError {
+export function unexpectedResponse(
+  asked: RequestTarget,
+  { status, headers }: Response,
+  isUnclear: boolean,
+): OperatorError {
   const { peer, address } = asked;
   const type = headers.get('content-type') ?? 'no content type';
-  const what = `${address} did not answer as ${peer.name.replace('the registry', 'a registry')} of this version does (status ${status}, ${shown(type)}).`;
+  const expected = peer.name.replace('the registry', 'a registry');
+  const what = `${address} did not respond like ${expected} of this version (status ${status}, ${shown(type)}).`;
   const next = isUnclear ? ` ${nextAfter(asked)}` : '';
-  return new OperatorError(`${what} Check ${peer.option}, and what stands between.${next}`);
+  return new OperatorError(`${what} Check ${peer.option} and proxies in between.${next}`);
 }
 
-/** By which options the parameters of a query are given, where their names differ. */
+/** Options whose names differ from their query parameters. */
 const optionNames: Readonly<Record<string, string>> = { name: 'search', merchantId: 'merchant' };
 
-/** Says what is wrong with the query of a list, in the names of options; null: the answer is about something else. */
+/** The usage error for a rejected list query, with option names; null if the response has another reason. */
 export function wrongFilter({ status }: Response, body: unknown, query: object): WrongUsage | null {
   if (status !== 422 || !Check(failureSchema, body)) return null;
   const told = (body.data?.errors ?? []).slice(0, mostProblems).map(({ message }) => {
@@ -90,51 +98,51 @@ function shown(text: string): string {
   return printable(text.slice(0, longestText));
 }
 
-/** Who was asked, and whether for a change. */
-export interface Asked {
+/** The API that received a request, and whether the request was a change. */
+export interface RequestTarget {
   readonly peer: Peer;
   readonly address: string;
   readonly isChange: boolean;
-  /** What to do where nobody knows whether a change was made; undefined: to look. */
+  /** Advice if it is unknown whether the change was made; undefined: to look before a retry. */
   readonly ifUnclear: string | undefined;
 }
 
-/** Failures before anything was sent, by code. */
+/** Messages for failures before the request was sent, by error code. */
 const neverSent = ({ start, option }: Peer): Readonly<Record<string, string>> => ({
-  ECONNREFUSED: `nothing listens there. Start ${start}, or give its address with ${option}`,
-  ENOTFOUND: `nothing has that name. Check ${option}`,
-  EAI_AGAIN: 'its name cannot be looked up now. Check the name service',
-  EHOSTUNREACH: 'no way leads to that host. Check the network',
-  ENETUNREACH: 'no way leads to that network. Check the network',
+  ECONNREFUSED: `the connection was refused. Start ${start}, or give its address with ${option}`,
+  ENOTFOUND: `the host name does not exist. Check ${option}`,
+  EAI_AGAIN: 'the host name cannot be resolved now. Check DNS',
+  EHOSTUNREACH: 'there is no route to the host. Check the network',
+  ENETUNREACH: 'there is no route to the network. Check the network',
   EACCES: 'this machine does not allow the connection. Check its firewall',
-  UND_ERR_CONNECT_TIMEOUT: `it does not take connections. Check ${option} and the network`,
-  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS. Check whether the address is one of http',
-  ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS. Check whether the address is one of http',
+  UND_ERR_CONNECT_TIMEOUT: `the connection timed out. Check ${option} and the network`,
+  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS. Check whether the address must begin with http://',
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS. Check whether the address must begin with http://',
 });
 const certificateCodes = /CERT|^UNABLE_TO_/;
 
-/** Says why no answer came, what to do, and, for a change, whether it may have been made all the same. */
-export function unreachable(asked: Asked, cause: unknown, timeoutMilliseconds: number): OperatorError {
+/** Describes why no response came, what to do, and, for a change, whether it may have been made nevertheless. */
+export function unreachable(asked: RequestTarget, cause: unknown, timeoutMilliseconds: number): OperatorError {
   const { peer, address } = asked;
   const code = codeOf(cause);
   const known = certificateCodes.test(code)
-    ? `its certificate cannot be trusted (${printable(code)}). Check ${peer.option}, or name the issuer's certificate in NODE_EXTRA_CA_CERTS`
+    ? `its certificate is not trusted (${printable(code)}). Check ${peer.option}, or add the CA to NODE_EXTRA_CA_CERTS`
     : neverSent(peer)[code];
-  if (known !== undefined) return new OperatorError(`Cannot ask ${peer.name} at ${address}: ${known}.`, { cause });
+  if (known !== undefined) return new OperatorError(`Cannot reach ${peer.name} at ${address}: ${known}.`, { cause });
   const reason =
     cause instanceof Error && cause.name === 'TimeoutError'
-      ? `it did not answer within ${timeoutMilliseconds / 1000} seconds`
+      ? `it did not respond within ${timeoutMilliseconds / 1000} seconds`
       : `the connection failed (${printable(code || 'unknown reason')})`;
-  return new OperatorError(`Cannot ask ${peer.name} at ${address}: ${reason}. ${nextAfter(asked)}`, { cause });
+  return new OperatorError(`Cannot reach ${peer.name} at ${address}: ${reason}. ${nextAfter(asked)}`, { cause });
 }
 
-/** What to do where nobody knows what became of a request. */
-export function nextAfter({ peer, isChange, ifUnclear }: Asked): string {
+/** What to do if the result of a request is unknown. */
+export function nextAfter({ peer, isChange, ifUnclear }: RequestTarget): string {
   if (!isChange) return `Check ${peer.name} and the network, and try again.`;
-  return ifUnclear ?? `The change may have been made all the same: look (${peer.look}) before you try again.`;
+  return ifUnclear ?? `The change may have been made nevertheless: check (${peer.look}) before you try again.`;
 }
 
-/** The code of an error, or of what it was caused by. */
+/** The code of an error or of its nearest cause with a code. */
 function codeOf(error: unknown): string {
   for (let one = error, depth = 0; one instanceof Error && depth < 5; one = one.cause, depth += 1) {
     if ('code' in one && typeof one.code === 'string') return one.code;

@@ -8,7 +8,7 @@ import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from './argu
 import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
-/** A registry of the former release says `id` alone, of a key as of a merchant. */
+/** `keyId` is optional: a registry of the former release sends only `id`, for keys and merchants. */
 const heldBack = Type.Object({ ...heldBackSchema.properties, keyId: Type.Optional(heldBackSchema.properties.keyId) });
 
 const lifted = Type.Object({
@@ -19,16 +19,18 @@ const lifted = Type.Object({
 /** `restores list`, `held` and `lift`. */
 export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
   const restores = new Command('restores').description(
-    'show what a restored database lacks, and lift what is held back for that',
+    'show changes missing from a restored database, and release records held back because of them',
   );
   const edge = { io, env };
 
-  const list = restores.command('list').description('list the times for which the database may lack changes');
+  const list = restores.command('list').description('list the periods for which the database may lack changes');
   administer(list, edge, async ({ client, show }) => {
     const { data } = await client.ask({ method: 'GET', path: ['restores'], expects: Type.Array(restoreSchema) });
     const rows = data.map(({ foundAt, unknownSince, certain }) => [
       ...[unknownSince ?? 'the beginning', foundAt],
-      certain ? 'somebody knew changes that the database lacks' : 'nobody is left who could know a change',
+      certain
+        ? 'a gateway or Redis had changes that the database lacks'
+        : 'no gateway or Redis record is left that could prove a change',
     ]);
     const none = ['The database was never found to lack a change.'];
     show(
@@ -52,11 +54,11 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
 
   const lift = restores
     .command('lift <id>')
-    .description('give a key or a merchant that is held back what the restored database says of it');
+    .description('release a held-back key or merchant with its state in the restored database');
   administer(lift, edge, async ({ client, args, showChange }) => {
     const path = ['restores', 'held', idIn(args[0], 'key'), 'lift'];
     const { data } = await client.ask({ method: 'POST', path, expects: lifted });
-    showChange(data, [`The ${data.kind} ${data.id} is as the restored database says.`]);
+    showChange(data, [`The ${data.kind} ${data.id} has its state from the restored database again.`]);
   });
   return restores;
 }

@@ -2,28 +2,28 @@ import { eastAsianWidth } from 'get-east-asian-width';
 import { printable } from './printable.js';
 
 const gap = '  ';
-/** Of a cell that is cut, less would say nothing. */
-const leastCut = 8;
+/** Minimum width of a truncated cell. */
+const minCutWidth = 8;
 const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
-/** How a table gives way where the terminal is narrow. */
+/** How a table adapts to a narrow terminal. */
 export interface TableOptions {
-  /** Headings of the columns whose cells may be cut: texts for people, and nothing that somebody pastes, such as an id. */
+  /** Headings of the columns whose cells may be truncated: texts for people, not values to paste, such as ids. */
   readonly cut?: readonly string[];
-  /** Headings of the columns whose cells may go on in the next line, between words. */
+  /** Headings of the columns whose cells may wrap between words. */
   readonly wrap?: readonly string[];
-  /** How many columns the terminal has; Infinity: it is none. */
+  /** Columns of the terminal; Infinity if the output is not a terminal. */
   readonly width?: number;
 }
 
-/** The columns of the terminal that standard output is; Infinity where it is none, so that a file or a pipe gets everything. */
+/** Columns of the terminal; Infinity if standard output is a file or a pipe, which then gets untruncated lines. */
 export function terminalWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number } = process.stdout): number {
   return isTTY === true && columns !== undefined && columns > 0 ? columns : Infinity;
 }
 
 /**
- * The lines of a table: its heading, and the rows in aligned columns. No line is longer than the terminal: columns that may are cut or
- * wrapped, and where that is not enough each row becomes a record with a line for each cell.
+ * The lines of a table: the heading and the rows, in aligned columns. To fit the terminal, columns are truncated or
+ * wrapped as `options` allow. If that is not enough, each row becomes a record with one line per cell.
  */
 export function tableLines(
   heading: readonly string[],
@@ -34,7 +34,7 @@ export function tableLines(
   const wanted = heading.map((_, column) => Math.max(...all.map((row) => widthOf(row[column] ?? ''))));
   const least = heading.map((name, column) => {
     const most = wanted[column] ?? 0;
-    if (cut.includes(name)) return Math.min(most, Math.max(leastCut, widthOf(name)));
+    if (cut.includes(name)) return Math.min(most, Math.max(minCutWidth, widthOf(name)));
     if (!wrap.includes(name)) return most;
     return Math.max(...all.flatMap((row) => (row[column] ?? '').split(' ').map(widthOf)));
   });
@@ -54,13 +54,13 @@ export function tableLines(
   });
 }
 
-/** The lines of one record: a name and a value each. */
+/** The lines of one record, each with a name and a value. */
 export function recordLines(fields: readonly (readonly [name: string, value: string])[]): string[] {
   const width = Math.max(...fields.map(([name]) => widthOf(name)));
   return fields.map(([name, value]) => `${padded(name, width)}${gap}${printable(value)}`.trimEnd());
 }
 
-/** How many columns of a terminal a text takes. */
+/** Width of a text in terminal columns. */
 export function widthOf(text: string): number {
   if (/^[\u0000-\u007f]*$/.test(text)) return text.length;
   return [...graphemes.segment(text)].reduce((sum, { segment }) => sum + graphemeWidth(segment), 0);
@@ -68,11 +68,11 @@ export function widthOf(text: string): number {
 
 function graphemeWidth(grapheme: string): number {
   if (/^[\p{Mark}\p{Format}]+$/u.test(grapheme)) return 0;
-  // A sign that is drawn as a picture, such as a heart with a variation selector, takes two.
+  // Emoji presentation (a variation selector, as with a heart) takes two columns.
   return grapheme.includes('\ufe0f') ? 2 : eastAsianWidth(grapheme.codePointAt(0) ?? 0);
 }
 
-/** Takes from the widest of the columns that give way until all fit; null where they do not. */
+/** Shrinks the widest shrinkable column until all columns fit; null if that is impossible. */
 function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
   if (least.reduce((sum, one) => sum + one, 0) > room) return null;
   const widths = [...wanted];
@@ -102,7 +102,7 @@ function shortened(text: string, room: number): string {
   return `${kept}…`;
 }
 
-/** The words of a text, as many on a line as there is room for. */
+/** Wraps a text between words. */
 function wrapped(text: string, room: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ')) {

@@ -6,10 +6,10 @@ import { searchCommand } from './search.js';
 import { summaryCommand } from './summary.js';
 import { verifyCommand } from './verify.js';
 
-/** `audit`: what reads access logs, and proves what stands in them. */
+/** `audit`: the commands that read access logs and prove their lines. */
 export function auditCommand(io: CommandIo): Command {
   return new Command('audit')
-    .description('verify, search, sum up and prove access logs')
+    .description('verify, search, summarise and prove access logs')
     .addCommand(verifyCommand(io))
     .addCommand(searchCommand(io))
     .addCommand(summaryCommand(io))

@@ -11,21 +11,23 @@ import type { SecretOptions } from './log-secrets.js';
 
 const maxKeyBytes = 4096;
 
-/** `keys fingerprint`: what stands in the access log for a key, without anybody being shown the key. */
+/** `keys fingerprint`: prints the fingerprint of a key in the access log, without showing the key. */
 export function fingerprintCommand(io: CommandIo, input: Readable = process.stdin): Command {
   return new Command('fingerprint')
-    .description('read a key from standard input, and print what stands for it in the access log')
-    .option('--secret-file <file>', "the access log's secret; an older one may be named as well", collect)
-    .option('--config <file>', 'configuration file that names the secret')
-    .option('--json', 'print JSON, and nothing else')
+    .description('read a key from standard input and print its fingerprint in the access log')
+    .option('--secret-file <file>', 'secret of the access log (repeatable, e.g. with an earlier secret)', collect)
+    .option('--config <file>', 'configuration file with the secret file')
+    .option('--json', 'print only JSON')
     .addHelpText(
       'after',
-      '\nThe key is never an argument, where others on this machine could see it:\n  fingerprint < key.txt',
+      '\nNever pass the key as an argument, which other users of this machine can see:\n  fingerprint < key.txt',
     )
     .action(async (options: SecretOptions & { readonly json?: true }) => {
       const secrets = await readLogSecrets(options);
       if (secrets.length === 0) {
-        throw new OperatorError("Fingerprints need the access log's secret: --secret-file, or accessLog.secretFile.");
+        throw new OperatorError(
+          "Fingerprints need the access log's secret: set --secret-file or accessLog.secretFile.",
+        );
       }
       const key = await readKey(input);
       const fingerprints = secrets.map((secret) => keyFingerprint(secret, key) ?? '');
@@ -33,7 +35,7 @@ export function fingerprintCommand(io: CommandIo, input: Readable = process.stdi
     });
 }
 
-/** Reads a key from standard input. Nothing of what was read is repeated: it may be a key with a typing error. */
+/** Reads a key from standard input. Its errors never quote the input, which may be a mistyped key. */
 export async function readKey(input: Readable): Promise<string> {
   let text = '';
   for await (const chunk of input) {
@@ -43,5 +45,5 @@ export async function readKey(input: Readable): Promise<string> {
   const key = text.replace(/\r?\n$/, '');
   const format = /\s/.test(key) ? null : keyFormatOf([key]);
   if (format === 'live' || format === 'test') return key;
-  throw new OperatorError('Expected one key on standard input, which begins svc_live_… or svc_test_….');
+  throw new OperatorError('Expected one key on standard input, beginning with svc_live_ or svc_test_.');
 }

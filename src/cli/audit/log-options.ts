@@ -9,28 +9,30 @@ import { gatewayErrors } from '../../edge/request/errors.js';
 import { denials } from '../../policy/decision-table.js';
 import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
-import { beginsWithDay } from '../../rest/moment.js';
+import { beginsWithDate } from '../../rest/moment.js';
 import { formerKeyOption, loggedIdIn, secondsIn } from '../admin/arguments.js';
 
 /**
- * The files that were named, or else the one that a configuration has its log written to.
- * @param command ends with its usage where neither is given
+ * The named files, or the log file of a configuration if no file is named.
+ * @param command reports a usage error if neither is given
  */
 export function logFilesOf(command: Command, files: readonly string[], config?: string): readonly string[] {
   if (config === undefined && files.length === 0)
-    command.error('error: name the files of the log, or the configuration: --config');
+    command.error('error: name the files of the log, or a configuration with --config');
   if (config === undefined) return files;
   const { destination } = loadConfig({ file: config }).accessLog;
   if (files.length > 0) return files;
   if (destination === 'stdout')
-    command.error('error: the configuration has its log on standard output: name its files');
+    command.error('error: the configuration writes its log to standard output: name the files of the log');
   const ofWorkers = existsSync(destination) ? [] : logsOfWorkers(destination);
   if (ofWorkers.length > 0)
-    command.error(`error: there is no ${destination}, but logs of --workers: name their files: ${ofWorkers.join(' ')}`);
+    command.error(
+      `error: ${destination} does not exist, but logs of --workers do: name these files: ${ofWorkers.join(' ')}`,
+    );
   return [destination];
 }
 
-/** The files that workers have beside one that is not there: `access.1.log` for `access.log`. */
+/** The worker logs next to a destination that does not exist: `access.1.log` for `access.log`. */
 function logsOfWorkers(destination: string): string[] {
   const { dir, name, ext } = path.parse(destination);
   const numberOf = (file: string): number => {
@@ -48,32 +50,32 @@ function filesIn(directory: string): string[] {
   try {
     return readdirSync(directory === '' ? '.' : directory);
   } catch {
-    return []; // the log itself cannot be read either, and that is told
+    return []; // the log itself cannot be read either, which is reported
   }
 }
 
-/** The options by which `search` and `summary` choose lines. */
+/** Adds the options with which `search` and `summary` filter lines. */
 export function searchOptions(command: Command): Command {
   return command
-    .option('--config <file>', 'configuration file that names the log, where no file is named')
-    .option('--merchant <id>', 'whose requests', loggedIdIn)
-    .option('--key-id <keyid>', 'with this key', loggedIdIn)
+    .option('--config <file>', 'configuration file with the log file (if no file is named)')
+    .option('--merchant <id>', 'requests of this merchant', loggedIdIn)
+    .option('--key-id <keyid>', 'requests with this key', loggedIdIn)
     .addOption(formerKeyOption().argParser(loggedIdIn))
-    .option('--fingerprint <hex>', 'by what keys fingerprint prints', fingerprintIn)
-    .option('--code <code>', 'accepted, or the code of a refusal', codeIn)
-    .option('--address <address>', 'from an address or a CIDR, of the client or of its proxy', rangesIn)
-    .option('--path <path>', 'to a path and whatever is below it, without a query', pathIn)
-    .option('--since <time>', 'from then on: 2026-11-20T10:00:00Z, or 24h for a day ago', timeIn)
-    .option('--until <time>', 'up to but without then', timeIn)
-    .option('--request-id <id>', 'by the x-request-id of the answer');
+    .option('--fingerprint <hex>', 'requests with this key fingerprint, as keys fingerprint prints it', fingerprintIn)
+    .option('--code <code>', 'accepted, or an error code', codeIn)
+    .option('--address <address>', 'client or proxy address, or CIDR', rangesIn)
+    .option('--path <path>', 'this path and all paths below it, without a query', pathIn)
+    .option('--since <time>', 'from this time on, inclusive: 2026-11-20T10:00:00Z, or 24h for a day ago', timeIn)
+    .option('--until <time>', 'until this time, exclusive', timeIn)
+    .option('--request-id <id>', 'x-request-id of the response');
 }
 
-/** The options of `searchOptions` as they are read. */
+/** The parsed options of `searchOptions`. */
 export type SearchOptions = Search & { readonly key?: string };
 
 /**
- * What is looked for.
- * @param command ends with its usage where nothing could ever match
+ * The search for the given options.
+ * @param command reports a usage error if nothing could match
  */
 export function searchIn(command: Command, { key, keyId = key, ...search }: SearchOptions): Search {
   const { since = -Infinity, until = Infinity } = search;
@@ -102,16 +104,16 @@ function pathIn(value: string): string {
 
 const timeForm = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 
-/** Reads a date, or a date and time with its zone; null for anything else, a day that no calendar has too. */
-export function momentOf(value: string): number | null {
-  const time = timeForm.test(value) && beginsWithDay(value) ? Date.parse(value) : NaN;
+/** Parses a date, or a date and time with a zone; null if invalid, e.g. for a day that does not exist. */
+export function parseTime(value: string): number | null {
+  const time = timeForm.test(value) && beginsWithDate(value) ? Date.parse(value) : NaN;
   return Number.isNaN(time) ? null : time;
 }
 
-/** Reads the argument of an option that is a time, in milliseconds since 1970. */
+/** Parses the time argument of an option. @returns milliseconds since 1970 */
 export function timeIn(value: string): number {
   if (/^\d+[smhd]$/.test(value)) return Date.now() - secondsIn(value) * 1000;
-  const time = momentOf(value);
+  const time = parseTime(value);
   if (time !== null) return time;
   throw new InvalidArgumentError('Expected a time such as 2026-11-20, 2026-11-20T10:00:00Z, or 24h.');
 }

@@ -2,15 +2,15 @@ import { loadConfig } from '../../config/load.js';
 import { readLogSecret } from '../compose/gateway-ports.js';
 import type { LogSecret } from '../../telemetry/chain.js';
 
-/** Where the log's secret is. */
+/** Options that locate the log's secret. */
 export interface SecretOptions {
   readonly secretFile?: readonly string[];
   readonly config?: string;
 }
 
 /**
- * Reads the log's secrets: those of the files that are named, or else that of the configuration.
- * @returns in the order in which they were named; empty where there is none
+ * Reads the log's secrets from the named files, or from the configuration if no file is named.
+ * @returns in the order of the files; empty without a secret
  * @throws OperatorError, ConfigError
  */
 export async function readLogSecrets({ secretFile = [], config }: SecretOptions): Promise<LogSecret[]> {

@@ -1,19 +1,35 @@
 import { Command } from 'commander';
 import { checkProof, findLine, type FoundLine, LineProver } from '../../audit/line-prover.js';
 import { readLogLines } from '../../audit/log-lines.js';
-import { type GivenCheckpoint, type PinnedKey, readGivenCheckpoint } from '../../audit/signed-runs.js';
+import type { GivenCheckpoint } from '../../audit/signed-run.js';
+import { readGivenCheckpoint } from '../../audit/signed-runs.js';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import { parseProof, proofText } from '../../evidence/line-proof.js';
-import { InvalidNote } from '../../evidence/signed-note.js';
+import { InvalidNote, parseNote, receiptTimeOf } from '../../evidence/signed-note.js';
 import { printable, printableJson } from '../admin/printable.js';
 import type { CommandIo } from '../command-io.js';
-import { checkpointsOption, publicKeyOption, readPublicKeys } from './signed-options.js';
+import { registryOptions } from './registry-checkpoints.js';
+import {
+  areUsable,
+  checkpointsOption,
+  type GivenCheckpoints,
+  openGivenCheckpoints,
+  publicKeyOption,
+  readPublicKeys,
+  readWitnessKey,
+  type SignedOptions,
+  witnessKeyOption,
+} from './signed-options.js';
 
-interface ProveOptions {
+interface ProveOptions extends SignedOptions {
   readonly id: string;
-  readonly checkpoints: readonly string[];
+  readonly json?: true;
+}
+
+interface CheckOptions {
   readonly publicKey: readonly string[];
+  readonly witnessKey?: string;
   readonly json?: true;
 }
 
@@ -21,47 +37,54 @@ const maxProofBytes = 2 * 1024 * 1024;
 
 /** `audit prove`. */
 export function proveCommand(io: CommandIo): Command {
-  return new Command('prove')
-    .description('print a proof that one line stands in the log, for somebody who has neither the log nor a secret')
-    .argument('<file...>', 'files of the log, in the order of their lines; .gz is unpacked')
-    .requiredOption('--id <id>', 'the line: its event.id, or the x-request-id of the response')
+  const command = new Command('prove');
+  return registryOptions(command)
+    .description('print a proof that a line is in the log, for a reader without the log or a secret')
+    .argument('<file...>', 'files of the log in order, oldest first; .gz files are decompressed')
+    .requiredOption('--id <id>', 'event.id of the line, or x-request-id of the response')
     .addOption(checkpointsOption().makeOptionMandatory())
-    .addOption(publicKeyOption().makeOptionMandatory())
-    .option('--json', 'print JSON: the proof as a text, the run, and where the line stands')
+    .addOption(publicKeyOption())
+    .option('--config <file>', 'configuration file with the registry and its token')
+    .option('--json', 'print JSON: the proof as text, the run and the position of the line')
     .addHelpText(
       'after',
-      '\nThe proof (c2sp.org/tlog-proof) has that line alone, and of the others nothing but hashes:\n' +
+      '\nThe proof (c2sp.org/tlog-proof) contains only this line, and hashes of the others:\n' +
         '  audit prove --id 01KAG0M8W2T5Y4RZ3D7N9C1B6E --checkpoints checkpoints.jsonl --public-key keys.txt access.log > proof\n' +
         '  audit check-proof --public-key keys.txt proof',
     )
-    .action((files: string[], options: ProveOptions) => prove(files, options, io));
+    .action((files: string[], options: ProveOptions) => {
+      if (!areUsable(options))
+        command.error('error: --checkpoints needs --public-key, except with --checkpoints registry');
+      return prove(files, options, io);
+    });
 }
 
 /** `audit check-proof`. */
 export function checkProofCommand(io: CommandIo): Command {
   return new Command('check-proof')
-    .description('check the proof of one line with public keys alone, and print the line')
-    .argument('<file>', 'what audit prove printed')
+    .description('verify the proof of a line with public keys only, and print the line')
+    .argument('<file>', 'proof that audit prove printed')
     .addOption(publicKeyOption().makeOptionMandatory())
-    .option('--json', 'print JSON, and nothing else')
-    .addHelpText('after', '\nExit status: 0 the proof holds, 1 it does not or cannot be read, 2 wrong usage.')
-    .action((file: string, options: { readonly publicKey: readonly string[]; readonly json?: true }) =>
-      check(file, options, io),
-    );
+    .addOption(witnessKeyOption())
+    .option('--json', 'print only JSON')
+    .addHelpText('after', '\nExit status: 0 the proof holds, 1 it does not hold or cannot be read, 2 wrong usage.')
+    .action((file: string, options: CheckOptions) => check(file, options, io));
 }
 
-async function prove(files: readonly string[], options: ProveOptions, { out }: CommandIo): Promise<void> {
-  // The files are read twice: for the line, and for its path.
-  if (files.includes('-')) throw new OperatorError('The log is read twice: name its files, not standard input.');
-  const keys = await readPublicKeys(options.publicKey);
+async function prove(files: readonly string[], options: ProveOptions, { out, err }: CommandIo): Promise<void> {
+  // The files are read twice: to find the line, and to build its path.
+  if (files.includes('-'))
+    throw new OperatorError('The log is read twice, which standard input does not allow: name the files of the log.');
+  const given = await openGivenCheckpoints(options, err);
+  const { keys } = given;
   const line = await findOne(files, options.id);
-  const checkpoint = await covering(line, options.checkpoints, keys);
+  const checkpoint = await covering(line, given);
   const prover = new LineProver(line, checkpoint);
   for await (const lines of readLogLines(files)) for (const each of lines) prover.take(each);
   const proof = prover.proof();
   if (proof === null)
     throw new OperatorError(
-      `Lines of the run ${line.run} up to line ${checkpoint.size}, which the proof needs, are not in the files: name all files of the run.`,
+      `The proof needs all lines of the run ${line.run} up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
     );
   try {
     checkProof(proof, keys);
@@ -86,24 +109,20 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
   if (line === undefined) throw new OperatorError(`No line of the log has the id ${printable(id)}.`);
   if (other !== undefined)
     throw new OperatorError(
-      `Several lines have this id, such as ${line.file}:${line.number} and ${other.file}:${other.number}: name the event.id of one.`,
+      `Several lines have this id, e.g. ${line.file}:${line.number} and ${other.file}:${other.number}: pass the event.id of one line.`,
     );
   return line;
 }
 
-/** The first checkpoint of the line's run that covers it: it needs the fewest lines. */
-async function covering(
-  { run, sequence }: FoundLine,
-  files: readonly string[],
-  keys: readonly PinnedKey[],
-): Promise<GivenCheckpoint> {
+/** The smallest checkpoint that covers the line: its proof needs the fewest lines. */
+async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): Promise<GivenCheckpoint> {
   let [first, refused]: [GivenCheckpoint | null, string | null] = [null, null];
-  for await (const lines of readLogLines(files)) {
+  for await (const lines of given.lines()) {
     for (const each of lines) {
-      // Only those of the run are worth checking their signatures.
+      // Checking a signature takes time: check only the checkpoints of this run.
       if (each.bytes?.includes(run) !== true) continue;
       try {
-        const checkpoint = readGivenCheckpoint(each, keys);
+        const checkpoint = readGivenCheckpoint(each, given.keys);
         if (checkpoint?.run !== run || checkpoint.size < sequence) continue;
         if (first === null || checkpoint.size < first.size) first = checkpoint;
       } catch (error) {
@@ -113,29 +132,29 @@ async function covering(
     }
   }
   if (first !== null) return first;
-  const why = refused === null ? '' : ` One was left out: ${refused}.`;
+  const why = refused === null ? '' : ` A checkpoint of the run was rejected: ${refused}.`;
   throw new OperatorError(`No checkpoint covers line ${sequence} of the run ${run}.${why}`);
 }
 
-async function check(
-  file: string,
-  { publicKey, json }: { readonly publicKey: readonly string[]; readonly json?: true },
-  { out }: CommandIo,
-): Promise<void> {
+async function check(file: string, { publicKey, witnessKey, json }: CheckOptions, { out }: CommandIo): Promise<void> {
   const keys = await readPublicKeys(publicKey);
   const text = (await readOperatorFile(file, 'The proof', maxProofBytes)).toString('utf8');
   try {
     const proof = parseProof(text);
     const { name, run, size, at } = checkProof(proof, keys);
+    const receivedAt =
+      witnessKey === undefined ? null : receiptTimeOf(parseNote(proof.note), await readWitnessKey(witnessKey));
+    if (receivedAt === null && witnessKey !== undefined) throw new InvalidNote('it has no receipt of this witness');
+    const received = receivedAt === null ? null : new Date(receivedAt).toISOString();
     const line = proof.line.toString('utf8');
     const signedAt = new Date(at).toISOString();
     if (json === true)
       out(
-        `${printableJson({ name, run, sequence: proof.index + 1, size, signedAt, line: JSON.parse(line) as unknown })}\n`,
+        `${printableJson({ name, run, sequence: proof.index + 1, size, signedAt, receivedAt: received, line: JSON.parse(line) as unknown })}\n`,
       );
     else
       out(
-        `${printable(line)}\nProved: it is line ${proof.index + 1} of the run ${run}, of which ${name} signed ${size} at ${signedAt}.\n`,
+        `${printable(line)}\nProved: this is line ${proof.index + 1} of the run ${run}, whose first ${size} lines ${name} signed at ${signedAt}${received === null ? '' : `, received at ${received}`}.\n`,
       );
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;

@@ -17,21 +17,25 @@ interface Options {
 /** `audit public-key`. */
 export function publicKeyCommand(io: CommandIo): Command {
   return new Command('public-key')
-    .description('print the public key with which checkpoints of the log are verified')
-    .option('--config <file>', 'configuration file that names the key (accessLog.checkpoints)')
-    .option('--key-file <file>', 'the instance key itself, in place of a configuration')
-    .option('--name <name>', 'the name of the instance, beside --key-file', 'merchant-gateway')
-    .option('--json', 'print JSON, and nothing else')
+    .description('print the public key that verifies the signed checkpoints of the log')
+    .option('--config <file>', 'configuration file with the instance key (accessLog.checkpoints)')
+    .option('--key-file <file>', 'file of the instance key, instead of a configuration')
+    .option('--name <name>', 'name of the instance, with --key-file', 'merchant-gateway')
+    .option('--json', 'print only JSON')
     .addHelpText(
       'after',
-      '\nKeep it where whoever can change the log cannot change it: audit verify --public-key needs it, and no secret.',
+      '\nStore it where people who can change the log cannot change it. audit verify --public-key needs it, but no secret.',
     )
     .action(async ({ config, keyFile, name, json }: Options) => {
       const key = keyFile === undefined ? loadConfig({ file: config }).accessLog.checkpoints : { keyFile, name };
       if (key === null)
-        throw new OperatorError('No checkpoints are signed: set accessLog.checkpoints, or name the key by --key-file.');
+        throw new OperatorError(
+          'Signed checkpoints are off: set accessLog.checkpoints, or name the key file with --key-file.',
+        );
       if (!existsSync(key.keyFile))
-        throw new OperatorError(`There is no instance key ${key.keyFile}: the first start of the gateway makes it.`);
+        throw new OperatorError(
+          `The instance key ${key.keyFile} does not exist: the gateway creates it at its first start.`,
+        );
       const publicKey = keyText((await readInstanceKey(key)).key);
       io.out(json === true ? `${printableJson({ publicKey })}\n` : `${publicKey}\n`);
     });

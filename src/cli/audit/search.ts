@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { addressOf, findEntry, leftOutText } from '../../audit/access-entry.js';
+import { addressOf, findEntry, ignoredLinesWarning } from '../../audit/access-entry.js';
 import type { AccessEntry } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
 import { matches, mayMatch } from '../../audit/search.js';
@@ -20,12 +20,15 @@ const maxLimit = 100_000;
 /** `audit search`. */
 export function searchCommand(io: CommandIo): Command {
   const command = new Command('search')
-    .description('print the lines of a log that match all that is asked')
-    .argument('[file...]', 'in the order of their lines; .gz is unpacked, - is standard input');
+    .description('print the lines of a log that match all given filters')
+    .argument(
+      '[file...]',
+      'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
+    );
   return searchOptions(command)
-    .option('--limit <count>', `stop after so many lines, at most ${maxLimit}`, limitIn, defaultLimit)
-    .option('--json', 'print the lines as they stand')
-    .addHelpText('after', '\nIt does not verify the log: audit verify does.')
+    .option('--limit <count>', `maximum number of printed lines, up to ${maxLimit}`, limitIn, defaultLimit)
+    .option('--json', 'print the lines unchanged, as JSON')
+    .addHelpText('after', '\nThis command does not verify the log. audit verify does.')
     .action((files: string[], options: Options) => {
       const chosen = { ...options, ...searchIn(command, options) };
       return search(logFilesOf(command, files, options.config), chosen, io);
@@ -41,23 +44,25 @@ async function search(files: readonly string[], options: Options, { out, err }: 
       const read = findEntry(bytes);
       if (read === null || !matches(read.entry, options)) continue;
       if (!read.isSealed) {
-        leftOut += 1; // anybody who can write the file can put it there, without any secret
+        leftOut += 1; // anyone who can write to the file can insert it, without any secret
         continue;
       }
       if (found === options.limit) {
-        err(`There are more than ${options.limit} lines: see --limit, or ask for less.\n${leftOutText(leftOut)}`);
+        err(
+          `More than ${options.limit} lines match: raise --limit, or narrow the search.\n${ignoredLinesWarning(leftOut)}`,
+        );
         return;
       }
       found += 1;
-      // A line of the gateway has nothing that a terminal would obey; one that was put there may have.
+      // An inserted line may contain terminal control characters; a line of the gateway does not.
       out(`${options.json === true ? printable(read.line) : rowOf(read.entry, terminalWidth())}\n`);
     }
   }
   if (found === 0) err('No line matches.\n');
-  err(leftOutText(leftOut));
+  err(ignoredLinesWarning(leftOut));
 }
 
-/** A line, or several where the terminal is too narrow: none of them is broken within a cell, which may be an id that is pasted. */
+/** One row, or several on a narrow terminal. Breaks only between cells, so that ids can be copied. */
 function rowOf(entry: AccessEntry, width: number): string {
   const { event, http, url, organization, gateway } = entry;
   const cells = [

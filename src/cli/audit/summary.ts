@@ -1,45 +1,76 @@
 import { writeFile } from 'node:fs/promises';
 import { Command } from 'commander';
-import { findEntry, leftOutText } from '../../audit/access-entry.js';
+import { ignoredLinesWarning } from '../../audit/access-entry.js';
 import { readLogLines } from '../../audit/log-lines.js';
+import { type Verdict, verdictText } from '../../audit/chain-check.js';
+import { findCounted } from '../../audit/plain-line.js';
 import { matches } from '../../audit/search.js';
-import { type CountedList, incompleteText, Summing } from '../../audit/summary.js';
-import type { Summary } from '../../audit/summary.js';
-import { summaryHtml } from '../../audit/summary-html.js';
-import type { Count } from '../../audit/tally.js';
+import { type CountedList, incompleteText, SummaryBuilder } from '../../audit/summary/summary.js';
+import type { Summary } from '../../audit/summary/summary.js';
+import { summaryHtml } from '../../audit/summary/summary-html.js';
+import type { Count } from '../../audit/summary/tally.js';
 import { OperatorError } from '../../config/operator-error.js';
 import { fileProblemOf } from '../../config/operator-file.js';
 import { printableJson } from '../admin/printable.js';
 import { tableLines } from '../admin/table.js';
 import type { CommandIo } from '../command-io.js';
 import { logFilesOf, searchIn, searchOptions, type SearchOptions } from './log-options.js';
+import { openVerifier, type ProofOptions, proofOptions, requireUsable, verdictJson } from './verify.js';
 
-interface Options extends SearchOptions {
+interface Options extends SearchOptions, ProofOptions {
   readonly config?: string;
+  readonly verify?: true;
   readonly html?: string;
   readonly json?: true;
 }
 
+const proofNames = [
+  'registry',
+  'tokenFile',
+  'secretFile',
+  'checkpoints',
+  'publicKey',
+  'witnessKey',
+  'running',
+  'partial',
+] as const;
+
 /** `audit summary`. */
 export function summaryCommand(io: CommandIo): Command {
   const command = new Command('summary')
-    .description('count the requests of a log: refusals, merchants, addresses, countries, keys at risk')
-    .argument('[file...]', 'in the order of their lines; .gz is unpacked, - is standard input');
-  return searchOptions(command)
-    .option('--html <file>', 'write one page with charts, which needs nothing else')
+    .description('count the requests in a log: refusals, merchants, addresses, countries, keys at risk')
+    .argument(
+      '[file...]',
+      'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
+    );
+  searchOptions(command)
+    .option('--html <file>', 'write a self-contained page with charts')
     .option('--json', 'print JSON')
-    .addHelpText('after', '\nIt does not verify the log: audit verify does.')
+    .option('--verify', 'also verify all lines, as audit verify does, and report the findings');
+  return proofOptions(command)
+    .addHelpText(
+      'after',
+      '\nExit status: 0 done, 1 --verify reported findings, 2 wrong usage. --verify verifies all lines, including lines that the filters exclude.',
+    )
     .action((files: string[], options: Options) => {
+      const isWithout = options.verify === undefined && proofNames.some((name) => options[name] !== undefined);
+      if (isWithout) command.error('error: options for the verification need --verify');
+      requireUsable(command, options);
       const chosen = { ...options, ...searchIn(command, options) };
       return summarise(logFilesOf(command, files, options.config), chosen, io);
     });
 }
 
 async function summarise(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
-  const summing = new Summing();
+  const summing = new SummaryBuilder();
+  // Verify all lines, including lines that the filters exclude.
+  const verifier = options.verify === undefined ? null : await openVerifier(options, -Infinity, err);
+  const isEmpty = new Set(files);
   for await (const lines of readLogLines(files)) {
-    for (const { bytes } of lines) {
-      const read = findEntry(bytes);
+    for (const line of lines) {
+      verifier?.take(line);
+      isEmpty.delete(line.file);
+      const read = findCounted(line.bytes);
       if (read === null) summing.add(null);
       else if (matches(read.entry, options)) {
         if (read.isSealed) summing.add(read.entry, options.code);
@@ -47,23 +78,27 @@ async function summarise(files: readonly string[], options: Options, { out, err 
       }
     }
   }
+  for (const file of isEmpty) verifier?.empty(file);
   const summary = summing.end();
-  if (options.html !== undefined) await writePage(options.html, summary);
-  out(options.json === true ? `${printableJson(summary)}\n` : asText(summary));
-  err(leftOutText(summary.leftOutLines) + incompleteText(summary));
+  const verdict = verifier?.end(true) ?? null;
+  if (options.html !== undefined) await writePage(options.html, summary, verdict);
+  const proof = verdict && verdictJson(verdict, null);
+  out(options.json === true ? `${printableJson({ ...summary, proof })}\n` : asText(summary, verdict));
+  err(ignoredLinesWarning(summary.leftOutLines) + incompleteText(summary));
+  if (verdict?.intact === false) throw new OperatorError(verdictText(verdict));
 }
 
-async function writePage(file: string, summary: Summary): Promise<void> {
+async function writePage(file: string, summary: Summary, verdict: Verdict | null): Promise<void> {
   try {
-    await writeFile(file, summaryHtml(summary, 'merchant-gateway: access log'), { mode: 0o640 });
+    await writeFile(file, summaryHtml(summary, verdict, 'merchant-gateway: access log'), { mode: 0o640 });
   } catch (error) {
     const isNowhere = (error as NodeJS.ErrnoException).code === 'ENOENT';
-    const reason = isNowhere ? 'there is no such directory' : fileProblemOf(error);
+    const reason = isNowhere ? 'the directory does not exist' : fileProblemOf(error);
     throw new OperatorError(`${file} cannot be written: ${reason}.`, { cause: error });
   }
 }
 
-function asText(summary: Summary): string {
+function asText(summary: Summary, verdict: Verdict | null): string {
   const { requests, accepted, from, to, newAddresses, newAddressCount } = summary;
   const table = (heading: string, list: CountedList): string[] => {
     const counts: readonly Count[] = summary[list];
@@ -72,10 +107,13 @@ function asText(summary: Summary): string {
     const rows = counts.map(({ value, count }) => [value, String(count)]);
     return ['', ...tableLines([heading, 'REQUESTS'], rows), ...(more > 0 ? [`and ${more} more`] : [])];
   };
-  if (requests === 0) return 'No request matches.\n';
+  if (requests === 0) return `No request matches.\n${verdict === null ? '' : `${verdictText(verdict)}\n`}`;
   const lines = [
     `${requests} requests from ${from ?? '-'} to ${to ?? '-'}: ${accepted} accepted, ${requests - accepted} not.`,
+    verdict === null ? 'Not verified: add --verify, or use audit verify.' : verdictText(verdict),
+    ...longestSilence(summary),
     ...table('NOT ACCEPTED BECAUSE', 'codes'),
+    ...unusual(summary),
     ...table('MERCHANT, ACCEPTED', 'merchants'),
     ...table('MERCHANT, NOT ACCEPTED', 'refusedMerchants'),
     ...table('ADDRESS', 'addresses'),
@@ -94,4 +132,20 @@ function asText(summary: Summary): string {
         ]),
   ];
   return `${lines.join('\n')}\n`;
+}
+
+function longestSilence({ silences: [longest] }: Summary): string[] {
+  if (longest === undefined) return [];
+  return [`Longest time without a request: ${longest.minutes} min, from ${longest.from} to ${longest.to}.`];
+}
+
+function unusual({ unusualMerchants }: Summary): string[] {
+  if (unusualMerchants.length === 0) return [];
+  const rows = unusualMerchants.map(({ merchant, refused, requests, reasons }) => [
+    merchant,
+    String(refused),
+    String(requests),
+    reasons.map(({ value }) => value).join(', '),
+  ]);
+  return ['', ...tableLines(['MERCHANT, UNUSUALLY REFUSED', 'REFUSED', 'REQUESTS', 'MOSTLY'], rows)];
 }

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import type { RunProof, Verdict } from '../../audit/chain-check.js';
-import { rangeText } from '../../audit/finding.js';
+import { counted, rangeText } from '../../audit/finding.js';
 import { readLogLines, UnreadableLog } from '../../audit/log-lines.js';
 import { Verifier } from '../../audit/verifier.js';
 import { OperatorError } from '../../config/operator-error.js';
@@ -9,64 +9,97 @@ import { printable } from '../admin/printable.js';
 import type { CommandIo } from '../command-io.js';
 import { timeIn } from './log-options.js';
 import { readLogSecrets, type SecretOptions } from './log-secrets.js';
-import { checkpointsOption, publicKeyOption, readPublicKeys, readSignedRuns } from './signed-options.js';
+import { registryOptions } from './registry-checkpoints.js';
+import {
+  areUsable,
+  checkpointsOption,
+  openGivenCheckpoints,
+  publicKeyOption,
+  readSignedRuns,
+  type SignedOptions,
+  witnessKeyOption,
+} from './signed-options.js';
 
-interface VerifyOptions extends SecretOptions {
-  readonly checkpoints?: readonly string[];
-  readonly publicKey?: readonly string[];
+interface VerifyOptions extends ProofOptions {
   readonly since?: number;
-  readonly running?: true;
-  readonly partial?: true;
   readonly json?: true;
 }
 
 const mostProofLines = 100;
 const linesBetweenProgress = 250_000;
 
-const tailText = `A log whose last line is a checkpoint of the end is whole to its end. Where the end is missing, the lines that are
-there are proved, and nothing is said of any behind them: a process that still runs (--running), one that was killed and
-a log that was cut look the same. Signed checkpoints (accessLog.checkpoints) tell them apart, up to the newest one.
+const tailText = `A log is complete if its last line is an end checkpoint. Without one, only the given lines are proved: later lines may
+be missing. A running process (--running), a killed process and a truncated log look the same. Signed checkpoints
+(accessLog.checkpoints) distinguish them, up to the newest checkpoint.
 `;
 
 /** `audit verify`. */
 export function verifyCommand(io: CommandIo): Command {
   const command = new Command('verify');
-  return command
-    .description('find every line of a log that was edited, deleted, put elsewhere, inserted or cut off')
-    .argument('<file...>', 'in the order of their lines, oldest first; .gz is unpacked, - is standard input')
-    .option('--secret-file <file>', "the log's secret; an older one may be named as well", collect)
-    .option('--config <file>', 'configuration file that names the secret')
-    .addOption(checkpointsOption())
-    .addOption(publicKeyOption())
-    .option('--since <time>', 'runs whose checkpoints are all older, of deleted files, need not be there', timeIn)
-    .option('--running', 'the gateway still writes: that its log, or its last line, has no end yet is no finding')
-    .option('--partial', 'the lines are a part of a log: that earlier ones are not there is no finding')
-    .option('--json', 'print the verdict as JSON')
-    .addHelpText(
-      'after',
-      `\nExit status: 0 intact, 1 something was found or cannot be read, 2 wrong usage.\n\n${tailText}`,
+  command
+    .description('find every line of a log that was edited, deleted, moved, inserted or truncated')
+    .argument(
+      '<file...>',
+      'files of the log in order, oldest first; .gz files are decompressed, - reads standard input',
     )
+    .option('--config <file>', 'configuration file with the secret file')
+    .option('--since <time>', 'do not report deleted runs whose checkpoints are all older', timeIn);
+  return proofOptions(command)
+    .option('--json', 'print the verdict as JSON')
+    .addHelpText('after', `\nExit status: 0 intact, 1 findings or unreadable files, 2 wrong usage.\n\n${tailText}`)
     .action((files: string[], options: VerifyOptions) => {
-      if ((options.checkpoints === undefined) !== (options.publicKey === undefined))
-        command.error('error: --checkpoints and --public-key need each other');
+      requireUsable(command, options);
       return verify(files, options, io);
     });
 }
 
-async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
-  const { running = false, partial = false, json = false, checkpoints, publicKey = [], since = -Infinity } = options;
+/** The options with which `verify` and `summary` verify a log. */
+export interface ProofOptions extends SecretOptions, SignedOptions {
+  readonly running?: true;
+  readonly partial?: true;
+}
+
+/** Adds the options of `ProofOptions`, without `--config`. */
+export function proofOptions(command: Command): Command {
+  return registryOptions(command)
+    .option('--secret-file <file>', 'secret of the log (repeatable, e.g. with an earlier secret)', collect)
+    .addOption(checkpointsOption())
+    .addOption(publicKeyOption())
+    .addOption(witnessKeyOption())
+    .option('--running', 'the gateway is still writing: accept a log without end and an incomplete last line')
+    .option('--partial', 'the lines are a part of a log: accept missing earlier lines');
+}
+
+/** Reports a usage error if checkpoints are given without keys, or keys without checkpoints. */
+export function requireUsable(command: Command, options: ProofOptions): void {
+  if (!areUsable(options))
+    command.error('error: --checkpoints and --public-key need each other, except with --checkpoints registry');
+}
+
+/**
+ * Creates the verifier of a log.
+ * @param since in milliseconds since 1970: a run whose newest checkpoint is older may be missing
+ * @throws OperatorError
+ */
+export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {
+  const { running = false, partial = false, checkpoints } = options;
   const signed =
-    checkpoints === undefined ? null : await readSignedRuns(checkpoints, await readPublicKeys(publicKey), since, err);
-  const verifier = new Verifier({ secrets: await readLogSecrets(options), running, partial, signed });
+    checkpoints === undefined ? null : await readSignedRuns(await openGivenCheckpoints(options, err), since, err);
+  return new Verifier({ secrets: await readLogSecrets(options), running, partial, signed });
+}
+
+async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
+  const { json = false, since = -Infinity } = options;
+  const verifier = await openVerifier(options, since, err);
   const unreadable = await takeAll(files, verifier, err);
   const verdict = verifier.end(unreadable === null);
-  out(json ? `${JSON.stringify(asJson(verdict, unreadable), null, 2)}\n` : asText(verdict, unreadable));
+  out(json ? `${JSON.stringify(verdictJson(verdict, unreadable), null, 2)}\n` : asText(verdict, unreadable));
   if (unreadable !== null && verdict.lines === 0) throw unreadable;
-  if (unreadable !== null) throw new OperatorError(`${unreadable.message} Before that: ${sizeOf(verdict)}.`);
+  if (unreadable !== null) throw new OperatorError(`${unreadable.message} Up to there: ${sizeOf(verdict)}.`);
   if (!verdict.intact) throw new OperatorError(`The log is NOT INTACT: ${sizeOf(verdict)}.`);
 }
 
-/** Takes the lines of all files, or of those before one that cannot be read: what was found until then is told all the same. */
+/** Takes the lines of all files, up to an unreadable one. The findings up to there are still reported. */
 async function takeAll(
   files: readonly string[],
   verifier: Verifier,
@@ -80,7 +113,7 @@ async function takeAll(
         for (const line of lines) {
           verifier.take(line);
           count += 1;
-          if (count % linesBetweenProgress === 0) err(`${count} lines looked at\n`);
+          if (count % linesBetweenProgress === 0) err(`${count} lines checked\n`);
         }
       }
     } catch (error) {
@@ -92,7 +125,8 @@ async function takeAll(
   return null;
 }
 
-function asJson(verdict: Verdict, unreadable: UnreadableLog | null): object {
+/** A verdict as JSON. @param unreadable the error of a file that could not be read to its end; null without one */
+export function verdictJson(verdict: Verdict, unreadable: UnreadableLog | null): object {
   const { intact, lines, requests, findingCount, findings, notes, chains, proofs } = verdict;
   return {
     intact: intact && unreadable === null,
@@ -107,9 +141,10 @@ function asJson(verdict: Verdict, unreadable: UnreadableLog | null): object {
       newest: newest && { sequence: newest.sequence, hash: newest.hash, ...newest.place },
     })),
     proofs:
-      proofs?.map(({ signedAt, ...proof }) => ({
+      proofs?.map(({ signedAt, witnessedAt, ...proof }) => ({
         ...proof,
         signedAt: signedAt === null ? null : new Date(signedAt).toISOString(),
+        witnessedAt: witnessedAt === null ? null : new Date(witnessedAt).toISOString(),
       })) ?? null,
   };
 }
@@ -122,27 +157,27 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
     ...(findingCount > findings.length ? [`and ${counted(findingCount - findings.length, 'more finding')}`] : []),
     ...notes.map((note) => `note: ${note}`),
     ...(unchecked > 0
-      ? [`note: ${counted(unchecked, 'line')} behind a gap: proved only as what the next line goes on from`]
+      ? [`note: ${counted(unchecked, 'line')} after a gap: only the hash is proved, by the line that follows`]
       : []),
     ...(proofs ?? []).slice(0, mostProofLines).map(proofLine),
     ...(proofs !== null && proofs.length > mostProofLines
-      ? [`and ${counted(proofs.length - mostProofLines, 'more run')}: --json has them all`]
+      ? [`and ${counted(proofs.length - mostProofLines, 'more run')}: --json lists all`]
       : []),
     ...(verdict.intact && unreadable === null ? [`Intact: ${sizeOf(verdict)}.`] : []),
   ];
   return told.map((line) => `${printable(line)}\n`).join('');
 }
 
-function proofLine({ run, name, signedTo, signedAt, unsigned }: RunProof): string {
-  if (signedAt === null) return `run ${run}: no line is proved by a signature, ${counted(unsigned, 'line')} under none`;
-  const rest = unsigned > 0 ? `; ${counted(unsigned, 'line')} behind them under no signature` : '';
-  return `run ${run}: ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${rest}`;
+function proofLine({ run, name, signedTo, signedAt, unsigned, witnessedTo, witnessedAt }: RunProof): string {
+  if (signedAt === null) return `run ${run}: no signed lines, ${counted(unsigned, 'unsigned line')}`;
+  const rest = unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : '';
+  const receipt =
+    witnessedAt === null
+      ? ''
+      : `, ${rangeText({ from: 1, to: witnessedTo })} received at ${new Date(witnessedAt).toISOString()}`;
+  return `run ${run}: ${rangeText({ from: 1, to: signedTo })} signed by ${name ?? ''} at ${new Date(signedAt).toISOString()}${receipt}${rest}`;
 }
 
 function sizeOf({ lines, requests, chains, findingCount }: Verdict): string {
   return `${counted(lines, 'line')} of ${counted(requests, 'request')}, ${counted(chains.length, 'chain')}, ${counted(findingCount, 'finding')}`;
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }

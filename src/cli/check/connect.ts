@@ -10,14 +10,17 @@ import { fileProblemOf, readOperatorFile, readSecretFile } from '../../config/op
 import type { Config } from '../../config/schema.js';
 import type { ServerCommand } from '../../config/config-notes.js';
 import { readToken } from '../../rest/bearer-token.js';
-import { NoLogFile } from '../../telemetry/log-file.js';
+import { NotARegularFile } from '../../telemetry/log-file.js';
 import { createLogger } from '../../telemetry/logger.js';
+import { openDestinations } from '../compose/checkpoint-places.js';
 import { readInstanceKey } from '../compose/checkpoints.js';
+import type { SignerOptions } from '../compose/note-signer.js';
+import { readWitnessKey } from '../compose/witness.js';
 import { openGeoIp, readLogSecret } from '../compose/gateway-ports.js';
 import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
-/** What is wrong outside the configuration: the part would not work, or not all of it would. */
+/** A problem outside the configuration. `error`: the part would not work; `warning`: it would work in part. */
 export interface Finding {
   readonly severity: 'error' | 'warning';
   readonly option: string;
@@ -29,7 +32,7 @@ type Check = () => Promise<readonly Finding[]>;
 const reachMilliseconds = 2_000;
 const maxPemBytes = 1024 * 1024;
 
-/** Opens every file that a part opens, and connects to whatever it connects to; writes nothing. Never rejects for what it finds. */
+/** Opens all files and tests all connections of a part. Writes nothing. Returns problems as findings, never rejects. */
 export async function checkConnections(command: ServerCommand, config: Config): Promise<Finding[]> {
   const checks = { gateway: checksOfGateway, registry: checksOfRegistry, services: checksOfServices }[command](config);
   return (await Promise.all(checks.map((check) => check()))).flat();
@@ -52,10 +55,11 @@ function checksOfGateway(config: Config): Check[] {
     ...(checkpoints === null
       ? []
       : [
-          ...(existsSync(checkpoints.keyFile)
-            ? [works('accessLog.checkpoints.keyFile', () => readInstanceKey(checkpoints))]
-            : [canWrite('accessLog.checkpoints.keyFile', checkpoints.keyFile, 'error')]),
-          canWrite('accessLog.checkpoints.file', checkpoints.file, 'error'),
+          signerOf('accessLog.checkpoints', checkpoints, () => readInstanceKey(checkpoints)),
+          ...(checkpoints.file === null ? [] : [canWrite('accessLog.checkpoints.file', checkpoints.file, 'error')]),
+          works('accessLog.checkpoints', () => openDestinations(checkpoints)),
+          ...(checkpoints.https === null ? [] : [reach('accessLog.checkpoints.https.url', checkpoints.https.url)]),
+          ...(checkpoints.syslog === null ? [] : [reach('accessLog.checkpoints.syslog.url', checkpoints.syslog.url)]),
         ]),
     works('geoip', async () => (await openGeoIp(config, createLogger('silent')))?.close()),
     ...(torExits.enabled ? torExits.sources.map((source, index) => exitSource(source, index)) : []),
@@ -73,10 +77,16 @@ function checksOfGateway(config: Config): Check[] {
   ];
 }
 
+/** Checks a key file. A missing one must be creatable, because a start creates it. */
+function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<unknown>): Check {
+  return existsSync(keyFile) ? works(`${path}.keyFile`, read) : canWrite(`${path}.keyFile`, keyFile, 'error');
+}
+
 function checksOfRegistry(config: Config): Check[] {
-  const { listen, database, tokenFile } = config.registry;
+  const { listen, database, tokenFile, witness } = config.registry;
   return [
     redis(config, 'registry'),
+    ...(witness === null ? [] : [signerOf('registry.witness', witness, () => readWitnessKey(witness))]),
     works('registry.tokenFile', () => readToken(tokenFile, 'registry.tokenFile')),
     works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
     works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
@@ -106,7 +116,7 @@ function checksOfServices(config: Config): Check[] {
   ];
 }
 
-/** That something does not fail. */
+/** A check that reports an error if `act` throws. */
 function works(option: string, act: () => Promise<unknown>): Check {
   return async () => {
     try {
@@ -162,7 +172,7 @@ function exitSource(source: string, index: number): Check {
       });
 }
 
-/** A file that is there can be written, or the nearest directory above it that is there: the others are made. */
+/** Checks that a file is writable or, if it does not exist, its nearest existing directory. */
 function canWrite(option: string, file: string, severity: Finding['severity']): Check {
   return async () => {
     try {
@@ -171,36 +181,38 @@ function canWrite(option: string, file: string, severity: Finding['severity']): 
       const found = await stat(nearest);
       const isDirectory = found.isDirectory();
       if (isDirectory === (nearest === file)) {
-        const why = isDirectory ? 'is a directory' : `cannot be made, because ${nearest} is a file`;
-        return [{ severity, option, message: `${file} ${why}: name a file that this user may write` }];
+        const why = isDirectory ? 'is a directory' : `cannot be created, because ${nearest} is a file`;
+        return [{ severity, option, message: `${file} ${why}: configure a file that this user may write` }];
       }
       if (!isDirectory && !found.isFile()) {
-        const { message } = new NoLogFile(found);
-        return [{ severity, option, message: `${file}: ${message}; name a file that this user may write` }];
+        const { message } = new NotARegularFile(found);
+        return [{ severity, option, message: `${file}: ${message}; configure a file that this user may write` }];
       }
       await access(nearest, constants.W_OK);
       return [];
     } catch (error) {
-      const message = `${file} cannot be written: ${fileProblemOf(error)}; name a file that this user may write`;
+      const message = `${file} cannot be written: ${fileProblemOf(error)}; configure a file that this user may write`;
       return [{ severity, option, message }];
     }
   };
 }
 
-/** A service that is not there yet may come: that is a warning. */
+const defaultPorts: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443, 'tls:': 6514, 'tcp:': 601 };
+
+/** Checks that a TCP connection opens. Failure is only a warning, because the service may start later. */
 function reach(option: string, url: string): Check {
   const { hostname, port, protocol } = new URL(url);
-  const at = { host: hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(port || (protocol === 'https:' ? 443 : 80)) };
+  const at = { host: hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(port || defaultPorts[protocol]) };
   return async () =>
     new Promise((resolve) => {
       const socket = net.connect(at);
       const end = (why: string | null): void => {
         socket.destroy();
-        const message = `${at.host}:${at.port} cannot be reached (${why ?? ''}): start it, or correct the URL`;
+        const message = `${at.host}:${at.port} cannot be reached (${why ?? ''}): start the service or correct the URL`;
         resolve(why === null ? [] : [{ severity: 'warning', option, message }]);
       };
       socket.setTimeout(reachMilliseconds, () => {
-        end('no answer');
+        end('timeout');
       });
       socket.once('connect', () => {
         end(null);
@@ -211,13 +223,16 @@ function reach(option: string, url: string): Check {
     });
 }
 
-/** The part itself may be running, with this very port: that is a warning. */
+/** Checks that a port is free. Failure is only a warning, because this part itself may be running on the port. */
 function portIsFree(option: string, { host, port }: { readonly host: string; readonly port: number }): Check {
   return async () =>
     new Promise((resolve) => {
       const server = net.createServer();
       server.once('error', (error: NodeJS.ErrnoException) => {
-        const message = `${host}:${port} cannot be listened on now (${error.code ?? error.message}): unless this part runs already, free it or choose another one`;
+        const reason = error.code ?? error.message;
+        const message =
+          `cannot listen on ${host}:${port} (${reason}): unless this part is already running, free the port or ` +
+          'choose another one';
         resolve([{ severity: 'warning', option, message }]);
       });
       server.listen({ host, port, exclusive: true }, () => {

@@ -1,30 +1,34 @@
 import type { Argument, Command, Option } from 'commander';
 
-/** What completes a word: names of files or directories, one of some words, or nothing that could be known. */
-export type Completed = 'file' | 'directory' | 'nothing' | readonly string[];
+/** The completions of a word: file names, directory names, a list of words, or none. */
+export type CompletionKind = 'file' | 'directory' | 'nothing' | readonly string[];
 
-/** An option as a shell completes it. */
+/** An option for shell completion. */
 export interface CompletedOption {
   /** One or both of `-h` and `--help`. */
   readonly flags: readonly string[];
   readonly description: string;
-  /** What completes its value; null: it takes none. */
-  readonly value: Completed | null;
+  /** Completions of its value; null if it takes no value. */
+  readonly value: CompletionKind | null;
 }
 
-/** A command, the program itself included, as a shell completes it. */
+/** A command, or the program itself, for shell completion. */
 export interface CompletedCommand {
-  /** The words that lead to it behind the program's name, such as `keys create`; none for the program. */
+  /** The words after the program name, such as `keys create`; empty for the program. */
   readonly path: readonly string[];
   readonly commands: readonly { readonly name: string; readonly description: string }[];
   readonly options: readonly CompletedOption[];
-  readonly parameters: readonly { readonly name: string; readonly value: Completed; readonly isRepeated: boolean }[];
+  readonly parameters: readonly {
+    readonly name: string;
+    readonly value: CompletionKind;
+    readonly isRepeated: boolean;
+  }[];
 }
 
-/** Placeholders such as `<file>`, by which options and arguments say what they take. */
-const places: Readonly<Record<string, Completed>> = { file: 'file', dir: 'directory' };
+/** Completions by placeholder in options and arguments, such as `<file>`. */
+const placeholderCompletions: Readonly<Record<string, CompletionKind>> = { file: 'file', dir: 'directory' };
 
-/** The program and all that is below it, each before its own commands; what its help does not show is left out. */
+/** The program and all commands below it, each before its subcommands, without hidden commands and options. */
 export function completedCommands(program: Command, path: readonly string[] = []): CompletedCommand[] {
   const help = program.createHelp();
   const commands = help.visibleCommands(program).filter((command) => command.name() !== 'help');
@@ -50,6 +54,6 @@ function completedOption(option: Option): CompletedOption {
   };
 }
 
-function valueOf({ argChoices }: Option | Argument, place: string): Completed {
-  return argChoices ?? places[place] ?? 'nothing';
+function valueOf({ argChoices }: Option | Argument, place: string): CompletionKind {
+  return argChoices ?? placeholderCompletions[place] ?? 'nothing';
 }

@@ -9,17 +9,17 @@ const scripts = { bash: bashScript, zsh: zshScript } as const;
 const installText = `
 bash, in ~/.bashrc:   source <(merchant-gateway completion bash)
 zsh, in ~/.zshrc:     autoload -U compinit && compinit && source <(merchant-gateway completion zsh)
-A new version may have other options: a script that was kept as a file has to be made again.
+A new version may have other options: if you stored the script in a file, generate it again.
 `;
 
 /**
- * `completion`: the scripts by which shells complete all other commands.
- * @param wholeProgram loads the program with every command
+ * `completion`: prints the completion script of a shell.
+ * @param wholeProgram loads the program with all commands
  */
 export function completionCommand({ out }: Pick<CommandIo, 'out'>, wholeProgram: () => Promise<Command>): Command {
   return new Command('completion')
-    .description('print the script by which a shell completes commands, options and files')
-    .addArgument(new Argument('<shell>', 'which shell').choices(Object.keys(scripts)))
+    .description('print a shell script that completes commands, options and files')
+    .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(scripts)))
     .addHelpText('after', installText)
     .action(async (shell: keyof typeof scripts) => {
       out(scripts[shell](completedCommands(await wholeProgram())));

@@ -1,4 +1,4 @@
-/** A text as one word of a shell, of which nothing is expanded. */
+/** Quotes a text as one shell word without expansion. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,74 +1,115 @@
-import { generateKeyPairSync, randomUUID } from 'node:crypto';
-import { link, mkdir, rm, writeFile } from 'node:fs/promises';
-import path from 'node:path';
-import { fileProblemOf, privateKeys, readOperatorFile } from '../../config/operator-file.js';
+import { RedisChannel } from '../../adapters/redis/channel/redis-channel.js';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
-import { InvalidNote, keyText, NoteSigner } from '../../evidence/signed-note.js';
-import { CheckpointLog } from '../../telemetry/checkpoint-log.js';
+import { InvalidNote, keyText, type NoteKey, type NoteSigner, parseKey } from '../../evidence/signed-note.js';
+import type { RegistryChannel } from '../../gateway/channel-ports.js';
+import { CheckpointLog } from '../../telemetry/checkpoints/checkpoint-log.js';
+import type { ReceiptOptions, WitnessReply } from '../../telemetry/checkpoints/receipts.js';
 import type { Logger } from '../../telemetry/logger.js';
+import Type, { Check } from '../../typebox/typebox.js';
+import { openDestinations } from './checkpoint-places.js';
+import { readRecordSeals } from './key-secrets.js';
+import { ensureSigner, readSigner, type SignerOptions } from './note-signer.js';
+import { redisAddressOf } from './redis-address.js';
 
 const what = 'The instance key';
-const maxPemBytes = 4_096;
+/** Longer than for key lookups: no client request waits for this command. */
+const commandTimeoutMilliseconds = 5_000;
 
-/** Where the instance key is, and its name. */
-type InstanceKeyOptions = Pick<NonNullable<Config['accessLog']['checkpoints']>, 'name' | 'keyFile'>;
+type Checkpoints = NonNullable<Config['accessLog']['checkpoints']>;
+
+const replySchema = Type.Object({
+  status: Type.Integer(),
+  problem: Type.Optional(Type.String()),
+  receipt: Type.Optional(Type.String()),
+  key: Type.Optional(Type.String()),
+  head: Type.Optional(Type.String()),
+});
 
 /**
- * Opens what signs checkpoints of the access log; null where the configuration does not ask for that. The first start makes the key.
+ * Opens the signer of access-log checkpoints; null if checkpoints are not configured. Creates a missing key.
+ * @param channel channel to a registry in this process; null: over Redis, if a witness is configured
  * @throws OperatorError
  */
-export async function openCheckpoints({ accessLog }: Config, log: Logger): Promise<CheckpointLog | null> {
-  const { checkpoints } = accessLog;
+export async function openCheckpoints(
+  config: Config,
+  log: Logger,
+  channel: RegistryChannel | null = null,
+): Promise<CheckpointLog | null> {
+  const { checkpoints } = config.accessLog;
   if (checkpoints === null) return null;
-  const { file, keyFile, everySeconds } = checkpoints;
-  const isNew = await makeInstanceKey(keyFile);
-  const instance = await readInstanceKey(checkpoints);
+  const { keyFile, everySeconds } = checkpoints;
+  const { signer: instance, isNew } = await ensureSigner(checkpoints, what);
   if (isNew)
     log.info(
       { keyFile, publicKey: keyText(instance.key) },
-      'an instance key was made, which signs checkpoints of the access log: keep its public key where audits find it',
+      'created an instance key to sign access-log checkpoints; store its public key for audits',
     );
   return new CheckpointLog({
     instance,
-    file,
+    places: await openDestinations(checkpoints),
     everyMilliseconds: everySeconds * 1000,
-    onProblem: (problem) => {
-      if (problem === null) log.info({ file }, 'checkpoints of the access log are written again');
-      else log.error({ problem }, 'checkpoints of the access log cannot be written; they are tried again');
+    onProblem: (place, problem) => {
+      if (problem === null) log.info({ place }, 'access-log checkpoints are written again');
+      else log.error({ place, problem }, 'access-log checkpoints cannot be written; retrying');
     },
+    receipts: await openReceipts(config, checkpoints, instance, channel, log),
   });
 }
 
 /** Reads the key that signs for an instance. @throws OperatorError */
-export async function readInstanceKey({ name, keyFile }: InstanceKeyOptions): Promise<NoteSigner> {
-  const pem = await readOperatorFile(keyFile, what, maxPemBytes, privateKeys);
-  try {
-    return NoteSigner.ofPem(name, pem.toString('latin1'));
-  } catch (error) {
-    if (!(error instanceof InvalidNote)) throw error;
-    throw new OperatorError(`${what} ${keyFile} cannot be used: ${error.message}.`, { cause: error });
-  }
+export function readInstanceKey(key: SignerOptions): Promise<NoteSigner> {
+  return readSigner(key, what);
 }
 
-/**
- * Makes the key if it is missing. It is written to a temporary file and then linked, because workers that start together may all try.
- * @returns whether it was made
- */
-async function makeInstanceKey(keyFile: string): Promise<boolean> {
-  const unfinished = `${keyFile}.${randomUUID()}`;
+async function openReceipts(
+  config: Config,
+  { everySeconds, file, witness }: Checkpoints,
+  instance: NoteSigner,
+  given: RegistryChannel | null,
+  log: Logger,
+): Promise<ReceiptOptions | null> {
+  if (witness === null) return null;
+  const { destination } = config.accessLog;
+  const channel = given ?? (await openChannel(config));
+  return {
+    key: witness.publicKey === null ? null : witnessKeyIn(witness.publicKey),
+    registerMilliseconds: witness.registerSeconds * 1000,
+    isRequired: witness.required,
+    besideFile: file ?? (destination === 'stdout' ? null : destination),
+    submit: async (submission) => {
+      const body = JSON.stringify({ key: keyText(instance.key), everySeconds, submission });
+      return parseReply(await channel.send({ kind: 'checkpoint', body }));
+    },
+    close: () => channel.close(),
+    onProblem: (problem) => {
+      if (problem === null) log.info('the registry signs receipts for access-log checkpoints again');
+      else log.error({ problem }, 'no receipts from the registry for access-log checkpoints; retrying');
+    },
+  };
+}
+
+async function openChannel({ keyStore: { redis }, keys }: Config): Promise<RegistryChannel> {
+  const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
+  const seals = await readRecordSeals(keys.recordSecretFile);
+  return new RedisChannel(address, redis.prefix, seals, () => undefined); // each failed message reports its error
+}
+
+function witnessKeyIn(text: string): NoteKey {
   try {
-    await mkdir(path.dirname(keyFile), { recursive: true, mode: 0o700 });
-    const pem = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' });
-    await writeFile(unfinished, pem, { mode: 0o600, flag: 'wx' });
-    await link(unfinished, keyFile);
-    return true;
+    const key = parseKey(text);
+    if (key.purpose === 'receipt') return key;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    // A directory that is read-only may hold a key that was put there: reading it says whether it does.
-    if (code === 'EEXIST' || code === 'EROFS' || code === 'EACCES') return false;
-    throw new OperatorError(`${what} ${keyFile} cannot be made: ${fileProblemOf(error)}.`, { cause: error });
-  } finally {
-    await rm(unfinished, { force: true }).catch(() => undefined);
+    if (!(error instanceof InvalidNote)) throw error;
   }
+  throw new OperatorError(
+    'accessLog.checkpoints.witness.publicKey is not a key of receipts: checkpoints head prints the key of the ' +
+      'registry.',
+  );
+}
+
+function parseReply(text: string): WitnessReply {
+  const reply: unknown = JSON.parse(text);
+  if (!Check(replySchema, reply)) throw new Error('the reply of the registry is malformed');
+  return reply;
 }

@@ -7,13 +7,14 @@ import { OperatorError } from '../../config/operator-error.js';
 import { fileProblemOf, readSecretFile } from '../../config/operator-file.js';
 import type { Config } from '../../config/schema.js';
 import type { GeoIp, Records, TorExits } from '../../gateway/ports.js';
+import type { RegistryChannel } from '../../gateway/channel-ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import type { RecordProblem } from '../../gateway/records.js';
 import type { GatewayPorts } from '../../edge/start-gateway.js';
 import { type LogSecret, logSecretOf } from '../../telemetry/chain.js';
 import { ChainedLog, type ChainedLogOptions } from '../../telemetry/chained-log.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
-import { NoLogFile, requireLogFile } from '../../telemetry/log-file.js';
+import { NotARegularFile, requireLogFile } from '../../telemetry/log-file.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { version } from '../version.js';
 import { openCheckpoints } from './checkpoints.js';
@@ -26,15 +27,23 @@ import { systemClock } from './system-clock.js';
 import { openTorExits, type TorExitEvents } from './tor-exits.js';
 import { openTraces } from './traces.js';
 
+/** Resources that are already open, and the role of this process. */
+interface GivenPorts {
+  readonly records?: Records;
+  /** Channel to a registry in this process; null or absent: there is none. */
+  readonly channel?: RegistryChannel | null;
+  /** Whether this process, instead of another one, fetches the Tor exit list. Default: true. */
+  readonly fetchesTorExits?: boolean;
+}
+
 /**
- * Opens everything outside the process that the gateway asks: the adapters that the configuration names.
- * @param given what is open already, and whether this process fetches the list of Tor exits or leaves that to another
+ * Opens the adapters that the configuration names: everything outside the process that the gateway depends on.
  * @throws OperatorError
  */
 export async function openPorts(
   config: Config,
   log: Logger,
-  { records, fetchesTorExits = true }: { readonly records?: Records; readonly fetchesTorExits?: boolean } = {},
+  { records, channel = null, fetchesTorExits = true }: GivenPorts = {},
 ): Promise<GatewayPorts> {
   const closers: (() => unknown)[] = [];
   const opened = <T extends { close(): unknown } | null>(port: T): T => {
@@ -45,8 +54,10 @@ export async function openPorts(
     const logSecret = await readLogSecret(config.accessLog.secretFile);
     const needsRedis = records === undefined && config.keyStore.kind === 'redis';
     const check = needsRedis ? opened(await RedisSelfCheck.start(config, 'gateway', log)) : null;
+    const checkpoints = await openCheckpoints(config, log, channel);
+    closers.push(() => checkpoints?.close(0));
     const held = records ?? opened(await openRecords(config, log, check));
-    return {
+    const ports = {
       selfCheck: check,
       keyStore: new RecordKeyStore(held),
       recordCache: () => held.cacheFigures(),
@@ -58,17 +69,20 @@ export async function openPorts(
       clock: systemClock,
       traces: await openTraces(config, log),
       logSecret,
-      accessLog: openAccessLog(config, { secret: logSecret, checkpoints: await openCheckpoints(config, log) }, log),
+      accessLog: openAccessLog(config, { secret: logSecret, checkpoints }, log),
       ...reports(log),
     };
+    // Register before the first request. Otherwise an attacker could remove all lines of a run without a witness.
+    await checkpoints?.register();
+    return ports;
   } catch (error) {
-    // What is open would keep the process, which would go on to confirm changes as if it took requests.
+    // Open resources would keep the process alive, and it would continue to confirm changes without serving requests.
     for (const close of closers.toReversed()) await close();
     throw error;
   }
 }
 
-/** Tells an operator what becomes of the gateway. */
+/** Logs the events of the gateway. */
 function reports(
   log: Logger,
 ): Pick<
@@ -77,26 +91,27 @@ function reports(
 > {
   return {
     onInternalError: (error, requestId) => {
-      log.error({ err: error, requestId }, 'a request failed in a way that was not foreseen');
+      log.error({ err: error, requestId }, 'unexpected error while handling a request');
     },
     onCertificateChange: ({ result, problem }) => {
       if (result === 'replaced') log.info('certificates replaced');
-      else if (result === 'restored') log.info('the certificates in use are in their files again');
-      else log.error({ problem }, 'the new certificates cannot be used; the ones before stay');
+      else if (result === 'restored') log.info('the certificate files match the certificates in use again');
+      else log.error({ problem }, 'the new certificates are invalid; the previous ones stay in use');
     },
     onCertificateWarning: (warning, isOver) => {
-      if (isOver) log.error(`clients refuse to connect: ${warning}`);
+      if (isOver) log.error(`clients reject the certificate: ${warning}`);
       else log.warn(`${warning}: renew it`);
     },
     onOverload: (problem) => {
-      if (problem === null) log.warn('the overload is over: requests are taken again');
-      else log.error({ problem }, 'overloaded: requests are refused with 503');
+      if (problem === null) log.warn('overload ended; requests are accepted again');
+      else log.error({ problem }, 'overloaded; requests are rejected with 503');
     },
     onUnsolicitedBytes: (upstream) => {
       log.error(
         { upstream },
-        'an upstream sent bytes that no request had asked for: its idle connections are closed, and for a minute each ' +
-          'connection carries one request; check the service, because a caller may have received the response to another request',
+        'an upstream sent bytes without a pending request: its idle connections are closed, and for a minute each ' +
+          'connection carries one request; check the service, because a caller may have received the response to ' +
+          'another request',
       );
     },
   };
@@ -122,23 +137,23 @@ function openAccessLog(
         if (hasOnlyReserve)
           log.error(
             { destination, reserveBytes },
-            'the access log has only its reserve of room left: make room on its disk',
+            'free disk space of the access log is down to its reserve: free space on its disk',
           );
-        else log.info({ destination }, 'the access log has more room than its reserve again');
+        else log.info({ destination }, 'free disk space of the access log is above its reserve again');
       },
       onReopenFailure: (error) => {
         log.error(
           { err: error, destination },
-          'the access log was moved and cannot be opened anew; it goes on in the old file',
+          'the access log was moved but cannot be reopened; lines still go to the old file',
         );
       },
       onReopened: () => {
-        log.info({ destination }, 'the access log goes on in a new file');
+        log.info({ destination }, 'access log reopened');
       },
       onOtherWriter: () => {
         log.error(
           { destination },
-          'something else writes to the access log as well: give each gateway a file of its own',
+          'another process also writes to the access log: configure a separate file for each gateway',
         );
       },
       onProblem: (problem) => {
@@ -147,15 +162,15 @@ function openAccessLog(
       },
     });
     if (proof.secret === null && proof.checkpoints === null)
-      log.warn('accessLog.secretFile is not set: a changed access log can be given a new chain by anybody');
-    // What log rotation sends when it has moved the file.
+      log.warn('accessLog.secretFile is not set: anyone who changes the access log can also rebuild its hash chain');
+    // Log rotation sends SIGUSR2 after it has moved the file.
     process.on('SIGUSR2', () => {
       opened.reopen();
     });
     return opened;
   } catch (error) {
-    const advice = 'name a file that this user may write, or stdout';
-    const problem = error instanceof NoLogFile ? error.message : fileProblemOf(error);
+    const advice = 'configure a file that this user may write, or stdout';
+    const problem = error instanceof NotARegularFile ? error.message : fileProblemOf(error);
     throw new OperatorError(`The access log ${destination} cannot be opened for appending: ${problem}; ${advice}.`, {
       cause: error,
     });
@@ -165,7 +180,7 @@ function openAccessLog(
 /** Opens the records that the configuration names. */
 export async function openRecords(config: Config, log: Logger, check: RedisSelfCheck | null = null): Promise<Records> {
   const onMalformed = (storeKey: string, problem: string, reason: RecordProblem = 'malformed'): void => {
-    log.error({ storeKey, problem, reason }, 'a record cannot be used; whoever has its key gets 503');
+    log.error({ storeKey, problem, reason }, 'invalid record in the key store; requests with its key get 503');
   };
   const { kind, memory } = config.keyStore;
   if (kind === 'redis') return openRedisRecords(config, log, onMalformed, check);
@@ -173,26 +188,26 @@ export async function openRecords(config: Config, log: Logger, check: RedisSelfC
   return new MemoryRecords(stored, onMalformed);
 }
 
-/** Opens the databases about addresses; null where the configuration names none. */
+/** Opens the GeoIP databases; null if the configuration names none. */
 export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promise<GeoIp | null> {
-  // Where exits are not refused, nobody is asked for them.
+  // The Anonymous IP database serves only to reject Tor exits.
   const files = { ...geoip, anonymousIpFile: torExits.enabled ? geoip.anonymousIpFile : null };
   if (Object.values(files).every((file) => file === null)) return null;
   return GeoIpDatabases.open(files, {
     denyWhenUnavailable: torExits.whenUnavailable === 'deny',
     onReload: () => {
-      log.info('a database about addresses was replaced, and is in use');
+      log.info('GeoIP database replaced');
     },
     onProblem: (error) => {
-      log.error({ err: error }, 'a database about addresses cannot be used; where there is one before, it stays');
+      log.error({ err: error }, 'GeoIP database is invalid; a former one stays in use');
     },
   });
 }
 
 /**
- * Opens the list of Tor exits with what is kept of it. A list that takes time to fetch does not hold up the start: until it
- * is there, the gateway is not ready.
- * @param upkeep what becomes of it from now on: it is fetched, what another process fetches is taken over, or nothing
+ * Opens the Tor exit list and loads its stored snapshot. A slow fetch does not delay the start, but the gateway is not
+ * ready until a list is loaded.
+ * @param upkeep `fetched`: this process fetches updates; `followed`: another process does; `none`: no updates
  */
 export async function openLoadedTorExits(
   config: Config,
@@ -205,11 +220,11 @@ export async function openLoadedTorExits(
     onRefused: ({ name }, refused) => {
       log.error(
         { source: name, reason: refused.reason, err: refused },
-        'a Tor exit list was refused; the one before stays',
+        'Tor exit list rejected; the former one stays in use',
       );
     },
     onList: ({ size, digest }) => {
-      log.info({ exits: size, digest }, 'a list of Tor exits is in force');
+      log.info({ exits: size, digest }, 'Tor exit list loaded');
     },
     onProblem: (problem, error) => {
       log.warn({ err: error }, problem);
@@ -217,7 +232,7 @@ export async function openLoadedTorExits(
     onRecovered: (what) => {
       log.info(what);
     },
-    onConnectionError: () => undefined, // a reading that fails for it is told
+    onConnectionError: () => undefined, // the read that fails because of it is reported
   };
   const exits = await openTorExits(config, events, upkeep === 'followed');
   await exits.load();
@@ -225,7 +240,7 @@ export async function openLoadedTorExits(
   return exits;
 }
 
-/** Reads the secret of the access log. */
+/** Reads the secret of the access log; null without a file. @throws OperatorError */
 export async function readLogSecret(file: string | null): Promise<LogSecret> {
   return file === null ? null : logSecretOf(await readSecretFile(file, 'The secret of the access log'));
 }

@@ -2,14 +2,14 @@ import { Seals } from '../../adapters/redis/seal.js';
 import { readSecretFile, readSecretLines } from '../../config/operator-file.js';
 import { type Pepper, pepperOf } from '../../gateway/api-key.js';
 
-/** Reads the pepper of look-up ids. */
+/** Reads the pepper of look-up ids; null without a file. @throws OperatorError */
 export async function readPepper(file: string | null): Promise<Pepper | null> {
   return file === null ? null : pepperOf(await readSecretFile(file, 'The pepper'));
 }
 
 const minSecretBytes = 32;
 
-/** Reads the secrets that records are sealed with; null: they are not sealed. */
+/** Reads the secrets that seal records. @param file null: records are not sealed @throws OperatorError */
 export async function readRecordSeals(file: string | null): Promise<Seals> {
   return new Seals(file === null ? [] : await readSecretLines(file, 'The secret of records', minSecretBytes));
 }

@@ -8,7 +8,7 @@ import type { Logger } from '../../telemetry/logger.js';
 const maxPasswordBytes = 4096;
 const maxPemBytes = 1024 * 1024;
 
-/** Where Redis is, with the secrets that the configuration names by their files. */
+/** Connection settings of Redis, with secrets and CA read from their files. @throws OperatorError */
 export async function redisAddressOf(redis: Config['keyStore']['redis']): Promise<RedisAddress> {
   const { url, sentinel, cluster, username, passwordFile, caFile, commandTimeoutMilliseconds, replicas } = redis;
   return {
@@ -36,7 +36,7 @@ async function readPassword(file: string | null, what: string): Promise<string |
   if (file === null) return null;
   const contents = await readOperatorFile(file, what, maxPasswordBytes, alwaysSecret);
   const password = contents.toString('utf8').replace(/\r?\n$/, '');
-  if (password === '') throw new OperatorError(`${what} ${file} is empty: write the password into it.`);
+  if (password === '') throw new OperatorError(`${what} ${file} is empty: write the password to this file.`);
   return password;
 }
 
@@ -45,29 +45,29 @@ function serverOf(text: string): { host: string; port: number } {
   return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port: Number(text.slice(colon + 1)) };
 }
 
-/** Logs the beginning and the end of an outage of Redis, however many attempts fail in between. */
+/** Logs the start and the end of a Redis outage once each, however many attempts fail in between. */
 export function redisOutageLog(log: Logger): OutageEvents {
   return {
     onLost: (reason) => {
-      log.warn({ reason: reason.message }, 'Redis is lost; it is tried again until it is found');
+      log.warn({ reason: reason.message }, 'Redis unavailable; retrying');
     },
     onFound: (lostForMilliseconds) => {
-      log.info({ lostForMilliseconds }, 'Redis is found again');
+      log.info({ lostForMilliseconds }, 'Redis available again');
     },
   };
 }
 
-/** Logs once that Redis is set to evict what must not be missing; again after it was set right. */
+/** Logs once that Redis may evict required records; logs again only after the policy was corrected in between. */
 export function evictionLog(log: Logger): (policies: readonly string[]) => void {
-  let told = '';
+  let lastWarned = '';
   return (policies) => {
-    if (policies.length === 0) return; // not known yet
+    if (policies.length === 0) return; // the policy is not known yet
     const wrong = policies.filter((policy) => policy !== 'noeviction').join(', ');
-    if (wrong !== '' && wrong !== told)
+    if (wrong !== '' && wrong !== lastWarned)
       log.warn(
         { maxmemoryPolicy: wrong },
         'Redis may evict records or acknowledgements: set maxmemory-policy noeviction',
       );
-    told = wrong;
+    lastWarned = wrong;
   };
 }

@@ -11,7 +11,7 @@ import { evictionLog, redisAddressOf, redisOutageLog } from './redis-address.js'
 import type { RedisSelfCheck } from './redis-self-check.js';
 import { systemClock } from './system-clock.js';
 
-/** Opens the records in Redis, as a gateway that can be told apart from every other and from its own past. */
+/** Opens the records in Redis under a new instance id, which differs from other gateways and from earlier runs. */
 export async function openRedisRecords(
   config: Config,
   log: Logger,
@@ -40,7 +40,7 @@ export async function openRedisRecords(
     seals: await readRecordSeals(config.keys.recordSecretFile),
     onMalformed,
     onNotice: (notice) => {
-      log.warn({ reason: notice }, 'Redis and the registry do not agree yet');
+      log.warn({ reason: notice }, 'Redis and the registry are not consistent yet');
     },
     onPolicies: evictionLog(log),
     preload: cache.preload ? preloadLog(cache.maxEntries, log) : undefined,
@@ -49,19 +49,21 @@ export async function openRedisRecords(
   });
 }
 
-/** Tells an operator which keys an outage of Redis would refuse. */
+/** Logs if keys would be rejected during a Redis outage. */
 function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
   return {
     onFull: (seen) => {
       log.warn(
         { maxEntries, keys: seen },
-        'not every record fits into keyStore.cache.maxEntries: an outage of Redis refuses the keys that are not held',
+        'not all records fit into keyStore.cache.maxEntries: during a Redis outage, keys that are not cached are ' +
+          'rejected',
       );
     },
     onRefused: ({ message }) => {
       log.warn(
         { reason: message },
-        'Redis does not let records be read before they are asked for; its user lacks a right: an outage refuses the keys that are not held',
+        'the Redis user lacks a permission to preload records: during a Redis outage, keys that are not cached are ' +
+          'rejected',
       );
     },
   };

@@ -4,17 +4,19 @@ import type { Config } from '../../config/schema.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { redisAddressOf, redisOutageLog } from './redis-address.js';
 
-/** How often it is looked again while something is wrong, so that what was mended is no longer told. */
+/** Interval of checks while a finding exists, so that a corrected problem is no longer reported. */
 const againMilliseconds = 15_000;
 
-/** What a part looks at in Redis. */
+/** The parameters of the Redis inspection of a part. @throws OperatorError for a secret file that cannot be read */
 export async function inspectionOf(config: Config, part: 'gateway' | 'registry'): Promise<Inspection> {
   const { redis, cache } = config.keyStore;
-  const use = { part, preloads: cache.preload, countsRequests: config.rateLimit.shared };
+  const usesChannel =
+    part === 'gateway' ? (config.accessLog.checkpoints?.witness ?? null) !== null : config.registry.witness !== null;
+  const use = { part, preloads: cache.preload, countsRequests: config.rateLimit.shared, usesChannel };
   return { address: await redisAddressOf(redis), prefix: redis.prefix, use };
 }
 
-/** Looks for what an operator got wrong in Redis, at the start and when Redis is lost or found, and tells it by name. */
+/** Checks the Redis set-up for operator mistakes, at the start and when an outage starts or ends, and logs findings. */
 export class RedisSelfCheck {
   readonly #inspection: Inspection;
   readonly #log: Logger;
@@ -28,33 +30,33 @@ export class RedisSelfCheck {
     this.look();
   }
 
-  /** Begins to look. */
+  /** Creates the check and starts the first inspection. */
   static async start(config: Config, part: 'gateway' | 'registry', log: Logger): Promise<RedisSelfCheck> {
     return new RedisSelfCheck(await inspectionOf(config, part), log);
   }
 
-  /** What is wrong, each with its option. */
+  /** The current findings, each with its option. */
   readonly warnings = (): string[] => this.#findings.map(textOf);
 
-  /** Why nothing works; null where that is not known. */
+  /** The first finding that is an error; null without one. */
   readonly problem = (): string | null => this.#findings.find(({ severity }) => severity === 'error')?.message ?? null;
 
-  /** Tells of an outage, as `redisOutageLog` does, and looks for its reason. */
+  /** Logs an outage, like `redisOutageLog`, and inspects Redis for its reason. */
   outageEvents(): OutageEvents {
-    const told = redisOutageLog(this.#log);
+    const outageLog = redisOutageLog(this.#log);
     return {
       onLost: (reason) => {
-        told.onLost(reason);
+        outageLog.onLost(reason);
         this.look();
       },
       onFound: (lostForMilliseconds) => {
-        told.onFound(lostForMilliseconds);
+        outageLog.onFound(lostForMilliseconds);
         this.look();
       },
     };
   }
 
-  /** Looks now, unless it is looking. */
+  /** Starts an inspection, unless one is running. */
   look(): void {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);
@@ -82,7 +84,7 @@ export class RedisSelfCheck {
       const { severity, option, message } = finding;
       this.#log[severity === 'error' ? 'error' : 'warn']({ option }, message);
     }
-    if (before.size > 0 && this.#findings.length === 0) this.#log.info('what was wrong with Redis is right now');
+    if (before.size > 0 && this.#findings.length === 0) this.#log.info('all problems found in Redis are resolved');
   }
 }
 

@@ -10,7 +10,7 @@ import type { Logger } from '../../telemetry/logger.js';
 import type { Build } from '../../telemetry/process-metrics.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
-/** Starts the backing services as the configuration has them. @param mayCreate whether a database that is not there is made */
+/** Starts the backing services from the configuration. @param mayCreate whether to create a missing database */
 export async function startConfiguredServices(
   config: Config,
   logger: Logger,
@@ -38,8 +38,8 @@ export async function startConfiguredServices(
 }
 
 /**
- * Where operators are listened to. Null where there is no token: then nobody is let in, so nobody is listened to.
- * @throws OperatorError for a token or a certificate that cannot be used
+ * The listener of the operators' API; null without a token, because no request could be authenticated.
+ * @throws OperatorError for an invalid token or certificate
  */
 export async function operatorsListener({
   listen,
@@ -53,11 +53,11 @@ export async function operatorsListener({
 }
 
 const fetchTimeoutMilliseconds = 5_000;
-/** What the former release signs for where `identity.audience` is absent. */
+/** The audience in assertions of the former release if `identity.audience` is absent. */
 const formerDefaultAudience = 'merchant-gateway';
 
 /**
- * Opens what the backing services check the gateway's signature with; null where the configuration names no key.
+ * Opens the verifier of gateway assertions for the backing services; null if the configuration names no key.
  * @throws OperatorError
  */
 export async function openAssertionVerifier(config: Config): Promise<AssertionVerifier | null> {
@@ -68,7 +68,7 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return 'route' in found ? found.route.upstream : null;
   };
   const former = audience ?? formerDefaultAudience;
-  // An assertion for an upstream of that name would pass for one of the former release, at every other upstream.
+  // If an upstream has this name, its assertions would look like those of the former release and be valid everywhere.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

@@ -4,13 +4,12 @@ import type { SharedRate } from '../../gateway/ports.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { redisAddressOf } from './redis-address.js';
 
-/** A request waits for its count no longer than this, nor than any command may take. */
+/** Upper bound on the time that a request waits for the shared count; `commandTimeoutMilliseconds` may be lower. */
 const longestWaitMilliseconds = 50;
 
 /**
- * Opens the count of merchants' requests that all gateways share; null where each process counts for itself, or nothing is
- * limited.
- * @throws OperatorError for a file with a secret of Redis that cannot be read
+ * Opens the shared rate limiter of merchants in Redis; null if each process counts separately or there is no limit.
+ * @throws OperatorError for a Redis secret file that cannot be read
  */
 export async function openSharedRate(
   { environment, keyStore: { redis }, rateLimit: { requestsPerSecond, burst, shared } }: Config,
@@ -25,10 +24,10 @@ export async function openSharedRate(
     burst,
     waitMilliseconds: Math.min(longestWaitMilliseconds, redis.commandTimeoutMilliseconds),
     onLost: (reason) => {
-      log.warn({ reason: reason.message }, 'Redis does not count requests; each process counts for itself');
+      log.warn({ reason: reason.message }, 'shared rate limit unavailable in Redis; each process counts separately');
     },
     onFound: (lostForMilliseconds) => {
-      log.info({ lostForMilliseconds }, 'requests are counted by all gateways together again');
+      log.info({ lostForMilliseconds }, 'shared rate limit available again');
     },
   });
 }

@@ -1,10 +1,10 @@
 import type { Clock } from '../../gateway/ports.js';
 import type { Timers } from '../../gateway/store-ports.js';
 
-/** The machine's clock. */
+/** The system clock. */
 export const systemClock: Clock = { now: () => Date.now() };
 
-/** The machine's timers. */
+/** Node's timers. */
 export const systemTimers: Timers = {
   after: (milliseconds, act) => {
     const timer = setTimeout(act, milliseconds);

@@ -10,21 +10,21 @@ import { Agent } from 'undici';
 import { redisAddressOf } from './redis-address.js';
 import { systemClock } from './system-clock.js';
 
-/** Who is told of what becomes of the list. */
+/** Callbacks for events of the Tor exit list. */
 export interface TorExitEvents extends Pick<MaintenanceOptions, 'onRefused' | 'onList' | 'onProblem' | 'onRecovered'> {
-  /** Told of each failure of the connection to Redis. */
+  /** Receives each error of the Redis connection. */
   readonly onConnectionError: (error: Error) => void;
 }
 
 const connectMilliseconds = 5_000;
-/** For a whole list, with redirects. */
+/** Timeout of one fetch, including redirects. */
 const fetchMilliseconds = 30_000;
 const hourMilliseconds = 3_600_000;
 
 /**
- * Opens the list of Tor exits that the configuration describes. Nothing is loaded yet.
- * @param follows whether fetching is left to another process of this machine, and its snapshot is taken over
- * @throws OperatorError for a file with a secret of Redis that cannot be read
+ * Opens the configured Tor exit list without loading it.
+ * @param follows true: another process of this machine fetches; this one only reads its snapshot
+ * @throws OperatorError for a Redis secret file that cannot be read
  */
 export async function openTorExits(
   config: Config,
@@ -43,7 +43,7 @@ export async function openTorExits(
   return new MaintainedTorExits({
     sources: torExits.sources.map((entry) => exitSourceOf(entry, torExits.allowReserved)),
     rules: { allowReserved: torExits.allowReserved, trustedProxies: compileIpRanges(trustedProxies) },
-    // Twice within the age, at least, so that one failure does not make a list too old.
+    // At least twice within the maximum age, so that one failed fetch does not make the list too old.
     refreshMilliseconds: Math.min(torExits.refreshMinutes * 60_000, maxAgeMilliseconds / 2),
     maxAgeMilliseconds,
     denyWhenUnavailable: torExits.whenUnavailable === 'deny',
@@ -62,12 +62,12 @@ export async function openTorExits(
   });
 }
 
-/** A snapshot that another process writes. */
+/** A read-only view of a snapshot that another process writes. */
 function onlyRead(snapshot: SnapshotFile): Pick<SnapshotFile, 'readChanged' | 'write'> {
   return { readChanged: () => snapshot.readChanged(), write: () => Promise.resolve() };
 }
 
-/** What the gateways of a cluster share, for one of them that is never the fetcher. */
+/** The shared lists for a gateway that never claims the role of the fetcher. */
 function onlyFollowed(shared: SharedExitLists | null): SharedExitLists {
   return {
     read: () => shared?.read() ?? Promise.resolve(null),

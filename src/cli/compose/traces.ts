@@ -1,8 +1,7 @@
 import { hostname } from 'node:os';
 import { ulid } from 'ulid';
 import { OtlpTraces } from '../../adapters/otlp/otlp-traces.js';
-import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile, readSecretFile } from '../../config/operator-file.js';
+import { readOperatorFile, readToken } from '../../config/operator-file.js';
 import type { Config } from '../../config/schema.js';
 import type { TraceExport } from '../../gateway/ports.js';
 import type { Logger } from '../../telemetry/logger.js';
@@ -11,7 +10,7 @@ import { version } from '../version.js';
 const maxPemBytes = 1024 * 1024;
 
 /**
- * Opens the way to where traces are kept; null where the configuration names none.
+ * Opens the trace exporter; null if the configuration names no endpoint.
  * @throws OperatorError
  */
 export async function openTraces({ traces, environment }: Config, log: Logger): Promise<TraceExport | null> {
@@ -19,7 +18,7 @@ export async function openTraces({ traces, environment }: Config, log: Logger): 
   if (endpoint === null) return null;
   return new OtlpTraces({
     endpoint,
-    token: tokenFile === null ? null : await readToken(tokenFile),
+    token: tokenFile === null ? null : await readToken(tokenFile, 'The token for traces'),
     ca: caFile === null ? null : await readOperatorFile(caFile, 'The CA certificate for traces', maxPemBytes),
     sampleOneIn,
     resource: {
@@ -31,15 +30,8 @@ export async function openTraces({ traces, environment }: Config, log: Logger): 
     },
     random: Math.random,
     onProblem: (problem) => {
-      if (problem === null) log.info('traces are taken again');
-      else log.warn({ problem }, 'traces are dropped: they cannot be sent');
+      if (problem === null) log.info('trace export works again');
+      else log.warn({ problem }, 'trace export failed; spans are dropped');
     },
   });
-}
-
-/** What cannot stand in a header is told before the first trace, and without being repeated. */
-async function readToken(file: string): Promise<string> {
-  const token = (await readSecretFile(file, 'The token for traces')).toString('latin1');
-  if (/^[!-~]+$/.test(token)) return token;
-  throw new OperatorError(`The token for traces ${file} holds a character that no token has.`);
 }

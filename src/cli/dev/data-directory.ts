@@ -6,7 +6,7 @@ import { OperatorError } from '../../config/operator-error.js';
 
 const renewBeforeMilliseconds = 86_400_000;
 
-/** Where `dev` keeps its files: a directory of the user's, or a temporary one that ends with the process. */
+/** The directory for the files of `dev`: one of the user, or a temporary one that `close` removes. */
 export class DataDirectory {
   #storeId = randomBytes(8).toString('hex');
 
@@ -16,8 +16,9 @@ export class DataDirectory {
   ) {}
 
   /**
-   * @param directory null: a temporary one
-   * @throws OperatorError when it cannot be made or written
+   * Opens or creates the directory.
+   * @param directory path; null: a temporary directory
+   * @throws OperatorError if the directory cannot be created or written
    */
   static async open(directory: string | null): Promise<DataDirectory> {
     const wanted = directory === null ? path.join(tmpdir(), 'merchant-gateway-dev-') : path.resolve(directory);
@@ -40,7 +41,7 @@ export class DataDirectory {
     return path.join(this.path, name);
   }
 
-  /** Apart from the records of everything else on the same Redis, another `dev` too: a registry removes what it does not know. */
+  /** A unique prefix on a shared Redis, because a registry removes records that it does not know. */
   get redisPrefix(): string {
     return `mg-dev:${this.#storeId}:`;
   }
@@ -73,43 +74,43 @@ export class DataDirectory {
     return this.file('access-log-secret');
   }
 
-  /** Makes the certificate, or a new one where the old one has ended or soon will. */
+  /** Creates the certificate if it is missing, expired or expires within a day. */
   async ensureCertificate(now: Date): Promise<void> {
     if (await this.#hasCertificate(now)) return;
-    const { createSelfSigned } = await import('./self-signed.js'); // heavy, and nothing else needs it
+    const { createSelfSigned } = await import('./self-signed.js'); // loaded lazily, because it is large
     const { cert, key } = await createSelfSigned(now);
     await this.#write(this.keyFile, key, { mode: 0o600 });
     await this.#write(this.certFile, cert, {});
   }
 
-  /** Makes the token of administrators, where there is none yet. */
+  /** Creates the administrators' token if it is missing. */
   async ensureAdminToken(): Promise<void> {
     await this.#writeSecret(this.adminTokenFile);
   }
 
-  /** Makes the token of the services' operators, where there is none yet. */
+  /** Creates the operators' token of the services if it is missing. */
   async ensureOperatorsToken(): Promise<void> {
     await this.#writeSecret(this.operatorsTokenFile);
   }
 
-  /** Makes the secret that seals records, where there is none yet. */
+  /** Creates the secret that seals records if it is missing. */
   async ensureRecordSecret(): Promise<void> {
     await this.#writeSecret(this.recordSecretFile);
   }
 
-  /** Makes the secret of the access log, where there is none yet. */
+  /** Creates the secret of the access log if it is missing. */
   async ensureLogSecret(): Promise<void> {
     await this.#writeSecret(this.logSecretFile);
   }
 
-  /** Makes the key that signs who calls for upstreams, where there is none yet. */
+  /** Creates the key that signs assertions for upstreams if it is missing. */
   async ensureSigningKey(): Promise<void> {
     const { privateKey } = generateKeyPairSync('ed25519');
     const pem = privateKey.export({ type: 'pkcs8', format: 'pem' });
     await this.#write(this.signingKeyFile, pem.toString(), { mode: 0o600, flag: 'wx' });
   }
 
-  /** Does something that may fail, and then leaves nothing behind. */
+  /** Runs `act`. If it throws, closes the directory first, which removes a temporary one. */
   async orClose<Result>(act: () => Result): Promise<Result> {
     try {
       return act();
@@ -119,7 +120,7 @@ export class DataDirectory {
     }
   }
 
-  /** Removes a temporary directory; one of the user's stays. */
+  /** Removes a temporary directory, but not one of the user. */
   async close(): Promise<void> {
     if (!this.kept) await rm(this.path, { recursive: true, force: true });
   }
@@ -135,7 +136,7 @@ export class DataDirectory {
     await this.#write(file, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flag: 'wx' });
   }
 
-  /** With the flag `wx` a file that is there already stays as it is. */
+  /** Writes a file. With the flag `wx`, an existing file stays unchanged. */
   async #write(file: string, text: string, options: { mode?: number; flag?: string }): Promise<void> {
     try {
       await writeFile(file, text, options);

@@ -15,6 +15,9 @@ import { createLogger } from '../../telemetry/logger.js';
 import Type from '../../typebox/typebox.js';
 import { AdminClient } from '../admin/admin-client.js';
 import type { CommandIo } from '../command-io.js';
+import { keyText } from '../../evidence/signed-note.js';
+import { instanceKeySchema } from '../../registry/checkpoints/schema.js';
+import { ensureSigner, type SignerOptions } from '../compose/note-signer.js';
 import { openPorts } from '../compose/gateway-ports.js';
 import { readPepper } from '../compose/key-secrets.js';
 import { DataDirectory } from './data-directory.js';
@@ -35,11 +38,11 @@ const exampleExits = fileURLToPath(new URL('../../../tor-exit-list/example-snaps
 /** `dev`: gateway, registry and backing services in one process on embedded stores, with a demo merchant. */
 export function devCommand(io: Pick<CommandIo, 'out'>): Command {
   return new Command('dev')
-    .description('try everything out: everything in one process, self-signed TLS, a demo merchant')
-    .option('--config <file>', 'configuration file; what it leaves out is set up for this machine alone')
-    .option('--data-dir <dir>', 'keep certificate, records and data there; without it they end with the process')
-    .option('--reset-key', "replace the demo merchant's key by a new one, and show that")
-    .option('--json', 'print addresses, files, ids and key as JSON, in place of the lines to paste')
+    .description('run a demo: all parts in one process, with self-signed TLS and a demo merchant')
+    .option('--config <file>', 'configuration file; missing options get defaults for this machine only')
+    .option('--data-dir <dir>', 'directory for certificate, records and data (default: temporary)')
+    .option('--reset-key', 'replace the key of the demo merchant and show the new key')
+    .option('--json', 'print addresses, files, ids and key as JSON instead of commands to paste')
     .action((options: DevOptions) => dev(options, io));
 }
 
@@ -51,11 +54,11 @@ async function dev(
   const directory = await DataDirectory.open(dataDir ?? null);
   const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
   const log = createLogger(config.log.level);
-  // Here and not above: the commands that are no server of these need no SQL.
+  // Imported lazily: most commands need no SQL.
   const { startEmbeddedRegistry } = await import('./embedded-registry.js');
   const { startConfiguredServices } = await import('../compose/services.js');
   const { seedDemo } = await import('../../services/demo.js');
-  // Its terminal was closed: nobody is left to see what it prints, or to end it.
+  // The terminal was closed, so no user can see the output or stop the process: end it.
   process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
@@ -79,11 +82,12 @@ async function dev(
     closeLater(() => services.close());
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 
-    // The services may have taken a free port, so what leads to them is known only now.
+    // The upstream URLs are known only now, because the services may listen on any free port.
     const upstream = { url: services.url, readsBodies: true };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
     const wired = fitToMemory(loadConfig({ file, presets: { ...presetsFor(directory), upstreams } }));
-    const ports = await openPorts(wired, log, { records: embedded.records });
+    await pinOwnKey(admin, wired.accessLog.checkpoints);
+    const ports = await openPorts(wired, log, embedded);
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
     const gateway = await startGateway(wired, ports);
     closeLater(() => drainGateway(gateway, ports.accessLog));
@@ -92,7 +96,7 @@ async function dev(
       await untilKnown(embedded.records, lookupIdOf(key, await readPepper(config.keys.pepperFile)), config);
 
     const { https, http, management } = gateway.addresses;
-    if (https === null) throw new OperatorError('dev shows the API over TLS: leave listen.https as it is.');
+    if (https === null) throw new OperatorError('dev requires TLS: do not set listen.https to null.');
     const welcome = {
       baseUrl: `${urlOf('https', https)}${wired.basePath}`,
       plainUrl: http && urlOf('http', http),
@@ -118,7 +122,7 @@ async function dev(
   });
 }
 
-/** What `dev` sets up where the configuration file says nothing: this machine alone, and files in its directory. */
+/** Presets of `dev` below the configuration file: loopback listeners, and files in its data directory. */
 function presetsFor(directory: DataDirectory): DeepPartial<Config> {
   const { certFile, keyFile } = directory;
   const redisUrl = process.env.REDIS_URL;
@@ -129,8 +133,11 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
         ? { kind: 'memory' }
         : { kind: 'redis', redis: { url: redisUrl, prefix: directory.redisPrefix } },
     keys: { recordSecretFile: directory.recordSecretFile },
-    registry: { database: { url: `sqlite:${directory.file('registry.db')}` }, tokenFile: directory.adminTokenFile },
-    // A first try works without a network.
+    registry: {
+      database: { url: `sqlite:${directory.file('registry.db')}` },
+      ...{ tokenFile: directory.adminTokenFile, witness: { keyFile: directory.file('witness-key.pem') } },
+    },
+    // A file, so that `dev` works without a network.
     torExits: {
       sources: [exampleExits],
       allowReserved: true,
@@ -144,34 +151,45 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
     },
     accessLog: {
       ...{ destination: directory.file('access.log'), secretFile: directory.logSecretFile },
-      checkpoints: { keyFile: directory.file('instance-key.pem'), file: directory.file('checkpoints.jsonl') },
+      checkpoints: {
+        ...{ keyFile: directory.file('instance-key.pem'), file: directory.file('checkpoints.jsonl'), witness: {} },
+      },
     },
     log: { level: 'warn' },
   };
 }
 
-const anotherPrefix = 'choose another keyStore.redis.prefix, or leave it out.';
+/** Pins the instance key without manual comparison, because gateway and registry are one process. */
+async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise<void> {
+  if (key === null) return;
+  const { signer } = await ensureSigner(key, 'The instance key');
+  const body = { publicKey: keyText(signer.key) };
+  await admin.ask({ method: 'POST', path: ['instance-keys'], body, expects: instanceKeySchema });
+}
 
-/** Waits for the registry's first projection, so that the first pasted line is not too early. */
+const anotherPrefix = 'choose another keyStore.redis.prefix, or remove it.';
+
+/** Waits for the first projection of the registry, so that the first pasted command succeeds. */
 async function untilAvailable(records: Records, { keyStore: { kind, redis } }: Config): Promise<void> {
   for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
       throw new OperatorError(
-        `The records are not there: ${records.unavailableReason() ?? ''}.` +
+        `The records are unavailable: ${records.unavailableReason() ?? ''}.` +
           (kind === 'redis'
-            ? ` If the records ${redis.prefix}* in Redis are another registry's: ${anotherPrefix}`
+            ? ` If the records ${redis.prefix}* in Redis belong to another registry, ${anotherPrefix}`
             : ''),
       );
     await setTimeout(pollMilliseconds);
   }
 }
 
-/** Waits for the first key. A store that is another registry's stays without it, and each request with it would be 401. */
+/** Waits for the demo key. The store of another registry would never contain it, and each request would get 401. */
 async function untilKnown(records: Records, lookupId: string, config: Config): Promise<void> {
   for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
       throw new OperatorError(
-        `The new key does not reach the gateway. If the records ${config.keyStore.redis.prefix}* in Redis are another registry's: ${anotherPrefix}`,
+        `The new key does not reach the gateway. If the records ${config.keyStore.redis.prefix}* in Redis are ` +
+          `another registry's: ${anotherPrefix}`,
       );
     await setTimeout(pollMilliseconds);
   }
@@ -181,7 +199,7 @@ function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
   return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }
 
-/** The demo merchant, and its key, where it was made just now. */
+/** The demo merchant, and its key if this run created it. */
 interface DemoMerchant {
   readonly merchantId: string;
   /** Null where the key was shown in an earlier run. */
@@ -193,7 +211,7 @@ const merchant = Type.Object({ id: Type.String(), name: Type.String() });
 const storedKey = Type.Object({ keyId: Type.String(), environment: Type.String(), status: Type.String() });
 const shownKey = Type.Object({ key: Type.String() });
 
-/** Makes the merchant that `dev` begins with, through the admin API as anybody would; finds it where it is there. */
+/** Finds the demo merchant and its key through the admin API, or creates them. */
 async function ensureDemoMerchant(
   registry: AdminClient,
   environment: Environment,
@@ -218,6 +236,7 @@ async function ensureDemoMerchant(
 async function createMerchant(registry: AdminClient): Promise<string> {
   const body = { name, status: 'ACTIVE', goLive: true };
   const { data } = await registry.ask({ method: 'POST', path: ['merchants'], body, expects: merchant });
-  if (data.name !== name) throw new OperatorError('The registry made another merchant than the demo.');
+  if (data.name !== name)
+    throw new OperatorError('The registry created a merchant with another name than the demo merchant.');
   return data.id;
 }

@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
+import { MemoryChannel } from '../../adapters/memory/memory-channel.js';
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import { openRecordsStore } from '../../adapters/redis/registry/open-records-store.js';
 import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import type { Config } from '../../config/schema.js';
 import type { Records } from '../../gateway/ports.js';
+import type { RegistryChannel } from '../../gateway/channel-ports.js';
 import type { RecordsStore } from '../../gateway/store-ports.js';
 import { type RunningRegistry, startRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
@@ -12,18 +14,21 @@ import { openRecords } from '../compose/gateway-ports.js';
 import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
 import { redisAddressOf, redisOutageLog } from '../compose/redis-address.js';
 import { systemClock, systemTimers } from '../compose/system-clock.js';
+import { openWitness } from '../compose/witness.js';
 import { version } from '../version.js';
 
-/** A registry in the process of the gateway that reads its records. */
+/** A registry in the same process as the gateway. */
 export interface EmbeddedRegistry {
   readonly registry: RunningRegistry;
   readonly records: Records;
+  /** Channel for messages from the gateway to the registry. */
+  readonly channel: RegistryChannel;
   close(): Promise<void>;
 }
 
 /**
- * Starts a registry over Redis, where the configuration says so, or over records in memory that the gateway reads too.
- * @param temporaryPrefix what is below it in Redis belongs to this process alone, and is removed in the end; null: nothing is
+ * Starts a registry over Redis or, with `keyStore.kind: memory`, over in-memory records shared with the gateway.
+ * @param temporaryPrefix Redis prefix of this process; `close` removes the records below it. Null: removes nothing
  */
 export async function startEmbeddedRegistry(
   config: Config,
@@ -32,11 +37,12 @@ export async function startEmbeddedRegistry(
 ): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
   const { listen, database, tokenFile, retention } = config.registry;
+  const channel = new MemoryChannel();
   try {
     const registry = await startRegistry({
       ...listen,
       ...{ databaseUrl: database.url, tokenFile, store, clock: systemClock, timers: systemTimers },
-      eventsDays: retention.eventsDays,
+      ...{ eventsDays: retention.eventsDays, inbox: channel, witness: await openWitness(config, log) },
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),
       resources: new Set(config.routes.map(({ resource }) => resource)),
@@ -46,6 +52,7 @@ export async function startEmbeddedRegistry(
     return {
       registry,
       records,
+      channel,
       close: async () => {
         await registry.close();
         await close();
@@ -61,7 +68,7 @@ export async function startEmbeddedRegistry(
   }
 }
 
-/** The records as the registry writes them and as the gateway reads them; whoever reads them closes that side. */
+/** Opens the store of the registry and the records of the gateway. `close` closes only the store. */
 async function openBothSides(
   config: Config,
   log: Logger,

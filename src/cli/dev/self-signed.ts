@@ -8,7 +8,7 @@ export interface SelfSigned {
 
 const validDays = 30;
 
-/** Makes an ECDSA P-256 certificate for this machine's loopback names, for a first try of the product. */
+/** Creates a self-signed ECDSA P-256 certificate for localhost, 127.0.0.1 and ::1, valid for 30 days. */
 export async function createSelfSigned(now: Date): Promise<SelfSigned> {
   const pems = await generate([{ name: 'commonName', value: 'localhost' }], {
     keyType: 'ec',

@@ -1,11 +1,11 @@
-/** What the welcome text tells of. */
+/** The content of the welcome text. */
 export interface Welcome {
   /** `https://host:port/v1` */
   readonly baseUrl: string;
   readonly plainUrl: string | null;
   readonly managementUrl: string | null;
   readonly servicesUrl: string;
-  /** Null where the configuration turns it off. */
+  /** Null if the configuration turns the operators' API off. */
   readonly operatorsUrl: string | null;
   readonly operatorsTokenFile: string;
   readonly environment: string;
@@ -16,17 +16,17 @@ export interface Welcome {
   readonly certFile: string;
   readonly accessLog: string;
   readonly logSecretFile: string;
-  /** The file of signed checkpoints of the log; null where the configuration turns them off. */
+  /** File with signed checkpoints of the access log; null if the configuration turns them off. */
   readonly checkpoints: string | null;
-  /** The key that signs them; null the same. */
+  /** File with the key that signs checkpoints; null if the configuration turns them off. */
   readonly instanceKeyFile: string | null;
   readonly merchantId: string;
   readonly walletId: string;
-  /** Null where the key was shown in an earlier run. */
+  /** Null if an earlier run showed the key. */
   readonly key: string | null;
 }
 
-/** The text that `dev` prints when everything takes requests. */
+/** The text that `dev` prints when all parts accept requests. */
 export function welcomeText(welcome: Welcome): string {
   const { baseUrl, key } = welcome;
   const payout = {
@@ -41,9 +41,9 @@ export function welcomeText(welcome: Welcome): string {
   const curl = `curl -i --cacert ${quote(welcome.certFile)}`;
   const withKey = `${curl} -H ${key === null ? '"x-api-key: $API_KEY"' : quote(`x-api-key: ${key}`)}`;
   return `
-merchant-gateway takes requests. Ctrl-C ends it${welcome.kept ? '' : ' and forgets everything'}.
+merchant-gateway is running. Ctrl-C stops it${welcome.kept ? '' : ' and deletes all data'}.
 
-  merchant API   ${baseUrl}${welcome.plainUrl === null ? '' : `\n  plain HTTP     ${welcome.plainUrl}  (answers that requests must use TLS)`}
+  merchant API   ${baseUrl}${welcome.plainUrl === null ? '' : `\n  plain HTTP     ${welcome.plainUrl}  (rejects requests: TLS is required)`}
   management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
   services       ${welcome.servicesUrl}  (behind the gateway)${operators.place}
   admin API      ${welcome.registryUrl}  (token in ${welcome.adminTokenFile})
@@ -51,7 +51,7 @@ merchant-gateway takes requests. Ctrl-C ends it${welcome.kept ? '' : ' and forge
   data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
 
   merchant       ${welcome.merchantId}
-  API key        ${key ?? 'was shown when this data directory was made; --reset-key makes a new one.\n                 The lines below take it from the variable API_KEY.'}${key === null ? '' : '\n                 shown this once: it is stored as a hash'}
+  API key        ${key ?? 'was shown when this data directory was created; --reset-key creates a new one.\n                 The commands below read it from the variable API_KEY.'}${key === null ? '' : '\n                 shown only once: it is stored as a hash'}
 
 List transactions (200):
 
@@ -61,7 +61,7 @@ Create a payout of 2,500.00 NGN (201):
 
 ${withKey} -H 'content-type: application/json' -d ${quote(JSON.stringify(payout))} ${baseUrl}/dev/payouts
 
-See a refusal (401):
+Send a request without a key (401):
 
 ${curl} ${baseUrl}/transactions
 
@@ -72,7 +72,7 @@ ${operators.lines}${verifyLines(welcome)}
 `;
 }
 
-/** How the access log is verified by its public key alone. */
+/** The commands that verify the access log with only its public key. */
 function verifyLines({ accessLog, instanceKeyFile, checkpoints }: Welcome): string {
   if (checkpoints === null || instanceKeyFile === null || accessLog === 'stdout') return '';
   const keys = quote(`${checkpoints}.keys`);
@@ -84,7 +84,7 @@ npx merchant-gateway audit verify --running --checkpoints ${quote(checkpoints)} 
 `;
 }
 
-/** Where operators are heard, and how they give the demo merchant more money. */
+/** The address of the operators' API, and the command that funds the wallet of the demo merchant. */
 function operatorsText({ operatorsUrl, operatorsTokenFile, walletId, environment }: Welcome) {
   if (operatorsUrl === null) return { place: '', lines: '' };
   const access = `--services ${operatorsUrl} --token-file ${quote(operatorsTokenFile)}`;
@@ -98,7 +98,7 @@ npx merchant-gateway wallets fund ${walletId} --amount 150000 --currency NGN --e
   };
 }
 
-/** A word for a POSIX shell. */
+/** Quotes a word for a POSIX shell. */
 function quote(word: string): string {
   return /^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

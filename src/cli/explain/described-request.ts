@@ -4,7 +4,7 @@ import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
 import { WrongUsage } from '../admin/peer.js';
 import type { KeySought } from './stored-record.js';
 
-/** What is said of a request on the command line; what is left out is taken from the line of the log, or a default. */
+/** The request given on the command line. Missing parts come from the log line, or from defaults. */
 export interface Description {
   readonly method?: string;
   readonly path?: string;
@@ -14,15 +14,15 @@ export interface Description {
   readonly at?: number;
 }
 
-/** Stands for a host that nobody named. It is on no allowlist. */
+/** The host if none is given. No allowlist contains it. */
 const unnamedHost = 'unnamed.invalid';
 
-/** A request that is described, without its key. */
+/** Builds the described request, without its API key. @throws WrongUsage if the path or the address is missing */
 export function describedRequest(description: Description, entry: AccessEntry | null): DescribedRequest {
   const { method = entry?.http.request.method ?? 'GET', plain, at } = description;
-  // What the HTTP parser refused has no path in its line.
+  // Log lines of requests that the HTTP parser rejected have no path.
   const path = description.path ?? entry?.url?.path ?? (entry === null ? undefined : '/');
-  if (path === undefined) throw new WrongUsage('name the path: --path');
+  if (path === undefined) throw new WrongUsage('give the path with --path');
   const remote = description.address ?? addressIn(entry);
   const headers = [...(description.header ?? [])];
   const has = (name: string): boolean => headers.some(([given]) => given.toLowerCase() === name);
@@ -41,7 +41,7 @@ export function describedRequest(description: Description, entry: AccessEntry | 
   return { method, target: path, headers, remote, tls, at: at ?? timeOf(entry) };
 }
 
-/** Whose key a line tells of; null where it tells of none. */
+/** The key or merchant in a log line; null if it has neither. */
 export function keyOf({ gateway, organization }: AccessEntry): KeySought | null {
   if (gateway.key?.id !== undefined) return { keyId: gateway.key.id };
   return organization?.id === undefined ? null : { merchantId: organization.id };
@@ -49,7 +49,7 @@ export function keyOf({ gateway, organization }: AccessEntry): KeySought | null 
 
 function addressIn(entry: AccessEntry | null): IpAddress {
   const address = parseIpAddress(entry?.source?.ip ?? '');
-  if (address === null) throw new WrongUsage('name the address that the request comes from: --address');
+  if (address === null) throw new WrongUsage('give the source address of the request with --address');
   return address;
 }
 

@@ -1,12 +1,12 @@
 import { parseIpAddress } from '../../policy/ip-address.js';
-import { holdsKey } from '../../telemetry/mask-keys.js';
+import { containsKey } from '../../telemetry/mask-keys.js';
 import { idIn } from '../admin/arguments.js';
 import { WrongUsage } from '../admin/peer.js';
-import { momentOf } from '../audit/log-options.js';
+import { parseTime } from '../audit/log-options.js';
 import type { Description } from './described-request.js';
 import type { KeySought } from './stored-record.js';
 
-/** The options that describe a request, as they were given. */
+/** The unparsed options that describe a request. */
 export interface DescriptionOptions {
   readonly keyId?: string;
   readonly merchant?: string;
@@ -24,8 +24,8 @@ const methodForm = /^[A-Z]{1,32}$/;
 const pathForm = /^\/[!-~]*$/;
 
 /**
- * Reads what is said of a request. What may be a key is not repeated.
- * @returns what it is, and whose key it has: null where none is named, `stdin` where it is to be read
+ * Parses the options that describe a request. Errors do not repeat values that may be API keys.
+ * @returns the description, and the key: null if none is given, `stdin` if standard input contains it
  * @throws WrongUsage
  */
 export function descriptionIn(options: DescriptionOptions): {
@@ -33,14 +33,15 @@ export function descriptionIn(options: DescriptionOptions): {
   readonly key: Exclude<KeySought, { key: string }> | 'stdin' | null;
 } {
   const { method, path, header = [], address, plain, at } = options;
-  if ([method, path, address, ...header].some((text) => text !== undefined && holdsKey(text))) {
+  if ([method, path, address, ...header].some((text) => text !== undefined && containsKey(text))) {
     throw new WrongUsage('a key is never an argument: give --key-id, --merchant or --key-stdin');
   }
-  if (method !== undefined && !methodForm.test(method)) throw new WrongUsage('--method must be one such as POST');
-  if (path !== undefined && !pathForm.test(path)) throw new WrongUsage('--path must begin with / and be encoded');
+  if (method !== undefined && !methodForm.test(method)) throw new WrongUsage('--method must be a method such as POST');
+  if (path !== undefined && !pathForm.test(path))
+    throw new WrongUsage('--path must begin with / and be percent-encoded');
   const parsed = address === undefined ? undefined : parseIpAddress(address);
   if (parsed === null) throw new WrongUsage('--address must be an IPv4 or IPv6 address, without a port');
-  const moment = at === undefined ? undefined : momentOf(at);
+  const moment = at === undefined ? undefined : parseTime(at);
   if (moment === null) throw new WrongUsage('--at must be a time such as 2026-11-20T10:00:00Z');
   return {
     description: {

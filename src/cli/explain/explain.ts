@@ -29,27 +29,27 @@ interface Options extends DescriptionOptions {
 }
 
 const exampleText = `
-Headers that decide: Origin, Referer, Host, X-Forwarded-For and X-Forwarded-Proto. A key is never an argument:
+Relevant headers: Origin, Referer, Host, X-Forwarded-For and X-Forwarded-Proto. Never pass an API key as an argument:
   explain --key-id key_… --address 203.0.113.9 --path /v1/payouts --header 'Origin: https://shop.example'
   audit search --json --request-id … access.log | explain --line -
 `;
 
-/** `explain`: what would be decided about a request, and why. */
+/** `explain`: shows what a gateway would decide about a request, and why. */
 export function explainCommand(io: CommandIo, input: Readable = process.stdin): Command {
   const command = new Command('explain')
-    .description('say what would be decided about a request, rule by rule; it is sent nowhere')
-    .option('--config <file>', 'configuration file of the gateway; without one, the defaults')
-    .option('--key-id <keyid>', 'with this key')
-    .option('--merchant <id>', 'with a key of this merchant, an active one of this environment where there is one')
-    .option('--key-stdin', 'with the key that is read from standard input')
-    .option('--address <ip>', 'who opens the connection: the client, or a proxy in front of the gateway')
-    .option('--plain', 'over plain HTTP, not TLS')
-    .option('--method <method>', 'such as POST; or else GET')
-    .option('--path <path>', 'with the base path, such as /v1/payouts')
-    .option('--header <header>', "such as 'Origin: https://shop.example'; may be repeated", collect)
-    .option('--at <time>', 'at that time, such as 2026-11-20T10:00:00Z; or else now')
-    .option('--line <file>', 'the request of a line of the access log; - is standard input')
-    .option('--json', 'print JSON, and nothing else')
+    .description('explain rule by rule how a gateway would decide about a request, without sending it')
+    .option('--config <file>', 'configuration file of the gateway (default: built-in defaults)')
+    .option('--key-id <keyid>', 'use this key')
+    .option('--merchant <id>', 'use a key of this merchant, preferably an active one of this environment')
+    .option('--key-stdin', 'use the key read from standard input')
+    .option('--address <ip>', 'source address of the connection: the client, or a proxy in front of the gateway')
+    .option('--plain', 'use plain HTTP instead of TLS')
+    .option('--method <method>', 'method, e.g. POST (default: GET)')
+    .option('--path <path>', 'path including the base path, e.g. /v1/payouts')
+    .option('--header <header>', "header, e.g. 'Origin: https://shop.example' (repeatable)", collect)
+    .option('--at <time>', 'time of the request, e.g. 2026-11-20T10:00:00Z (default: now)')
+    .option('--line <file>', 'file with the access-log line of a request to explain; - reads standard input')
+    .option('--json', 'print only JSON')
     .addHelpText('after', exampleText);
   return command.action(async (options: Options) => {
     try {
@@ -64,7 +64,8 @@ export function explainCommand(io: CommandIo, input: Readable = process.stdin): 
 async function explain(options: Options, io: CommandIo, input: Readable): Promise<void> {
   const config = loadConfig({ file: options.config });
   const { description, key: named } = descriptionIn(options);
-  if (named === 'stdin' && options.line === '-') throw new WrongUsage('standard input holds a key or a line, not both');
+  if (named === 'stdin' && options.line === '-')
+    throw new WrongUsage('standard input can contain a key or a log line, not both');
   const entry = options.line === undefined ? null : await readEntry(options.line, input);
   const sought: KeySought | null =
     named === 'stdin' ? { key: await readKey(input) } : (named ?? (entry === null ? null : keyOf(entry)));
@@ -104,8 +105,8 @@ async function explainWith(
       torExits,
       geoIp,
       clock: systemClock,
-      keyStore: record?.keyStore ?? nobodysKeys,
-      pepper: null, // the record is found already
+      keyStore: record?.keyStore ?? emptyKeyStore,
+      pepper: null, // not needed: the record was already looked up
       routes: createRouteTable(config),
       headLimits: config.limits,
       maxBodyBytes: config.limits.bodyBytes,
@@ -116,11 +117,11 @@ async function explainWith(
   }
 }
 
-const nobodysKeys = {
+const emptyKeyStore = {
   find: () => Promise.resolve({ credential: null, source: 'store', ageMilliseconds: 0 } as const),
 };
 
-/** Stands for a key that nobody has shown: the rules see its form alone, and its record is known. */
+/** A placeholder for an unknown API key. The rules check only its prefix, and the record is already looked up. */
 function placeholder({ environment }: Config, record: StoredRecord | null, entry: AccessEntry | null): string | null {
   const stored = record?.key?.environment;
   if (record !== null) return keyPrefixes[stored === 'live' || stored === 'test' ? stored : environment];
@@ -136,13 +137,14 @@ async function readEntry(file: string, input: Readable): Promise<AccessEntry> {
     for (const { bytes } of lines) {
       const entry = parseAccessEntry(bytes?.toString('utf8') ?? '');
       if (entry !== null) entries.push(entry);
-      if (entries.length > 1) throw new OperatorError('There is more than one request: choose one by audit search.');
+      if (entries.length > 1)
+        throw new OperatorError('The input has more than one request: select one with audit search.');
     }
   }
   const [entry] = entries;
-  if (entry === undefined) throw new OperatorError('There is no line of a request.');
+  if (entry === undefined) throw new OperatorError('The input has no access-log line of a request.');
   const count = entry.gateway.aggregate?.count;
   if (count !== undefined)
-    throw new OperatorError(`${count} requests share this line, which does not say what each of them was.`);
+    throw new OperatorError(`${count} requests share this line, which has no details of single requests.`);
   return entry;
 }

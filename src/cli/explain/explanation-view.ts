@@ -8,21 +8,21 @@ import type { RuleOutcome } from '../../policy/explain.js';
 import { recordLines, tableLines } from '../admin/table.js';
 import type { StoredRecord } from './stored-record.js';
 
-/** Everything that there is to show. */
+/** The input of the explanation view. */
 export interface Explained {
   readonly environment: string;
   readonly request: DescribedRequest;
-  /** Null where the request has no key that could be looked up. */
+  /** Null if the request has no key to look up. */
   readonly record: StoredRecord | null;
   readonly explanation: Explanation;
-  /** What the line of the log says was decided, and why; null where no line was given. */
+  /** Decision and reason in the log line; null without a line. */
   readonly logged: { readonly code: string; readonly reason: string | null } | null;
 }
 
-/** The gateway's own errors that follow from the path, the method and the configuration, so that they can be found again. */
+/** The gateway's own errors that `explain` can reproduce: they depend only on path, method and configuration. */
 const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowed', 'invalid_path']);
 
-/** An explanation as data, for `--json` and for the text. */
+/** The explanation as data, for `--json` and for the text. */
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
   const { code, detail, facts, hops, route, torListDigest, answer, rules } = explanation;
   const { method, target, remote, tls, at } = request;
@@ -30,7 +30,7 @@ export function explanationView({ environment, request, record, explanation, log
     ...denials,
     ...Object.entries(gatewayErrors).map(([name, told]) => ({ code: name, ...told })),
   ];
-  // Outages, rate limits, service failures and headers are not in the configuration or the records: only the line knows them.
+  // Configuration and records do not show outages, rate limits, service failures and headers. Only the log line does.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };
@@ -81,15 +81,17 @@ function addressEntries(address: IpAddress): (readonly [string, string])[] {
   return [['clientAddress', address.text], ...(embedded === null ? [] : [['embeddedAddress', embedded] as const])];
 }
 
-/** The IPv4 address that an address embeds, which the rules about addresses look at as well. */
+/** The IPv4 address embedded in an IPv6 address, which the address rules also check; null without one. */
 function embeddedIn(address: IpAddress): string | null {
   return address.family === 6 ? (address.embedded?.text ?? null) : null;
 }
 
-/** Where a record says what a credential has. */
+/** The record field behind each field of a credential. */
 const placeOf: Readonly<Partial<Record<keyof Credential, readonly ['key' | 'merchant', string]>>> = {
   keyStatus: ['key', 'status'],
+  keyStatusChangedAt: ['key', 'statusChangedAt'],
   merchantStatus: ['merchant', 'status'],
+  merchantStatusChangedAt: ['merchant', 'statusChangedAt'],
   goLive: ['merchant', 'goLive'],
   ipAllowlist: ['merchant', 'ipAllowlist'],
   originAllowlist: ['merchant', 'originAllowlist'],
@@ -104,7 +106,7 @@ function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null):
   );
 }
 
-/** An explanation as lines. */
+/** The explanation as lines of text. */
 export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
   const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, torListDigest, rules } = view;
   const { seals, generationProblem, byRules } = view;
@@ -115,40 +117,41 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
     ...recordLines([
       ['request', `${request.method} ${request.target}, at ${request.at}`],
       ['gateway', `${request.environment}, route ${request.route ?? 'none'}`],
-      ['key', key === null ? 'none that could be looked up' : keyText(key)],
-      ...(seals === null ? [] : [['seals', seals.problem ?? 'the records are sealed, and so is mg:meta'] as const]),
+      ['key', key === null ? 'none to look up' : keyText(key)],
+      ...(seals === null ? [] : [['seals', seals.problem ?? 'valid for the records and mg:meta'] as const]),
       ...(generationProblem === null ? [] : [['generation', generationProblem] as const]),
       ...(torListDigest === null ? [] : [['Tor list', torListDigest] as const]),
     ]),
     '',
     ...tableLines(
-      ['ADDRESS', 'WHERE', 'BELIEVED', ''],
+      ['ADDRESS', 'FROM', 'TRUSTED', ''],
       hops.map(({ address, trusted }, index) => [
         address,
         index === 0 ? `the connection${request.tls ? ', over TLS' : ', plain'}` : 'X-Forwarded-For',
         trusted ? 'yes' : 'no',
         index === hops.length - 1 && clientAddress === address ? client : '',
       ]),
-      { wrap: ['WHERE', ''] },
+      { wrap: ['FROM', ''] },
     ),
     ...(rules.length === 0 ? [] : ['']),
     ...(rules.length === 0
       ? []
       : tableLines(
-          ['RULE', 'RESULT', 'WHAT IT SAW'],
+          ['RULE', 'RESULT', 'INPUT'],
           rules.map((rule, index) => [
             rule.code,
             resultText(rule, decisive !== -1 && index > decisive),
             sawText(rule.saw),
           ]),
-          { wrap: ['WHAT IT SAW'] },
+          { wrap: ['INPUT'] },
         )),
     '',
     `Verdict: ${code}${status === null ? '' : `, ${status} ${message ?? ''}`}${detail === null ? '' : ` (${detail})`}.`,
     ...(byRules === null
       ? []
       : [
-          `So the line says; that was of its moment, or in a part of the request that no line has. By the rules: ${byRules.code}.`,
+          'This verdict is from the log line. It depended on the state at that time, or on parts of the request that ' +
+            `the log does not record. By the rules: ${byRules.code}.`,
         ]),
     ...(logged === null || byRules !== null ? [] : [loggedText(logged)]),
   ];
@@ -156,12 +159,15 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
 
 function keyText({ keyId, merchantId, revision, merchantRevision }: ReturnType<typeof keyView>): string {
   if (keyId === null) return 'unknown to the key store';
-  return `${valueText(keyId)} (revision ${valueText(revision)}) of ${valueText(merchantId)} (revision ${valueText(merchantRevision)})`;
+  return (
+    `${valueText(keyId)} (revision ${valueText(revision)}) of ${valueText(merchantId)} (revision ` +
+    `${valueText(merchantRevision)})`
+  );
 }
 
 function resultText({ result, decides }: { result: string; decides: boolean }, behind: boolean): string {
-  if (decides) return result === 'undecidable' ? 'CANNOT BE TOLD' : 'FAILS, and decides';
-  if (behind) return result === 'fails' ? 'not asked; it would fail' : 'not asked';
+  if (decides) return result === 'undecidable' ? 'UNDECIDABLE' : 'FAILS (decisive)';
+  if (behind) return result === 'fails' ? 'not evaluated; would fail' : 'not evaluated';
   return result;
 }
 
@@ -183,6 +189,9 @@ function valueText(value: unknown): string {
 }
 
 function loggedText({ code, same }: { readonly code: string; readonly same: boolean }): string {
-  if (same) return 'The log says the same.';
-  return `The log says ${code}: records and lists are those of now, and headers that the log does not keep may have decided.`;
+  if (same) return 'The log line has the same verdict.';
+  return (
+    `The log line has ${code}: the records and lists used here are the current ones, ` +
+    'and headers that the log does not record may have decided.'
+  );
 }

@@ -12,43 +12,43 @@ import { parseRecordText } from '../../gateway/records.js';
 import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
 import { redisAddressOf } from '../compose/redis-address.js';
 
-/** Whose key a request has: by its id, by its merchant, or the key itself, which came from standard input. */
+/** The key of a request: given by its id, by its merchant, or as the key itself from standard input. */
 export type KeySought = { readonly keyId: string } | { readonly merchantId: string } | { readonly key: string };
 
-/** A key's record and its merchant's, as they are stored; null of one that is not there. */
+/** The stored records of a key and its merchant; null for a missing one. */
 export interface StoredRecord {
   readonly key: Readonly<Record<string, unknown>> | null;
   readonly merchant: Readonly<Record<string, unknown>> | null;
-  /** Whether the secret of records proves them, and what is wrong where it does not; null where there is no secret, or no record. */
+  /** Whether the seals of the records are valid, and the problem if not; null without a secret or a key record. */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
-  /** Which of them is of an earlier generation than the meta record, so that no gateway believes it; null: neither. */
+  /** A record of an earlier generation than the meta record, which gateways reject; null if there is none. */
   readonly generationProblem: string | null;
-  /** Answers every question by this record, as a gateway would. */
+  /** Key store that returns this record for every look-up, with the checks of a gateway. */
   readonly keyStore: Pick<KeyStore, 'find'>;
 }
 
-/** Where records are, as they are stored. */
+/** Read access to the stored records. */
 interface Stored {
-  /** What is wrong with the seals of these records; null: they are sealed; undefined where nothing has to be. */
+  /** The problem with the seals of these records; null if they are valid. Undefined if records are not sealed. */
   readonly sealProblem?: (names: readonly string[]) => string | null;
-  /** Says that a record is of an earlier generation than the meta record; null: it is not. Undefined where records have none. */
+  /** The problem with a record of an earlier generation; null without one. Undefined if records have no generation. */
   readonly generationProblem?: (name: string, record: object, own: string) => string | null;
-  /** By the name behind the prefix; null where there is none. */
+  /** Reads a record by its name after the prefix; null if it does not exist. */
   read(name: string): Promise<unknown>;
   /** Look-up ids and records. */
   keys(): AsyncIterable<readonly [string, unknown]>;
 }
 
 /**
- * Finds a record where the gateway finds it.
- * @throws OperatorError where the store cannot be asked, or has no such key
+ * Finds the records of a key in the key store of the gateway.
+ * @throws OperatorError if the store is unavailable or has no such key
  */
 export async function findStoredRecord(config: Config, sought: KeySought): Promise<StoredRecord> {
   const { keyStore, keys, environment } = config;
   const pepper = await readPepper(keys.pepperFile);
   if (keyStore.kind === 'memory') {
     const { recordsFile } = keyStore.memory;
-    if (recordsFile === null) throw new OperatorError('The records are in the memory of the gateway alone.');
+    if (recordsFile === null) throw new OperatorError('The records exist only in the memory of the gateway.');
     return recordIn(inFile(await readRecordsFile(recordsFile)), sought, environment, pepper);
   }
   const redis = new RedisStoredRecords(await redisAddressOf(keyStore.redis), keyStore.redis.prefix);
@@ -58,7 +58,7 @@ export async function findStoredRecord(config: Config, sought: KeySought): Promi
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     const reason = error instanceof Error ? error.message : 'unknown reason';
-    throw new OperatorError(`Redis at ${keyStore.redis.url} cannot be asked: ${reason}.`, { cause: error });
+    throw new OperatorError(`Redis at ${keyStore.redis.url} is unavailable: ${reason}.`, { cause: error });
   } finally {
     redis.close();
   }
@@ -131,7 +131,7 @@ async function keyIn(
 
 const highestRank = 4;
 
-/** Of a merchant's keys one that would be used: of this environment, and active. */
+/** Ranks the keys of a merchant: best is an active key of this environment. 0: not a match. */
 function rankOf(
   record: Readonly<Record<string, unknown>> | null,
   sought: Exclude<KeySought, { key: string }>,
@@ -153,7 +153,7 @@ function inFile(records: StoredRecords): Stored {
   const prefix = 'mg:key:';
   return {
     read: (name) => Promise.resolve(records[`mg:${name}`] ?? null),
-    // eslint-disable-next-line @typescript-eslint/require-await -- those of other stores come one by one
+    // eslint-disable-next-line @typescript-eslint/require-await -- other stores read records asynchronously
     keys: async function* () {
       for (const [name, record] of Object.entries(records)) {
         if (name.startsWith(prefix)) yield [name.slice(prefix.length), record] as const;
@@ -204,7 +204,7 @@ function problemOf(check: () => void): string | null {
   }
 }
 
-/** What a gateway does not read is handed on as a text, which is no record either. */
+/** Parses a record. Returns an unparsable one as text, which the gateway's checks then reject. */
 function jsonIn(text: string | null): unknown {
   try {
     return text === null ? null : parseRecordText(text);

@@ -2,46 +2,47 @@ import { denialFailure, errorFailure, type Failure } from '../../edge/response/r
 import { type GatewayErrorCode, gatewayErrors } from '../../edge/request/errors.js';
 import { denials } from '../../policy/decision-table.js';
 import {
-  type DescribedAnswer,
+  type DescribedResponse,
   type DescribedOperation,
-  failureAnswer,
+  failureResponse,
   type OpenApi,
 } from '../../rest/openapi/describe-routes.js';
 
 const description = `Payouts, wallets, transactions and customers of a merchant, over HTTPS with JSON bodies.
 
-Every answer is the envelope \`success\`, \`message\`, \`data\`; treat one without \`"success":true\` as failed, and read its
-\`message\`. Amounts are in minor units: 250000 is 2,500.00 NGN. New fields may appear in answers: ignore those that you do
-not know. Send every creating POST with an \`Idempotency-Key\`: then it may be sent again after a 5xx or a broken connection.
+Every response is the envelope \`success\`, \`message\`, \`data\`. Treat a response without \`"success":true\` as
+failed, and read its \`message\`. Amounts are in minor units: 250000 is 2,500.00 NGN. Responses may get new fields:
+ignore unknown fields. Send every creating POST with an \`Idempotency-Key\`; then it is safe to retry after a 5xx or a broken
+connection.
 A failure of the services has a stable \`data.code\` for programs; \`data\` of the gateway's own failures is null.
-A method that a path does not take is 405, with \`allow\`.`;
+A method that a path does not support gets 405, with the header \`allow\`.`;
 
-/** Of the services alone: behind the gateway a merchant meets its own refusals in their place. */
-const seenByGatewayAlone = '403';
+/** A response of the services that merchants never see: the gateway's own 403 responses replace it. */
+const gatewayOnlyStatus = '403';
 
-/** No operation has a method that is not allowed. */
+/** Not described: each operation has an allowed method. */
 const seenWithoutOperation = 405;
 
 const license = { name: 'Apache License 2.0', identifier: 'Apache-2.0' };
 
-/** What operations are about, by the last part of their paths that is no parameter. */
+/** Descriptions of the tags. The tag of an operation is the last part of its path that is not a parameter. */
 const tags: Readonly<Record<string, string>> = {
-  transactions: 'The movements on the wallets',
-  payouts: 'Money that leaves a wallet, and what has become of it',
-  wallets: 'The money of the merchant, by currency',
-  customers: 'The customers of the merchant',
+  transactions: 'Movements on the wallets',
+  payouts: 'Payouts from wallets, and their status',
+  wallets: 'Balances of the merchant, by currency',
+  customers: 'Customers of the merchant',
 };
 
-/** The answers that operations share, by their names in the components. */
-type SharedAnswers = Map<string, object>;
+/** Responses shared by operations, by their names in the components. */
+type SharedResponses = Map<string, object>;
 
 /**
- * The merchant API as a whole, in OpenAPI 3.1: the operations of the services as they are seen through the gateway, and
- * what the gateway answers itself.
+ * The complete merchant API in OpenAPI 3.1: the operations of the services as seen through the gateway, and the
+ * gateway's own responses.
  */
 export function merchantApi(services: OpenApi, basePath: string): object {
   const failures = gatewayFailures();
-  const shared: SharedAnswers = new Map();
+  const shared: SharedResponses = new Map();
   const paths = Object.fromEntries(
     Object.entries(services.paths).map(([path, methods]) => [
       path,
@@ -77,20 +78,20 @@ function tagOf(path: string): string {
 function throughGateway(
   operation: DescribedOperation,
   failures: ReadonlyMap<number, GatewayFailure>,
-  shared: SharedAnswers,
+  shared: SharedResponses,
 ): object {
   const responses: Record<string, object> = { ...operation.responses };
-  Reflect.deleteProperty(responses, seenByGatewayAlone);
+  Reflect.deleteProperty(responses, gatewayOnlyStatus);
   for (const [status, failure] of failures) {
     if (status !== seenWithoutOperation) {
-      responses[status] = referenceTo(`Failure${status}`, answerOf(failure, operation.responses[status]), shared);
+      responses[status] = referenceTo(`Failure${status}`, responseOf(failure, operation.responses[status]), shared);
     }
   }
   return { ...operation, responses };
 }
 
-/** Puts an answer among the shared ones, unless it is there; two of one status have a number each. */
-function referenceTo(name: string, answer: object, shared: SharedAnswers): { readonly $ref: string } {
+/** Adds a response to the shared ones, unless it is there. Different responses with one name get a number suffix. */
+function referenceTo(name: string, answer: object, shared: SharedResponses): { readonly $ref: string } {
   for (let number = 1; ; number += 1) {
     const tried = number === 1 ? name : `${name}-${number}`;
     const there = shared.get(tried);
@@ -101,35 +102,35 @@ function referenceTo(name: string, answer: object, shared: SharedAnswers): { rea
   }
 }
 
-/** A failure of the gateway, together with that of the services of the same status. */
-function answerOf({ description, headers, examples }: GatewayFailure, own?: DescribedAnswer): object {
+/** The response for a failure of the gateway, merged with that of the services with the same status. */
+function responseOf({ description, headers, examples }: GatewayFailure, own?: DescribedResponse): object {
   const text = own === undefined ? description : `${own.description}. ${description}`;
   const ofGateway = Object.entries(examples).map(([code, example]) => [`gateway_${code}`, example] as const);
   const all = { ...own?.content['application/json'].examples, ...Object.fromEntries(ofGateway) };
-  return { ...failureAnswer(text, all), headers: { ...own?.headers, ...headers } };
+  return { ...failureResponse(text, all), headers: { ...own?.headers, ...headers } };
 }
 
-/** What the gateway answers itself with one status. */
+/** The gateway's own responses with one status. */
 interface GatewayFailure {
   readonly description: string;
   readonly headers: Readonly<Record<string, object>>;
-  /** The envelopes, by code. */
+  /** The envelopes, by error code. */
   readonly examples: Readonly<Record<string, { readonly value: unknown }>>;
 }
 
 const text = { type: 'string' };
 const describedHeaders: Readonly<Record<string, object>> = {
-  'www-authenticate': { description: 'How to identify oneself', schema: text },
-  'retry-after': { description: 'Seconds after which to try again', schema: text },
-  'x-request-id': { description: 'What to quote to support', schema: text },
+  'www-authenticate': { description: 'How to authenticate', schema: text },
+  'retry-after': { description: 'Seconds until a retry', schema: text },
+  'x-request-id': { description: 'Id of the request, for support', schema: text },
 };
 
-/** Whatever a merchant can get of the gateway itself, by status, from the tables by which it answers. */
+/** All of the gateway's own failures that a merchant can receive, by status, from the gateway's error tables. */
 function gatewayFailures(): ReadonlyMap<number, GatewayFailure> {
   const all: [code: string, failure: Failure][] = [
     ...denials.map(({ code }): [string, Failure] => [code, denialFailure(code)]),
     ...Object.keys(gatewayErrors)
-      // Whoever hung up sees nothing.
+      // A client that closed the connection receives no response.
       .filter((code) => code !== 'client_closed')
       .map((code): [string, Failure] => [code, errorFailure(code as GatewayErrorCode)]),
   ];
@@ -142,7 +143,7 @@ function describe(failures: readonly [code: string, failure: Failure][]): Gatewa
   const messages = [...new Set(bodies.map(([, { message }]) => message))];
   const sent = new Set(['x-request-id', ...failures.flatMap(([, { headers }]) => Object.keys(headers))]);
   return {
-    description: `Of the gateway: ${messages.join('; ')}`,
+    description: `From the gateway: ${messages.join('; ')}`,
     headers: Object.fromEntries(Object.entries(describedHeaders).filter(([name]) => sent.has(name))),
     examples: Object.fromEntries(bodies.map(([code, value]) => [code, { value }])),
   };

@@ -6,28 +6,28 @@ import { createManagement } from '../../edge/observe/management.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { openIdentity } from '../compose/identity.js';
 import { runServer } from '../run-server.js';
-import { WorkerProcesses } from './worker-processes.js';
+import { WorkerPool } from './worker-processes.js';
 
-/** What keeps a gateway of several processes from starting. */
+/** Problems that keep a gateway with several worker processes from starting. */
 export function workersProblems(config: Config): Problem[] {
   const problems = gatewayProblems(config);
   if (config.accessLog.destination !== 'stdout') return problems;
   const message =
-    'several worker processes cannot share standard output, where they would tear lines: ' +
-    'expected the path of a file, beside which each worker writes its own';
+    'several worker processes cannot share standard output, because their lines would interleave: ' +
+    'expected the path of a file; each worker adds its number to the file name';
   return [...problems, { path: 'accessLog.destination', message }];
 }
 
-/** Runs a gateway as worker processes that share its ports, and answers for all of them on the management listener. */
+/** Runs a gateway as worker processes that share its ports, and serves the management listener for all of them. */
 export async function runPrimary(config: Config, log: Logger, count: number): Promise<void> {
   await runServer(config, log, async (closeLater) => {
-    const workers = new WorkerProcesses(count, log);
+    const workers = new WorkerPool(count, log);
     const health = createManagement({
       health: () => workers.health(),
       metrics: workers,
       identity: await openIdentity(config),
     });
-    closeLater(() => health.close()); // last, so that it can be asked all the while
+    closeLater(() => health.close()); // closes last, so that health checks work during the drain
     const { management: at } = config.listen;
     const management = at && (await listen(health, 'management', at));
     closeLater(() => workers.stop());

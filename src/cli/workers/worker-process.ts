@@ -2,12 +2,12 @@ import cluster from 'node:cluster';
 import type { Worker } from 'node:cluster';
 import type { RunningGateway } from '../../edge/start-gateway.js';
 import { workerNumberVariable } from './worker.js';
-import type { WorkerAnswer, WorkerMessage, WorkerQuestion } from './worker.js';
+import type { WorkerStatus, WorkerMessage, StatusRequest } from './worker.js';
 
-/** A worker that says nothing for so long takes no requests either. */
-const answerMilliseconds = 2_000;
+/** A worker that does not reply within this time counts as not ready. */
+const replyTimeoutMilliseconds = 2_000;
 
-/** How a process ended: the status, or the signal. */
+/** How a process ended: its exit code, or the signal. */
 export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: string | null;
@@ -15,11 +15,11 @@ export interface ProcessEnd {
 
 /** One worker process, as the primary sees it. */
 export class WorkerProcess {
-  /** Where it listens; null where it ended before. */
+  /** The addresses that the worker listens on; null if it ended before it listened. */
   readonly started: Promise<RunningGateway['addresses'] | null>;
   readonly ended: Promise<ProcessEnd>;
   readonly #worker: Worker;
-  readonly #waiting = new Map<number, (answer: WorkerAnswer | null) => void>();
+  readonly #waiting = new Map<number, (answer: WorkerStatus | null) => void>();
   #isStarted = false;
   #asked = 0;
 
@@ -41,11 +41,11 @@ export class WorkerProcess {
         } else this.#take(message.question, message.answer);
       });
     });
-    // A message to a process that is just ending; its end is told by `exit`.
+    // Sending to a process that is ending fails; the `exit` event reports its end.
     this.#worker.on('error', () => undefined);
   }
 
-  /** Whether it has ever taken requests. */
+  /** Whether the worker has started to accept requests. */
   get isStarted(): boolean {
     return this.#isStarted;
   }
@@ -54,25 +54,25 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /** Asks how it is; null where it does not answer in time. */
-  ask(): Promise<WorkerAnswer | null> {
+  /** Queries the health and metrics of the worker; null if it has not started or does not reply in time. */
+  ask(): Promise<WorkerStatus | null> {
     if (!this.#isStarted || !this.#worker.isConnected()) return Promise.resolve(null);
     const question = (this.#asked += 1);
     return new Promise((resolve) => {
       this.#waiting.set(question, resolve);
       setTimeout(() => {
         this.#take(question, null);
-      }, answerMilliseconds).unref();
-      this.#worker.send({ question } satisfies WorkerQuestion);
+      }, replyTimeoutMilliseconds).unref();
+      this.#worker.send({ question } satisfies StatusRequest);
     });
   }
 
-  /** Sends a signal, unless it has ended. One that comes before the process listens for it would end it. */
+  /** Sends a signal. Before the worker listens for SIGHUP and SIGUSR2, they would end it, so they are not sent. */
   signal(signal: 'SIGHUP' | 'SIGUSR2' | 'SIGTERM'): void {
     if (this.#isStarted || signal === 'SIGTERM') this.#worker.process.kill(signal);
   }
 
-  #take(question: number, answer: WorkerAnswer | null): void {
+  #take(question: number, answer: WorkerStatus | null): void {
     this.#waiting.get(question)?.(answer);
     this.#waiting.delete(question);
   }

@@ -2,58 +2,58 @@ import { OperatorError } from '../../config/operator-error.js';
 import type { Health } from '../../edge/observe/management.js';
 import type { RunningGateway } from '../../edge/start-gateway.js';
 import {
-  aggregateFigures,
-  type Figures,
-  growingFigures,
+  aggregateMetrics,
+  type MetricObjects,
+  counterMetrics,
   type RenderedMetrics,
-  sumFigures,
+  combineMetrics,
 } from '../../telemetry/aggregate-figures.js';
 import type { Logger } from '../../telemetry/logger.js';
-import { figureOfReadiness } from '../../telemetry/metrics.js';
+import { readinessMetric } from '../../telemetry/metrics.js';
 import { WorkerProcess } from './worker-process.js';
-import type { WorkerAnswer } from './worker.js';
+import type { WorkerStatus } from './worker.js';
 
-/** What has been counted by workers that are slow to answer, or have ended, so that no sum falls behind what it was. */
-export class WorkerFigures<Worker extends object> {
-  readonly #last = new Map<Worker, Figures>();
+/** Stores the counters of slow and ended workers, so that no aggregated counter decreases. */
+export class WorkerMetrics<Worker extends object> {
+  readonly #last = new Map<Worker, MetricObjects>();
   readonly #gone = new WeakSet<Worker>();
-  #ended: Promise<Figures> = Promise.resolve([]);
+  #ended: Promise<MetricObjects> = Promise.resolve([]);
 
   /**
-   * The figures of all workers, those that have ended included.
-   * @param answers null of a worker that does not tell them: then what it had counted when it last did
+   * The metrics of all workers, including ended ones.
+   * @param answers the metrics of each running worker; null for one that did not reply: then its last counters apply
    */
-  async all(answers: readonly (readonly [worker: Worker, answer: Figures | null])[]): Promise<Figures[]> {
+  async all(answers: readonly (readonly [worker: Worker, answer: MetricObjects | null])[]): Promise<MetricObjects[]> {
     const ended = this.#ended;
     const running = answers.map(([worker, answer]) => this.#of(worker, answer));
     return [...running, await ended];
   }
 
-  /** Takes in that a worker has ended. */
+  /** Adds the last counters of an ended worker to the sum of all ended ones. */
   ended(worker: Worker): void {
     const last = this.#last.get(worker);
     this.#last.delete(worker);
     this.#gone.add(worker);
-    if (last !== undefined) this.#ended = this.#ended.then((before) => sumFigures([before, last]));
+    if (last !== undefined) this.#ended = this.#ended.then((before) => combineMetrics([before, last]));
   }
 
-  #of(worker: Worker, answer: Figures | null): Figures {
-    if (this.#gone.has(worker)) return [figureOfReadiness(false)]; // what it told before it ended is among the others'
-    if (answer === null) return [figureOfReadiness(false), ...(this.#last.get(worker) ?? [])];
-    this.#last.set(worker, growingFigures(answer));
+  #of(worker: Worker, answer: MetricObjects | null): MetricObjects {
+    if (this.#gone.has(worker)) return [readinessMetric(false)]; // its counters are in the sum of the ended workers
+    if (answer === null) return [readinessMetric(false), ...(this.#last.get(worker) ?? [])];
+    this.#last.set(worker, counterMetrics(answer));
     return answer;
   }
 }
 
-/** A worker that cannot start is tried again so much later, and not in a tight loop. */
+/** Delay before a worker that failed to start is replaced; avoids a tight loop. */
 const pauseMilliseconds = 1_000;
 
-/** The worker processes of a gateway: started together, each replaced when it ends, and stopped together. */
-export class WorkerProcesses {
+/** The worker processes of a gateway. Starts and stops them together, and replaces each one that ends. */
+export class WorkerPool {
   readonly #count: number;
   readonly #log: Logger;
   readonly #workers = new Map<number, WorkerProcess>();
-  readonly #figures = new WorkerFigures<WorkerProcess>();
+  readonly #figures = new WorkerMetrics<WorkerProcess>();
   #allStarted = false;
   #stopping = false;
 
@@ -63,29 +63,29 @@ export class WorkerProcesses {
   }
 
   /**
-   * Starts all of them.
-   * @returns where they listen
-   * @throws OperatorError where one ends before it takes requests
+   * Starts all workers.
+   * @returns the addresses that they listen on
+   * @throws OperatorError if a worker ends before it accepts requests
    */
   async start(): Promise<RunningGateway['addresses']> {
     const numbers = Array.from({ length: this.#count }, (_, index) => index + 1);
     const started = await Promise.all(numbers.map((number) => this.#run(number).started));
     const [addresses] = started;
     if (addresses === undefined || started.includes(null) || addresses === null) {
-      throw new OperatorError('A worker process ended before it took requests; what it said stands above.');
+      throw new OperatorError('A worker process ended before it accepted requests; see its messages above.');
     }
     this.#allStarted = true;
     return addresses;
   }
 
-  /** Passes a signal on to all that take requests. */
+  /** Forwards a signal to all started workers. */
   signal(signal: 'SIGHUP' | 'SIGUSR2'): void {
     for (const worker of this.#workers.values()) worker.signal(signal);
   }
 
-  /** Whether all of them are ready, and what operators should know of that. */
+  /** The combined health of all workers: problems per worker, distinct warnings, details of the first worker. */
   async health(): Promise<Health> {
-    const answers: readonly (readonly [number: number, answer: WorkerAnswer | null])[] = await Promise.all(
+    const answers: readonly (readonly [number: number, answer: WorkerStatus | null])[] = await Promise.all(
       [...this.#workers].map(async ([number, worker]) => [number, await worker.ask()] as const),
     );
     const problems = answers.flatMap(([number, answer]) =>
@@ -99,17 +99,17 @@ export class WorkerProcesses {
     };
   }
 
-  /** The metrics of all of them as one. */
+  /** The aggregated metrics of all workers. */
   async render(): Promise<RenderedMetrics> {
     const answers = await Promise.all(
       [...this.#workers.values()].map(async (worker) => [worker, (await worker.ask())?.figures ?? null] as const),
     );
-    return aggregateFigures(await this.#figures.all(answers));
+    return aggregateMetrics(await this.#figures.all(answers));
   }
 
   /**
-   * Has all of them drain, and waits until they have ended.
-   * @throws Error where one that took requests ended with a failure
+   * Drains all workers and waits until they have exited.
+   * @throws Error if a started worker exited with a failure
    */
   async stop(): Promise<void> {
     this.#stopping = true;
@@ -127,11 +127,11 @@ export class WorkerProcesses {
   #run(number: number): WorkerProcess {
     const worker = new WorkerProcess(number);
     this.#workers.set(number, worker);
-    this.#log.info({ worker: number, pid: worker.pid }, 'a worker process begins');
+    this.#log.info({ worker: number, pid: worker.pid }, 'worker process started');
     void worker.ended.then((end) => {
       this.#figures.ended(worker);
-      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // the start fails
-      this.#log.error({ worker: number, ...end }, 'a worker process ended, and is replaced');
+      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // `start` throws
+      this.#log.error({ worker: number, ...end }, 'worker process ended unexpectedly; starting a replacement');
       setTimeout(
         () => {
           if (!this.#stopping) this.#run(number);

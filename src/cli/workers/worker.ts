@@ -4,32 +4,32 @@ import type { Config } from '../../config/schema.js';
 import type { Health } from '../../edge/observe/management.js';
 import type { RunningGateway } from '../../edge/start-gateway.js';
 
-/** By which a process knows that it is a worker, and which one. */
+/** Environment variable with the number of a worker process. */
 export const workerNumberVariable = 'MERCHANT_GATEWAY_WORKER';
 
-/** What a worker tells of itself when it is asked. */
-export interface WorkerAnswer {
+/** A worker's reply to a query of the primary. */
+export interface WorkerStatus {
   readonly health: Health;
-  /** Its metrics, as they are aggregated. */
+  /** The metrics of the worker, in the form that `aggregateMetrics` takes. */
   readonly figures: readonly object[];
 }
 
-/** What a worker sends to the primary: where it listens, once, and an answer to each question. */
+/** A message from a worker to the primary: once the addresses that it listens on, then a reply to each query. */
 export type WorkerMessage =
-  { readonly started: RunningGateway['addresses'] } | { readonly question: number; readonly answer: WorkerAnswer };
+  { readonly started: RunningGateway['addresses'] } | { readonly question: number; readonly answer: WorkerStatus };
 
-/** What the primary sends to a worker. */
-export interface WorkerQuestion {
+/** A query from the primary to a worker. */
+export interface StatusRequest {
   readonly question: number;
 }
 
-/** The number of this worker, from 1; null in a process that is none. */
+/** The number of this worker, from 1; null in a process that is not a worker. */
 export function ownWorkerNumber(): number | null {
   const number = process.env[workerNumberVariable];
   return cluster.isWorker && number !== undefined ? Number(number) : null;
 }
 
-/** The configuration of a worker: the primary has the management listener, and each worker a log of its own. */
+/** The configuration of a worker: with its own log file, without the management listener, which the primary serves. */
 export function configOfWorker(config: Config, number: number): Config {
   const { dir, name, ext } = path.parse(config.accessLog.destination);
   return {
@@ -39,12 +39,12 @@ export function configOfWorker(config: Config, number: number): Config {
   };
 }
 
-/** Tells the primary that this worker takes requests, and from then on whatever it asks. */
-export function answerPrimary(running: RunningGateway): void {
+/** Reports to the primary that this worker accepts requests, and replies to its queries from then on. */
+export function servePrimary(running: RunningGateway): void {
   const send = (message: WorkerMessage): void => {
     if (process.connected) process.send?.(message);
   };
-  process.on('message', ({ question }: WorkerQuestion) => {
+  process.on('message', ({ question }: StatusRequest) => {
     void running.figures().then((figures) => {
       send({ question, answer: { health: running.health(), figures } });
     });
@@ -52,7 +52,7 @@ export function answerPrimary(running: RunningGateway): void {
   send({ started: running.addresses });
 }
 
-/** Has a worker whose primary is gone end as on SIGTERM. Node would end it at once, with what it has not answered yet. */
+/** Drains a worker whose primary is gone, as on SIGTERM. Node would exit at once and drop pending requests. */
 export function drainWithoutPrimary(): void {
   cluster.worker?.once('disconnect', () => {
     if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;

@@ -10,17 +10,19 @@ const server = (example: string) =>
 
 const sentinel = section(
   {
-    masterName: line({ default: 'mymaster', description: 'The name that the sentinels know the master by.' }),
+    masterName: line({ default: 'mymaster', description: 'Name of the master in the configuration of the sentinels.' }),
     servers: Type.Array(server('sentinel-0.example:26379'), {
       maxItems: 32,
-      description: 'The sentinels.',
+      description: 'Addresses of the sentinels.',
       expects: 'a list of host:port',
       examples: [['sentinel-0.example:26379']],
     }),
-    username: nullable(line({}), { description: "The sentinels' own user. null: the default user." }),
-    passwordFile: optionalFile("File with the sentinels' own password (requirepass or ACL of theirs). null: none."),
+    username: nullable(line({}), { description: 'ACL user at the sentinels. null: the default user.' }),
+    passwordFile: optionalFile(
+      'File with the password for the sentinels (their requirepass or ACL). null: no password.',
+    ),
     tls: nullable(Type.Boolean(), {
-      description: 'Whether the sentinels are spoken to over TLS. null: as the url of Redis says.',
+      description: 'Whether connections to the sentinels use TLS. null: as the scheme of url requires.',
     }),
   },
   { description: '' },
@@ -33,34 +35,36 @@ const redis = section(
       maxLength: 4096,
       default: 'redis://127.0.0.1:6379',
       description:
-        'Server, as redis://host:port or, with TLS, rediss://host:port; /number after it selects a database. With ' +
-        'sentinel only its scheme and its database count, with cluster only its scheme.',
-      expects: 'redis:// or rediss://, a host and no user or password (those are options of their own)',
+        'Server, as redis://host:port or, with TLS, rediss://host:port; a trailing /number selects a database. With ' +
+        'sentinel, only the scheme and the database apply; with cluster, only the scheme.',
+      expects: 'redis:// or rediss:// and a host, without user and password (which have separate options)',
     }),
-    prefix: line({ default: 'mg:', description: 'Put in front of the name of every record.' }),
-    username: nullable(line({}), { description: 'User of an access control list. null: the default user.' }),
-    passwordFile: optionalFile('File with the password. null: none.'),
-    caFile: optionalFile('PEM file of the authority that signed the certificate, for rediss://. null: public ones.'),
-    sentinel: nullable(sentinel, { description: 'The sentinels that know which server is the master. null: none.' }),
+    prefix: line({ default: 'mg:', description: 'Prefix of the name of every Redis key.' }),
+    username: nullable(line({}), { description: 'ACL user. null: the default user.' }),
+    passwordFile: optionalFile('File with the password. null: no password.'),
+    caFile: optionalFile('PEM file of the CA of the server, for rediss://. null: the public CAs.'),
+    sentinel: nullable(sentinel, { description: 'Redis Sentinel, which names the master. null: no Sentinel.' }),
     cluster: nullable(Type.Array(server('redis-0.example:6379'), { maxItems: 32, expects: 'a list of host:port' }), {
       description:
-        'Some nodes of a Redis Cluster, through which the others are found. null: it is no Cluster. Over TLS nodes ' +
-        'are connected to, and checked, by the name that they announce (cluster-announce-hostname), or else by address.',
+        'Seed nodes of a Redis Cluster, through which the gateway discovers the others. Over TLS it connects to, and ' +
+        'verifies, each node by its announced name (cluster-announce-hostname), or by address if it announces none. ' +
+        'null: not a Cluster.',
     }),
     commandTimeoutMilliseconds: Type.Integer({
       minimum: 10,
       maximum: 10_000,
       default: 200,
-      description: 'How long an answer is waited for before Redis counts as away.',
+      description: 'How long a command may wait for its reply before Redis counts as unavailable.',
     }),
     replicas: nullable(Type.Integer({ minimum: 0, maximum: 1000 }), {
       description:
-        'Without sentinel, and while the registry is away: how many replicas must confirm that they follow the server. null: as many as ' +
-        'Redis has shown to the registry. Set it where Redis does not show its replicas, as behind one name for a managed failover ' +
-        'pair. A lower number leaves out replicas that are gone for good, or that nobody promotes.',
+        'Number of replicas that must confirm that they follow the server. Applies without sentinel while the ' +
+        'registry is unavailable. null: the number that Redis reported to the registry. Set it if Redis does not ' +
+        'report its replicas, as behind the single name of a managed failover pair. A lower number disregards ' +
+        'replicas that are permanently gone or never promoted.',
     }),
   },
-  { description: 'The Redis that the registry writes and gateways read. It must never evict (noeviction).' },
+  { description: 'The Redis that the registry writes and gateways read. It must not evict keys (noeviction).' },
 );
 
 const cache = section(
@@ -69,76 +73,78 @@ const cache = section(
       minimum: 1,
       maximum: 10_000_000,
       default: 100_000,
-      description: 'Keys that are held, and as many merchants. `config check` says what memory that takes.',
+      description:
+        'Maximum number of cached API keys, and of cached merchants. `config check` prints the memory that they take.',
     }),
     maxAgeSeconds: Type.Integer({
       minimum: 0,
       maximum: 86_400,
       default: 60,
-      description: 'How long a record is used before it is asked for again.',
+      description: 'How long a cached record is used before it is read from the store again.',
     }),
     unknownMaxEntries: Type.Integer({
       minimum: 1,
       maximum: 10_000_000,
       default: 100_000,
-      description: 'Unknown keys that are remembered as unknown.',
+      description: 'Maximum number of cached negative lookups (keys that do not exist).',
     }),
     unknownMaxAgeSeconds: Type.Integer({
       minimum: 0,
       maximum: 86_400,
       default: 5,
-      description: 'How long a key is remembered as unknown.',
+      description: 'How long a negative lookup is cached.',
     }),
     maxStaleSeconds: Type.Integer({
       minimum: 0,
       maximum: 86_400,
       default: 30,
-      description: 'How long records are still used when the store cannot be asked. After that: 503.',
+      description: 'How long stale records are still used while the store is unavailable. After that: 503.',
     }),
     preload: Type.Boolean({
       default: true,
       description:
-        'Read all records of the environment in the background, up to maxEntries, so that a short outage of the store refuses no key.',
+        'Read all records of the environment in the background, up to maxEntries, so that keys stay valid during a ' +
+        'short outage of the store.',
     }),
   },
-  { description: 'Records that a gateway holds, so that it need not ask for each request.' },
+  { description: 'Cache of records in a gateway, which saves a store lookup per request.' },
 );
 
 const memory = section(
-  { recordsFile: optionalFile('JSON file with the records, for the kind memory.') },
-  { description: 'A store within the process, read from a file when it starts.' },
+  { recordsFile: optionalFile('JSON file with the records, for kind: memory.') },
+  { description: 'An in-process store, read from a file at the start.' },
 );
 
-/** Where API keys and merchants are looked up. */
+/** The store in which API keys and merchants are looked up. */
 export const keyStore = section(
   {
-    kind: Type.Enum(['redis', 'memory'], { default: 'redis', description: 'Which store.' }),
+    kind: Type.Enum(['redis', 'memory'], { default: 'redis', description: 'The kind of store.' }),
     memory,
     redis,
     cache,
   },
-  { description: 'Where API keys and merchants are looked up.' },
+  { description: 'The store in which API keys and merchants are looked up.' },
 );
 
-/** How API keys are looked up. */
+/** The secrets for API keys and their records. */
 export const keys = section(
   {
     pepperFile: optionalFile(
-      'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. A change makes every key unknown.',
+      'File with the secret for HMAC-SHA-256 of API keys. null: plain SHA-256. A change invalidates every key.',
     ),
     recordSecretFile: optionalFile(
-      'File with the secret that seals records in Redis, at least 32 bytes: the registry seals, and gateways with it ' +
-        'believe sealed records only. A second line is a second secret, which is accepted too, to replace one by the ' +
-        'other. null: not sealed. The registry gets it first.',
+      'File with the secret, at least 32 bytes, that seals records in Redis. The registry seals records; a gateway ' +
+        'with the secret accepts only sealed records. For a rotation, a second line may hold a second secret, which is ' +
+        'also accepted. Configure the registry first. null: records are not sealed.',
     ),
   },
-  { description: 'How API keys are hashed, and their records sealed.' },
+  { description: 'How API keys are hashed and their records are sealed.' },
 );
 
-/** The list of Tor exits. */
+/** Rejection of clients that connect from Tor exits. */
 export const torExits = section(
   {
-    enabled: Type.Boolean({ default: true, description: 'Refuse clients that come from Tor exits.' }),
+    enabled: Type.Boolean({ default: true, description: 'Whether clients from Tor exits are rejected.' }),
     sources: Type.Array(
       line({
         expects: 'an http or https URL or the path of a file',
@@ -149,8 +155,8 @@ export const torExits = section(
         default: ['https://check.torproject.org/torbulkexitlist'],
         maxItems: 32,
         description:
-          'URLs and files with the addresses of exits. Their formats are told by their content: torbulkexitlist (an ' +
-          "address a line), exit-addresses, Onionoo's details (JSON, the only one with IPv6), or CSV.",
+          'URLs and files with the addresses of exits. The format is detected from the content: torbulkexitlist (one ' +
+          'address per line), exit-addresses, Onionoo details (JSON, the only one with IPv6), or CSV.',
         expects: 'a list of URLs and paths',
       },
     ),
@@ -159,41 +165,45 @@ export const torExits = section(
       maximum: 1440,
       default: 60,
       description:
-        'How often the sources are read again, by one gateway for all; twice within maxAgeHours at least. A file that ' +
-        'is replaced is read at once.',
+        'How often one gateway reads the sources again on behalf of all; at least twice within maxAgeHours. A ' +
+        'replaced file is read at once.',
     }),
     snapshotFile: line({
       default: 'var/tor-exits.json',
-      description: 'Where the last good list is kept for the next start.',
+      description: 'File in which the last valid list is stored for the next start.',
       expects: 'the path of a file',
       holds: 'path',
     }),
     whenUnavailable: Type.Enum(['deny', 'allow'], {
       default: 'deny',
       description:
-        'deny: not ready until a list is loaded, and requests get 503. allow: without a list, nobody is taken for an exit.',
+        'deny: until a list is loaded, the gateway is not ready and requests get 503. allow: without a list, no ' +
+        'client counts as an exit.',
     }),
     maxAgeHours: Type.Integer({
       minimum: 1,
       maximum: 8760,
       default: 48,
       description:
-        'A list that is older by its own date, or that its source has not confirmed for longer, counts as unavailable. The time of a file only warns.',
+        'Maximum age of a list, by the date in it or since its source last confirmed it. An older list counts as ' +
+        'unavailable. The modification time of a file only causes a warning.',
     }),
     allowReserved: Type.Boolean({
       default: false,
-      description: 'Keep entries in private, loopback and documentation ranges. For test set-ups.',
+      description: 'Whether entries in private, loopback and documentation ranges are kept. For test set-ups.',
     }),
   },
-  { description: 'The exits of the Tor network, whose clients are refused.' },
+  { description: 'The exits of the Tor network, whose clients are rejected.' },
 );
 
-/** Databases about addresses. */
+/** GeoIP databases. */
 export const geoip = section(
   {
-    countryFile: optionalFile('Country of an address, for the access log. null: none.'),
-    asnFile: optionalFile('Autonomous system of an address, for the access log. null: none.'),
-    anonymousIpFile: optionalFile('Anonymous IP database, a second witness of Tor exits besides torExits. null: none.'),
+    countryFile: optionalFile('Country database, for the access log. null: no country in the log.'),
+    asnFile: optionalFile('Autonomous system database, for the access log. null: no AS in the log.'),
+    anonymousIpFile: optionalFile(
+      'Anonymous IP database, a second source of Tor exits besides torExits. null: no second source.',
+    ),
   },
-  { description: 'Databases in MaxMind format (.mmdb), read again when they are replaced.' },
+  { description: 'GeoIP databases in MaxMind format (.mmdb), read again when replaced.' },
 );

@@ -21,9 +21,9 @@ const https = section(
       default: [],
       maxItems: 64,
       description:
-        'Further certificates, each as { certFile, keyFile }. A client gets the one that covers the host that it names ' +
-        '(SNI), and the one above where none does. Of certificates for the same host, one with an ECDSA key and one ' +
-        'with an RSA key stand together: each client gets what it can verify.',
+        'Additional certificates, each as { certFile, keyFile }. The SNI host of the client selects the certificate; ' +
+        'certFile above is the default. One host may have an ECDSA and an RSA certificate: each client gets the one ' +
+        'that it can verify.',
       expects: 'a list of { certFile, keyFile }',
     }),
     reloadSeconds: Type.Integer({
@@ -31,38 +31,39 @@ const https = section(
       maximum: 86_400,
       default: 10,
       description:
-        'How often the files of certificates, ticket keys and authorities of clients are looked at; SIGHUP has it done at ' +
-        'once. Changed ones are used from the next handshake on; those that cannot be used change nothing.',
+        'How often the files of certificates, ticket keys and client CAs are checked for changes; SIGHUP checks at ' +
+        'once. Changed files apply from the next handshake. An invalid file is ignored; the former one stays in use.',
     }),
     minVersion: Type.Enum(['TLSv1.2', 'TLSv1.3'], {
       default: 'TLSv1.2',
-      description: 'The oldest version of TLS that is spoken.',
+      description: 'The oldest accepted TLS version.',
     }),
     http2: Type.Boolean({
       default: false,
       description:
-        'Only false: the gateway speaks HTTP/1.1, because the HTTP/2 of Node drops header fields with invalid values ' +
-        'and delivers the request without them. For HTTP/2, put a proxy in front (docs/connections.md).',
+        'Only false is accepted. The gateway serves HTTP/1.1, because the HTTP/2 server of Node drops header fields ' +
+        'with invalid values and delivers the request without them. For HTTP/2, put a proxy in front ' +
+        '(docs/connections.md).',
     }),
     strictTransportSecuritySeconds: Type.Integer({
       minimum: 0,
       maximum: 63_072_000,
       default: 31_536_000,
       description:
-        'How long clients that know strict-transport-security use https only for this host; sent with every response ' +
-        'over TLS. 0: the header is not sent.',
+        'max-age of the header strict-transport-security, sent with every response over TLS: how long clients use ' +
+        'only https for this host. 0: the header is not sent.',
     }),
     ticketKeysFile: optionalFile(
-      'File of exactly 48 random bytes that session tickets are encrypted with. With the same file, replicas resume ' +
-        "each other's sessions. null: keys of the process's own.",
+      'File of exactly 48 random bytes that encrypt session tickets. Replicas with the same file resume each ' +
+        "other's sessions. null: each process generates random keys.",
     ),
     clientCertificates: Type.Enum(['none', 'request', 'require'], {
       default: 'none',
       description:
-        'Whether a client has to show a certificate of its own, beside its key. request: it may leave it out, but one ' +
-        'that it shows has to be valid.',
+        'Whether a client must present a TLS certificate in addition to its API key. request: optional, but a ' +
+        'presented certificate must be valid.',
     }),
-    clientCaFile: optionalFile('PEM file of the authorities that sign certificates of clients.'),
+    clientCaFile: optionalFile('PEM file of the CAs that sign client certificates.'),
   },
   { description: '' },
 );
@@ -76,21 +77,21 @@ export const listen = section(
     https: nullable(https, { description: 'The TLS listener for clients. Absent or null: no TLS listener.' }),
     http: nullable(http, {
       description:
-        'The plain listener. It answers "API requests must use HTTPS (TLS)", unless a trusted proxy in front says ' +
-        'that the client came over https. null: no plain listener.',
+        'The plain HTTP listener. It rejects requests with "API requests must use HTTPS (TLS)", unless a trusted ' +
+        'proxy reports that the client connected over https. null: no plain listener.',
       default: {},
     }),
     management: nullable(management, {
       description:
         'Health and metrics for operators: /livez /readyz /metrics. ' +
-        'Not for clients. null: no management listener.',
+        'Do not expose it to clients. null: no management listener.',
       default: {},
     }),
   },
   { description: 'The addresses that the gateway listens on.' },
 );
 
-/** What one client may take of the gateway. */
+/** Limits on the resources of the gateway that clients may use. */
 export const limits = section(
   {
     headerBytes: Type.Integer({
@@ -98,20 +99,20 @@ export const limits = section(
       maximum: 1_048_576,
       default: 16_384,
       description:
-        'Size of the head of a request: its request line and its header lines, each as name, colon, blank, value and ' +
-        'line end. A larger one is answered with 431.',
+        'Maximum size of the head of a request: the request line and the header lines, each counted as name, colon, ' +
+        'space, value and line end. Above it: 431.',
     }),
     targetBytes: Type.Integer({
       minimum: 256,
       maximum: 1_048_576,
       default: 8192,
-      description: 'Length of the path and query of a request. A longer one is answered with 414.',
+      description: 'Maximum length of the path and query of a request. Above it: 414.',
     }),
     bodyBytes: Type.Integer({
       minimum: 0,
       maximum: 1_073_741_824,
       default: 1_048_576,
-      description: 'Size of the body of a request. A larger one is answered with 413.',
+      description: 'Maximum size of the body of a request. Above it: 413.',
     }),
     headersTimeoutSeconds: Type.Integer({
       minimum: 1,
@@ -123,91 +124,95 @@ export const limits = section(
       minimum: 1,
       maximum: 3600,
       default: 30,
-      description: 'How long a client may take to send a whole request, and may take nothing of an answer.',
+      description:
+        'How long a client may take to send a whole request, and how long it may read nothing of a response.',
     }),
     minBodyBytesPerSecond: Type.Integer({
       minimum: 1,
       maximum: 1_073_741_824,
       default: 4096,
       description:
-        'How many bytes a second a client has to send of a body above 64 KiB, on average over five seconds in which the ' +
-        'gateway waits for it: such a body takes a place at its service while it arrives. A slower one is answered with 408.',
+        'Minimum rate, averaged over five seconds in which the gateway waits for the client, of a body above 64 KiB. ' +
+        'Such a body occupies a permit of its upstream (maxInFlight) while it arrives. Below the rate: 408.',
     }),
     answerTimeoutSeconds: Type.Integer({
       minimum: 1,
       maximum: 86_400,
       default: 120,
       description:
-        'How long an answer may take from its headers to its last byte, however steadily it trickles. Then its ' +
-        'connection is closed.',
+        'How long a response may take from its headers to its last byte, even if data keeps arriving. After that, ' +
+        'its connection is closed.',
     }),
     connections: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 10_000,
       description:
-        'Open connections of clients, of each listener. A further one makes one close that never had an accepted request, ' +
-        'or an idle one of a merchant that holds more than half of all. If there is none, it is closed at once.',
+        'Maximum number of open client connections per listener. At the limit, a new connection evicts one without ' +
+        'an accepted request so far, or an idle one of a merchant that holds more than half of all. If no connection ' +
+        'qualifies, the new one is closed at once.',
     }),
     connectionsPerAddress: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 4096,
       description:
-        'Open connections of one address, of each listener; an IPv6 client is its /64. Further ones are closed at ' +
-        'once. Trusted proxies may open any number.',
+        'Maximum number of open connections per address and listener; an IPv6 client counts as its /64. Further ' +
+        'connections are closed at once. Trusted proxies are exempt.',
     }),
     memory: nullable(Type.Integer({ minimum: 67_108_864, maximum: 1_099_511_627_776 }), {
       description:
-        'Bytes of memory that a gateway may take, with all of its worker processes: connections, bodies that wait and caches ' +
-        'together. Where connections or the caches of records and sources do not fit, fewer are used; `config check` prints what fits. ' +
-        'null: the limit that the container has (its cgroup), otherwise all memory of the machine.',
+        'Memory in bytes that a gateway may use, all worker processes included, for connections, queued bodies and ' +
+        'caches. If the configured connections or cache entries do not fit, the gateway uses lower limits; `config ' +
+        'check` prints them. null: the limit of the container (its cgroup), or all memory of the machine.',
     }),
     handshakesPerSecond: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 100,
       description:
-        'TLS handshakes of one address, on average; an IPv6 client is its /64. Further connections are closed at once. ' +
-        'Resumed sessions do not count. Trusted proxies may make any number. Counted by each gateway process for itself.',
+        'Average rate of TLS handshakes per address; an IPv6 client counts as its /64. Further connections are ' +
+        'closed at once. Resumed sessions do not count. Trusted proxies are exempt. Each gateway process counts ' +
+        'separately.',
     }),
     handshakeBurst: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 200,
-      description: 'TLS handshakes that an address may make at once after it has been quiet. Each holds up all others.',
+      description:
+        'TLS handshakes that an address may start at once after a quiet time. Each handshake blocks the event loop.',
     }),
     keepAliveTimeoutSeconds: Type.Integer({
       minimum: 1,
       maximum: 3600,
       default: 72,
       description:
-        'How long an idle connection stays open. Longer than the idle timeout of a load balancer in front, which ' +
-        'otherwise sends requests into connections that are just being closed.',
+        'How long an idle connection stays open. Set it above the idle timeout of a load balancer in front, which ' +
+        'otherwise sends requests on connections that the gateway is closing.',
     }),
     eventLoopDelayMilliseconds: Type.Integer({
       minimum: 0,
       maximum: 60_000,
       default: 1000,
       description:
-        'Mean delay of the event loop, over two seconds, from which on requests are refused with 503 instead of ' +
-        'being queued, until it is half of that. 0: never.',
+        'Mean event loop delay over two seconds at which the gateway rejects requests with 503 instead of queueing ' +
+        'them, until the delay falls to half. 0: never.',
     }),
     drainDelaySeconds: Type.Integer({
       minimum: 0,
       maximum: 600,
       default: 0,
       description:
-        'How long connections are still taken once the gateway is told to stop, while it says that it is not ready and ' +
-        'each answer is the last of its connection. As long as what is in front needs to notice; while connections are ' +
-        'open, at least a second.',
+        'How long the gateway still accepts connections after a stop signal. Meanwhile it reports not ready and ' +
+        'closes each connection after one response. Set it to the time that the load balancer needs to notice. While ' +
+        'connections are open, the delay is at least one second.',
     }),
     drainTimeoutSeconds: Type.Integer({
       minimum: 0,
       maximum: 3600,
       default: 30,
-      description: 'How long requests in progress may take to finish after that.',
+      description: 'How long requests in progress may take to finish after drainDelaySeconds.',
     }),
   },
-  { description: 'Limits of what clients may take. Nothing is unlimited.' },
+  { description: 'Limits on the resources that clients may use. Every resource has a limit.' },
 );

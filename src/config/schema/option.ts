@@ -8,7 +8,7 @@ import Type, {
   type TUnion,
 } from '../../typebox/typebox.js';
 
-/** An option's schema as the loader and the documentation walk over it: JSON Schema and a keyword of our own. */
+/** An option's schema for the loader and the documentation: JSON Schema plus the keywords `expects` and `holds`. */
 export interface Option {
   readonly type?: string;
   readonly description?: string;
@@ -22,23 +22,26 @@ export interface Option {
   readonly patternProperties?: Readonly<Record<string, Option>>;
   readonly items?: Option;
   readonly maxItems?: number;
-  /** What a value looks like, in plain words that go after "expected". */
+  /** The form of a valid value, as a phrase that follows "expected". */
   readonly expects?: string;
-  /** The value is, or may be, the path of a file. */
-  readonly holds?: HeldPath;
+  /** Set when the value is or contains the path of a file. */
+  readonly holds?: PathForm;
 }
 
-/** How the path of a file stands in a value: alone, or `stdout`; alone, or a URL; behind `sqlite:`, or in a `postgres://` URL. */
-export type HeldPath = 'path' | 'destination' | 'source' | 'database';
+/**
+ * How a value contains the path of a file. `path`: a path. `destination`: a path or `stdout`. `source`: a path or a
+ * URL. `database`: a path after `sqlite:`, or in the parameters of a `postgres://` URL.
+ */
+export type PathForm = 'path' | 'destination' | 'source' | 'database';
 
-/** Our own keyword beside those of JSON Schema, for use in a schema's options. */
+/** Options of a schema: the JSON Schema keywords plus `expects` and `holds`. */
 export interface OptionKeywords extends TSchemaOptions {
   description: string;
   expects?: string;
-  holds?: HeldPath;
+  holds?: PathForm;
 }
 
-/** A group of options; a name that it does not have is an error. */
+/** A group of options. An unknown name in the group is an error. */
 export function section<Properties extends TProperties>(
   properties: Properties,
   keywords: OptionKeywords,
@@ -46,62 +49,66 @@ export function section<Properties extends TProperties>(
   return Type.Object(properties, { additionalProperties: false, ...keywords });
 }
 
-/** An option that can also be null. */
+/** An option that accepts null, its default. */
 export function nullable<Schema extends TSchema>(schema: Schema, keywords: OptionKeywords): TUnion<[Schema, TNull]> {
   return Type.Union([schema, Type.Null()], { default: null, ...keywords });
 }
 
-/** One line of text without control characters. */
+/** One line of text without control characters, 1 to 4096 characters long. */
 export function line(keywords: Partial<OptionKeywords>): TString {
   return Type.String({ pattern: '^[^\\u0000-\\u001f\\u007f]{1,4096}$', ...keywords });
 }
 
-/** A path of a file that has to be given. */
+/** A required path of a file. */
 export function requiredFile(description: string, example: string): TString {
   return line({ description, expects: 'the path of a file', examples: [example], holds: 'path' });
 }
 
-/** A path of a file, or null for none. */
-export function optionalFile(description: string, keywords: Partial<OptionKeywords> = {}): TUnion<[TString, TNull]> {
-  return nullable(line({ expects: 'the path of a file', holds: 'path' }), { description, ...keywords });
+/**
+ * An optional path of a file; null by default.
+ * @param example value shown in the documented configuration while its group is commented out
+ */
+export function optionalFile(description: string, example?: string): TUnion<[TString, TNull]> {
+  const examples = example === undefined ? {} : { examples: [example] };
+  return nullable(line({ expects: 'the path of a file', holds: 'path', ...examples }), { description });
 }
 
-/** Where a listener listens. */
+/** The host and port of a listener. */
 export function address(host: string, port: number) {
   return {
     host: line({
       default: host,
-      description: 'Address to listen on. 0.0.0.0 is every IPv4 address of the machine.',
+      description: 'Address to listen on. 0.0.0.0: all IPv4 addresses of the machine.',
       expects: 'an IP address or a host name',
     }),
     port: Type.Integer({
       minimum: 0,
       maximum: 65535,
       default: port,
-      description: 'Port to listen on. 0 takes any free one.',
+      description: 'Port to listen on. 0: any free port.',
     }),
   };
 }
 
-/** The schema of the values of an option that can also be null, or the option itself. */
+/** The non-null schema of a nullable option; any other option unchanged. */
 export function nonNull(option: Option): Option {
   return option.anyOf?.[0] ?? option;
 }
 
-/** What an option takes, in plain words that go after "expected". */
+/** The form of an option's valid values, as a phrase that follows "expected". */
 export function expectationOf(option: Option): string {
   const inner = nonNull(option);
-  const words = option.expects ?? inner.expects ?? wordsOf(inner);
+  const words = option.expects ?? inner.expects ?? defaultExpectation(inner);
   return inner === option ? words : `${words}, or null`;
 }
 
-function wordsOf(option: Option): string {
+function defaultExpectation(option: Option): string {
   if (option.enum !== undefined) return oneOf(option.enum);
   if (option.type === 'integer') return `a whole number from ${option.minimum ?? 0} to ${option.maximum ?? 0}`;
   if (option.type === 'boolean') return 'true or false';
   if (option.type === 'array') return 'a list';
   if (option.type === 'object') return 'a group of options';
-  return 'a text';
+  return 'a string';
 }
 
 function oneOf(values: readonly string[]): string {

@@ -1,4 +1,5 @@
 import Type from '../../typebox/typebox.js';
+import { noteName } from './access-log.js';
 import { address, line, nullable, optionalFile, requiredFile, section } from './option.js';
 import type { OptionKeywords } from './option.js';
 
@@ -19,34 +20,57 @@ export const registry = section(
       {
         url: databaseUrl({
           default: 'sqlite:var/registry.db',
-          description: 'sqlite:<file>, or postgres://user:password@host:port/database, a database of its own.',
+          description: 'sqlite:<file>, or postgres://user:password@host:port/database. Use a separate database.',
           expects: 'sqlite:<file> or postgres://…',
         }),
       },
       { description: 'The system of record of merchants and keys.' },
     ),
-    tokenFile: optionalFile('File with the bearer token of administrators, of at least 32 characters.'),
+    tokenFile: optionalFile('File with the bearer token of administrators, at least 32 characters.'),
+    witness: nullable(
+      section(
+        {
+          name: Type.String({
+            pattern: noteName,
+            default: 'merchant-gateway-registry',
+            description: 'Name of this installation in each receipt and in the public key.',
+            expects: 'an address without a scheme, such as control.example.com',
+          }),
+          keyFile: requiredFile(
+            'PEM file with the Ed25519 private key that signs receipts. The registry creates it at its start if ' +
+              'missing.',
+            '/var/lib/merchant-gateway/witness-key.pem',
+          ),
+        },
+        { description: '' },
+      ),
+      {
+        description:
+          'Checks and stores the signed checkpoints that gateways send (accessLog.checkpoints.witness), and signs a ' +
+          'receipt for each. Requires keys.recordSecretFile. null: the registry accepts no checkpoints.',
+      },
+    ),
     retention: section(
       {
         eventsDays: nullable(Type.Integer({ minimum: 1, maximum: 36_500 }), {
           description:
-            'Events (who changed what and when) that are older than so many days are deleted, bit by bit. null: they are ' +
-            'kept for ever.',
+            'Age in days after which events (who changed what and when) are deleted, in batches. null: events are ' +
+            'never deleted.',
         }),
       },
-      { description: 'How long the registry keeps what it no longer needs.' },
+      { description: 'How long the registry stores data that it no longer needs.' },
     ),
   },
   { description: 'The control plane: merchants, keys and the admin API.' },
 );
 
-/** How connections to PostgreSQL are used. */
+/** The connection pool to PostgreSQL. */
 const pool = {
   maxConnections: Type.Integer({
     minimum: 1,
     maximum: 1000,
     default: 10,
-    description: 'Connections to PostgreSQL, of each process. SQLite has one.',
+    description: 'Maximum number of connections to PostgreSQL per process. SQLite uses one.',
   }),
   connectTimeoutSeconds: Type.Integer({
     minimum: 1,
@@ -59,24 +83,24 @@ const pool = {
     maximum: 600,
     default: 10,
     description:
-      'How long a statement may take on PostgreSQL, waiting for locks included. After that: 503. A migration has an hour.',
+      'How long a PostgreSQL statement may take, including lock waits. After that: 503. A migration may take an hour.',
   }),
 };
 
 /** The backing services. */
 export const services = section(
   {
-    listen: section(address('127.0.0.1', 7080), { description: 'For the gateway alone.' }),
+    listen: section(address('127.0.0.1', 7080), { description: 'The listener for the gateway only.' }),
     database: section(
       {
         url: databaseUrl({
           default: 'sqlite:var/services.db',
-          description: 'sqlite:<file>, or postgres://user:password@host:port/database, a database of its own.',
+          description: 'sqlite:<file>, or postgres://user:password@host:port/database. Use a separate database.',
           expects: 'sqlite:<file> or postgres://…',
         }),
         ...pool,
       },
-      { description: 'Where their data is.' },
+      { description: 'The database of the services.' },
     ),
     operators: section(
       {
@@ -84,14 +108,16 @@ export const services = section(
           {
             ...address('127.0.0.1', 7081),
             certFile: optionalFile(
-              'PEM file with the certificate, followed by its intermediates. Required beyond the loopback addresses. null: plain HTTP.',
+              'PEM file with the certificate, followed by its intermediates. Required unless host is a loopback ' +
+                'address. null: plain HTTP.',
             ),
             keyFile: optionalFile("PEM file with the certificate's private key."),
           },
-          { description: 'Not for the gateway, and not behind it.' },
+          { description: "The operators' listener. The gateway must not forward requests to it." },
         ),
         tokenFile: optionalFile(
-          "File with the operators' bearer token, of at least 32 characters. null: nobody can make a wallet or move money.",
+          "File with the operators' bearer token, at least 32 characters. null: the operators' API is off, and " +
+            'wallets cannot be created or credited.',
         ),
       },
       { description: "The operators' API: wallets, and the money in them (merchant-gateway wallets)." },
@@ -102,7 +128,7 @@ export const services = section(
           minimum: 0,
           maximum: 86_400,
           default: 1,
-          description: 'How long a payout stays pending, and then processing.',
+          description: 'How long a payout stays pending, and then again how long it stays processing.',
         }),
         failingAccounts: Type.Array(
           Type.String({
@@ -114,12 +140,13 @@ export const services = section(
             default: ['0000000000'],
             maxItems: 1000,
             description:
-              'Account numbers and recipients to which the bank pays nothing: such a payout fails, and its wallet gets the money back.',
+              'Account numbers and recipients whose payouts the bank rejects. Such a payout fails, and the amount ' +
+              'returns to its wallet.',
             expects: 'a list of account numbers and recipients',
           },
         ),
       },
-      { description: 'The simulated bank, which decides what becomes of payouts.' },
+      { description: 'The simulated bank, which completes or rejects payouts.' },
     ),
   },
   { description: 'The backing services: transactions, payouts, wallets and customers.' },
@@ -129,7 +156,8 @@ export const services = section(
 export const identity = section(
   {
     signingKeyFile: optionalFile(
-      'PEM file with the private key, Ed25519 or P-256, that signs who calls (x-gateway-assertion) for upstreams. null: none.',
+      'PEM file with the private key, Ed25519 or P-256, that signs the assertion of the caller for upstreams ' +
+        '(x-gateway-assertion). null: no assertions.',
     ),
     publishedKeyFiles: Type.Array(
       line({ expects: 'the path of a file', examples: ['/etc/gateway/next-key.pem'], holds: 'path' }),
@@ -137,21 +165,22 @@ export const identity = section(
         default: [],
         maxItems: 16,
         description:
-          'PEM files with further keys, public or private, that upstreams shall know: while keys are rotated, the next and the last one.',
+          'PEM files with further keys, public or private, whose public keys are published to upstreams. During a ' +
+          'key rotation, list the next and the previous key.',
         expects: 'a list of paths of files',
       },
     ),
-    issuer: line({ default: 'merchant-gateway', description: 'Who signs: `iss`.', expects: 'a name or URL' }),
+    issuer: line({ default: 'merchant-gateway', description: 'The issuer: `iss`.', expects: 'a name or URL' }),
     audience: nullable(line({ expects: 'a name or URL' }), {
       description:
-        'A second audience beside the name of the upstream in `aud`, for services of the former release ' +
-        '(merchant-gateway) or services that ask for a common one. null: the upstream alone.',
+        'A second audience in `aud` next to the name of the upstream, for services of the previous release ' +
+        '(merchant-gateway) or services that require a common audience. null: only the upstream.',
     }),
     lifetimeSeconds: Type.Integer({
       minimum: 10,
       maximum: 3600,
       default: 60,
-      description: 'How long an upstream may believe an assertion.',
+      description: 'How long an assertion is valid.',
     }),
     publicKeysUrl: nullable(
       Type.String({
@@ -161,105 +190,42 @@ export const identity = section(
       }),
       {
         description:
-          'Where the backing services fetch the public keys: /.well-known/jwks.json of the management listener. ' +
-          'null: they take those of signingKeyFile and publishedKeyFiles.',
+          'URL from which the backing services fetch the public keys: /.well-known/jwks.json of the management ' +
+          'listener. null: they use the keys of signingKeyFile and publishedKeyFiles.',
       },
     ),
   },
-  { description: 'How the gateway proves to upstreams that it is the gateway, and how the backing services check it.' },
+  { description: 'How the gateway proves its identity to upstreams, and how the backing services verify it.' },
 );
 
-const checkpoints = section(
-  {
-    name: Type.String({
-      pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$',
-      default: 'merchant-gateway',
-      description: 'Names the instance, or the replicas that share its key, in each checkpoint and in the public key.',
-      expects: 'an address without a scheme, such as gateway.example.com/live',
-    }),
-    keyFile: requiredFile(
-      'PEM file with the Ed25519 private key that signs. A start makes it where it is missing.',
-      '/var/lib/merchant-gateway/instance-key.pem',
-    ),
-    file: requiredFile(
-      'File to which checkpoints are appended, one JSON object a line. Best on another machine, or where nobody can ' +
-        'change what was written. Processes may share it.',
-      '/var/lib/merchant-gateway/checkpoints.jsonl',
-    ),
-    everySeconds: Type.Integer({
-      minimum: 1,
-      maximum: 3600,
-      default: 10,
-      description: 'Seconds between checkpoints. Lines behind the newest checkpoint can be removed without a trace.',
-    }),
-  },
-  { description: '' },
-);
-
-/** The record of every request. */
-export const accessLog = section(
-  {
-    destination: line({
-      default: 'stdout',
-      description: 'stdout, or the path of a file.',
-      expects: 'stdout or the path of a file',
-      holds: 'destination',
-    }),
-    secretFile: optionalFile(
-      'File with a secret of at least 16 random bytes, under which lines are chained against change and keys have ' +
-        'fingerprints. null: the chain shows accidental damage alone, and there are no fingerprints.',
-    ),
-    checkpoints: nullable(checkpoints, {
-      description:
-        'Signs checkpoints of the log, so that anybody can verify all of it with a public key. Each file of the log can ' +
-        'then be deleted by itself. null: no checkpoints, and the lines are chained under the secret.',
-    }),
-    onFailure: Type.Enum(['refuse', 'continue'], {
-      default: 'refuse',
-      description:
-        'What becomes of requests while lines cannot be written: refuse answers 503 and is not ready, so that no ' +
-        'request leaves no trace; continue takes them, and counts the lines that are lost.',
-    }),
-    reserveBytes: Type.Integer({
-      minimum: 0,
-      maximum: 1_125_899_906_842_624,
-      default: 268_435_456,
-      description:
-        "Room on the file's disk that is kept for accepted requests and refusals of known keys: while there is less, all " +
-        'others share one line a second. 0: none. Of stdout nobody knows the room.',
-    }),
-  },
-  {
-    description:
-      'One JSON line a request, accepted or refused. Too many requests of a source without an acceptable key share one ' +
-      'line a second, with their number.',
-  },
-);
-
-/** Where traces are sent. */
+/** The export of traces. */
 export const traces = section(
   {
     endpoint: nullable(
       Type.String({
         pattern: '^https?://[^?#@\\s\\\\\\u0000-\\u001f\\u007f]+$',
         maxLength: 4096,
-        expects: 'an http:// or https:// URL without a user and a query',
+        expects: 'an http:// or https:// URL without a user or a query',
         examples: ['http://127.0.0.1:4318/v1/traces'],
       }),
-      { description: 'Where a collector takes traces by OTLP over HTTP, in JSON. null: nowhere, which costs nothing.' },
+      {
+        description: 'URL of a collector that accepts OTLP over HTTP, in JSON. null: tracing is off and costs nothing.',
+      },
     ),
-    tokenFile: optionalFile('File with a token that the collector asks for (authorization: Bearer). null: none.'),
-    caFile: optionalFile(
-      "PEM file of the authority that signed an https endpoint's certificate. null: those that the system trusts.",
+    tokenFile: optionalFile(
+      'File with the token for the collector, sent as authorization: Bearer. null: no token is sent.',
     ),
+    caFile: optionalFile('PEM file of the CA of an https endpoint. null: the CAs that the system trusts.'),
     sampleOneIn: Type.Integer({
       minimum: 1,
       maximum: 1_000_000,
       default: 100,
-      description: 'One request in so many is sent, by chance; 1: each. What callers say of that is not heard.',
+      description:
+        "The gateway samples one request in this many, at random. 1: every request. The caller's sampling flag is " +
+        'ignored.',
     }),
   },
-  { description: 'Spans of requests for a trace store. They are dropped, and counted, where it is slow or away.' },
+  { description: 'Request spans for a trace store. Spans are dropped and counted while it is slow or unavailable.' },
 );
 
 /** The product's own log. */
@@ -267,7 +233,7 @@ export const log = section(
   {
     level: Type.Enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], {
       default: 'info',
-      description: 'The least severe messages that are written.',
+      description: 'The lowest severity that is logged.',
     }),
   },
   { description: "The product's own log." },

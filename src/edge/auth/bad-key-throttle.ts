@@ -1,32 +1,38 @@
 import { LRUCache } from 'lru-cache';
 import { checksumIn } from '../../gateway/api-key.js';
-import { growingTo } from '../../gateway/growing-to.js';
+import { lruOptions } from '../../gateway/growing-to.js';
 import type { KeyStore } from '../../gateway/ports.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { DenialCode } from '../../policy/decision-table.js';
 import { GatewayError } from '../request/errors.js';
 
-/** When a source is throttled, and how much is remembered. */
+/** Limits of the throttle. */
 export interface ThrottleLimits {
-  /** Requests without an acceptable key within `windowSeconds` from which on a source is throttled. */
+  /** Requests without an acceptable key within `windowSeconds` after which a source is throttled. */
   readonly badKeys: number;
-  /** The same of all sources together that are not throttled; from then on none of their unknown keys is looked up freely. */
+  /**
+   * The same limit for all unthrottled sources together. Above it, the look-up limits apply to unknown keys of every
+   * source.
+   */
   readonly totalBadKeys: number;
   readonly windowSeconds: number;
   readonly pauseSeconds: number;
-  /** Keys not known to exist that are looked up for one throttled source, whatever others use. */
+  /** Look-ups per second of keys not known to exist, reserved for each throttled source. */
   readonly lookupsPerSecond: number;
-  /** Further ones for all throttled sources together: so many of generated keys, and so many of imported ones of other forms. */
+  /**
+   * Further look-ups per second, shared by all throttled sources. Generated keys and imported keys of other forms each
+   * have a budget of this size.
+   */
   readonly totalLookupsPerSecond: number;
   readonly maxSources: number;
 }
 
-/** Who brings a key, as far as that decides about a look-up. */
-export interface KeyBearer {
-  /** The client address or what stands for it. */
+/** The sender of a key, as the look-up limits need it. */
+export interface KeySender {
+  /** Source of the client address, as `sourceOf` returns it. */
   readonly source: string;
   readonly key: string;
-  /** Of the client itself; null where a proxy's connection carries requests of many clients. */
+  /** The client's own connection; null if a proxy's connection carries requests of many clients. */
   readonly connection: object | null;
 }
 
@@ -35,7 +41,9 @@ interface Source {
   lookups: TokenBucket | null;
 }
 
-/** What says that no acceptable key came. A caller with a valid key who may not do what it asks for is no guesser. */
+/**
+ * Denials of requests without an acceptable key. A caller with a valid key but without permission is not guessing keys.
+ */
 const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
   'tor_blocked',
@@ -47,8 +55,8 @@ const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'key_inactive',
 ]);
 
-/** What is told without a look at a key, and what is told to a valid one alone: neither says whether a key exists. */
-const toldToEverybody: ReadonlySet<DenialCode> = new Set<DenialCode>([
+/** Denials that do not reveal whether a key exists: decided before the look-up, or only for a valid key. */
+const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
   'tor_blocked',
   'key_required',
@@ -56,41 +64,44 @@ const toldToEverybody: ReadonlySet<DenialCode> = new Set<DenialCode>([
 ]);
 
 /**
- * Slows down sources that send requests without an acceptable key, and never the owner of a key: it counts by source and not by key,
- * so that nobody can lock a merchant out. All else with a key in it that such a source sends is answered alike, so that it does not
- * learn which of its keys exist.
- *
- * It spares the store. A key that is known to exist is looked up as always. Of the others: the first of each connection, which costs
- * an attacker a handshake; then a share of what is left. Made-up keys and valid ones that this process has not seen look the same.
+ * Throttles sources that send requests without an acceptable key. Counts by source, not by key, so no client can lock a
+ * merchant out. Every other request with a key from a throttled source gets the same 429, so the source cannot learn
+ * which keys exist.
+ * Protects the key store. Keys known to exist are always looked up. Of the other keys, the first of each connection is
+ * looked up, which costs an attacker a handshake. The rest share a look-up budget. Made-up keys and valid keys that
+ * this process has not seen look the same.
  */
 export class BadKeyThrottle {
   readonly #limits: ThrottleLimits;
   readonly #now: () => number;
-  readonly #ofSource: PauseLimits;
+  readonly #sourceLimits: PauseLimits;
   readonly #sources: LRUCache<string, Source>;
   readonly #total: BadRequests;
-  /** By what the key has for a checksum: made-up keys of any form take nothing from those with a right one. */
+  /**
+   * By the key's checksum result, so that made-up keys of other forms do not use up the budget of keys with a right
+   * checksum.
+   */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
-  readonly #haveAsked = new WeakSet();
-  /** When the last of all pauses ends. */
+  readonly #usedFirstLookup = new WeakSet();
+  /** When the last pause ends, on the `now` clock. */
   #quietFrom = -Infinity;
-  /** Keys that were refused without a look-up, by why. */
+  /** Number of keys refused without a look-up, by reason. */
   readonly refusedLookups = { checksum: 0, budget: 0 };
 
-  /** @param now milliseconds by a clock that nobody sets */
+  /** @param now monotonic clock in milliseconds */
   constructor(limits: ThrottleLimits, now: () => number = () => performance.now()) {
     const { windowSeconds, pauseSeconds, totalLookupsPerSecond } = limits;
     const times = { windowMilliseconds: windowSeconds * 1000, pauseMilliseconds: pauseSeconds * 1000 };
     this.#limits = limits;
     this.#now = now;
-    this.#ofSource = { most: limits.badKeys, ...times };
-    this.#sources = new LRUCache(growingTo(limits.maxSources));
+    this.#sourceLimits = { most: limits.badKeys, ...times };
+    this.#sources = new LRUCache(lruOptions(limits.maxSources));
     this.#total = new BadRequests({ most: limits.totalBadKeys, ...times });
     const ofAll = (): TokenBucket => new TokenBucket(totalLookupsPerSecond, totalLookupsPerSecond, now);
     this.#totalLookups = { right: ofAll(), none: ofAll() };
   }
 
-  /** How many sources are throttled now. */
+  /** Number of sources that are throttled now. */
   get throttled(): number {
     const now = this.#now();
     let count = 0;
@@ -98,23 +109,29 @@ export class BadKeyThrottle {
     return count;
   }
 
-  /** Whether unthrottled sources together sent so much that each is treated as throttled where no acceptable key came. */
+  /**
+   * Whether unthrottled sources together reached `totalBadKeys`: then every source without an acceptable key counts as
+   * throttled.
+   */
   get isTotalReached(): boolean {
     return this.#total.pauseEnd(this.#now()) !== null;
   }
 
-  /** Whether no source is throttled, so that nothing is to be looked at for a request with a key. */
+  /** Whether no pause is active: a request with a key then needs no throttle check. */
   get isQuiet(): boolean {
     return this.#now() >= this.#quietFrom;
   }
 
-  /** Whether requests of a source without an acceptable key are among too many. @param source null: it is not known */
+  /** Whether requests without an acceptable key from a source exceed a limit. @param source null: unknown */
   limits(source: string | null): boolean {
     return this.#pauseOf(source) !== null || this.isTotalReached;
   }
 
-  /** The key store as it may be asked for a request: where its source sends too many bad requests, not for each made-up key. */
-  sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, bearer: KeyBearer): Pick<KeyStore, 'find'> {
+  /**
+   * Wraps the key store for a request: limits look-ups of unknown keys while the source or all sources exceed their
+   * limits.
+   */
+  sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, bearer: KeySender): Pick<KeyStore, 'find'> {
     const pauseEnd = this.#pauseOf(bearer.source) ?? this.#total.pauseEnd(this.#now());
     if (pauseEnd === null) return keyStore;
     return {
@@ -126,17 +143,17 @@ export class BadKeyThrottle {
   }
 
   /**
-   * Counts a request that was denied.
-   * @throws GatewayError throttled, in place of the denial, for a throttled source
+   * Counts a denied request.
+   * @throws GatewayError throttled, which replaces the denial, for a throttled source
    */
   denied(source: string, denial: DenialCode): void {
     const known = this.isQuiet ? undefined : this.#sources.get(source);
     const pauseEnd = known?.bad.pauseEnd(this.#now()) ?? null;
     if (withoutAcceptableKey.has(denial)) this.#count((known ?? this.#sourceOf(source)).bad);
-    if (pauseEnd !== null && !toldToEverybody.has(denial)) throw this.#refusal(pauseEnd, denial);
+    if (pauseEnd !== null && !revealingNoKey.has(denial)) throw this.#refusal(pauseEnd, denial);
   }
 
-  /** Counts a request that brought no acceptable key. @param source null: it is not known, and only counts among all */
+  /** Counts a request without an acceptable key. @param source null: unknown; then only the total counts it */
   count(source: string | null): void {
     this.#count(source === null ? null : this.#sourceOf(source).bad);
   }
@@ -150,15 +167,15 @@ export class BadKeyThrottle {
     this.#quietFrom = Math.max(this.#quietFrom, bad?.pauseEnd(now) ?? now, this.#total.pauseEnd(now) ?? now);
   }
 
-  #requireLookUp({ source, key, connection }: KeyBearer, pauseEnd: number): void {
+  #requireLookUp({ source, key, connection }: KeySender, pauseEnd: number): void {
     const checksum = checksumIn(key);
     if (checksum === 'wrong') {
       this.refusedLookups.checksum += 1;
       this.count(source);
-      throw this.#refusal(pauseEnd, 'the checksum of the key is wrong');
+      throw this.#refusal(pauseEnd, 'the key has a wrong checksum');
     }
-    if (connection !== null && !this.#haveAsked.has(connection)) {
-      this.#haveAsked.add(connection);
+    if (connection !== null && !this.#usedFirstLookup.has(connection)) {
+      this.#usedFirstLookup.add(connection);
       return;
     }
     if (this.#totalLookups[checksum].take()) return;
@@ -168,13 +185,13 @@ export class BadKeyThrottle {
     if (of.lookups.take()) return;
     this.refusedLookups.budget += 1;
     this.count(source);
-    throw this.#refusal(pauseEnd, 'the key was not looked up');
+    throw this.#refusal(pauseEnd, 'the look-up quota for unknown keys is used up');
   }
 
   #sourceOf(source: string): Source {
     const known = this.#sources.get(source);
     if (known !== undefined) return known;
-    const added: Source = { bad: new BadRequests(this.#ofSource), lookups: null };
+    const added: Source = { bad: new BadRequests(this.#sourceLimits), lookups: null };
     this.#sources.set(source, added);
     return added;
   }
@@ -186,19 +203,22 @@ export class BadKeyThrottle {
 
   #refusal(pauseEnd: number, detail: string): GatewayError {
     const retryAfterSeconds = Math.max(1, Math.ceil((pauseEnd - this.#now()) / 1000));
-    const message = `many requests without an acceptable key came from this source, or from all: ${detail}`;
+    const message = `too many requests without an acceptable key from this source, or from all sources: ${detail}`;
     return new GatewayError('throttled', message, { retryAfterSeconds });
   }
 }
 
-/** From how many bad requests within which time on there is a pause, and how long that is. */
+/** Thresholds and durations of a pause. */
 interface PauseLimits {
   readonly most: number;
   readonly windowMilliseconds: number;
   readonly pauseMilliseconds: number;
 }
 
-/** Counts bad requests: too many in a window begin a pause, and too many in the pause prolong it. */
+/**
+ * Counts bad requests. Reaching the threshold in a window starts a pause; reaching it again during the pause extends
+ * the pause.
+ */
 class BadRequests {
   readonly #limits: PauseLimits;
   #count = 0;
@@ -209,12 +229,12 @@ class BadRequests {
     this.#limits = limits;
   }
 
-  /** Those in the present window. */
+  /** Bad requests in the current window. */
   get count(): number {
     return this.#count;
   }
 
-  /** @returns whether a pause begins with this one */
+  /** Counts a bad request. @returns whether it starts a pause */
   add(now: number): boolean {
     const { most, windowMilliseconds, pauseMilliseconds } = this.#limits;
     const wasPaused = this.pauseEnd(now) !== null;
@@ -230,12 +250,12 @@ class BadRequests {
     return !wasPaused;
   }
 
-  /** Takes back some that were counted in the present window. */
+  /** Subtracts requests from the current window. */
   forget(count: number): void {
     this.#count = Math.max(0, this.#count - count);
   }
 
-  /** When the pause ends; null where there is none. After a pause it is counted from the beginning. */
+  /** End of the pause; null without a pause. An expired pause resets the counters. */
   pauseEnd(now: number): number | null {
     if (this.#pauseEndsAt === null || this.#pauseEndsAt > now) return this.#pauseEndsAt;
     this.#pauseEndsAt = null;

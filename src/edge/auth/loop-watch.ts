@@ -1,12 +1,15 @@
-/** As often as this the loop is asked for a turn. */
+/** Interval of the timer that measures the delay. */
 const tickMilliseconds = 20;
 const windowMilliseconds = 1000;
-/** So many windows in a row have to be slow: one long pause, of a collection or of the machine, is no overload. */
+/**
+ * Consecutive slow windows that mean overload. One long pause, of the garbage collector or the machine, is not
+ * overload.
+ */
 const slowWindows = 2;
 
 /**
- * Watches the delay of the event loop. Where it grows, requests come in faster than they can be decided: each further
- * one only makes all of them slower, so it is better refused at once.
+ * Watches the event loop delay. A growing delay means that requests arrive faster than the process can decide them.
+ * Every further request would slow down all others, so the gateway refuses it early.
  */
 export class LoopWatch {
   readonly #limit: number;
@@ -14,21 +17,21 @@ export class LoopWatch {
   #overloaded = false;
   #delay = 0;
 
-  /** @param limitMilliseconds mean delay above which the process counts as overloaded; 0: never */
+  /** @param limitMilliseconds mean delay above which the process is overloaded; 0: disabled */
   constructor(limitMilliseconds: number) {
     this.#limit = limitMilliseconds;
   }
 
   /**
-   * Watches this process.
-   * @param onChange told when the overload begins and when it ends
-   * @returns what ends the watching
+   * Starts watching this process.
+   * @param onChange called with the problem when the overload starts, and with null when it ends
+   * @returns a function that stops the watch
    */
   start(onChange: (problem: string | null) => void): () => void {
     if (this.#limit === 0) return () => undefined;
     let windowBeganAt = performance.now();
     let ticks = 0;
-    // A count of ticks tells their mean delay; Node's histogram of them would take 360 KB.
+    // The mean delay follows from the number of ticks; Node's event loop histogram would take 360 KB.
     const timer = setInterval(() => {
       ticks += 1;
       const elapsed = performance.now() - windowBeganAt;
@@ -44,7 +47,7 @@ export class LoopWatch {
     };
   }
 
-  /** Takes the mean delay of one window, in milliseconds. What has begun ends only at half of the limit. */
+  /** Records the mean delay of one window in milliseconds. An overload ends only at half of the limit (hysteresis). */
   note(delayMilliseconds: number): void {
     this.#delay = delayMilliseconds;
     this.#slow = delayMilliseconds > this.#limit ? this.#slow + 1 : 0;
@@ -52,7 +55,7 @@ export class LoopWatch {
     else this.#overloaded = this.#limit > 0 && this.#slow >= slowWindows;
   }
 
-  /** What is wrong, in words for an operator; null while the process keeps up. */
+  /** Description of the overload for operators; null if the process keeps up. */
   problem(): string | null {
     return this.#overloaded ? `the event loop is ${Math.round(this.#delay)} ms late` : null;
   }

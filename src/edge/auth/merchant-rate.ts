@@ -1,41 +1,41 @@
 import { LRUCache } from 'lru-cache';
 import { follow } from '../../gateway/eventual.js';
 import type { Eventual } from '../../gateway/eventual.js';
-import { growingTo } from '../../gateway/growing-to.js';
+import { lruOptions } from '../../gateway/growing-to.js';
 import type { SharedRate, TokenTake } from '../../gateway/ports.js';
 import { GatewayError } from '../request/errors.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 
-/** The headers that tell a merchant how much it may still ask. */
+/** Response headers that report a merchant's remaining quota. */
 type RateLimitHeader = 'ratelimit-limit' | 'ratelimit-remaining' | 'ratelimit-reset';
 
-/** Takes the headers of an answer. */
-type Tell = (headers: Record<RateLimitHeader, string>) => void;
+/** Receives the rate limit headers of a response. */
+type SetHeaders = (headers: Record<RateLimitHeader, string>) => void;
 
-/** How much one merchant may ask. */
+/** Rate limit of one merchant. */
 export interface MerchantRateLimits {
   readonly requestsPerSecond: number;
-  /** The most at once. */
+  /** Bucket size: the most requests at once. */
   readonly burst: number;
 }
 
-/** Merchants that are counted at a time. Whoever is forgotten begins anew with a full bucket. */
+/** Most merchants tracked at a time. An evicted merchant starts again with a full bucket. */
 const maxMerchants = 100_000;
 
 /**
- * Counts the requests of each merchant, over all of its keys: for all gateways together where they share the count and it
- * can be had, else in the memory of this process.
+ * Limits the request rate of each merchant across all of its keys. All gateways share the count if a shared store is
+ * configured and available; otherwise each process counts on its own.
  */
 export class MerchantRate {
   readonly #limits: MerchantRateLimits;
   readonly #shared: Pick<SharedRate, 'take'> | null;
   readonly #now: () => number;
-  readonly #buckets = new LRUCache<string, TokenBucket>(growingTo(maxMerchants));
+  readonly #buckets = new LRUCache<string, TokenBucket>(lruOptions(maxMerchants));
   readonly #counts = { together: 0, alone: 0 };
 
   /**
-   * @param shared null: every process counts for itself
-   * @param now milliseconds by a clock that nobody sets
+   * @param shared null: each process counts on its own
+   * @param now monotonic clock in milliseconds
    */
   constructor(
     limits: MerchantRateLimits,
@@ -47,17 +47,17 @@ export class MerchantRate {
     this.#now = now;
   }
 
-  /** How many requests were counted together with other gateways, and how many alone; nothing where none are shared. */
+  /** Requests counted together with other gateways and alone; empty without a shared count. */
   get figures(): Readonly<Record<string, number>> {
     return this.#shared === null ? {} : { ...this.#counts };
   }
 
   /**
    * Counts a request of a merchant.
-   * @param tell told the rate limit headers of its answer, whatever that is
+   * @param tell called with the rate limit headers, whatever the response will be
    * @throws GatewayError rate_limited
    */
-  count(merchantId: string, tell: Tell): Eventual<void> {
+  count(merchantId: string, tell: SetHeaders): Eventual<void> {
     if (this.#shared === null) {
       this.#judge(this.#takeAlone(merchantId), tell);
       return;
@@ -77,7 +77,7 @@ export class MerchantRate {
     return { taken: bucket.take(), tokens: bucket.tokens };
   }
 
-  #judge({ taken, tokens }: TokenTake, tell: Tell): void {
+  #judge({ taken, tokens }: TokenTake, tell: SetHeaders): void {
     const { requestsPerSecond, burst } = this.#limits;
     const secondsUntil = (wanted: number): number => Math.max(0, Math.ceil((wanted - tokens) / requestsPerSecond));
     tell({
@@ -87,6 +87,6 @@ export class MerchantRate {
     });
     if (taken) return;
     const retryAfterSeconds = Math.max(1, secondsUntil(1));
-    throw new GatewayError('rate_limited', 'the merchant asks more than rateLimit allows', { retryAfterSeconds });
+    throw new GatewayError('rate_limited', 'the merchant exceeds the rate in rateLimit', { retryAfterSeconds });
   }
 }

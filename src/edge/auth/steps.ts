@@ -8,7 +8,7 @@ import type { IpAddress } from '../../policy/ip-address.js';
 import { keyFormatOf } from '../../policy/key-format.js';
 import type { KeyFingerprints } from '../../telemetry/key-fingerprint.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
-import { believedProxies, resolveClientAddress, sourceOf } from '../request/client-address.js';
+import { effectiveTrustedProxies, resolveClientAddress, sourceOf } from '../request/client-address.js';
 import { GatewayError } from '../request/errors.js';
 import type { Findings } from '../request/exchange.js';
 import { type HeadLimits, requireProtocol } from '../request/protocol.js';
@@ -19,103 +19,104 @@ import { type PathProblem, proxiedMethods, type RouteMatch, type RouteTable } fr
 import type { BadKeyThrottle } from './bad-key-throttle.js';
 import type { MerchantRate } from './merchant-rate.js';
 
-/** What the steps need besides the request. */
+/** Dependencies of the steps. */
 export interface StepSources extends FactSources {
   readonly keyStore: Pick<KeyStore, 'find' | 'knows'>;
-  /** HMAC pepper of the look-up ids; null: plain SHA-256. */
+  /** HMAC pepper for look-up ids; null: plain SHA-256. */
   readonly pepper: Pepper | null;
   readonly routes: RouteTable;
   readonly headLimits: HeadLimits;
   readonly maxBodyBytes: number;
   readonly fingerprints: KeyFingerprints;
-  /** Null: traces are kept nowhere. */
+  /** Null: traces are not exported. */
   readonly traces: Pick<TraceExport, 'sample'> | null;
   /** Null: requests without an acceptable key are not counted. */
   readonly throttle: BadKeyThrottle | null;
-  /** Null: merchants may ask as much as they want. */
+  /** Null: no rate limit for merchants. */
   readonly merchantRate: MerchantRate | null;
-  /** Why the access log cannot be written; null while it can. */
+  /** Why the access log cannot be written; null if it can. */
   readonly accessLogProblem: () => string | null;
-  /** Why further requests would only make all of them slower; null while the process keeps up. */
+  /** Why the process is overloaded; null if it is not. */
   readonly overload: () => string | null;
 }
 
-/** Whoever waits for the response. */
-export interface Caller {
-  /** Whether it has left before the response was complete. */
+/** The client that waits for the response. */
+export interface WaitingClient {
+  /** Whether the client disconnected before the response was complete. */
   readonly callerIsGone: boolean;
 }
 
 /**
- * The steps of every request, in this order, before a byte of its body is read; also of one for an unknown path or method: only
- * a valid key learns which exist. Behind the last one the proxy forwards the request (proxy/proxy.ts).
- * @returns the rule that denies the request; null where it is accepted
- * @throws GatewayError for one that fails otherwise than by being denied
+ * Runs the steps of every request, in this order, before reading its body. Unknown paths and methods pass the same
+ * steps, because only a valid key may learn which paths exist. After the last step the proxy forwards the request
+ * (proxy/proxy.ts).
+ * @returns the rule that denies the request; null if it is accepted
+ * @throws GatewayError for a request that fails without a denial
  */
-export function takeSteps(
+export function runSteps(
   request: RequestData,
   found: Findings,
-  caller: Caller,
+  caller: WaitingClient,
   sources: StepSources,
 ): Eventual<DenialCode | null> {
   const { headers, connection, target } = request;
-  const proxies = believedProxies(connection.mayForward, sources.trustedProxies);
+  const proxies = effectiveTrustedProxies(connection.mayForward, sources.trustedProxies);
   const fromProxy = connection.remote !== null && proxies.contains(connection.remote);
-  // First, so that every response and every line has it.
+  // First, so that every response and every log line has the id.
   found.id = requestIdOf(headers.requestId, fromProxy);
   found.responseHeaders.push('x-request-id', found.id);
-  // Before anything is refused: who is behind a proxy would else have no name in the lines of an attack.
+  // Before any refusal; otherwise the log lines of an attack would lack the client address behind a proxy.
   found.clientAddress = connection.remote && resolveClientAddress(connection.remote, headers.forwardedFor, proxies);
-  // The line of a refused request belongs to its caller's trace too.
+  // The log line of a refused request carries the caller's trace id too.
   found.trace = traceContextOf(headers.traceparent, headers.tracestate, sources.traces?.sample() ?? null);
-  // Its name in the log, in place of the key, whatever becomes of the request.
+  // The log shows a fingerprint in place of the key, whatever the outcome.
   const key = presentedKey(request);
   const lookupId = key === null ? null : lookupIdOf(key, sources.pepper);
   if (key !== null && lookupId !== null) found.keyFingerprint = sources.fingerprints.of(key, lookupId);
-  // Nothing is done that could not be logged.
+  // Refuses every request that could not be logged.
   requireLog(sources);
-  // Before the costly steps, which a process that does not keep up has to leave out.
+  // Before the expensive steps, which an overloaded process must skip.
   requireCapacity(sources);
-  // What two readers could understand differently is decided by neither.
+  // Rejects ambiguous requests, which two recipients could read differently.
   requireProtocol(request, sources.headLimits);
-  // The route tells which permission the key needs.
+  // The route determines the permission that the key needs.
   const place = sources.routes(target.path);
   found.match = 'route' in place ? place : null;
-  // An address that nobody knows is on no list: it must not pass for one that is not a Tor exit.
+  // An unknown address is on no list, so it would pass as not being a Tor exit.
   const address = requireAddress(request, found.clientAddress);
   found.whereabouts = sources.geoIp?.whereabouts(address) ?? null;
-  // All that the rules look at, so that they need to ask nobody.
+  // The rules need only these facts and do no I/O.
   const listed = sources.torExits.has(address);
   if (listed === true) found.torListDigest = sources.torExits.digest;
   const facts = (found.facts = factsOf({ request, address, listed, proxies, match: found.match }, sources));
-  // The decision: the rules about the request, the key's record, the rules about that.
+  // Decision: rules about the request, then the key look-up, then rules about the key and its merchant.
   const store = key === null ? sources.keyStore : storeFor(facts, key, fromProxy ? null : connection, sources);
   return follow(decide(found, facts, lookupId ?? '', store), ({ denial, credential, answer }) => {
     found.credential = credential;
     found.answer = answer;
     if (answer === null) found.exposedLookupId = lookupId;
-    requireCaller(caller, 'the key was looked up');
-    // A denial counts against its source, and may turn into 429.
+    requireConnectedClient(caller, 'the key was looked up');
+    // A denial counts against its source and may become a 429.
     if (denial !== null) {
       sources.throttle?.denied(sourceOf(address), denial);
       return denial;
     }
-    // Only what is accepted counts against a merchant's rate, so that nobody else can use it up.
+    // Only accepted requests count against a merchant's rate, so no other client can use up its quota.
     return follow(count(credential.merchantId, found, sources), (waited) => {
-      if (waited) requireCaller(caller, 'its request was counted');
-      // Last: a valid key learns here that its path, method or length cannot be served.
+      if (waited) requireConnectedClient(caller, 'the request was counted against rateLimit');
+      // Last: only a valid key gets the errors for an unservable path, method or length.
       requireServable(request, place, sources.maxBodyBytes);
       return null;
     });
   });
 }
 
-/** In place of all steps, behind a request that ended the connection: only its line in the log needs a name. */
-export function leaveOut(found: Findings): void {
+/** Replaces all steps for a request that follows the last response of its connection: its log line needs only an id. */
+export function skipSteps(found: Findings): void {
   found.id = uniqueId();
 }
 
-/** The key that came with a request, where it came once and has the form of one. */
+/** The request's key, if it was sent exactly once and has a valid format; otherwise null. */
 function presentedKey({ headers: { apiKey } }: RequestData): string | null {
   const format = keyFormatOf(apiKey);
   return format === 'live' || format === 'test' ? (apiKey[0] ?? null) : null;
@@ -132,12 +133,16 @@ function requireCapacity({ overload }: StepSources): void {
 }
 
 function requireAddress({ connection }: RequestData, address: IpAddress | null): IpAddress {
-  if (connection.remote === null) throw new GatewayError('client_closed', 'the socket has no peer any more');
+  if (connection.remote === null)
+    throw new GatewayError('client_closed', 'the connection is closed: its remote address is unknown');
   if (address !== null) return address;
-  throw new GatewayError('invalid_forwarded_for', 'a trusted proxy sent an X-Forwarded-For entry that is no address');
+  throw new GatewayError(
+    'invalid_forwarded_for',
+    'a trusted proxy sent an X-Forwarded-For entry that is not an IP address',
+  );
 }
 
-/** The key store as a request may ask it. @param connection the client's own; null: a proxy's */
+/** The key store, limited by the throttle. @param connection the client's own; null: a proxy's */
 function storeFor(
   { clientAddress }: RequestFacts,
   key: string,
@@ -148,7 +153,7 @@ function storeFor(
   return throttle.sparing(keyStore, { source: sourceOf(clientAddress), key, connection });
 }
 
-/** Decides by the rules, and notes how long the look-up took. An outage must never look like a bad key. */
+/** Decides by the rules and measures the look-up. A key store outage must never look like a bad key. */
 function decide(
   found: Findings,
   facts: RequestFacts,
@@ -161,7 +166,7 @@ function decide(
     return verdict;
   };
   const fail = (error: unknown): never => {
-    if (error instanceof GatewayError) throw error; // throttled: nothing was looked up
+    if (error instanceof GatewayError) throw error; // throttled: no look-up took place
     found.lookupDuration = performance.now() - startedAt;
     if (error instanceof KeyStoreUnavailable) {
       throw new GatewayError('key_store_unavailable', error.message, { cause: error });
@@ -177,7 +182,7 @@ function decide(
   }
 }
 
-/** Counts an accepted request against its merchant's rate. @returns whether that took longer than a moment */
+/** Counts an accepted request against its merchant's rate. @returns whether the count was asynchronous */
 function count(merchantId: string, { responseHeaders }: Findings, { merchantRate }: StepSources): Eventual<boolean> {
   const counted = merchantRate?.count(merchantId, (told) => {
     responseHeaders.push(...Object.entries(told).flat());
@@ -185,12 +190,12 @@ function count(merchantId: string, { responseHeaders }: Findings, { merchantRate
   return counted instanceof Promise ? counted.then(() => true) : false;
 }
 
-/** Where nobody waits for the response any more, what has not begun is not carried out. */
-function requireCaller({ callerIsGone }: Caller, meanwhile: string): void {
-  if (callerIsGone) throw new GatewayError('client_closed', `the caller left while ${meanwhile}`);
+/** Stops before the next step if the client has disconnected. */
+function requireConnectedClient({ callerIsGone }: WaitingClient, meanwhile: string): void {
+  if (callerIsGone) throw new GatewayError('client_closed', `the client disconnected while ${meanwhile}`);
 }
 
-/** Refuses what a valid key cannot be served. */
+/** Rejects a path, method or body length that the gateway cannot serve, even for a valid key. */
 function requireServable(
   { method, declaredBytes }: RequestData,
   place: RouteMatch | PathProblem,
@@ -199,6 +204,6 @@ function requireServable(
   if ('code' in place) throw new GatewayError(place.code, place.reason);
   if (!proxiedMethods.includes(method)) throw new GatewayError('method_not_allowed', `${method} is not proxied`);
   if ((declaredBytes ?? 0) > maxBodyBytes) {
-    throw new GatewayError('body_too_large', `content-length is above ${maxBodyBytes}`);
+    throw new GatewayError('body_too_large', `Content-Length exceeds the limit of ${maxBodyBytes} bytes`);
   }
 }

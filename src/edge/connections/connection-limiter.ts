@@ -1,35 +1,39 @@
 import type { Socket } from 'node:net';
-import type { Place } from '../request/connection-facts.js';
+import type { ConnectionPermit } from '../request/connection-facts.js';
 import { LinkedList, type Links } from './linked-list.js';
 import { type Source, Sources } from './sources.js';
 
-/** Why a connection was closed to make room for another one. */
+/** Reasons for evicting a connection. */
 export const evictions = ['without_key', 'merchant_share'] as const;
 
-/** One of them. */
+/** A reason for evicting a connection. */
 export type Eviction = (typeof evictions)[number];
 
-/** What the log says of a request on such a connection. */
+/** `event.reason` of a request whose connection was evicted. */
 export const evictionDetail =
-  'the gateway closed its connection to make room for another one: the request was not accepted yet, or its body had not arrived';
+  'connection evicted to admit another one: the request was not accepted yet, or its body had not arrived';
 
-/** While fewer than this share of all connections never had an accepted request, most of them are callers that are about to ask. */
+/**
+ * Below this share of connections without an accepted request, most of those clients are about to send their first one.
+ */
 const newcomerShare = 1 / 16;
 
-/** How many connections a listener may have open, and how many of them one source. */
+/** Maximum open connections of a listener, in total and per source. */
 export interface ConnectionCounts {
   readonly connections: number;
   readonly connectionsPerAddress: number;
 }
 
 /**
- * Decides who may connect while a listener is full, so that callers without a key keep out nobody who has one. A new connection
- * makes an old one close:
- * - first one that never had an accepted request: from the source that has most of these, the oldest;
- * - otherwise, of a merchant that holds more than half of all, the one that is idle for longest, or waits for longest for the body of
- *   its request. While few connections are without an accepted request this comes first: newcomers would close each other.
- * A connection whose current request is accepted and there as a whole never closes for another one. Trusted proxies speak for many callers: they are no
- * source, and their connections close only for the share of the merchant whom they served last.
+ * Admits connections while a listener is full, so that clients without a key cannot lock out clients with one. A new
+ * connection evicts an old one:
+ * - first the oldest connection without an accepted request, of the source with the most of them;
+ * - otherwise a connection of a merchant that holds more than half of all. The victim has been idle, or waiting for its
+ *   request body, for longest. This rule comes first while few connections lack an accepted request: newcomers would
+ *   evict each other.
+ *
+ * A connection is never evicted while its current request is accepted and complete. A trusted proxy carries many
+ * clients, so it is not a source. Its connections are evicted only for the share of the merchant that they served last.
  */
 export class ConnectionLimiter {
   readonly #limits: ConnectionCounts;
@@ -41,31 +45,31 @@ export class ConnectionLimiter {
     this.#tables = { open: 0, sources: new Sources(), holders: new Holders(limits.connections) };
   }
 
-  /** How many may be open. */
+  /** Maximum number of open connections. */
   get limit(): number {
     return this.#limits.connections;
   }
 
-  /** How many connections were closed to make room, by reason. */
+  /** Number of evicted connections, by reason. */
   get evicted(): Readonly<Record<Eviction, number>> {
     return { ...this.#evicted };
   }
 
-  /** How many open connections never had an accepted request; those of trusted proxies do not count. */
+  /** Number of open connections without an accepted request so far, except those of trusted proxies. */
   get withoutKey(): number {
     return this.#tables.sources.withoutKey;
   }
 
-  /** Says whether a source has as many connections as it may. */
+  /** Whether a source has reached its maximum number of connections. */
   isFull(source: string): boolean {
     return this.#tables.sources.openOf(source) >= this.#limits.connectionsPerAddress;
   }
 
-  /** Gives a new connection its place, until that is released. Null: none is free, and nothing may be closed. */
-  admit(socket: Socket): ConnectionPlace | null {
+  /** Admits a new connection and returns its slot. Null: no slot is free, and no connection may be evicted. */
+  admit(socket: Socket): ConnectionSlot | null {
     const tables = this.#tables;
     if (tables.open >= this.#limits.connections && !this.#makeRoom(tables)) return null;
-    return new ConnectionPlace(tables, socket);
+    return new ConnectionSlot(tables, socket);
   }
 
   #makeRoom({ sources, holders }: Tables): boolean {
@@ -80,29 +84,29 @@ export class ConnectionLimiter {
   }
 }
 
-/** What the places of a listener share. */
+/** Shared state of a listener's connection slots. */
 interface Tables {
-  /** How many places are taken. */
+  /** Number of slots in use. */
   open: number;
-  readonly sources: Sources<ConnectionPlace>;
-  readonly holders: Holders<ConnectionPlace>;
+  readonly sources: Sources<ConnectionSlot>;
+  readonly holders: Holders<ConnectionSlot>;
 }
 
-/** The place of an open connection, which counts for its source or for the merchant whom it served last. */
-export class ConnectionPlace implements Links<ConnectionPlace>, Place {
-  previous: ConnectionPlace | null = null;
-  next: ConnectionPlace | null = null;
+/** The slot of an open connection. It counts for the connection's source, or for the merchant that it served last. */
+export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
+  previous: ConnectionSlot | null = null;
+  next: ConnectionSlot | null = null;
   /**
-   * What is closed. Over TLS that is the TLS socket, once there is one: the process crashes when a TCP socket is taken away from
-   * below a TLS socket that has something to write.
+   * The socket to destroy on eviction: the TLS socket once it exists. Destroying the TCP socket below a TLS socket with
+   * pending writes crashes the process.
    */
   socket: Socket;
   readonly #tables: Tables;
-  /** Null before it is known, and for a trusted proxy. */
-  #source: Source<ConnectionPlace> | null = null;
+  /** Null until the source is known, and for a trusted proxy. */
+  #source: Source<ConnectionSlot> | null = null;
   /** Null before the first accepted request. */
-  #holder: Holder<ConnectionPlace> | null = null;
-  /** Whether the current request is accepted and there as a whole. */
+  #holder: Holder<ConnectionSlot> | null = null;
+  /** Whether the current request is accepted and complete. */
   #isInUse = false;
   #isReleased = false;
   #isEvicted = false;
@@ -113,17 +117,17 @@ export class ConnectionPlace implements Links<ConnectionPlace>, Place {
     tables.open += 1;
   }
 
-  /** Whether it was closed to make room for another connection. */
+  /** Whether the connection was evicted. */
   get isEvicted(): boolean {
     return this.#isEvicted;
   }
 
-  /** Counts the connection for its source, once that is known. Not called for trusted proxies. */
+  /** Counts the connection for its source once the source is known. Not called for trusted proxies. */
   countFor(source: string): void {
     if (!this.#isReleased) this.#source = this.#tables.sources.add(source, this);
   }
 
-  /** The head of a request has arrived: of the idle connections of its merchant, this one closes last from now on. */
+  /** A request head has arrived: of the merchant's idle connections, this one is now evicted last. */
   requestBegan(): void {
     if (this.#isReleased || this.#isInUse || this.#holder === null) return;
     this.#holder.idle.remove(this);
@@ -132,7 +136,7 @@ export class ConnectionPlace implements Links<ConnectionPlace>, Place {
 
   /**
    * The current request is accepted: the connection counts for its merchant.
-   * @param hasBody false: it closes for no other one from now on
+   * @param hasBody false: the request is complete, and the connection is not evicted until it ends
    */
   accepted(merchantId: string, hasBody: boolean): void {
     if (this.#isReleased) return;
@@ -146,7 +150,7 @@ export class ConnectionPlace implements Links<ConnectionPlace>, Place {
     if (hasBody) this.#holder?.idle.append(this);
   }
 
-  /** The body of an accepted request has arrived, or so much of it that it is sent: the connection closes for no other one now. */
+  /** The body of an accepted request has arrived or is being forwarded: the connection is no longer evicted. */
   bodyArrived(): void {
     if (this.#isReleased || this.#isInUse) return;
     this.#leaveList();
@@ -160,7 +164,7 @@ export class ConnectionPlace implements Links<ConnectionPlace>, Place {
     this.#holder?.idle.append(this);
   }
 
-  /** Gives the place back; a second time does nothing. */
+  /** Releases the slot. A second call has no effect. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
@@ -170,7 +174,7 @@ export class ConnectionPlace implements Links<ConnectionPlace>, Place {
     if (this.#source !== null) this.#tables.sources.closed(this.#source);
   }
 
-  /** Closes the connection; its place is free at once. */
+  /** Closes the connection and releases its slot immediately. */
   evict(): void {
     this.release();
     this.#isEvicted = true;
@@ -184,33 +188,33 @@ export class ConnectionPlace implements Links<ConnectionPlace>, Place {
   }
 }
 
-/** A merchant, and the open connections whose last accepted request was its own. */
+/** A merchant, and the open connections whose last accepted request belongs to it. */
 interface Holder<Connection extends Links<Connection>> {
   readonly merchantId: string;
-  /** How many are open. */
+  /** Number of open connections. */
   open: number;
-  /** Those without an accepted request in flight; the one that is idle for longest stands first. */
+  /** Connections without an accepted and complete request in flight, the longest idle first. */
   readonly idle: LinkedList<Connection>;
 }
 
-/** The merchants of a listener's connections, and which of them holds more than half of all. Each step takes constant time. */
+/** The merchants of a listener's connections, and the one that holds more than half of all. Each operation is O(1). */
 class Holders<Connection extends Links<Connection>> {
   readonly #all: number;
   readonly #byMerchant = new Map<string, Holder<Connection>>();
-  /** Nobody else can hold more than half. */
+  /** The merchant with more than half of all connections, if any; there can be only one. */
   #most: Holder<Connection> | null = null;
 
-  /** @param all how many connections the listener may have */
+  /** @param all maximum number of connections of the listener */
   constructor(all: number) {
     this.#all = all;
   }
 
-  /** The connection that is idle for longest, of a merchant with more than half of all; null where there is none. */
+  /** The longest idle connection of the merchant with more than half of all; null if there is none. */
   get longestIdleOfMost(): Connection | null {
     return this.#most?.idle.first ?? null;
   }
 
-  /** Counts a connection for the merchant whom it serves from now on. */
+  /** Counts a connection for the merchant that it now serves. */
   add(merchantId: string): Holder<Connection> {
     let holder = this.#byMerchant.get(merchantId);
     if (holder === undefined) {
@@ -222,7 +226,7 @@ class Holders<Connection extends Links<Connection>> {
     return holder;
   }
 
-  /** Says that a connection is closed, or serves another merchant from now on. */
+  /** Removes a connection that was closed or now serves another merchant from the count. */
   remove(holder: Holder<Connection>): void {
     holder.open -= 1;
     if (holder.open === 0) this.#byMerchant.delete(holder.merchantId);

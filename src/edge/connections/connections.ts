@@ -1,37 +1,37 @@
 import type { Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
-import { breakOff } from '../response/lingering-close.js';
+import { abortResponse } from '../response/lingering-close.js';
 import type { Exchange } from '../request/exchange.js';
 import { newestExchange } from './pipeline.js';
 
-/** A connection, and since when it is open or ready, in milliseconds of `performance.now()`. */
+/** A connection, and when it was opened or became ready, in `performance.now()` milliseconds. */
 interface Since {
   readonly socket: Socket;
   readonly at: number;
 }
 
 /**
- * How long a client has for its next request at the end, once it has connected, shaken hands, or received a response that
- * promised to keep the connection: it is about to send one, and would see a reset.
+ * Time for a client's next request during shutdown, counted from the connect, the TLS handshake, or a response that
+ * promised keep-alive. The client may be about to send a request, and an immediate close would reset it.
  */
 const nextRequestMilliseconds = 1_000;
 
 /**
- * The connections of one listener, for its end: Node closes those that are idle after a request, but waits for those on
- * which nothing was ever asked and for handshakes that never end.
+ * Tracks the connections of one listener for its shutdown. Node closes connections that are idle after a request, but
+ * waits for connections without any request and for TLS handshakes that never finish.
  */
 export class Connections {
-  readonly #open = new Roster<Since>();
+  readonly #open = new MemberList<Since>();
   /** Connections that carry requests of HTTP/1.1. */
-  readonly #ready = new Roster<Since>();
-  /** The bytes that those had read when they became so. */
+  readonly #ready = new MemberList<Since>();
+  /** `bytesRead` of a connection when it became ready, less the buffered bytes of its first request. */
   readonly #readBefore = new WeakMap<Socket, number>();
   #accepted = 0;
   #closing = false;
   #lastAnswers = false;
   #cutOff = false;
 
-  /** How many are open, also those on which nothing was asked yet. */
+  /** Number of open connections, including those without a request. */
   get size(): number {
     return this.#open.size;
   }
@@ -43,8 +43,8 @@ export class Connections {
   }
 
   /**
-   * Says that a connection can carry requests of HTTP/1.1 from now on.
-   * @param bufferedBytes bytes of a request that have been read already
+   * Records that a connection can now carry HTTP/1.1 requests.
+   * @param bufferedBytes bytes of a first request that have already been read
    */
   ready(socket: Socket, bufferedBytes: number): void {
     if (this.#closing && bufferedBytes === 0) closeUnlessRead(socket, nextRequestMilliseconds);
@@ -52,43 +52,46 @@ export class Connections {
     socket.once('close', this.#ready.add({ socket, at: performance.now() }));
   }
 
-  /** Whether all of them were cut off, whatever happened on them. */
+  /** Whether all connections were closed forcibly, including those with requests in flight. */
   get areCutOff(): boolean {
     return this.#cutOff;
   }
 
-  /** Whether connections are closed as soon as they carry nothing. */
+  /** Whether connections are closed as soon as they are idle. */
   get areClosing(): boolean {
     return this.#closing;
   }
 
-  /** Says whether an answer is its connection's last. */
+  /** Whether each response is the last one on its connection. */
   get answersAreLast(): boolean {
     return this.#lastAnswers || this.#closing;
   }
 
   /**
-   * Ends each connection with its next answer, while new ones are still taken. A connection that is closed between two
-   * requests loses one that is under way; one that ends with an answer loses none.
+   * Closes each connection after its next response, while new connections are still accepted. Closing an idle
+   * connection could lose a request in transit; closing with a response loses none.
    */
   endWithNextAnswer(): void {
     this.#lastAnswers = true;
   }
 
-  /** Says whether a connection has ever carried a byte of a request. */
+  /** Whether a connection has received at least one byte of a request. */
   hasAsked(socket: Socket): boolean {
     const bytesRead = this.#readBefore.get(socket);
     return bytesRead !== undefined && socket.bytesRead !== bytesRead;
   }
 
-  /** Closes the connection of a response that had promised to keep it before the closing began, unless a request follows. */
+  /**
+   * During shutdown, closes a connection whose response promised keep-alive, unless another request follows in time.
+   */
   answerEnded({ request, response }: Exchange): void {
     if (this.#closing && response.shouldKeepAlive) closeUnlessRead(request.socket, nextRequestMilliseconds);
   }
 
   /**
-   * Resolves when the event loop has taken what the kernel holds: connections, of which libuv accepts one a turn, and their bytes.
-   * Closing a listening socket with connections left, or a connection with bytes left, resets them.
+   * Resolves when the event loop has drained the kernel's queues: pending connections, of which libuv accepts one per
+   * turn, and their bytes. The kernel resets queued connections when their listening socket closes, and connections
+   * closed with unread bytes.
    */
   async arrived(): Promise<void> {
     const end = performance.now() + nextRequestMilliseconds;
@@ -99,7 +102,7 @@ export class Connections {
     }
   }
 
-  /** Closes every connection on which nothing was ever asked, once its client has had the time to. */
+  /** Closes every connection without any request, after the time for a next request has passed. */
   closeUnused(): void {
     this.#closing = true;
     const now = performance.now();
@@ -111,14 +114,14 @@ export class Connections {
   }
 
   /**
-   * Closes every connection, whatever happens on it. Those over TLS first, from above: the process crashes when a TCP
-   * socket is taken away from below a TLS socket that has something to write.
+   * Closes every connection, even with a request in flight. Destroys TLS sockets first: destroying the TCP socket below
+   * a TLS socket with pending writes crashes the process.
    */
   cutOff(): void {
     this.#cutOff = true;
     for (const { socket } of this.#ready.members()) {
       const last = newestExchange(socket);
-      if (last?.response.headersSent === true) breakOff(last.response);
+      if (last?.response.headersSent === true) abortResponse(last.response);
       socket.destroy();
     }
     for (const { socket } of this.#open.members()) socket.destroy();
@@ -126,15 +129,17 @@ export class Connections {
 }
 
 /**
- * How long a gateway that drains waits before it closes connections, in milliseconds. Where some are open, long enough for clients
- * that use theirs to send one more request, whose response tells them to close.
+ * The drain delay before connections are closed, in milliseconds. With open connections it is long enough for active
+ * clients to send one more request; its response carries `connection: close`.
  */
 export function drainDelay(configuredSeconds: number, listeners: readonly Connections[]): number {
   const isInUse = listeners.some(({ size }) => size > 0);
   return Math.max(configuredSeconds * 1000, isInUse ? nextRequestMilliseconds : 0);
 }
 
-/** Closes a connection on which nothing more arrives for so long, in milliseconds; at once where that is not positive. */
+/**
+ * Closes a connection unless more bytes arrive within this time, in milliseconds; immediately if it is not positive.
+ */
 function closeUnlessRead(socket: Socket, milliseconds: number): void {
   if (milliseconds <= 0) {
     socket.destroy();
@@ -149,25 +154,25 @@ function closeUnlessRead(socket: Socket, milliseconds: number): void {
   });
 }
 
-/** A member, and where it stands. */
-interface Place<Member> {
+/** A member and its index. */
+interface Slot<Member> {
   readonly member: Member;
   index: number;
 }
 
 /**
- * Who is there, of members that come and go all the time. V8's sets and maps leave their former tables behind, each of which
- * refers to the next: once one of them is old, all later ones stay until everything is collected, with all who were in them. Of
- * connections that carry one request each, collecting what closed ones had left took more than a tenth of the CPU.
+ * A set for members that change constantly. A V8 Set or Map replaces its table as it changes, and each former table
+ * refers to the next. Once one table is in the old generation, all later ones and their former members survive until a
+ * full garbage collection. With one request per connection, that collection took more than a tenth of the CPU.
  */
-export class Roster<Member> {
-  readonly #places: Place<Member>[] = [];
+export class MemberList<Member> {
+  readonly #places: Slot<Member>[] = [];
 
   get size(): number {
     return this.#places.length;
   }
 
-  /** Takes a member in, and returns what lets it go. */
+  /** Adds a member and returns the function that removes it. */
   add(member: Member): () => void {
     const place = { member, index: this.#places.length };
     this.#places.push(place);
@@ -176,14 +181,14 @@ export class Roster<Member> {
     };
   }
 
-  /** Those who are there now. */
+  /** The current members. */
   members(): Member[] {
     return this.#places.map(({ member }) => member);
   }
 
-  /** The last one takes the place that becomes free. */
-  #remove(place: Place<Member>): void {
-    if (this.#places[place.index] !== place) return; // it has gone before
+  /** Moves the last member to the free index. */
+  #remove(place: Slot<Member>): void {
+    if (this.#places[place.index] !== place) return; // already removed
     const last = this.#places.pop();
     if (last === undefined || last === place) return;
     this.#places[place.index] = last;

@@ -1,12 +1,12 @@
-/** What a member of a `LinkedList` has for the list to use. */
+/** The links that a member of a `LinkedList` provides. */
 export interface Links<Member> {
   previous: Member | null;
   next: Member | null;
 }
 
 /**
- * Members in the order in which they came. Each stands in one list at most, and leaves it from anywhere in constant time. Sets and
- * maps keep this order too, but finding their first member goes past all that have left.
+ * A doubly linked list in insertion order. A member belongs to at most one list and is removed in O(1). A Set or Map
+ * keeps this order too, but finding the first member skips over all deleted entries.
  */
 export class LinkedList<Member extends Links<Member>> {
   #first: Member | null = null;
@@ -17,12 +17,12 @@ export class LinkedList<Member extends Links<Member>> {
     return this.#size;
   }
 
-  /** The member that came before all others; null where there is none. */
+  /** The oldest member; null if the list is empty. */
   get first(): Member | null {
     return this.#first;
   }
 
-  /** Adds a member that stands in no list behind all others. */
+  /** Appends a member that belongs to no list. */
   append(member: Member): void {
     member.previous = this.#last;
     member.next = null;

@@ -2,37 +2,37 @@ import type { Socket } from 'node:net';
 import type { Exchange } from '../request/exchange.js';
 import { closeAfterResponse, lingeringClose } from '../response/lingering-close.js';
 
-/** The most requests that may wait behind another one on a connection. */
+/** Maximum number of pipelined requests that wait on a connection. */
 const mostWaiting = 16;
-/** The most requests that are dropped, one by one, on a connection that a client has filled. */
+/** Maximum number of requests dropped on a connection after the client exceeded `mostWaiting`. */
 const mostDropped = 1_000;
 
-/** The requests of a connection. */
-interface Line {
-  /** Null where there was none, or it is over and has left nothing behind. */
+/** The request queue of a connection. */
+interface RequestQueue {
+  /** The last request received; null without a request, or after it has ended cleanly. */
   newest: Exchange | null;
-  /** The one that is carried out, or was the last to be. */
+  /** The request in progress, or the last one that was executed. */
   current: Exchange | null;
   waiting: number;
-  /** Whether more came than may wait: the current one is the last that is carried out. */
+  /** Whether too many requests were pipelined: no request after the current one is executed. */
   isFull: boolean;
   dropped: number;
 }
 
-const lines = new WeakMap<Socket, Line>();
+const lines = new WeakMap<Socket, RequestQueue>();
 
-/** The newest request of a connection; null where there is none that its connection has still to do with. */
+/** The last request received on a connection; null without a request, or after it has ended cleanly. */
 export function newestExchange(socket: Socket): Exchange | null {
   return lines.get(socket)?.newest ?? null;
 }
 
 /**
- * Lets the requests of a connection come one after the other. Node starts a pipelined request at once and only holds
- * its answer back; when the connection then breaks, nobody tells that request: it would be carried out without an
- * answer, without a line in the log and with its place upstream kept for ever. If more wait than may, the connection closes
- * after the current response: that one may be of a payout that was made.
- * @param turn called when every request before this one is over; `alive` says whether it can still be answered. Where
- *   it cannot, it must not be carried out (RFC 9112 9.6)
+ * Executes the requests of a connection one after the other. Node dispatches a pipelined request immediately and only
+ * delays its response. If the connection breaks, the waiting request gets no event: it would be executed without a
+ * response, without a log line, and would never release its upstream permit. If too many requests wait, the connection
+ * closes after the current response, which may confirm a payout.
+ * @param turn called when all earlier requests are over. `alive` is false if no response can be sent; the request must
+ *   not be executed then (RFC 9112 9.6).
  */
 export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): void {
   const { socket } = exchange.request;
@@ -40,7 +40,7 @@ export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): v
   const previous = line.newest;
   line.newest = exchange;
   const begin = (): void => {
-    const isAlive = !line.isFull && canAnswer(exchange);
+    const isAlive = !line.isFull && canRespond(exchange);
     if (isAlive) line.current = exchange;
     else if ((line.dropped += 1) > mostDropped) socket.destroy();
     turn(isAlive);
@@ -52,9 +52,9 @@ export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): v
   line.waiting += 1;
   if (line.waiting > mostWaiting && !line.isFull) {
     line.isFull = true;
-    // Until then nothing more is read.
+    // Read nothing more until the current request is over.
     socket.pause();
-    if (line.current !== null) endBehindResponse(line.current);
+    if (line.current !== null) closeAfterCurrentResponse(line.current);
   }
   previous.whenOver(() => {
     line.waiting -= 1;
@@ -62,8 +62,8 @@ export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): v
   });
 }
 
-/** Closes the connection after the response of a request, also where its head, which is out, has promised to keep it. */
-export function endBehindResponse(exchange: Exchange): void {
+/** Closes the connection after a request's response, even if the response head already sent promises keep-alive. */
+export function closeAfterCurrentResponse(exchange: Exchange): void {
   const { response, request } = exchange;
   const { socket } = request;
   if (response.headersSent) {
@@ -76,8 +76,8 @@ export function endBehindResponse(exchange: Exchange): void {
 }
 
 /**
- * Forgets a request that is over, where all of it has come and its connection goes on: thousands of idle connections would
- * each hold all that was found out about the last one.
+ * Drops the reference to a finished request that was read completely and whose connection stays open. Otherwise
+ * thousands of idle connections would each retain all data of their last request.
  */
 export function endTurn(exchange: Exchange): void {
   const { request, response } = exchange;
@@ -87,12 +87,12 @@ export function endTurn(exchange: Exchange): void {
   if (line.newest === exchange) line.newest = null;
 }
 
-function lineOf(socket: Socket): Line {
+function lineOf(socket: Socket): RequestQueue {
   const known = lines.get(socket);
   if (known !== undefined) return known;
-  const line: Line = { newest: null, current: null, waiting: 0, isFull: false, dropped: 0 };
+  const line: RequestQueue = { newest: null, current: null, waiting: 0, isFull: false, dropped: 0 };
   lines.set(socket, line);
-  // V8 keeps what an entry of a WeakMap holds until it collects everything, also where nothing else holds its key.
+  // V8 retains the value of a WeakMap entry until a full garbage collection, even if its key is unreachable.
   socket.once('close', () => {
     line.newest = null;
     line.current = null;
@@ -100,6 +100,6 @@ function lineOf(socket: Socket): Line {
   return line;
 }
 
-function canAnswer({ request, response }: Exchange): boolean {
+function canRespond({ request, response }: Exchange): boolean {
   return response.socket !== null && request.socket.writable;
 }

@@ -1,24 +1,28 @@
 import type { Socket } from 'node:net';
 import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
 
-/** Whom a PROXY header names: an address and its port. */
+/** The source address and port in a PROXY header. */
 interface ConnectionSource {
   readonly address: IpAddress;
   readonly port: number;
 }
 
-/** What became of a connection that has to begin with a PROXY protocol header. */
+/** Callbacks for a connection that must begin with a PROXY protocol header. */
 export interface HeaderReader {
-  /** Told once, with the connection at the byte behind its header, and how many such bytes have come already. */
+  /**
+   * Called once when the header has been removed, with its source and the number of bytes already buffered after it.
+   */
   readonly onHeader: (source: ConnectionSource | null, bufferedBytes: number) => void;
-  /** Told once, when the connection is closed for want of a header; not of one that its peer closed before a byte. */
+  /**
+   * Called once when the connection is closed without a valid header, unless the peer closed it before the first byte.
+   */
   readonly onRefused: () => void;
 }
 
 /**
- * Takes the PROXY protocol header off a connection. Bytes that came behind it, in the same packet too, are given back to
- * the socket, so that whoever reads next (TLS, HTTP) begins with the first of them.
- * @param timeoutMilliseconds for the whole header
+ * Removes the PROXY protocol header from a connection. Bytes after the header, even in the same packet, are put back
+ * into the socket, so that the next reader (TLS or HTTP) starts with the first of them.
+ * @param timeoutMilliseconds timeout for the complete header
  */
 export function readProxyHeader(socket: Socket, timeoutMilliseconds: number, reader: HeaderReader): void {
   let received: Buffer = Buffer.alloc(0);
@@ -59,34 +63,37 @@ export function readProxyHeader(socket: Socket, timeoutMilliseconds: number, rea
   socket.on('readable', onReadable).on('end', onEnd).on('close', onClose);
 }
 
-/** A part of what has come, so that a flood in one packet is not copied whole. */
+/** Reads at most the maximum header length, so that a flood of bytes is not copied as a whole. */
 function readChunk(socket: Socket): Buffer | null {
   if (socket.readableLength === 0) return null;
   return socket.read(Math.min(socket.readableLength, maxProxyHeaderBytes)) as Buffer | null;
 }
 
-/** What the first bytes of a connection are, as far as they have come. */
+/** Result of parsing the bytes received so far. */
 type ProxyHeader =
   | { readonly kind: 'incomplete' | 'invalid' }
-  /** `source` is null where the proxy speaks for itself, or for nobody whose address it knows. */
+  /** `source` is null for the proxy's own connection (LOCAL), and for an unknown client address (UNKNOWN, UNSPEC). */
   | { readonly kind: 'header'; readonly source: ConnectionSource | null; readonly length: number };
 
 const incomplete: ProxyHeader = { kind: 'incomplete' };
 const invalid: ProxyHeader = { kind: 'invalid' };
 const v1Start = Buffer.from('PROXY ', 'latin1');
 const v2Signature = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
-/** The longest line of version 1 with its CRLF: `PROXY UNKNOWN`, two long IPv6 addresses and two ports. */
+/** Maximum length of a version 1 line with its CRLF: `PROXY UNKNOWN`, two long IPv6 addresses and two ports. */
 const v1MaxBytes = 107;
 const v2FixedBytes = 16;
-/** Addresses and TLVs. The specification allows 65,535; a balancer's own, certificates of clients with them, are below. */
+/**
+ * Addresses and TLVs. The specification allows 65,535; headers of load balancers are smaller, even with client
+ * certificates.
+ */
 const v2MaxPayloadBytes = 4_096;
 
-/** The longest header that is read, in bytes. */
+/** Maximum accepted header length, in bytes. */
 const maxProxyHeaderBytes = v2FixedBytes + v2MaxPayloadBytes;
 
 /**
- * Reads a PROXY protocol header (haproxy.org, proxy-protocol.txt), version 1 or 2, from the start of a connection.
- * What follows the header is not looked at, so that the answer does not depend on how the bytes were cut into packets.
+ * Parses a PROXY protocol header (haproxy.org, proxy-protocol.txt), version 1 or 2, at the start of a connection.
+ * Ignores bytes after the header, so the result does not depend on packet boundaries.
  */
 export function parseProxyHeader(bytes: Buffer): ProxyHeader {
   if (beginsLike(bytes, v2Signature)) return bytes.length < v2FixedBytes ? incomplete : parseV2(bytes);
@@ -94,7 +101,7 @@ export function parseProxyHeader(bytes: Buffer): ProxyHeader {
   return invalid;
 }
 
-/** Says whether the bytes, as far as they have come, are those of the start. */
+/** Whether the bytes received so far match the beginning of `start`. */
 function beginsLike(bytes: Buffer, start: Buffer): boolean {
   const length = Math.min(bytes.length, start.length);
   return bytes.subarray(0, length).equals(start.subarray(0, length));
@@ -107,7 +114,7 @@ function parseV1(bytes: Buffer): ProxyHeader {
   if (end === -1) return bytes.length < v1MaxBytes ? incomplete : invalid;
   const length = end + 2;
   const [, family, ...rest] = bytes.toString('latin1', 0, end).split(' ');
-  // The rest of an UNKNOWN line is to be ignored, whatever it is.
+  // The specification requires receivers to ignore the rest of an UNKNOWN line.
   if (family === 'UNKNOWN') return { kind: 'header', source: null, length };
   const [source = '', destination = '', ...ports] = rest;
   const hasPorts = ports.length === 2 && ports.every((port) => portForm.test(port) && Number(port) <= 65_535);
@@ -126,7 +133,7 @@ function headerOf(sourceText: string, port: number, length: number): ProxyHeader
   return address === null ? invalid : { kind: 'header', source: { address, port }, length };
 }
 
-/** Bytes that a family's addresses and ports take, by the byte that names family and transport. */
+/** Length of addresses and ports, and the source reader, by the family and transport byte. */
 const v2Streams: ReadonlyMap<number, { readonly bytes: number; readonly sourceOf: (bytes: Buffer) => string }> =
   new Map([
     [0x11, { bytes: 12, sourceOf: ipv4Text }],
@@ -144,12 +151,12 @@ function parseV2(bytes: Buffer): ProxyHeader {
   if (payloadBytes > v2MaxPayloadBytes) return invalid;
   const stream = v2Streams.get(familyAndTransport);
   const speaksForItself = versionAndCommand === local || familyAndTransport === unspecified;
-  // A client that does not come over TCP on IP has no address to judge it by.
+  // A client that does not use TCP over IP has no address for the access rules.
   if (!speaksForItself && (stream === undefined || payloadBytes < stream.bytes)) return invalid;
   const length = v2FixedBytes + payloadBytes;
   if (bytes.length < length) return incomplete;
   if (speaksForItself || stream === undefined) return { kind: 'header', source: null, length };
-  // Behind both addresses: the port of the source, and that of the destination.
+  // Two ports follow both addresses: first the source port, then the destination port.
   return headerOf(stream.sourceOf(bytes), bytes.readUInt16BE(v2FixedBytes + stream.bytes - 4), length);
 }
 

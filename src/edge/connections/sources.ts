@@ -1,38 +1,41 @@
 import { LinkedList } from './linked-list.js';
 import type { Links } from './linked-list.js';
 
-/** An address, of IPv6 its /64, and its open connections. */
+/** An IPv4 address or IPv6 /64, and its open connections. */
 export interface Source<Connection extends Links<Connection>> extends Links<Source<Connection>> {
   readonly name: string;
-  /** How many are open. */
+  /** Number of open connections. */
   open: number;
-  /** Those that never had an accepted request, the oldest first. */
+  /** Connections without an accepted request so far, the oldest first. */
   readonly withoutKey: LinkedList<Connection>;
 }
 
 /**
- * The sources of a listener's connections, and which of them has most without a key. An attacker decides how often that is asked, so
- * each step takes constant time: sources stand in one list for each number of such connections, and a step changes a number by one.
+ * The sources of a listener's connections, and the one with the most connections without a key. An attacker controls
+ * how often this is queried, so each operation is O(1): there is one list of sources per count, and an operation
+ * changes a count by one.
  */
 export class Sources<Connection extends Links<Connection>> {
   readonly #byName = new Map<string, Source<Connection>>();
-  /** By how many connections without a key they have; those that came to this number first stand first. */
+  /**
+   * Sources by number of connections without a key; in each list, the source that reached the number first is first.
+   */
   readonly #byCount: LinkedList<Source<Connection>>[] = [];
-  /** The largest of these numbers. */
+  /** The largest such number of any source. */
   #most = 0;
   #withoutKey = 0;
 
-  /** How many connections never had an accepted request. */
+  /** Number of connections without an accepted request so far. */
   get withoutKey(): number {
     return this.#withoutKey;
   }
 
-  /** The oldest connection without a key of the source that has most of them; null where there is none. */
+  /** The oldest connection without a key of the source with the most of them; null if there is none. */
   get oldestOfMost(): Connection | null {
     return this.#byCount[this.#most]?.first?.withoutKey.first ?? null;
   }
 
-  /** How many connections of a source are open. */
+  /** Number of open connections of a source. */
   openOf(name: string): number {
     return this.#byName.get(name)?.open ?? 0;
   }
@@ -52,7 +55,7 @@ export class Sources<Connection extends Links<Connection>> {
     return source;
   }
 
-  /** Says that a connection has had its first accepted request, or is closed without one. */
+  /** Removes a connection from its list after its first accepted request, or when it closes without one. */
   removeWithoutKey(source: Source<Connection>, connection: Connection): void {
     this.#leaveCount(source);
     source.withoutKey.remove(connection);
@@ -60,7 +63,7 @@ export class Sources<Connection extends Links<Connection>> {
     this.#enterCount(source);
   }
 
-  /** Says that a connection is closed. */
+  /** Removes a closed connection from the count of its source. */
   closed(source: Source<Connection>): void {
     source.open -= 1;
     if (source.open === 0) this.#byName.delete(source.name);

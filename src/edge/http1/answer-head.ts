@@ -1,41 +1,41 @@
 import { memoize } from '../../policy/memoize.js';
 
-/** Names and values, flat; those of a header that comes again stand together. */
+/** Names and values, alternating. The values of a repeated header form one array. */
 export type ResponseHeaders = (string | string[])[];
 
-/** The head of an upstream's answer. */
-export interface AnswerHead {
+/** The head of an upstream response. */
+export interface ResponseHead {
   readonly statusCode: number;
-  /** Names in lower case; the values of one that comes again stand together. */
+  /** Names in lower case. */
   readonly headers: ResponseHeaders;
-  /** Bytes of the body, `chunked`, or `close` where only the end of the connection ends it. */
+  /** Body length in bytes, `chunked`, or `close` if only the end of the connection delimits the body. */
   readonly framing: number | 'chunked' | 'close';
-  /** Whether the connection can carry another request. */
+  /** Whether the connection can be reused for another request. */
   readonly keepsConnection: boolean;
-  /** Seconds for which the upstream says that it keeps an idle connection; null where it does not say. */
+  /** `timeout` of the Keep-Alive header in seconds; null if the upstream sent none. */
   readonly keepAliveSeconds: number | null;
 }
 
-/** What is no answer of HTTP/1.x, or one whose end two readers could see in two places. */
-export class MalformedAnswer extends Error {
+/** The bytes are not an HTTP/1.x response, or two parsers could disagree about where it ends. */
+export class MalformedResponse extends Error {
   constructor(message: string) {
     super(message);
-    this.name = 'MalformedAnswer';
+    this.name = 'MalformedResponse';
   }
 }
 
-/** The space in front of a reason that is empty is left out by some (RFC 9112 4). */
+/** Some services omit the space before an empty reason phrase, which RFC 9112 4 requires. */
 const statusLine = /^HTTP\/1\.[01] [1-9]\d\d(?: |\r\n|$)/;
 const versionStart = 'HTTP/1.';
 const bareLineFeed = /(?:^|[^\r])\n/;
 const fieldName = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** RFC 9110 5.5. A bare CR or LF would begin another line for other readers. */
+/** RFC 9110 5.5. Some parsers end a line at a bare CR or LF. */
 const controlCharacter = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
 const decimalLength = /^\d{1,15}$/;
 const keepAliveTimeout = /(?:^|[,;\s])timeout=(\d{1,6})(?:$|[,;\s])/i;
 
-/** What the headers of an answer say about its end and its connection. */
-class Said {
+/** The response headers that determine body framing and connection reuse. */
+class FramingHeaders {
   length: number | null = null;
   isChunked = false;
   /** In lower case. */
@@ -44,56 +44,59 @@ class Said {
 }
 
 /**
- * Reads the head of an answer. What another reader might understand otherwise is refused.
- * @param text in latin1, without the empty line behind it
- * @param method of the request, on which it depends whether there is a body
+ * Parses a response head. Rejects everything that another parser might interpret differently.
+ * @param text the head, decoded as latin1, without the empty line that ends it
+ * @param method the request method; it determines whether the response has a body
  * @throws MalformedAnswer
  */
-export function readAnswerHead(text: string, method: string): AnswerHead {
-  if (controlCharacter.test(text)) throw new MalformedAnswer('its head has control characters');
-  if (!statusLine.test(text)) throw new MalformedAnswer('it does not begin as an answer of HTTP/1.1 does');
+export function parseResponseHead(text: string, method: string): ResponseHead {
+  if (controlCharacter.test(text)) throw new MalformedResponse('control characters in the response head');
+  if (!statusLine.test(text)) throw new MalformedResponse('invalid HTTP/1.1 status line');
   const isOld = text[7] === '0';
   const statusCode = Number(text.slice(9, 12));
   const headers: ResponseHeaders = [];
-  const said = new Said();
+  const said = new FramingHeaders();
   for (let end = lineEnd(text, 0); end < text.length;) {
     const start = end + 2;
     end = lineEnd(text, start);
     const colon = text.indexOf(':', start);
-    if (colon < 0 || colon >= end) throw new MalformedAnswer('a line of its head is no header');
+    if (colon < 0 || colon >= end) throw new MalformedResponse('malformed header line');
     const name = headerName(text.slice(start, colon));
     const value = trimmed(text, colon + 1, end);
     note(said, name, value);
     add(headers, name, value);
   }
   const { isChunked, length, connection, keepAliveSeconds } = said;
-  if (isChunked && (length !== null || isOld)) throw new MalformedAnswer('its body has two ends');
+  if (isChunked && (length !== null || isOld)) {
+    throw new MalformedResponse('both Content-Length and Transfer-Encoding, or Transfer-Encoding in HTTP/1.0');
+  }
   const framing = framingOf(statusCode, method, said);
   const isKept = connection === null ? !isOld : keepsConnection(connection, isOld);
-  const keeps = isKept && !mayGoOn(method, framing, said);
+  const keeps = isKept && !mayHaveSurplusBytes(method, framing, said);
   return { statusCode, headers, framing, keepsConnection: keeps, keepAliveSeconds };
 }
 
 /**
- * Refuses the beginning of what will never be a head: its rest would be waited for until the deadline.
+ * Rejects the first bytes of a response that can never become a valid head, instead of waiting for the rest until the
+ * deadline.
  * @throws MalformedAnswer
  */
 export function checkBeginning(text: string): void {
   if (!text.startsWith(versionStart.slice(0, text.length))) {
-    throw new MalformedAnswer('it does not begin as an answer of HTTP/1.1 does');
+    throw new MalformedResponse('invalid HTTP/1.1 status line');
   }
-  if (bareLineFeed.test(text)) throw new MalformedAnswer('a line of its head does not end');
+  if (bareLineFeed.test(text)) throw new MalformedResponse('header line without CRLF');
 }
 
-/** Where a line ends; the last one has no line end behind it. */
+/** Index of the end of a line. The last line has no CRLF. */
 function lineEnd(text: string, start: number): number {
   const end = text.indexOf('\r\n', start);
   return end < 0 ? text.length : end;
 }
 
-/** The name of a header in lower case. */
+/** Validates a header name and returns it in lower case. */
 const headerName = memoize(1_000, (written) => {
-  if (!fieldName.test(written)) throw new MalformedAnswer('a header of it has a name that is none');
+  if (!fieldName.test(written)) throw new MalformedResponse('invalid header name');
   return written.toLowerCase();
 });
 
@@ -109,14 +112,16 @@ function isBlank(text: string, at: number): boolean {
   return code === 32 || code === 9;
 }
 
-function note(said: Said, name: string, value: string): void {
+function note(said: FramingHeaders, name: string, value: string): void {
   switch (name) {
     case 'content-length':
-      if (said.length !== null || !decimalLength.test(value)) throw new MalformedAnswer('its length is unclear');
+      if (said.length !== null || !decimalLength.test(value))
+        throw new MalformedResponse('invalid or repeated Content-Length');
       said.length = Number(value);
       break;
     case 'transfer-encoding':
-      if (said.isChunked || value.toLowerCase() !== 'chunked') throw new MalformedAnswer('its coding is not chunked');
+      if (said.isChunked || value.toLowerCase() !== 'chunked')
+        throw new MalformedResponse('invalid or repeated Transfer-Encoding');
       said.isChunked = true;
       break;
     case 'connection':
@@ -128,7 +133,7 @@ function note(said: Said, name: string, value: string): void {
   }
 }
 
-/** What a service says in each of its answers. */
+/** The last Keep-Alive value and its timeout: a service sends the same value in every response. */
 let latest: { readonly value: string; readonly seconds: number | null } = { value: '', seconds: null };
 
 function secondsOf(value: string): number | null {
@@ -150,17 +155,21 @@ function add(headers: ResponseHeaders, name: string, value: string): void {
   headers.push(name, value);
 }
 
-/** RFC 9112 6.3 */
-function framingOf(statusCode: number, method: string, { isChunked, length }: Said): AnswerHead['framing'] {
+/** Determines the body framing (RFC 9112 6.3). */
+function framingOf(statusCode: number, method: string, { isChunked, length }: FramingHeaders): ResponseHead['framing'] {
   if (method === 'HEAD' || statusCode < 200 || statusCode === 204 || statusCode === 304) return 0;
   return isChunked ? 'chunked' : (length ?? 'close');
 }
 
 /**
- * Whether more may come behind what is the end of the answer. Some services send a body where none can be (RFC 9112 6.3),
- * and on a kept connection it would be taken for the answer to the next request.
+ * Whether bytes may follow the end of the response. Some services send a body where RFC 9112 6.3 allows no body.
+ * On a reused connection that body would be read as the response to the next request.
  */
-function mayGoOn(method: string, framing: AnswerHead['framing'], { isChunked, length }: Said): boolean {
+function mayHaveSurplusBytes(
+  method: string,
+  framing: ResponseHead['framing'],
+  { isChunked, length }: FramingHeaders,
+): boolean {
   if (framing === 0) return method === 'HEAD' || isChunked || (length ?? 0) > 0;
   return framing === 'close';
 }

@@ -1,105 +1,105 @@
 import type { Readable } from 'node:stream';
 import {
-  type AnswerHead,
+  type ResponseHead,
   checkBeginning,
   type ResponseHeaders,
-  MalformedAnswer,
-  readAnswerHead,
+  MalformedResponse,
+  parseResponseHead,
 } from './answer-head.js';
 
-/** An upstream's answer. */
-export interface UpstreamAnswer {
+/** An upstream response. */
+export interface UpstreamResponse {
   readonly statusCode: number;
   readonly headers: ResponseHeaders;
   /**
-   * Whole where it came together with the headers, as small ones do; otherwise as it comes. Text, a character for each
-   * byte: a small one is on its way into another text, the headers, and of a long one buffers would have V8 collect
-   * everything whenever there are 64 MB of them.
+   * A string if the whole body arrived together with the headers, as small bodies do; otherwise a stream.
+   * Both hold latin1 text, one character per byte. A small body is appended to the text of the response head.
+   * For a long body, 64 MB of buffers would trigger a full V8 garbage collection.
    */
   readonly body: string | Readable;
 }
 
-/** Where an answer goes. */
-export interface AnswerTarget {
-  /** Hears that a connection carries the request. */
+/** Receives the response to one request, or its failure. */
+export interface ResponseListener {
+  /** A connection now carries the request. */
   onStart(): void;
-  /** Hears that the headers have come. */
+  /** The response headers have arrived. */
   onHeaders(): void;
-  answered(answer: UpstreamAnswer): void;
-  /** Not called behind `answered`: then the body's own error tells. */
+  answered(answer: UpstreamResponse): void;
+  /** Not called after `answered`; a later failure is an error of the body stream. */
   failed(error: unknown): void;
 }
 
-/** Who is told what an answer says. Bytes are only lent: whoever keeps them copies them. */
-export interface AnswerEvents {
-  onHead(head: AnswerHead): void;
+/** Receives the parts of a parsed response. Copy bytes that are used after the call; their buffer is reused. */
+export interface ParserEvents {
+  onHead(head: ResponseHead): void;
   onData(bytes: Buffer): void;
   onEnd(): void;
 }
 
-/** Bytes behind a whole response, or on an idle connection: requests and responses may be out of step on it. */
-export class UnsolicitedBytes extends MalformedAnswer {}
+/** Bytes after a complete response or on an idle connection: requests and responses may be out of step. */
+export class UnsolicitedBytes extends MalformedResponse {}
 
 const lf = 10;
 const headEnd = Buffer.from('\r\n\r\n', 'latin1');
-const none = Buffer.alloc(0);
+const noBytes = Buffer.alloc(0);
 const maxHeadBytes = 16_384;
 const maxChunkLineBytes = 1_024;
 const chunkLine = /^([\da-f]{1,12})[ \t]*(?:;[^\0-\x08\x0a-\x1f\x7f]*)?$/i;
 
 /**
- * Reads answers out of what a connection to an upstream reads, one after the other (RFC 9112). Interim ones are passed
- * over: a client has to bear them, whether or not it asked (RFC 9110 15.2).
+ * Parses the successive responses on an upstream connection (RFC 9112). Skips interim (1xx) responses:
+ * a client must accept them even without having requested them (RFC 9110 15.2).
  */
-export class AnswerParser {
-  readonly #events: AnswerEvents;
-  /** Of the request whose answer is awaited or under way; null where there is none. */
+export class ResponseParser {
+  readonly #events: ParserEvents;
+  /** Method of the request whose response is pending; null without a pending request. */
   #method: string | null = null;
   #part: 'head' | 'body' | 'until close' | 'chunk line' | 'chunk' | 'chunk end' | 'trailers' = 'head';
-  /** What is left of a body with a length, or of a chunk. */
+  /** Bytes remaining of the current chunk, or of a body with Content-Length. */
   #left = 0;
-  /** What has come of a head or a line that is not whole yet. */
-  #held: Buffer = none;
+  /** The received bytes of an incomplete head or line. */
+  #held: Buffer = noBytes;
   #trailerBytes = 0;
 
-  constructor(events: AnswerEvents) {
+  constructor(events: ParserEvents) {
     this.#events = events;
   }
 
-  /** Says that a request was sent. */
+  /** Expects the response to a request with this method. */
   expect(method: string): void {
     this.#method = method;
     this.#part = 'head';
   }
 
   /**
-   * Takes what has come. Bytes that nobody awaits are an error: they would stand in front of the next answer, and another
-   * merchant would get them.
-   * @throws MalformedAnswer; then nothing on the connection can be read any more
+   * Parses received bytes. Bytes without a pending request are an error: they would be read as the start of the next
+   * response, which may belong to another merchant.
+   * @throws MalformedAnswer if the connection can no longer be parsed
    */
   take(bytes: Buffer): void {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
-    this.#held = none;
+    this.#held = noBytes;
     let at = 0;
     while (at < all.length) {
-      if (this.#method === null) throw new UnsolicitedBytes('it sent more than was asked for');
+      if (this.#method === null) throw new UnsolicitedBytes('unsolicited bytes: no request was pending');
       const next = this.#step(this.#method, all, at);
       if (next === null) {
-        this.#held = Buffer.from(all.subarray(at)); // they are only lent
+        this.#held = Buffer.from(all.subarray(at)); // a copy: the read buffer is reused
         return;
       }
       at = next;
     }
   }
 
-  /** Says that nothing more will come; whether that is the end of an answer. */
+  /** Handles the end of the connection. Returns whether this end completes a response without a length. */
   end(): boolean {
     if (this.#method === null || this.#part !== 'until close') return false;
     this.#over();
     return true;
   }
 
-  /** Reads one part from `at` on, and says where the next one begins; null where not all of it has come. */
+  /** Parses one part at `at`. Returns the index of the next part, or null if this part is incomplete. */
   #step(method: string, bytes: Buffer, at: number): number | null {
     switch (this.#part) {
       case 'head':
@@ -127,12 +127,13 @@ export class AnswerParser {
 
   #head(method: string, bytes: Buffer, at: number): number | null {
     const end = bytes.indexOf(headEnd, at);
-    if ((end < 0 ? bytes.length : end) - at > maxHeadBytes) throw new MalformedAnswer('its head is too long');
+    if ((end < 0 ? bytes.length : end) - at > maxHeadBytes)
+      throw new MalformedResponse(`response head longer than ${maxHeadBytes} bytes`);
     if (end < 0) {
       checkBeginning(bytes.toString('latin1', at));
       return null;
     }
-    const head = readAnswerHead(bytes.toString('latin1', at, end), method);
+    const head = parseResponseHead(bytes.toString('latin1', at, end), method);
     const next = end + headEnd.length;
     if (head.statusCode < 200 && head.statusCode !== 101) return next;
     this.#events.onHead(head);
@@ -152,22 +153,22 @@ export class AnswerParser {
     const isTrailer = this.#part === 'trailers';
     const length = (end < 0 ? bytes.length : end) - at;
     if (length > (isTrailer ? maxHeadBytes - this.#trailerBytes : maxChunkLineBytes)) {
-      throw new MalformedAnswer('a line between its pieces is too long');
+      throw new MalformedResponse('chunk line or trailer section too long');
     }
     if (end < 0) return null;
     const line = bytes.toString('latin1', at, end);
-    if (!line.endsWith('\r')) throw new MalformedAnswer('a line between its pieces does not end');
+    if (!line.endsWith('\r')) throw new MalformedResponse('chunk or trailer line without CRLF');
     this.#endLine(line.slice(0, -1));
     return end + 1;
   }
 
   #endLine(line: string): void {
     if (this.#part === 'chunk end') {
-      if (line !== '') throw new MalformedAnswer('a piece of it is longer than it says');
+      if (line !== '') throw new MalformedResponse('chunk data longer than the chunk size');
       this.#part = 'chunk line';
     } else if (this.#part === 'chunk line') {
       const size = chunkLine.exec(line)?.[1];
-      if (size === undefined) throw new MalformedAnswer('the length of a piece of it is none');
+      if (size === undefined) throw new MalformedResponse('invalid chunk size');
       this.#left = Number.parseInt(size, 16);
       this.#part = this.#left === 0 ? 'trailers' : 'chunk';
       this.#trailerBytes = 0;

@@ -1,47 +1,47 @@
 import { Readable } from 'node:stream';
-import type { AnswerHead } from './answer-head.js';
-import type { AnswerEvents, AnswerTarget, UpstreamAnswer } from './answer-parser.js';
+import type { ResponseHead } from './answer-head.js';
+import type { ParserEvents, ResponseListener, UpstreamResponse } from './answer-parser.js';
 
-/** As much as a connection reads at once: for one such piece it is not stopped. */
+/** The size of a connection's read buffer. One buffered read does not pause the connection. */
 const readBytes = 65_536;
 
-/** Ends a request from outside, for a reason. */
+/** Cancels a request from outside. */
 interface Cancellation {
-  /** Null while nobody has. */
+  /** Null until the request is cancelled. */
   readonly reason: Error | null;
-  /** Sets who is told, at once where it is ended already. */
+  /** Sets the listener. Calls it immediately if the request is already cancelled. */
   listen(listener: (reason: Error) => void): void;
 }
 
-/** The rest of an answer did not come in time. */
-export class SilentAnswer extends Error {}
+/** The upstream stopped sending in the middle of a response body and exceeded the timeout. */
+export class ResponseTimeout extends Error {}
 
-/** Where an answer comes from: a connection that waits while nobody takes its bytes. */
-interface AnswerSource {
+/** The connection that a response arrives on. It can be paused for backpressure. */
+interface ResponseSource {
   pause(): void;
   resume(): void;
   destroy(error?: Error): void;
 }
 
 /**
- * Reads one answer. What has come whole with the bytes in which its headers came is handed over as one piece: it needs no
- * stream on its way then, and one that breaks off by then is a failure that its caller can be told of.
+ * Reads one response. If the whole body arrives in the same read as the headers, it is delivered as a string, without a
+ * stream. If the response breaks off within that read, the client can still get an error response.
  */
-export class AnswerReader implements AnswerEvents {
-  readonly #target: AnswerTarget;
+export class ResponseReader implements ParserEvents {
+  readonly #target: ResponseListener;
   readonly #cancellation: Cancellation;
   readonly #timeoutSeconds: number;
-  /** Null before the request is on a connection, and when the answer is over. */
-  #connection: AnswerSource | null = null;
-  #head: Pick<UpstreamAnswer, 'statusCode' | 'headers'> | null = null;
+  /** Null before a connection carries the request, and after the end of the response. */
+  #connection: ResponseSource | null = null;
+  #head: Pick<UpstreamResponse, 'statusCode' | 'headers'> | null = null;
   #body = '';
-  #stream: AnswerStream | null = null;
+  #stream: ResponseStream | null = null;
   #ended = false;
-  /** Whether somebody was told of an answer or a failure. */
+  /** Whether the target has received the response or the failure. */
   isSettled = false;
 
-  /** @param timeoutSeconds how long an answer may stop midway */
-  constructor(target: AnswerTarget, cancellation: Cancellation, timeoutSeconds: number) {
+  /** @param timeoutSeconds the longest pause within a response body */
+  constructor(target: ResponseListener, cancellation: Cancellation, timeoutSeconds: number) {
     this.#target = target;
     this.#cancellation = cancellation;
     this.#timeoutSeconds = timeoutSeconds;
@@ -50,15 +50,15 @@ export class AnswerReader implements AnswerEvents {
     });
   }
 
-  /** Hears which connection carries the request. */
-  onStart(connection: AnswerSource): void {
+  /** `connection` now carries the request. */
+  onStart(connection: ResponseSource): void {
     this.#connection = connection;
     this.#target.onStart();
   }
 
-  onHead({ statusCode, headers }: AnswerHead): void {
+  onHead({ statusCode, headers }: ResponseHead): void {
     if (statusCode < 200 || statusCode > 599) {
-      this.abort(new Error(`it answered with the status ${statusCode}`));
+      this.abort(new Error(`invalid response status ${statusCode}`));
       return;
     }
     this.#target.onHeaders();
@@ -66,7 +66,7 @@ export class AnswerReader implements AnswerEvents {
   }
 
   onData(bytes: Buffer): void {
-    const text = bytes.toString('latin1'); // they are only lent
+    const text = bytes.toString('latin1'); // a copy: the read buffer is reused
     if (this.#stream === null) this.#body += text;
     else this.#stream.add(text);
   }
@@ -77,14 +77,14 @@ export class AnswerReader implements AnswerEvents {
     this.#stream?.complete();
   }
 
-  /** Hears that the answer will not come, or not go on. */
+  /** The response failed, before or after its first byte. */
   onFailure(error: Error): void {
     this.#connection = null;
     if (this.#stream !== null) this.#stream.destroy(this.#cancellation.reason ?? error);
     else this.#fail(error);
   }
 
-  /** Hears that what the connection had read at once is read. */
+  /** The parser has consumed all bytes of one read. */
   onRead(): void {
     if (this.isSettled || this.#head === null) return;
     this.isSettled = true;
@@ -95,12 +95,12 @@ export class AnswerReader implements AnswerEvents {
       this.#target.answered({ statusCode, headers, body });
       return;
     }
-    this.#stream = new AnswerStream(this, this.#timeoutSeconds);
+    this.#stream = new ResponseStream(this, this.#timeoutSeconds);
     if (body !== '') this.#stream.add(body);
     this.#target.answered({ statusCode, headers, body: this.#stream });
   }
 
-  /** Gives the answer up, whether or not its request has been sent. */
+  /** Cancels the request, whether or not it has been sent. */
   cancel(reason: Error): void {
     this.#fail(reason);
     this.abort(reason);
@@ -114,7 +114,7 @@ export class AnswerReader implements AnswerEvents {
     this.#connection?.resume();
   }
 
-  /** Ends the connection: the rest of the answer would stand in front of the next one. */
+  /** Closes the connection: the rest of this response would be read as the start of the next one. */
   abort(error: Error): void {
     this.#connection?.destroy(error);
   }
@@ -127,26 +127,26 @@ export class AnswerReader implements AnswerEvents {
 }
 
 /**
- * The body of an answer that comes piece by piece; the upstream's connection waits while nobody takes them. Its deadline
- * is its own, as those that come whole need none.
+ * The body of a response that arrives in several reads. Pauses the upstream connection while the consumer is slow.
+ * Sets its own deadline; responses that arrive in one read need no timer.
  */
-class AnswerStream extends Readable {
-  readonly #reader: AnswerReader;
+class ResponseStream extends Readable {
+  readonly #reader: ResponseReader;
   #isPaused = false;
   readonly #deadline: NodeJS.Timeout;
   #isSilent = false;
 
-  constructor(reader: AnswerReader, timeoutSeconds: number) {
+  constructor(reader: ResponseReader, timeoutSeconds: number) {
     super({ encoding: 'latin1', highWaterMark: readBytes });
     this.#reader = reader;
     this.#deadline = setTimeout(() => {
-      // Then it is the caller who is slow, and has limits of its own.
+      // While paused, the client is slow, not the upstream. Other limits apply to the client.
       if (this.#isPaused) this.#deadline.refresh();
       else this.#endIfStillSilent(timeoutSeconds);
     }, timeoutSeconds * 1000);
   }
 
-  /** Takes the next piece. */
+  /** Appends the next part of the body. */
   add(text: string): void {
     this.#isSilent = false;
     this.#deadline.refresh();
@@ -155,18 +155,18 @@ class AnswerStream extends Readable {
     this.#reader.pause();
   }
 
-  /** Nothing more will come. */
+  /** The body is complete. */
   complete(): void {
     this.#isSilent = false;
     clearTimeout(this.#deadline);
     this.push(null);
   }
 
-  /** A process that stood still comes to its timers before it reads what has come meanwhile. */
+  /** A stalled process runs its timers before it reads the bytes that have arrived in the meantime. */
   #endIfStillSilent(seconds: number): void {
     this.#isSilent = true;
     setImmediate(() => {
-      if (this.#isSilent) this.destroy(new SilentAnswer(`nothing came for ${seconds} s`));
+      if (this.#isSilent) this.destroy(new ResponseTimeout(`no data for ${seconds} s`));
     });
   }
 
@@ -179,7 +179,7 @@ class AnswerStream extends Readable {
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     clearTimeout(this.#deadline);
-    this.#reader.abort(error ?? new Error('nobody takes the answer any more'));
+    this.#reader.abort(error ?? new Error('the response is no longer needed'));
     done(error);
   }
 }

@@ -1,57 +1,59 @@
 /*
- * The entrance of the HTTP/1.1 client (RFC 9112), which knows nothing of the gateway. It exists because of what undici 7 does behind
- * a gateway for many merchants: it responds with 502 to a 304 that has a length, keeps a connection after a 204 with chunks, which the
- * next merchant would read, accepts the coding `chunked, gzip`, and loses a response that a service gives before it has read the
- * request body, such as a 413.
+ * Entry point of the HTTP/1.1 client (RFC 9112), which does not depend on the gateway. undici 7 is unsuitable for a
+ * gateway of many merchants:
+ * - A 304 with Content-Length becomes a 502.
+ * - It reuses a connection after a 204 with chunks, so the next merchant would read those chunks.
+ * - It accepts the coding `chunked, gzip`.
+ * - It loses a response sent before the service has read the request body, such as a 413.
  */
 import dns from 'node:dns';
 import type { LookupFunction, Socket } from 'node:net';
 import { buildConnector } from 'undici';
 import { atEndOfTurn } from '../../node/end-of-turn.js';
-import type { AnswerReader } from './answer-reader.js';
+import type { ResponseReader } from './answer-reader.js';
 import { Connection, type WireRequest } from './connection.js';
 import { IdleConnections, type IdleOptions } from './idle-connections.js';
 
-/** How an upstream is connected to. */
+/** How to connect to an upstream. */
 export interface PoolOptions extends IdleOptions {
   /** `http://host:port` or `https://host:port`. */
   readonly origin: URL;
   readonly connectMilliseconds: number;
-  /** Idle ones that are bound to a merchant are not counted. */
+  /** Maximum number of connections, not counting idle ones that are bound to a merchant. */
   readonly maxConnections: number;
-  /** Whether the service reads every request body, so that merchants can share connections behind one. */
+  /** Whether the service reads every request body. If so, merchants share connections after a request with a body. */
   readonly readsBodies: boolean;
-  /** Called when the service sent bytes that no request had asked for. */
+  /** Called when the service sends bytes without a pending request. */
   readonly onUnsolicited: () => void;
-  /** PEM of the authority that signed its certificate; null: those that Node trusts. */
+  /** PEM of the CA that signed the upstream's certificate; null: Node's default CAs. */
   readonly ca: Buffer | null;
 }
 
 interface Waiting {
   readonly request: WireRequest;
-  readonly reader: AnswerReader;
-  /** No connection may carry it that was opened before; null: any may. */
+  readonly reader: ResponseReader;
+  /** Earliest `openedAt` of a connection that may carry the request; null: any connection. */
   readonly openedSince: number | null;
 }
 
-/** A connection that is being opened. */
+/** A pending connect. */
 interface Opening {
-  /** For whom: who fails where it does, unless another one carries the request by then. */
+  /** The request that triggered the connect. Fails with the connect, unless another connection carries it by then. */
   readonly first: Waiting;
   readonly since: number;
 }
 
 const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
-/** How many connections may rest where few are in use. */
+/** Minimum number of connections that may rest when few are in use. */
 const leastResting = 16;
-/** A turn of the event loop with so many requests is one under full load: twice as many connections would cost 7 % of a GET. */
+/** Requests per event loop turn that mean full load: resting would double the connections and cost 7 % of a GET. */
 const fullTurn = 8;
-/** How long each connection carries one request only after a service sent bytes that no request had asked for. */
+/** After unsolicited bytes from a service, each connection carries only one request for this time. */
 const distrustMilliseconds = 60_000;
-/** Nobody else waits longer for a connection that was opened for a caller who has left: it may never open. */
-const patienceMilliseconds = 1_000;
-/** All connections read into this one, one after the other: what is kept of it is copied. */
+/** After this time a pending connect whose requester has gone no longer counts as capacity; it may never complete. */
+const abandonedConnectMilliseconds = 1_000;
+/** All connections share this read buffer. Copy bytes that are used after the read callback. */
 const readBuffer = Buffer.allocUnsafeSlow(65_536);
 
 /** The connections to one upstream. */
@@ -60,7 +62,7 @@ export class ConnectionPool {
   readonly #connector: buildConnector.connector;
   readonly #connections = new Set<Connection>();
   readonly #idle: IdleConnections;
-  /** Those whose answer was read in this turn. Where the end of such a connection came right behind, only the next turn reads it. */
+  /** Connections whose response ended in this turn. A close right after it is read only in the next turn. */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
   readonly #opening = new Set<Opening>();
@@ -76,7 +78,7 @@ export class ConnectionPool {
     const { connectMilliseconds, ca } = options;
     this.#connector = buildConnector({
       timeout: connectMilliseconds,
-      // Verification is stated, because the default of the proxy plugin is none.
+      // Explicit, because the proxy plugin does not verify certificates by default.
       rejectUnauthorized: true,
       lookup: sharedLookup,
       ...(ca === null ? {} : { ca }),
@@ -90,7 +92,8 @@ export class ConnectionPool {
     });
     this.#sweep = setInterval(() => {
       const now = performance.now();
-      for (const idle of this.#idle.all()) if (idle.isStale(now)) idle.destroy(new Error('it was idle for too long'));
+      for (const idle of this.#idle.all())
+        if (idle.isStale(now)) idle.destroy(new Error('the connection was idle for too long'));
     }, sweepMilliseconds).unref();
   }
 
@@ -99,28 +102,28 @@ export class ConnectionPool {
     return this.#idle.bound;
   }
 
-  /** Whether each connection carries one request only, because the service sent bytes that no request had asked for. */
+  /** Whether each connection carries only one request, after unsolicited bytes from the service. */
   get isDistrusted(): boolean {
     return this.#distrustedUntil !== -Infinity && performance.now() < this.#distrustedUntil;
   }
 
   /**
-   * Sends a request at the end of the turn, on a connection that has rested for one: everything has been read by then, so that a
-   * connection that the upstream has closed, or on which it sent what nobody had asked for, carries none.
-   * @param onNew whether on a connection that is opened from now on: a service that is stopped ends all the others
+   * Sends a request at the end of the turn, on a connection that has rested for at least one turn. All received data
+   * has been read by then. So the request avoids connections with a close or unsolicited bytes from the upstream.
+   * @param onNew whether to require a connection opened from now on. A service that shuts down closes all older ones.
    */
-  send(request: WireRequest, reader: AnswerReader, onNew: boolean): void {
+  send(request: WireRequest, reader: ResponseReader, onNew: boolean): void {
     if (this.#onClosed !== null) {
       reader.onFailure(new Error('the gateway is closing'));
       return;
     }
-    // In front of the others, who would take a new connection where a kept one would do.
+    // First in the queue: the other requests would take new connections although older ones suffice for them.
     if (onNew) this.#waiting.unshift({ request, reader, openedSince: performance.now() });
     else this.#waiting.push({ request, reader, openedSince: null });
     this.#serveSoon();
   }
 
-  /** Lets what is under way end, and resolves when no connection is left. */
+  /** Rejects new requests and resolves when all requests are over and all connections are closed. */
   close(): Promise<void> {
     clearInterval(this.#sweep);
     return new Promise((resolve) => {
@@ -129,7 +132,7 @@ export class ConnectionPool {
     });
   }
 
-  /** Ends every connection, whatever it carries. */
+  /** Closes all connections immediately and fails their requests. */
   destroy(): void {
     this.#isDestroyed = true;
     const error = new Error('the gateway is closing');
@@ -170,11 +173,11 @@ export class ConnectionPool {
     this.#endIfClosed();
   }
 
-  /** How many connections are being opened that somebody who waits can expect to get. */
+  /** Number of pending connects that a waiting request can expect to use. */
   #countComing(now: number): number {
     let coming = 0;
     for (const { first, since } of this.#opening) {
-      if (now - since < patienceMilliseconds || this.#waiting.includes(first)) coming += 1;
+      if (now - since < abandonedConnectMilliseconds || this.#waiting.includes(first)) coming += 1;
     }
     return coming;
   }
@@ -184,19 +187,19 @@ export class ConnectionPool {
     return this.#connections.size - this.#idle.bound + this.#opening.size < this.#options.maxConnections;
   }
 
-  /** @param inTurn how many requests this turn of the event loop has */
+  /** @param inTurn number of requests in this turn of the event loop */
   #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
-    // With as many at rest as are in use, each rests for as long as a response takes.
+    // With as many connections resting as in use, each one rests for as long as a response takes.
     const inUse = this.#connections.size - this.#idle.size;
     const mayRest = this.#mayOpen && inTurn < fullTurn;
     return this.#idle.take(merchantId, now, mayRest ? Math.max(leastResting, inUse) : 0);
   }
 
-  /** Bytes that nothing had asked for may have stood in front of other responses too: no connection is trusted any longer. */
+  /** Retires all connections: on others, unsolicited bytes may have preceded responses unnoticed. */
   #distrust(): void {
     this.#distrustedUntil = performance.now() + distrustMilliseconds;
-    const error = new Error('its service sent bytes that no request had asked for');
+    const error = new Error('the service sent unsolicited bytes');
     for (const connection of [...this.#idle.all(), ...this.#resting]) connection.destroy(error);
     for (const connection of this.#connections) connection.retire();
     this.#options.onUnsolicited();
@@ -206,7 +209,7 @@ export class ConnectionPool {
     const { first } = opening;
     this.#opening.add(opening);
     const { hostname, host, protocol, port } = this.#options.origin;
-    // A URL has an IPv6 address in brackets, which a socket takes for a part of a name.
+    // A URL has an IPv6 address in brackets; a socket would resolve the brackets as part of a host name.
     const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
     this.#connector({ hostname: bare, host, protocol, port }, (error, socket) => {
       this.#opening.delete(opening);
@@ -245,16 +248,16 @@ export class ConnectionPool {
     if (this.#onClosed === null) return;
     if (this.#waiting.length > 0) return;
     for (const connection of this.#idle.all()) connection.destroy(new Error('the gateway is closing'));
-    // One that is still being opened when everything is cut off is closed as soon as it is open.
+    // After `destroy`, do not wait for pending connects: they close as soon as they complete.
     if (this.#connections.size === 0 && (this.#opening.size === 0 || this.#isDestroyed)) this.#onClosed();
   }
 }
 
-type Told = Parameters<LookupFunction>[2];
+type LookupCallback = Parameters<LookupFunction>[2];
 
-/** Asks for a name once at a time, however many connect: the few look-ups that run at once may all hang for one name. */
+/** Shares one DNS look-up per name among concurrent connects: one hanging name could occupy all look-up threads. */
 export function shareLookups(lookup: LookupFunction): LookupFunction {
-  const asking = new Map<string, Told[]>();
+  const asking = new Map<string, LookupCallback[]>();
   return (hostname, options, callback) => {
     const { family, hints, all, order, verbatim } = options;
     const question = JSON.stringify([hostname, family, hints, all, order, verbatim]);
@@ -272,7 +275,7 @@ export function shareLookups(lookup: LookupFunction): LookupFunction {
   };
 }
 
-/** The look-ups of this process for upstreams. */
+/** DNS look-ups of upstreams, shared within the process. */
 const sharedLookup = shareLookups((hostname, options, callback) => {
   dns.lookup(hostname, options, (error, address, family) => {
     callback(error, address, family);

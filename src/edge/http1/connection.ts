@@ -1,77 +1,77 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { AnswerHead } from './answer-head.js';
-import { AnswerParser, UnsolicitedBytes } from './answer-parser.js';
-import type { AnswerReader } from './answer-reader.js';
+import type { ResponseHead } from './answer-head.js';
+import { ResponseParser, UnsolicitedBytes } from './answer-parser.js';
+import type { ResponseReader } from './answer-reader.js';
 
-/** A request as it is written to a connection. */
+/** A request in wire format. */
 export interface WireRequest {
   readonly merchantId: string;
   readonly method: string;
-  /** With the empty line behind it, as latin1. */
+  /** The request head with the final empty line, as latin1. */
   readonly head: string;
   readonly body: Buffer | Readable | null;
-  /** What the head says of the body: its bytes, or `chunked` (RFC 9112 7.1). */
+  /** The body framing in the head: length in bytes, `chunked` (RFC 9112 7.1), or null without a body. */
   readonly framing: number | 'chunked' | null;
 }
 
-/** What a pool learns of a connection. */
+/** Events of a connection for its pool. */
 export interface ConnectionEvents {
-  /** It can carry another request. */
+  /** The connection can carry another request. */
   readonly onIdle: (connection: Connection) => void;
-  /** Its service sent bytes that no request had asked for; it is closed. */
+  /** The service sent bytes without a pending request; the connection is closed. */
   readonly onUnsolicited: (connection: Connection) => void;
   readonly onClose: (connection: Connection) => void;
 }
 
 /**
- * A connection that had carried requests before has ended, and nothing came back for this one: most likely its service had
- * closed it by then, and has never read the request.
+ * A reused connection ended before the first byte of this response. Most likely the service had already closed the
+ * connection and never read the request.
  */
-export class CrossedWithEnd extends Error {
+export class ClosedBeforeResponse extends Error {
   constructor(reason: Error) {
     super(reason.message, { cause: reason });
-    this.name = 'CrossedWithEnd';
+    this.name = 'ClosedBeforeResponse';
   }
 }
 
-/** As most Node services do; 1 s less than they wait. */
+/** Idle timeout without a Keep-Alive header: 1 s below the 5 s default of Node services. */
 const idleMilliseconds = 4_000;
-/** A request must not cross with the end of its connection: nobody would know whether it was carried out. */
+/** Subtracted from the upstream's Keep-Alive timeout. A request racing with the close may or may not be executed. */
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
-/** What a service may say on an idle connection before it closes it (RFC 9110 15.5.9). */
+/** A service may send a 408 on an idle connection before closing it (RFC 9110 15.5.9). */
 const timeoutResponse = /^HTTP\/1\.[01] 408[ \r]/;
 
 /** One connection to an upstream, which carries one request at a time. */
 export class Connection {
   readonly openedAt = performance.now();
-  /** The end of its last response, or when it was opened, by `performance.now()`. */
+  /** End of the last response, or else `openedAt`, in `performance.now()` milliseconds. */
   idleSince = this.openedAt;
-  /** Whether it has carried a request. */
+  /** Whether the connection has carried a request. */
   isUsed = false;
-  /** The merchant of the request bodies that it has carried, whose requests alone it carries; null: any merchant's. */
+  /** The only merchant that may use this connection, because it has carried the merchant's body; null: any merchant. */
   boundTo: string | null = null;
   readonly #socket: Socket;
   readonly #events: ConnectionEvents;
   readonly #readsBodies: boolean;
-  readonly #parser: AnswerParser;
-  #reader: AnswerReader | null = null;
+  readonly #parser: ResponseParser;
+  #reader: ResponseReader | null = null;
   #upload: Readable | null = null;
   #keeps = true;
   #isRetired = false;
-  /** Whether it had carried another request before this one, for which nothing has come yet. */
+  /** Whether the connection is reused and no byte of the current response has arrived. */
   #mayCross = false;
   #idleMilliseconds = idleMilliseconds;
-  /** Whether the other side was gone when something was written: null, where nobody looks. */
+  /** Whether a write failed because the peer had closed; null while writes are not observed. */
   #hasFailedToWrite: boolean | null = null;
 
-  /** @param readsBodies whether its service reads every request body */
+  /** @param readsBodies whether the service reads every request body */
   constructor(socket: Socket, readsBodies: boolean, events: ConnectionEvents) {
     this.#socket = socket;
     this.#readsBodies = readsBodies;
     this.#events = events;
-    this.#parser = new AnswerParser({
+    this.#parser = new ResponseParser({
       onHead: (head) => {
         this.#note(head);
         this.#reader?.onHead(head);
@@ -87,10 +87,11 @@ export class Connection {
       this.#ended(error);
     });
     socket.on('end', () => {
-      // An answer whose length is not told is whole at the end of its connection, but not of one that was reset: only the
-      // write heard of that. And whoever takes nothing any more would never let what is still to be written go.
+      // A response without a length is complete at the end of its connection, but not after a reset. Only a failed
+      // write reveals the reset. Destroy the socket: the peer may read nothing more, so pending writes would never
+      // finish.
       if (this.#hasFailedToWrite !== true && this.#parser.end()) return;
-      this.#ended(new Error('the other side closed the connection'));
+      this.#ended(new Error('the upstream closed the connection'));
       socket.destroy();
     });
     socket.on('close', () => {
@@ -99,13 +100,13 @@ export class Connection {
     });
   }
 
-  /** Whether it is idle for so long that the upstream may be about to close it. */
+  /** Whether the connection has been idle for so long that the upstream may be about to close it. */
   isStale(now: number): boolean {
     return now - this.idleSince >= this.#idleMilliseconds || !this.#socket.writable;
   }
 
-  /** Sends a request, whose answer the reader gets. */
-  carry({ merchantId, method, head, body, framing }: WireRequest, reader: AnswerReader): void {
+  /** Sends a request and passes its response to the reader. */
+  carry({ merchantId, method, head, body, framing }: WireRequest, reader: ResponseReader): void {
     this.#reader = reader;
     this.#mayCross = this.isUsed;
     this.isUsed = true;
@@ -113,7 +114,7 @@ export class Connection {
     this.#parser.expect(method);
     reader.onStart(this);
     if (body === null) this.#socket.write(head, 'latin1');
-    // One piece is written faster than two; latin1 takes every byte for a character and back.
+    // One write is faster than two. latin1 maps bytes to characters and back without loss.
     else if (Buffer.isBuffer(body)) this.#socket.write(head + body.toString('latin1'), 'latin1');
     else {
       this.#socket.write(head, 'latin1');
@@ -121,14 +122,14 @@ export class Connection {
     }
   }
 
-  /** Takes what has come. */
+  /** Parses received bytes. */
   take(bytes: Buffer): void {
     const reader = this.#reader;
     this.#mayCross = false;
     try {
       this.#parser.take(bytes);
     } catch (error) {
-      // On a connection that ends with its response, more bytes reach no request.
+      // On a connection that closes after its response, surplus bytes cannot reach another request.
       const isKept = !this.#socket.destroyed;
       const isTimeout = reader === null && timeoutResponse.test(bytes.toString('latin1', 0, 13));
       this.destroy(error as Error);
@@ -137,7 +138,7 @@ export class Connection {
     reader?.onRead();
   }
 
-  /** Has it close after the response that it carries or is about to carry. */
+  /** Closes the connection after its current or next response. */
   retire(): void {
     this.#isRetired = true;
   }
@@ -155,7 +156,7 @@ export class Connection {
     this.#socket.destroy();
   }
 
-  #note({ keepsConnection, keepAliveSeconds }: AnswerHead): void {
+  #note({ keepsConnection, keepAliveSeconds }: ResponseHead): void {
     this.#keeps = keepsConnection;
     if (keepAliveSeconds === null) this.#idleMilliseconds = idleMilliseconds;
     else this.#idleMilliseconds = Math.min(longestIdleMilliseconds, keepAliveSeconds * 1000 - marginMilliseconds);
@@ -163,13 +164,13 @@ export class Connection {
 
   #answered(): void {
     const reader = this.#reader;
-    if (reader === null) return; // it was given up meanwhile
+    if (reader === null) return; // the request was cancelled
     this.#reader = null;
     reader.onEnd();
-    // Where the request is still being sent, its rest would stand in front of the next one.
+    // If the request is still being sent, its remaining bytes would precede the next request.
     const isSending = this.#upload !== null || this.#socket.writableLength > 0;
     if (!this.#keeps || this.#isRetired || isSending || this.#idleMilliseconds <= 0) {
-      this.destroy(new Error('the answer is over'));
+      this.destroy(new Error('the response is complete and the connection cannot be reused'));
       return;
     }
     this.#socket.resume();
@@ -177,9 +178,9 @@ export class Connection {
     this.#events.onIdle(this);
   }
 
-  /** Hears that the other side has ended it, or the network. */
+  /** Handles a connection that the peer or the network has ended. */
   #ended(error: Error): void {
-    this.#fail(this.#mayCross ? new CrossedWithEnd(error) : error);
+    this.#fail(this.#mayCross ? new ClosedBeforeResponse(error) : error);
   }
 
   #fail(error: Error): void {
@@ -191,15 +192,15 @@ export class Connection {
   }
 
   /**
-   * Sends a body as it comes, no faster than the upstream takes it. One that is not as long as its head says ends the
-   * connection: what it has too much would be a request of its own, and what it lacks would be taken from the next one.
+   * Streams a body at the upstream's pace. A length that differs from the head closes the connection. The service would
+   * read surplus bytes as another request, and would read missing bytes from the next request.
    */
   #send(body: Readable, framing: WireRequest['framing']): void {
     this.#upload = body;
     const socket = this.#socket;
     if (this.#hasFailedToWrite === null) {
       this.#hasFailedToWrite = false;
-      outliveFailedWrites(socket, () => (this.#hasFailedToWrite = true));
+      keepReadingAfterFailedWrites(socket, () => (this.#hasFailedToWrite = true));
     }
     const isChunked = framing === 'chunked';
     let left = typeof framing === 'number' ? framing : 0;
@@ -210,7 +211,7 @@ export class Connection {
       if (this.#upload !== body || chunk.length === 0) return;
       left -= chunk.length;
       if (!isChunked && left < 0) {
-        this.destroy(new Error('the body is longer than its head says'));
+        this.destroy(new Error('the request body is longer than its Content-Length'));
         return;
       }
       socket.cork();
@@ -225,7 +226,7 @@ export class Connection {
     body.once('end', () => {
       if (this.#upload !== body) return;
       if (!isChunked && left > 0) {
-        this.destroy(new Error('the body is shorter than its head says'));
+        this.destroy(new Error('the request body is shorter than its Content-Length'));
         return;
       }
       this.#upload = null;
@@ -236,20 +237,20 @@ export class Connection {
 
 type Done = (error?: Error | null) => void;
 
-/** The other side has closed or reset the connection. */
-const gone: ReadonlySet<unknown> = new Set(['EPIPE', 'ECONNRESET']);
+/** Error codes of a connection that the peer has closed or reset. */
+const peerClosedCodes: ReadonlySet<unknown> = new Set(['EPIPE', 'ECONNRESET']);
 
 /**
- * Has a socket be read to its end where a write says that the other side is gone. Node would destroy it, and with it what
- * lies there unread: the answer of a service that did not want the rest of a body. Nothing is written from then on: to Node
- * that write is never over.
- * @param onFailed told of it
+ * Reads a socket to its end although a write has failed because the peer is gone. Node would destroy the socket with
+ * its unread bytes: the response of a service that rejected the rest of a body. No further bytes are written, because
+ * for Node the failed write stays pending.
+ * @param onFailed called when a write fails this way
  */
-function outliveFailedWrites(socket: Socket, onFailed: () => void): void {
+function keepReadingAfterFailedWrites(socket: Socket, onFailed: () => void): void {
   const watched =
     (done: Done): Done =>
     (error) => {
-      if (gone.has((error as NodeJS.ErrnoException | null | undefined)?.code)) onFailed();
+      if (peerClosedCodes.has((error as NodeJS.ErrnoException | null | undefined)?.code)) onFailed();
       else done(error);
     };
   const write = socket._write.bind(socket);

@@ -1,27 +1,27 @@
 import type { Connection } from './connection.js';
 
-/** How idle connections to an upstream are used again. */
+/** How idle connections to an upstream are reused. */
 export interface IdleOptions {
-  /** How many idle connections may be bound to merchants. The least recently used one closes first. */
+  /** Maximum number of idle connections that are bound to merchants. The least recently used one is closed first. */
   readonly boundIdle: number;
-  /** How long a connection rests after a response before it carries another request, in milliseconds, if others are left. */
+  /** Milliseconds that a connection rests after a response before reuse, if other connections are available. */
   readonly restMilliseconds: number;
 }
 
 /**
- * The idle connections to one upstream. A connection that has carried a request body serves that merchant only: a service
- * that did not read the body takes it for the beginning of the next request, which would then carry another merchant's
- * identity. Each connection rests after a response, so that a second, late response meets no request.
+ * The idle connections to one upstream. A connection that has carried a request body serves only that merchant. A
+ * service that did not read the body would parse it as the next request, possibly under another merchant's identity.
+ * Each connection rests after a response, so that a late second response cannot match a new request.
  */
 export class IdleConnections {
   readonly #options: IdleOptions;
-  /** Opened, and not used yet: nothing can be late on them. */
+  /** Opened but never used: no late response is possible. */
   readonly #fresh: Connection[] = [];
-  /** Those that any merchant's request may use, the longest idle first. */
+  /** Connections for requests of any merchant, the longest idle first. */
   readonly #shared: Connection[] = [];
-  /** Those that serve one merchant, the longest idle first. */
+  /** Bound connections by merchant, the longest idle first. */
   readonly #ofMerchant = new Map<string, Connection[]>();
-  /** The bound ones of all merchants, the longest idle first. */
+  /** The bound connections of all merchants, the longest idle first. */
   readonly #bound = new Set<Connection>();
 
   constructor(options: IdleOptions) {
@@ -32,7 +32,7 @@ export class IdleConnections {
     return this.#fresh.length + this.#shared.length + this.#bound.size;
   }
 
-  /** How many are bound to merchants. */
+  /** Number of connections that are bound to merchants. */
   get bound(): number {
     return this.#bound.size;
   }
@@ -49,18 +49,20 @@ export class IdleConnections {
       const [leastRecentlyUsed] = this.#bound;
       if (leastRecentlyUsed === undefined || this.#bound.size <= this.#options.boundIdle) return;
       this.remove(leastRecentlyUsed);
-      leastRecentlyUsed.destroy(new Error('more idle connections than upstreams.*.boundIdle are bound to merchants'));
+      leastRecentlyUsed.destroy(new Error('idle connections bound to merchants exceed upstreams.*.boundIdle'));
     }
   }
 
   /**
-   * Takes the connection that a merchant's request uses: the last one that has rested, so that the others may close.
-   * @param now by `performance.now()`
-   * @param mostResting how many may rest before the longest idle one is taken; 0: none rests, the last one is taken
+   * Removes and returns a connection for a merchant's request: the most recently idle one that has rested, so that the
+   * others can become stale and close.
+   * @param now `performance.now()`
+   * @param mostResting number of connections that may rest; with more, the longest idle one is taken. 0: no rest, the
+   *   most recently idle one is taken.
    */
   take(merchantId: string, now: number, mostResting: number): Connection | null {
     const own = this.#ofMerchant.get(merchantId);
-    // One more bound connection than there may be would close another one.
+    // At the limit do not wait for own connections to rest: a further bound connection would evict another one.
     const mostOwn = this.#bound.size < this.#options.boundIdle ? mostResting : 0;
     const connection =
       (own === undefined ? undefined : this.#chosen(own, now, mostOwn)) ??
@@ -69,11 +71,11 @@ export class IdleConnections {
     if (connection === undefined) return null;
     this.remove(connection);
     if (!connection.isStale(now)) return connection;
-    connection.destroy(new Error('it was idle for too long'));
+    connection.destroy(new Error('the connection was idle for too long'));
     return this.take(merchantId, now, mostResting);
   }
 
-  /** Takes a connection that was opened since then: a service that is stopped ends all the others. */
+  /** Removes and returns a connection opened since `openedSince`. A service that shuts down closes all older ones. */
   takeOpenedSince(merchantId: string, openedSince: number, now: number): Connection | null {
     const usable = [...this.#fresh, ...this.#shared, ...(this.#ofMerchant.get(merchantId) ?? [])];
     const connection = usable.find((each) => each.openedAt >= openedSince && !each.isStale(now)) ?? null;
@@ -81,7 +83,7 @@ export class IdleConnections {
     return connection;
   }
 
-  /** Removes a connection that is taken or closed. */
+  /** Removes a connection that is used or closed. */
   remove(connection: Connection): void {
     const { boundTo, isUsed } = connection;
     if (boundTo === null) removeFrom(isUsed ? this.#shared : this.#fresh, connection);
@@ -92,12 +94,12 @@ export class IdleConnections {
     }
   }
 
-  /** All of them. */
+  /** All idle connections. */
   all(): Connection[] {
     return [...this.#fresh, ...this.#shared, ...this.#bound];
   }
 
-  /** @param list ordered by the time since which they are idle */
+  /** @param list ordered by `idleSince` */
   #chosen(list: readonly Connection[], now: number, mostResting: number): Connection | undefined {
     if (mostResting === 0 || list.length === 0) return list.at(-1);
     let [low, high] = [0, list.length];

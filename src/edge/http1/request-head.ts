@@ -1,17 +1,17 @@
 import { memoize } from '../../policy/memoize.js';
 
-/** A request's line and headers, and how its body is framed. */
+/** A request line, its headers and the body framing. */
 export interface RequestHead {
   readonly method: string;
   /** Path and query. */
   readonly target: string;
-  /** What the upstream is called. */
+  /** Value of the Host header. */
   readonly host: string;
-  /** Names and values, flat, without those of this hop. */
+  /** Names and values, alternating, without hop-by-hop headers. */
   readonly headers: readonly string[];
-  /** Bytes of the body, `chunked` where nobody knows them, null where there is none. */
+  /** Body length in bytes, `chunked` if the length is unknown, null without a body. */
   readonly body: number | 'chunked' | null;
-  /** Whether the connection may carry another request. */
+  /** Whether the connection may be reused for another request. */
   readonly keepsConnection: boolean;
 }
 
@@ -20,26 +20,26 @@ const isFieldName = memoize(1_000, (name) => fieldName.test(name));
 const notInTarget = /[^\x21-\xff]/;
 /** RFC 9110 5.5 */
 const notInValue = /[^\t\x20-\x7e\x80-\xff]/;
-/** RFC 9110 8.6: methods of whose requests a body is expected, so that they say that there is none. */
+/** RFC 9110 8.6: methods that anticipate a body. Without a body they get `content-length: 0`. */
 const methodsWithBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
 /**
- * Writes the head of a request, as latin1, with the empty line behind it.
- * @throws Error for what would not be read as it is meant; the parser of the caller's request has refused it before
+ * Serializes a request head as latin1, with the final empty line.
+ * @throws Error for an invalid target or header. The parser of the client's request has already rejected those.
  */
 export function writeRequestHead({ method, target, host, headers, body, keepsConnection }: RequestHead): string {
-  if (notInTarget.test(target)) throw new Error('the target has a character that it must not have');
-  // The answer to a HEAD ends its connection, and the service is told so.
+  if (notInTarget.test(target)) throw new Error('invalid character in the request target');
+  // The connection closes after the response to a HEAD; announce this to the service.
   const connection = keepsConnection && method !== 'HEAD' ? 'keep-alive' : 'close';
   let head = `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n`;
-  // In front of the client's: of too many a service drops the last ones, and would see no body without it.
+  // Before the client's headers: a service drops the last of too many headers and would then see no body.
   if (body === 'chunked') head += 'transfer-encoding: chunked\r\n';
   else if (body !== null || methodsWithBodies.has(method)) head += `content-length: ${body ?? 0}\r\n`;
   for (let index = 0; index + 1 < headers.length; index += 2) {
     const name = headers[index] ?? '';
     const value = headers[index + 1] ?? '';
-    if (name.length === 14 && name.toLowerCase() === 'content-length') continue; // said above, of what is sent
-    if (!isFieldName(name) || notInValue.test(value)) throw new Error('a header has a character that it must not have');
+    if (name.length === 14 && name.toLowerCase() === 'content-length') continue; // written above with the actual length
+    if (!isFieldName(name) || notInValue.test(value)) throw new Error('invalid character in a request header');
     head += `${name}: ${value}\r\n`;
   }
   return `${head}\r\n`;

@@ -1,4 +1,4 @@
-import type { Whereabouts } from '../../gateway/ports.js';
+import type { GeoLocation } from '../../gateway/ports.js';
 import { cutAtKey } from '../../telemetry/mask-keys.js';
 import { cut, decimal, quote, serialise, timeText } from '../../telemetry/serialise.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
@@ -6,13 +6,14 @@ import type { Credential } from '../../policy/facts.js';
 import type { Findings, Exchange } from '../request/exchange.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 
-/** Whose key came with a request, as far as that is known. */
+/** The owner of the API key in a request, as far as known. */
 export type KeyOwner = Pick<Findings, 'credential' | 'answer'>;
 
 /**
- * The access log's line of a request that is over, in ECS field names, as the text of a JSON object. Never a body, a
- * query or a key. `event` is its last member, behind which the chain's number and hash go. Written piece by piece: an
- * object of these fields, made for each request only to be read once by JSON.stringify, would cost three times as much.
+ * Returns the access log line of a finished request: the text of a JSON object with ECS field names. The line never
+ * contains a body, a query string or an API key. `event` is the last member; the hash chain appends its sequence number
+ * and hash there. String concatenation is used because JSON.stringify of an object per request costs three times as
+ * much.
  */
 export function accessLine(exchange: Exchange, owner: KeyOwner, environment: string): string {
   const { data, found, outcome, forwarded, detail } = exchange;
@@ -31,8 +32,8 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     (trace === null ? '' : `,"trace":{"id":"${trace.traceId}"}`) +
     `,"http":{"request":{"id":"${found.id}","method":${quote(data.method)}${sent}}` +
     `,"response":{"status_code":${exchange.status},"body":{"bytes":${exchange.responseBodyBytes}}}}` +
-    `,"url":{"path":${quote(shown(data.target.path))}}` +
-    `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${placeOf(found.whereabouts)}}` +
+    `,"url":{"path":${quote(sanitized(data.target.path))}}` +
+    `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${locationMembers(found.whereabouts)}}` +
     `,"source":{${connection.remote === null ? '' : `"ip":"${connection.remote.text}"${port}`}}` +
     (connection.tls === null ? '' : `,"tls":${tlsText(connection.tls)}`) +
     (credential === null ? '' : `,"organization":{"id":${quote(credential.merchantId)}}`) +
@@ -41,9 +42,9 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     (record ?? '') +
     (match === null ? '' : `,"route":${quote(match.route.path)}`) +
     `${forwarded ? upstreamOf(exchange) : ''}}` +
-    `,"user_agent":{"original":${quote(shown(data.headers.userAgent[0] ?? ''))}}` +
+    `,"user_agent":{"original":${quote(sanitized(data.headers.userAgent[0] ?? ''))}}` +
     `,"event":{${eventOf(outcome, forwarded)}` +
-    (detail === null ? '' : `,"reason":${quote(shown(detail))}`) +
+    (detail === null ? '' : `,"reason":${quote(sanitized(detail))}`) +
     `,"duration":${decimal(exchange.duration * 1_000_000, 0)}}}`
   );
 }
@@ -53,22 +54,22 @@ function upstreamOf({ found: { match }, upstreamDuration }: Exchange): string {
   return `,"upstream":{"name":${quote(match?.route.upstream ?? '')},"duration":${duration}}`;
 }
 
-/** Where the client address is, as far as it is known. */
-export function placeOf(whereabouts: Whereabouts | null): string {
+/** The `geo` and `as` members of a client address, as far as known, with leading commas. */
+export function locationMembers(whereabouts: GeoLocation | null): string {
   if (whereabouts === null) return '';
   const { countryIsoCode, asNumber } = whereabouts;
   const country = countryIsoCode === null ? '' : `,"geo":{"country_iso_code":${quote(countryIsoCode)}}`;
   return country + (asNumber === null ? '' : `,"as":{"number":${asNumber}}`);
 }
 
-/** The line of a request that the HTTP parser refused. */
+/** Returns the access log line of a request that the HTTP parser rejected. */
 export function refusedLine(refused: RefusedRequest, environment: string, at: number): string {
   const { id, status, remote, code, detail } = refused;
   return (
     `{"@timestamp":"${timeText(at)}","http":{"request":{"id":"${id}"},"response":{"status_code":${status}}}` +
     `,"source":{${remote === null ? '' : `"ip":"${remote.text}"`}}` +
     `,"gateway":{"environment":"${environment}"}` +
-    `,"event":{${eventOf(code)},"reason":${quote(shown(detail))},"duration":0}}`
+    `,"event":{${eventOf(code)},"reason":${quote(sanitized(detail))},"duration":0}}`
   );
 }
 
@@ -80,8 +81,8 @@ function keyOf(credential: Credential | null, keyFingerprint: string | null): st
 }
 
 /**
- * The members of `event` that every line of requests has, without braces.
- * @param isAllowed whether the request went to its service, whatever became of it there
+ * Returns the members of `event` that all request lines have, without braces.
+ * @param isAllowed whether the request was forwarded to its service, whatever its outcome
  */
 export function eventOf(code: string, isAllowed = false): string {
   const accepted = code === 'accepted';
@@ -92,7 +93,7 @@ export function eventOf(code: string, isAllowed = false): string {
   );
 }
 
-/** By what is known of a connection, which is the same for all of its requests. */
+/** Serialized TLS facts of a connection, shared by all of its requests. */
 const tlsTexts = new WeakMap<object, string>();
 
 function tlsText(tls: object): string {
@@ -104,7 +105,7 @@ function tlsText(tls: object): string {
   return text;
 }
 
-/** What a caller sent, as it may stand in a log or a trace: callers put keys where they do not belong. */
-export function shown(value: string): string {
+/** Truncates client input for a log or a trace, and cuts it at an API key: clients put keys into the wrong fields. */
+export function sanitized(value: string): string {
   return cut(cutAtKey(value));
 }

@@ -4,32 +4,32 @@ import type { CallerIdentity } from '../../gateway/ports.js';
 import type { RenderedMetrics } from '../../telemetry/aggregate-figures.js';
 import { errorFailure } from '../response/replies.js';
 import type { GatewayErrorCode } from '../request/errors.js';
-import { answerProtocolError } from '../server/protocol-errors.js';
+import { handleParserError } from '../server/protocol-errors.js';
 
-/** How a gateway is. */
+/** The health of a gateway. */
 export interface Health {
   /** Why the gateway is not ready for traffic; empty while it is. */
   readonly problems: readonly string[];
-  /** What will keep it from that if nobody does anything. */
+  /** Conditions that will make the gateway not ready unless an operator acts. */
   readonly warnings: readonly string[];
-  /** What operators should know besides, by its name. */
+  /** Further information for operators, by name. */
   readonly details: Readonly<Record<string, unknown>>;
 }
 
-/** What the management listener tells. */
+/** The data that the management listener serves. */
 export interface ManagementOptions {
   readonly health: () => Health | Promise<Health>;
   readonly metrics: { render(): Promise<RenderedMetrics> };
-  /** Null: nothing is signed, and there are no public keys to fetch. */
+  /** Null: nothing is signed, and no public keys are served. */
   readonly identity: CallerIdentity | null;
 }
 
-/** Operators and their orchestrator need a few; whoever else gets here cannot take the process's descriptors. */
+/** Operators and the orchestrator need few connections. The limit protects the file descriptors from other clients. */
 const maxConnections = 256;
 
 /**
- * Builds the management listener: health and metrics for operators and their orchestrator, public keys for upstreams,
- * never anything for callers.
+ * Builds the management listener: health and metrics for operators and the orchestrator, public keys for upstreams.
+ * It serves no API clients.
  */
 export function createManagement({ health, metrics, identity }: ManagementOptions): FastifyInstance {
   const answer = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
@@ -42,11 +42,11 @@ export function createManagement({ health, metrics, identity }: ManagementOption
       void answer(reply, 'malformed_request');
     },
     clientErrorHandler: (error, socket) => {
-      answerProtocolError(error, socket, true);
+      handleParserError(error, socket, true);
     },
   });
   app.server.maxConnections = maxConnections;
-  // Nobody here reads a body, whatever it claims to be.
+  // No endpoint reads a body, so any content type is accepted and the body is ignored.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _body, done) => {
     done(null);
@@ -63,7 +63,7 @@ export function createManagement({ health, metrics, identity }: ManagementOption
     return reply.type(contentType).send(text);
   });
   if (identity !== null) {
-    // A new key is published before it signs, so upstreams may keep the set for minutes.
+    // A new key is published before it signs, so upstreams may cache the key set for minutes.
     app.get('/.well-known/jwks.json', (_request, reply) =>
       reply.header('cache-control', 'public, max-age=300').send(identity.publicKeys),
     );

@@ -1,10 +1,10 @@
 import type { ExposedKeys } from '../../gateway/exposed-keys.js';
 import {
-  type HeldFigures,
+  type CachePartStats,
   type KeyStore,
-  type PreloadFigures,
+  type PreloadStats,
   preloadStates,
-  type RecordFigures,
+  type RecordStats,
   type TorExits,
   type TraceExport,
 } from '../../gateway/ports.js';
@@ -19,17 +19,17 @@ import type { Listener } from '../server/listener.js';
 import type { OpenTls } from '../tls/open-tls.js';
 import type { Readiness } from './readiness.js';
 
-/** The parts of a gateway that count by themselves. */
+/** The parts of a gateway that keep their own counters. */
 interface MeasuredParts {
   readonly keyStore: KeyStore;
-  readonly recordCache: () => RecordFigures | null;
+  readonly recordCache: () => RecordStats | null;
   readonly torExits: TorExits;
   readonly accessLog: LineSink;
   readonly traces: TraceExport | null;
   readonly build?: Build | undefined;
 }
 
-/** Opens the metrics of a gateway, with what its parts count. */
+/** Creates the metrics of a gateway and registers the counters of its parts. */
 export function openMetrics(environment: string, readiness: Readiness, parts: MeasuredParts): GatewayMetrics {
   const { keyStore, recordCache, torExits, accessLog, traces } = parts;
   const state = {
@@ -39,43 +39,43 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
   };
   const metrics = new GatewayMetrics(environment, state, refusedConnections, parts.build);
   metrics.watchTorExits(() => torExits.status());
-  const ofCache = (of: (half: HeldFigures) => number) => (): Record<string, number> => {
+  const ofCache = (of: (half: CachePartStats) => number) => (): Record<string, number> => {
     const figures = recordCache();
     return figures === null ? {} : { known: of(figures.known), unknown: of(figures.unknown) };
   };
   metrics.gaugeByWord(
     'gateway_record_cache_entries',
-    'Records held in memory, and names held as unknown.',
+    'Cached records (known), and cached ids without a record (unknown).',
     'kind',
     ofCache(({ entries }) => entries),
   );
   metrics.counterByWord(
     'gateway_record_cache_evictions_total',
-    'Records, and names held as unknown, that had to go because there was no room.',
+    'Cached records (known), and cached ids without a record (unknown), that were evicted because the cache was full.',
     'kind',
     ofCache(({ evictions }) => evictions),
   );
   showPreload(metrics, () => recordCache()?.preload ?? null);
   metrics.counterByWord(
     'gateway_records_refused_total',
-    'Records that could not be used, by what was wrong; unsealed, wrong_seal, earlier_generation: somebody else may have written them.',
+    'Rejected records, by reason. unsealed, wrong_seal, earlier_generation: an attacker may have written them.',
     'reason',
     () => ({ ...recordCache()?.refused }),
   );
   metrics.counterByWord(
     'gateway_trace_spans_total',
-    'Spans of requests that were chosen for a trace: exported, or dropped.',
+    'Spans of sampled requests, by result: exported or dropped.',
     'result',
     () => ({ ...traces?.figures() }),
   );
   return metrics;
 }
 
-/** Shows how many of the keys that there are could be decided without Redis. */
-function showPreload(metrics: GatewayMetrics, preload: () => PreloadFigures | null): void {
+/** Registers the preload metrics: how many of the existing keys the gateway can decide on without Redis. */
+function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(
     'gateway_record_preload_state',
-    'Processes by how far records have been read before they are asked for: loading, complete, full, or refused.',
+    'Processes by preload state of the records: loading, complete, full (not all fit) or refused (by Redis).',
     'state',
     () => {
       const figures = preload();
@@ -85,7 +85,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadFigures | nu
   );
   metrics.gaugeByWord(
     'gateway_record_preload_records',
-    'Keys and merchants held in memory, and keys of all environments that the newest look at the store came upon.',
+    'Cached keys and merchants, and keys of all environments found by the latest scan of the store (seen).',
     'kind',
     () => {
       const figures = preload();
@@ -94,28 +94,28 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadFigures | nu
   );
 }
 
-/** Shows how often keys came where somebody else may have read them. */
+/** Registers the counter of keys that third parties may have read. */
 export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
   metrics.counterByWord(
     'gateway_keys_exposed_total',
-    'Refused requests whose key is known, or could not be looked up, and came over plain HTTP or from Tor, by code.',
+    'Requests rejected because of plain HTTP or Tor whose key exists or could not be looked up, by code.',
     'code',
     () => exposedKeys.counts(),
   );
 }
 
-/** Shows which certificates are in use, and whether those in the files could be. */
+/** Registers the metrics of the certificates in use, and whether the files on disk are valid. */
 export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls): void {
   metrics.showCertificates(() => endpoint.material.certificates);
   metrics.gauge(
     'gateway_tls_files_usable',
-    '1 while the files of certificates and ticket keys can be used, 0 while those from before stay in use.',
+    '1 while the files of certificates and ticket keys are valid, 0 while the previous ones stay in use.',
     () => Number(reload.problem === null),
     'min',
   );
 }
 
-/** Shows how near a gateway is to `limits.connections` and to the `maxInFlight` of its upstreams, what it sent twice, and which upstreams are out of step. */
+/** Registers the metrics of connections, requests in flight, repeated requests and unsolicited bytes. */
 export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,
@@ -123,24 +123,24 @@ export function showLoad(
   buffers: BodyBuffers,
 ): void {
   showBodies(metrics, upstreams, buffers);
-  metrics.gaugeByWord('gateway_connections', 'Connections that are open, by listener.', 'listener', () =>
+  metrics.gaugeByWord('gateway_connections', 'Open connections, by listener.', 'listener', () =>
     Object.fromEntries([...listeners].map(([name, { connections }]) => [name, connections.size])),
   );
   metrics.gaugeByWord(
     'gateway_connections_limit',
-    'Connections that may be open, by listener: limits.connections, or fewer where the memory does not allow them.',
+    'Maximum number of open connections, by listener: limits.connections, or fewer if the memory does not suffice.',
     'listener',
     () => Object.fromEntries([...listeners].map(([name, { limiter }]) => [name, limiter.limit])),
   );
   metrics.gaugeByWord(
     'gateway_connections_without_key',
-    'Open connections that never had an accepted request, by listener; those of trusted proxies do not count.',
+    'Open connections without an accepted request so far, by listener. Connections of trusted proxies do not count.',
     'listener',
     () => Object.fromEntries([...listeners].map(([name, { limiter }]) => [name, limiter.withoutKey])),
   );
   metrics.counterByWord(
     'gateway_connections_evicted_total',
-    'Connections that were closed to make room for another one, by reason.',
+    'Connections evicted to admit another one, by reason.',
     'reason',
     () =>
       Object.fromEntries(
@@ -150,42 +150,39 @@ export function showLoad(
         ]),
       ),
   );
-  metrics.gaugeByWord(
-    'gateway_upstream_requests_in_flight',
-    'Requests that an upstream has not answered yet, by upstream.',
-    'upstream',
-    () => Object.fromEntries([...upstreams].map(([name, { inFlight }]) => [name, inFlight])),
+  metrics.gaugeByWord('gateway_upstream_requests_in_flight', 'Requests in flight, by upstream.', 'upstream', () =>
+    Object.fromEntries([...upstreams].map(([name, { inFlight }]) => [name, inFlight])),
   );
   metrics.counterByWord(
     'gateway_upstream_requests_repeated_total',
-    'Requests that were sent once more, as a kept connection had ended without a byte of an answer, by upstream.',
+    'Requests retried because a reused connection ended before the first byte of the response, by upstream.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { repeated }]) => [name, repeated])),
   );
   metrics.gaugeByWord(
     'gateway_upstream_bound_idle_connections',
-    'Idle connections that serve one merchant only, because they have carried a request body, by upstream.',
+    'Idle connections bound to one merchant, because they have carried a request body, by upstream.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { boundIdle }]) => [name, boundIdle])),
   );
   metrics.counterByWord(
     'gateway_upstream_unsolicited_bytes_total',
-    'Connections that were closed because the service sent bytes that no request had asked for, by upstream.',
+    'Connections closed because the service sent bytes without a pending request, by upstream.',
     'upstream',
     () => Object.fromEntries([...upstreams].map(([name, { unsolicited }]) => [name, unsolicited])),
   );
 }
 
-/** Shows the memory that bodies take which have not arrived yet, and which bodies were given up. */
+/** Registers the metrics of buffered and rejected request bodies. */
 function showBodies(metrics: GatewayMetrics, upstreams: ReadonlyMap<string, Upstream>, buffers: BodyBuffers): void {
   metrics.gauge(
     'gateway_buffered_body_bytes',
-    'Bytes of request bodies that have not arrived yet.',
+    'Memory of request bodies that are buffered until they have arrived, in bytes.',
     () => buffers.bytes,
   );
   metrics.counterByWord(
     'gateway_bodies_refused_total',
-    'Request bodies that were given up, by reason: memory, as that for bodies was used up; slow, as too little came of one that has a place.',
+    'Rejected request bodies, by reason: memory (buffers exhausted) or slow (below limits.minBodyBytesPerSecond).',
     'reason',
     () => ({
       memory: buffers.refused,

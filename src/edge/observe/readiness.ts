@@ -3,7 +3,7 @@ import type { LineSink } from '../../telemetry/line-sink.js';
 import type { OpenTls } from '../tls/open-tls.js';
 import { expiryWarnings } from '../tls/tls-material.js';
 
-/** What the gateway's state depends on. */
+/** The parts that determine readiness. */
 interface ReadinessSources {
   readonly keyStore: Pick<KeyStore, 'unavailableReason' | 'startingReason'>;
   readonly torExits: Pick<TorExits, 'unavailableReason' | 'ageWarning'>;
@@ -12,7 +12,7 @@ interface ReadinessSources {
   readonly clock: Clock;
 }
 
-/** Whether the gateway is ready for traffic, and what operators should know of that. */
+/** Determines whether the gateway is ready for traffic, and collects problems and warnings for operators. */
 export class Readiness {
   draining = false;
   tls: OpenTls | null = null;
@@ -20,13 +20,13 @@ export class Readiness {
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
 
-  /** @param onFailure where the operator prefers traffic to its trace, a log that cannot be written stops nothing */
+  /** @param onFailure `continue`: requests are accepted even while the access log cannot be written */
   constructor(sources: ReadinessSources, onFailure: 'refuse' | 'continue') {
     this.#sources = sources;
     this.#goesOnWithoutLog = onFailure === 'continue';
   }
 
-  /** Why requests are refused for the sake of their trace; null while they are not. */
+  /** Why requests are rejected because they cannot be logged; null while they are not. */
   readonly refusingLogProblem = (): string | null =>
     this.#goesOnWithoutLog ? null : this.#sources.accessLog.problem();
 
@@ -36,31 +36,40 @@ export class Readiness {
     const storeProblem = keyStore.unavailableReason() ?? keyStore.startingReason?.() ?? null;
     const torProblem = torExits.unavailableReason();
     const logProblem = this.refusingLogProblem();
+    const receipts = this.#sources.accessLog.checkpoints?.()?.receipts ?? null;
+    const isUnregistered = receipts?.isRequired === true && !receipts.isRegistered;
     return [
       ...(this.draining ? ['draining'] : []),
       ...(this.warmUp?.over === false ? ['warming up'] : []),
       ...(storeProblem === null ? [] : [`key store: ${storeProblem}`]),
       ...(torProblem === null ? [] : [`Tor exits: ${torProblem}`]),
       ...(logProblem === null ? [] : [`access log: ${logProblem}`]),
+      ...(isUnregistered
+        ? [`access log: the registry has not signed a receipt for it: ${receipts.problem ?? 'none requested yet'}`]
+        : []),
     ];
   };
 
-  /** What is wrong, or soon will be, though it keeps nobody from being served. */
+  /** Current and upcoming problems that do not affect readiness. */
   readonly warnings = (): string[] => {
     const { accessLog, clock, torExits } = this.#sources;
     const logProblem = this.#goesOnWithoutLog ? accessLog.problem() : null;
     const tlsProblem = this.tls?.reload.problem ?? null;
     const torWarning = torExits.ageWarning?.() ?? null;
-    const checkpointProblem = accessLog.checkpoints?.()?.problem ?? null;
+    const checkpoints = accessLog.checkpoints?.() ?? null;
+    const [checkpointProblem, receiptProblem] = [checkpoints?.problem ?? null, checkpoints?.receipts?.problem ?? null];
     return [
-      ...(tlsProblem === null ? [] : [`the new certificates cannot be used; the ones before stay: ${tlsProblem}`]),
+      ...(tlsProblem === null
+        ? []
+        : [`the new certificates cannot be used; the previous ones stay in use: ${tlsProblem}`]),
       ...(this.tls === null
         ? []
         : expiryWarnings(this.tls.endpoint.material, clock.now()).map(({ warning }) => warning)),
       ...(torWarning === null ? [] : [`Tor exits: ${torWarning}`]),
       ...(this.#sources.selfCheck?.warnings() ?? []),
-      ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are taken all the same`]),
+      ...(logProblem === null ? [] : [`access log: ${logProblem}; requests are accepted without a log line`]),
       ...(checkpointProblem === null ? [] : [`checkpoints of the access log cannot be written: ${checkpointProblem}`]),
+      ...(receiptProblem === null ? [] : [`the registry signs no receipts for the access log: ${receiptProblem}`]),
     ];
   };
 }

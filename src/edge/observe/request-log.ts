@@ -4,25 +4,25 @@ import type { LineSink } from '../../telemetry/line-sink.js';
 import type { GatewayMetrics, RequestDurations } from '../../telemetry/metrics.js';
 import type { Exchange } from '../request/exchange.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
-import { accessLine, type KeyOwner, refusedLine, shown } from './access-log.js';
+import { accessLine, type KeyOwner, refusedLine, sanitized } from './access-log.js';
 import type { SharedLines } from './shared-lines.js';
 
-/** Where requests are told of when they are over. */
+/** Where finished requests are recorded. */
 export interface RequestLogOptions {
   readonly environment: string;
   readonly sink: Pick<LineSink, 'write'>;
   readonly metrics: Pick<GatewayMetrics, 'countRequest' | 'observeDurations'>;
   readonly exposedKeys: ExposedKeys;
-  /** Null: each request has a line of its own. */
+  /** Null: each request has its own line. */
   readonly sharedLines: SharedLines | null;
-  /** Null: traces are kept nowhere. */
+  /** Null: no traces are exported. */
   readonly traces: TraceExport | null;
   readonly clock: Clock;
-  /** Told of a look-up that failed in a way that nobody foresaw. */
+  /** Called for a key look-up that failed unexpectedly. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
 }
 
-/** Tells of every request once: a line in the access log, or its part in a shared one, and its part in the metrics. */
+/** Records every request exactly once in the access log, on its own or on a shared line, and in the metrics. */
 export class RequestLog {
   readonly #options: RequestLogOptions;
   readonly #lookingUp = new Set<Promise<void>>();
@@ -31,7 +31,7 @@ export class RequestLog {
     this.#options = options;
   }
 
-  /** Tells of a request that is over. */
+  /** Records a finished request. */
   ended(exchange: Exchange): void {
     const { metrics, traces, environment } = this.#options;
     const { found } = exchange;
@@ -54,14 +54,14 @@ export class RequestLog {
     this.#lookingUp.add(told);
   }
 
-  /** Tells of a request that the HTTP parser refused. */
+  /** Records a request that the HTTP parser rejected. */
   refused(refused: RefusedRequest): void {
     const { metrics, sink, sharedLines, environment, clock } = this.#options;
     metrics.countRequest({ code: refused.code, status: refused.status, route: 'none' });
     if (sharedLines?.takeRefused(refused) !== true) sink.write(refusedLine(refused, environment, clock.now()));
   }
 
-  /** Resolves when nothing is left to be told. */
+  /** Resolves when all lines are with the sink. */
   async settled(): Promise<void> {
     await Promise.all(this.#lookingUp);
     this.#options.sharedLines?.flush();
@@ -69,12 +69,12 @@ export class RequestLog {
 
   #write(exchange: Exchange, owner: KeyOwner): void {
     const { sink, sharedLines, environment } = this.#options;
-    // Whoever has a known key has a line for each request, whatever others send.
+    // A client with a known key gets a line for each request, regardless of the load by others.
     if (owner.credential === null && sharedLines?.take(exchange) === true) return;
     sink.write(accessLine(exchange, owner, environment));
   }
 
-  /** The refused request's caller has its answer; only the log waits for the owner of the key. */
+  /** Only the log line waits for this look-up; the client already has its response. */
   async #findOwner({ found, outcome }: Exchange, lookupId: string): Promise<KeyOwner> {
     try {
       const answer = await this.#options.exposedKeys.find(lookupId);
@@ -97,7 +97,7 @@ function durationsOf({ duration, decisionDuration, upstreamDuration, found }: Ex
   };
 }
 
-/** The span of a request that is over; null where it was not chosen for one. Says no more than its line in the log. */
+/** The span of a finished request; null if it was not sampled. It contains no more data than the log line. */
 function requestSpan(exchange: Exchange, environment: string): Span | null {
   const { data, found, outcome, status } = exchange;
   const { trace, match, credential, clientAddress, lookupDuration } = found;
@@ -106,7 +106,7 @@ function requestSpan(exchange: Exchange, environment: string): Span | null {
   const attributes: Record<string, string | number> = {
     'http.request.method': method,
     'http.response.status_code': status,
-    'url.path': shown(data.target.path),
+    'url.path': sanitized(data.target.path),
     'gateway.request.id': found.id,
     'gateway.code': outcome,
     'gateway.environment': environment,

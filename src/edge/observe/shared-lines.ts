@@ -1,4 +1,4 @@
-import type { Whereabouts } from '../../gateway/ports.js';
+import type { GeoLocation } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { keyFormatOf } from '../../policy/key-format.js';
@@ -9,9 +9,9 @@ import type { Exchange } from '../request/exchange.js';
 import { type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 import { timeText } from '../../telemetry/serialise.js';
-import { eventOf, placeOf } from './access-log.js';
+import { eventOf, locationMembers } from './access-log.js';
 
-/** What decides which requests have a line of their own. */
+/** Inputs for deciding which requests share a line. */
 export interface SharedLinesOptions {
   /** Null: no source is ever throttled. */
   readonly throttle: Pick<BadKeyThrottle, 'limits' | 'count'> | null;
@@ -22,11 +22,11 @@ export interface SharedLinesOptions {
   readonly now: () => number;
 }
 
-/** Sources that have a shared line of their own in one second; the requests of further ones share one line together. */
+/** Sources with a shared line each per second; the requests of all further sources share one line. */
 const mostSources = 20;
 const lineMilliseconds = 1_000;
 
-/** The gateway could not find out whether the key is a good one. */
+/** Outcomes that leave open whether the key is valid. */
 const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
   'key_store_unavailable',
   'tor_list_unavailable',
@@ -36,14 +36,15 @@ const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
 ]);
 
 const reasons = {
-  throttled: 'requests without an acceptable key, of a source or of all sources that send too many, share a line',
-  sources: 'requests without an acceptable key, of more sources than have lines of their own, share a line',
-  reserve: 'the log has only its reserve of room: requests without an acceptable key share a line',
+  throttled: 'throttled: requests without an acceptable key share one line per source and second',
+  sources: 'throttled: requests without an acceptable key from further sources share one line per second',
+  reserve: 'less than accessLog.reserveBytes free: requests without an acceptable key share one line per second',
 };
 
 /**
- * Has requests without an acceptable key share lines of the access log, where there are too many of them: one line a second for each
- * throttled source, or one for all where the disk is nearly full. Each request is counted in exactly one line.
+ * Aggregates requests without an acceptable key into shared access log lines when there are too many of them. Writes
+ * one line per second for each throttled source, or one for all sources while the disk is nearly full. Counts each
+ * request in exactly one line.
  */
 export class SharedLines {
   readonly #options: SharedLinesOptions;
@@ -51,7 +52,7 @@ export class SharedLines {
   #others: SharedRequests | null = null;
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
-  /** Requests that had no line of their own, by why, and the lines that they share. */
+  /** Requests without their own line, by reason, and the number of shared lines. */
   readonly figures = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 
   constructor(options: SharedLinesOptions) {
@@ -61,7 +62,7 @@ export class SharedLines {
     });
   }
 
-  /** Counts a request that is over and brought no known key. @returns whether it has no line of its own */
+  /** Counts a finished request without a known key. @returns whether a shared line covers the request */
   take(exchange: Exchange): boolean {
     const { outcome, data, found } = exchange;
     const { remote } = data.connection;
@@ -69,7 +70,7 @@ export class SharedLines {
     const address = clientAddress ?? this.#unlessProxy(remote);
     const source = address === null ? null : sourceOf(address);
     if (Object.hasOwn(gatewayErrors, outcome) && outcome !== 'throttled' && !isUndecided(exchange))
-      this.#options.throttle?.count(source); // denials were counted when they were decided
+      this.#options.throttle?.count(source); // denials were counted at decision time
     return this.#share(source, outcome, exchange.status, data.receivedAt, {
       clientIp: clientAddress?.text ?? null,
       sourceIp: remote?.text ?? null,
@@ -77,7 +78,7 @@ export class SharedLines {
     });
   }
 
-  /** Counts a request that the HTTP parser refused. @returns whether it has no line of its own */
+  /** Counts a request that the HTTP parser rejected. @returns whether a shared line covers the request */
   takeRefused({ code, status, remote }: RefusedRequest): boolean {
     const address = this.#unlessProxy(remote);
     const source = address === null ? null : sourceOf(address);
@@ -86,7 +87,7 @@ export class SharedLines {
     return this.#share(source, code, status, this.#options.now(), from);
   }
 
-  /** Writes the lines of all that was taken. */
+  /** Writes all pending shared lines. */
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
@@ -123,7 +124,7 @@ export class SharedLines {
     return true;
   }
 
-  /** A line that has no room would be lost with all that it counts: it waits. */
+  /** Delays the flush while the sink has a problem: a lost line would lose all requests that it counts. */
   #tick(): NodeJS.Timeout {
     const timer = setTimeout(() => {
       if (this.#options.sink.problem() === null) this.flush();
@@ -137,7 +138,7 @@ export class SharedLines {
     this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
   }
 
-  /** A trusted proxy is no source. */
+  /** Returns null for a trusted proxy, which is never a source. */
   #unlessProxy(remote: IpAddress | null): IpAddress | null {
     return remote === null || this.#options.trustedProxies.contains(remote) ? null : remote;
   }
@@ -162,7 +163,7 @@ function add(requests: SharedRequests, code: string, status: number, at: number)
   else counted.count += 1;
 }
 
-/** How many of the requests in a line ended with a code. */
+/** The number of requests in a line with one code. */
 interface CodeCount {
   readonly status: number;
   count: number;
@@ -170,13 +171,13 @@ interface CodeCount {
 
 /** Requests that share a line. */
 interface SharedRequests {
-  /** Whose they are: an address, or the /64 of an IPv6 one; null: of several. */
+  /** An IPv4 address or an IPv6 /64; null: several sources. */
   readonly source: string | null;
-  /** Of the first of them; null where it is not known, or they are of several sources. */
+  /** Client address of the first request; null if unknown or for several sources. */
   readonly clientIp: string | null;
   readonly sourceIp: string | null;
-  readonly whereabouts: Whereabouts | null;
-  /** When the first and the last of them came, in milliseconds since 1970. */
+  readonly whereabouts: GeoLocation | null;
+  /** Arrival of the first and the last request, in milliseconds since 1970. */
   first: number;
   last: number;
   count: number;
@@ -184,9 +185,9 @@ interface SharedRequests {
 }
 
 /**
- * The access log's line of requests that have none of their own, as `accessLine` makes those: its code is the most frequent one, and
- * `gateway.aggregate` says how many requests it stands for, by code.
- * @param reason why they share it, in words for operators
+ * Returns the access log line of requests that share a line, in the format of `accessLine`. `event.code` is the most
+ * frequent code; `gateway.aggregate` holds the number of requests by code.
+ * @param reason why the requests share a line, for operators
  */
 function sharedLine(requests: SharedRequests, environment: string, reason: string): string {
   const { source, clientIp, sourceIp, whereabouts, first, last, count, codes } = requests;
@@ -195,7 +196,7 @@ function sharedLine(requests: SharedRequests, environment: string, reason: strin
   const counts = byCount.map(([name, of]) => `"${name}":${of.count}`).join(',');
   return (
     `{"@timestamp":"${timeText(first)}","http":{"request":{},"response":{"status_code":${status}}}` +
-    `,"client":{${clientIp === null ? '' : `"ip":"${clientIp}"`}${placeOf(whereabouts)}}` +
+    `,"client":{${clientIp === null ? '' : `"ip":"${clientIp}"`}${locationMembers(whereabouts)}}` +
     `,"source":{${sourceIp === null ? '' : `"ip":"${sourceIp}"`}}` +
     `,"gateway":{"environment":"${environment}","aggregate":{"count":${count},"codes":{${counts}}` +
     `${source === null ? '' : `,"source":"${source}"`}}}` +

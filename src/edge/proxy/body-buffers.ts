@@ -1,52 +1,52 @@
-/** A body that is being buffered. */
-export interface HeldBody {
+/** A request body that is being buffered. */
+export interface BufferedBody {
   readonly merchantId: string;
-  /** Bytes of memory that it takes. */
+  /** Memory that the body takes, in bytes. */
   bytes: number;
-  /** Called when it has to go because the memory is used up; it is let go by then. */
+  /** Called when the body is dropped because the memory is exhausted; its memory is already released. */
   readonly refuse: () => void;
 }
 
-/** What one merchant has buffered: its bodies, the oldest first. */
+/** The buffered bodies of one merchant, the oldest first. */
 interface Share {
   bytes: number;
-  readonly bodies: Set<HeldBody>;
+  readonly bodies: Set<BufferedBody>;
 }
 
 /**
- * The memory in which bodies wait until they have arrived, for all upstreams of a process together. A merchant that is alone
- * may use all of it. When it is used up, the merchant with the most bytes loses the body that it began first: an honest
- * client's arrives at once, so the oldest is the one that trickles. Its request has no place yet, so its service has not
- * seen it. The body of a request that has a place is no longer counted here: places bound those.
+ * The memory for request bodies that have not arrived yet, shared by all upstreams of a process. A single merchant may
+ * use all of it. When the memory is exhausted, the merchant with the most bytes loses its oldest body: bodies of honest
+ * clients arrive quickly, so the oldest body is the one that trickles. Its request has no permit yet, so the service
+ * has not seen the request. Bodies of requests with a permit do not count here; the number of permits limits those.
  */
 export class BodyBuffers {
   readonly #maxBytes: number;
   readonly #shares = new Map<string, Share>();
   #bytes = 0;
-  /** How many bodies had to go because the memory was used up. */
+  /** Number of bodies that were dropped because the memory was exhausted. */
   refused = 0;
 
-  /** @param maxBytes how much memory bodies may take before they have arrived */
+  /** @param maxBytes maximum memory for bodies that have not arrived yet, in bytes */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  /** How many bytes of bodies are held now. */
+  /** Memory in use, in bytes. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Begins to hold a body of a merchant, of which nothing has come yet. */
-  hold(merchantId: string, refuse: () => void): HeldBody {
-    const body: HeldBody = { merchantId, bytes: 0, refuse };
+  /** Registers an empty body of a merchant. `refuse` is called if the body is dropped. */
+  hold(merchantId: string, refuse: () => void): BufferedBody {
+    const body: BufferedBody = { merchantId, bytes: 0, refuse };
     const share = this.#shares.get(merchantId) ?? { bytes: 0, bodies: new Set() };
     share.bodies.add(body);
     this.#shares.set(merchantId, share);
     return body;
   }
 
-  /** Has a body take more memory. Another one may have to go for that, or this one itself. */
-  grow(body: HeldBody, bytes: number): void {
+  /** Adds memory to a body. May drop another body, or this one, to stay below the limit. */
+  grow(body: BufferedBody, bytes: number): void {
     const share = this.#shares.get(body.merchantId);
     if (share?.bodies.has(body) !== true) return;
     this.#bytes += bytes;
@@ -61,8 +61,8 @@ export class BodyBuffers {
     }
   }
 
-  /** Lets go of a body. */
-  release(body: HeldBody): void {
+  /** Releases the memory of a body. */
+  release(body: BufferedBody): void {
     const share = this.#shares.get(body.merchantId);
     if (share?.bodies.delete(body) !== true) return;
     this.#bytes -= body.bytes;
@@ -70,7 +70,7 @@ export class BodyBuffers {
     if (share.bodies.size === 0) this.#shares.delete(body.merchantId);
   }
 
-  /** The share with the most bytes; of several, the one that just grew. */
+  /** The share with the most bytes; in a tie, the one that just grew. */
   #largest(grown: Share): Share {
     let largest = grown;
     for (const share of this.#shares.values()) if (share.bytes > largest.bytes) largest = share;

@@ -3,21 +3,22 @@ import { GatewayError } from '../request/errors.js';
 import type { BodyBuffers } from './body-buffers.js';
 import type { UpstreamRequest } from './upstream-request.js';
 
-/** A body of at most this many bytes arrives before its request gets a place, and of a longer one so many and one more. */
+/** A request gets its permit when its complete body has arrived, or more bytes than this of a longer body. */
 const bufferedBytes = 65_536;
 const nothing = Buffer.alloc(0);
 
-/** Where a body is buffered, and how long it may be. */
+/** The memory for buffered bodies, and the maximum body length. */
 export interface Buffering {
   readonly buffers: BodyBuffers;
   readonly maxBodyBytes: number;
 }
 
 /**
- * Buffers the beginning of a body: its request takes no place meanwhile, so that a client that trickles keeps nobody out. Of a
- * short body that breaks off or stalls the upstream never hears. A body that cannot be had fails its request: client_closed,
- * body_too_large, overloaded where the memory is used up, or the reason of the cancellation.
- * @param begin called at most once, with what has come, and with what is still to come behind it: null where nothing is
+ * Buffers the start of a body before its request takes a permit, so that slow clients do not occupy permits. A short
+ * body that breaks off or stalls never reaches the upstream. Fails the request with client_closed, body_too_large,
+ * overloaded (memory exhausted), or the reason of the cancellation.
+ * @param begin called at most once, with the buffered bytes and the stream of the remaining ones; null without
+ *   remaining bytes
  */
 export function bufferBody(
   request: UpstreamRequest,
@@ -53,27 +54,27 @@ export function bufferBody(
   };
   const onEnd = (): void => {
     if (!request.bodyIsWhole()) {
-      fail(new GatewayError('client_closed', 'the client cut the body short'));
+      fail(new GatewayError('client_closed', 'the client sent an incomplete body'));
       return;
     }
     settle();
     begin(bytes.subarray(0, length), null);
   };
   const onClose = (): void => {
-    fail(new GatewayError('client_closed', 'the client went away'));
+    fail(new GatewayError('client_closed', 'the client closed the connection'));
   };
   const held = buffers.hold(request.merchantId, () => {
-    fail(new GatewayError('overloaded', 'the memory for bodies that have not arrived yet is used up'));
+    fail(new GatewayError('overloaded', 'the memory for incomplete request bodies is exhausted'));
   });
   if (body.destroyed) {
-    onClose(); // nothing tells of that any more
+    onClose(); // the stream emits no further event
     return;
   }
   body.on('data', onData).on('end', onEnd).on('close', onClose);
   request.cancellation.listen(fail);
 }
 
-/** Puts a piece behind what has come. In one buffer: each piece by itself, of one byte say, takes hundreds. */
+/** Appends a chunk to one growing buffer. Separate buffers for chunks of one byte would take hundreds of bytes each. */
 function append(bytes: Buffer, length: number, chunk: Buffer): Buffer {
   if (length === 0) return chunk;
   const needed = length + chunk.length;

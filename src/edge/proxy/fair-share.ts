@@ -1,52 +1,53 @@
 import { GatewayError } from '../request/errors.js';
 
-/** How long the request of another merchant shows that places are contended for, in milliseconds. */
+/** After a request of another merchant, permits count as contended for this time, in milliseconds. */
 const contentionMilliseconds = 60_000;
-/** A merchant may hold so many times as many places as are still free. */
+/** Under contention, the maximum ratio of a merchant's permits to the free permits. */
 const shareOfFree = 3;
 
-interface Asker {
+interface Requester {
   readonly merchantId: string;
   at: number;
 }
 
 /**
- * The places of requests in flight at one upstream. A merchant that is alone may take all of them. Where another one has
- * asked within the last minute, none may hold more than three times as many as are free: one alone gets three quarters,
- * two get three sevenths each, and there is always a place left for whoever has none.
+ * The permits for requests in flight at one upstream. A merchant without competition may take all of them. If another
+ * merchant has requested a permit within the last minute, a merchant may hold at most three times as many permits as
+ * are free. Then one merchant gets at most three quarters, two get three sevenths each, and a permit stays free for a
+ * merchant without one.
  */
 export class FairShare {
   readonly #places: number;
   readonly #now: () => number;
   readonly #held = new Map<string, number>();
   #taken = 0;
-  #latest: Asker | null = null;
-  #other: Asker | null = null;
+  #latest: Requester | null = null;
+  #other: Requester | null = null;
 
-  /** @param now milliseconds by a clock that nobody sets */
+  /** @param now monotonic clock, in milliseconds */
   constructor(places: number, now: () => number = () => performance.now()) {
     this.#places = places;
     this.#now = now;
   }
 
-  /** How many places are taken. */
+  /** Number of permits in use. */
   get taken(): number {
     return this.#taken;
   }
 
   /**
-   * Takes a place, and returns what gives it back.
+   * Takes a permit and returns the function that releases it.
    * @throws GatewayError upstream_busy
    */
   take(merchantId: string): () => void {
     this.#note(merchantId);
     const held = this.#held.get(merchantId) ?? 0;
     const free = this.#places - this.#taken;
-    if (free <= 0) throw new GatewayError('upstream_busy', `${this.#taken} requests are in flight`);
+    if (free <= 0) throw new GatewayError('upstream_busy', `all ${this.#places} permits are in use`);
     if (held >= shareOfFree * free && this.#isContended()) {
       throw new GatewayError(
         'upstream_busy',
-        `the merchant has ${held} requests in flight, and ${free} places are free`,
+        `fair share: the merchant has ${held} requests in flight, ${free} permits are free`,
       );
     }
     this.#taken += 1;
@@ -72,7 +73,7 @@ export class FairShare {
     this.#latest = { merchantId, at: this.#now() };
   }
 
-  /** Whether another merchant than the one that just asked has asked lately. */
+  /** Whether a merchant other than the current one has requested a permit within the contention time. */
   #isContended(): boolean {
     return this.#other !== null && this.#now() - this.#other.at < contentionMilliseconds;
   }

@@ -4,56 +4,56 @@ import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Dispatcher } from 'undici';
 import type { CallerIdentity } from '../../gateway/ports.js';
-import { giveInPieces, giveWhole } from '../response/whole-answer.js';
+import { streamResponse, sendResponse } from '../response/whole-answer.js';
 import type { Cancellation, Findings, Exchange } from '../request/exchange.js';
 import { GatewayError } from '../request/errors.js';
 import { hasHeader, type HeaderList } from '../request/request-data.js';
-import { type AnswerTimeouts, limitAnswer } from '../response/limit-answer.js';
+import { type ResponseTimeouts, limitResponse } from '../response/limit-answer.js';
 import { sendError } from '../response/replies.js';
 import { forwardableHeaders } from '../request/reserved-headers.js';
 import { proxiedMethods } from '../request/routes.js';
 import { addTraceHeaders } from '../request/trace-context.js';
-import type { UpstreamAnswer } from '../http1/answer-parser.js';
-import { SilentAnswer } from '../http1/answer-reader.js';
+import type { UpstreamResponse } from '../http1/answer-parser.js';
+import { ResponseTimeout } from '../http1/answer-reader.js';
 import type { UpstreamRequest } from './upstream-request.js';
 import type { Upstream } from './upstream.js';
 
-/** What the proxy needs besides the requests. */
+/** Dependencies of the proxy. */
 export interface ProxyOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
-  readonly timeouts: AnswerTimeouts;
-  /** Signs who calls; null: upstreams get no signature. */
+  readonly timeouts: ResponseTimeouts;
+  /** Signs the caller's identity for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
 }
 
-/** Among the headers that the plugin gives to its client: the request as it goes upstream. */
+/** The key of the upstream request in the headers that the plugin passes to its client. */
 const forwarded = Symbol('forwarded request');
 
-/** How the plugin asks its client for a response. */
-interface Asked {
+/** Options that the plugin passes to its HTTP client. */
+interface PluginRequest {
   readonly headers: { readonly [forwarded]: ForwardedRequest };
 }
 
 /**
- * Registers @fastify/http-proxy for every route, with the gateway's HTTP/1.1 client. The plugin's own client would send a
- * request again whose response was lost, and what the plugin would make of a path (`new URL`) and of headers (one value for
- * each name) is not what its caller sent. So it carries one object for both: the request as it goes upstream.
+ * Registers @fastify/http-proxy for every route, with the gateway's HTTP/1.1 client. The plugin's default client would
+ * retry a request after a lost response. The plugin would also alter the path (`new URL`) and the headers (one value
+ * per name). Therefore the plugin only passes along an object that holds the unaltered upstream request.
  */
 export function registerProxy(app: FastifyInstance, options: ProxyOptions): void {
   const client = {
-    request({ headers }: Asked, callback: Callback): void {
+    request({ headers }: PluginRequest, callback: Callback): void {
       headers[forwarded].send(callback);
     },
   };
   void app.register(httpProxy, {
-    // Each route has its own upstream, which the plugin need not know: the request has it.
+    // A placeholder: the request object contains the upstream of its route.
     upstream: 'http://upstream.invalid',
     prefix: '/',
     httpMethods: [...proxiedMethods],
     undici: client as unknown as { request: Dispatcher['request'] },
     retryMethods: [],
     disableRequestLogging: true,
-    // The plugin's own handler returns the reply, which Fastify would wait for as for a promise.
+    // The plugin's default handler returns the reply, which Fastify would await like a promise.
     handler: (_request, reply, target, replyOptions) => {
       reply.from(target, replyOptions);
     },
@@ -70,15 +70,15 @@ export function registerProxy(app: FastifyInstance, options: ProxyOptions): void
   });
 }
 
-/** Calls the plugin back: with why there is no response, or with the response. */
+/** The plugin's callback, for an error or a response. */
 type Callback = (
   error: Error | null,
   response?: { readonly statusCode: number; readonly headers: object; readonly body: ForwardedResponse },
 ) => void;
 
-/** A response on its way through the plugin, which destroys it where the caller has left meanwhile. */
+/** An upstream response in transit through the plugin, which destroys it if the client has disconnected. */
 class ForwardedResponse {
-  constructor(readonly answer: UpstreamAnswer) {}
+  constructor(readonly answer: UpstreamResponse) {}
 
   destroy(): void {
     const { body } = this.answer;
@@ -86,7 +86,7 @@ class ForwardedResponse {
   }
 }
 
-/** A request as its upstream gets it. One object, as what it hears would else be a closure each. */
+/** The request as sent to its upstream. One object with methods is cheaper than a closure per callback. */
 class ForwardedRequest implements UpstreamRequest {
   readonly merchantId: string;
   readonly method: string;
@@ -120,7 +120,7 @@ class ForwardedRequest implements UpstreamRequest {
     this.#assertionFor = identity && (() => identity.assertionFor(credential, match.route.upstream));
   }
 
-  /** Sends it, signed where that is wanted. The callback is called once. */
+  /** Sends the request, with an identity assertion if configured. Calls back once. */
   send(callback: Callback): void {
     this.#callback = callback;
     if (this.#assertionFor === null) this.#send();
@@ -154,13 +154,15 @@ class ForwardedRequest implements UpstreamRequest {
   onBody(bytes: number): void {
     const exchange = this.#exchange;
     if (exchange.requestBodyBytes === 0) {
-      this.#sentAt = performance.now(); // until then it was its client's to send
+      this.#sentAt = performance.now(); // do not count the time spent waiting for the client
       exchange.data.connection.place?.bodyArrived();
     }
     exchange.requestBodyBytes += bytes;
   }
 
-  /** A small one mostly comes in one packet with its head, and needs no events then: a seventh of what a POST costs. */
+  /**
+   * A small body mostly arrives in one packet with the head. Skipping stream events saves a seventh of a POST's cost.
+   */
   bodyAtHand(): Buffer | null {
     const { request } = this.#exchange;
     const isHere = request.complete && request.readableLength === this.bodyBytes;
@@ -172,8 +174,8 @@ class ForwardedRequest implements UpstreamRequest {
   }
 
   /**
-   * Drops what its client still sends of it. Node does that only for a body that was never read from: the rest of another one
-   * would stand in front of the connection's next request.
+   * Discards the rest of the body. Node does so only for a body that was never read. Remaining bytes of a partly read
+   * body would precede the next request on the connection.
    */
   onUploadEnd(): void {
     this.#exchange.request.resume();
@@ -183,7 +185,7 @@ class ForwardedRequest implements UpstreamRequest {
     this.#exchange.upstreamDuration = performance.now() - this.#sentAt;
   }
 
-  answered(answer: UpstreamAnswer): void {
+  answered(answer: UpstreamResponse): void {
     this.#callback(null, { statusCode: 200, headers: {}, body: new ForwardedResponse(answer) });
   }
 
@@ -192,8 +194,8 @@ class ForwardedRequest implements UpstreamRequest {
   }
 }
 
-/** Gives the caller the response of the upstream. */
-function respond(reply: FastifyReply, { answer }: ForwardedResponse, timeouts: AnswerTimeouts): void {
+/** Sends the upstream response to the client. */
+function respond(reply: FastifyReply, { answer }: ForwardedResponse, timeouts: ResponseTimeouts): void {
   try {
     if (answer.body instanceof Readable) passOnInPieces(reply, answer.body, answer, timeouts);
     else passOnWhole(reply, answer.body, answer);
@@ -202,41 +204,44 @@ function respond(reply: FastifyReply, { answer }: ForwardedResponse, timeouts: A
   }
 }
 
-/** Gives the caller an answer that is still to come. */
+/** Streams a response that is still arriving to the client. */
 function passOnInPieces(
   reply: FastifyReply,
   body: Readable,
-  { statusCode, headers }: UpstreamAnswer,
-  timeouts: AnswerTimeouts,
+  { statusCode, headers }: UpstreamResponse,
+  timeouts: ResponseTimeouts,
 ): void {
   const { exchange } = reply.request;
   body.once('error', (error: Error) => {
     const reason = exchange.cancellation.reason ?? error;
-    const silent = reason instanceof SilentAnswer ? 'upstream_timeout' : 'upstream_failed';
+    const silent = reason instanceof ResponseTimeout ? 'upstream_timeout' : 'upstream_failed';
     const code = reason instanceof GatewayError ? reason.code : silent;
     const upstream = exchange.found.match?.route.upstream ?? '';
-    sendError(reply, new GatewayError(code, `${upstream}: the answer broke off: ${error.message}`, { cause: reason }));
+    sendError(
+      reply,
+      new GatewayError(code, `${upstream}: the response was cut off: ${error.message}`, { cause: reason }),
+    );
   });
-  limitAnswer(exchange, timeouts);
-  giveInPieces(reply, statusCode, [...ownHeaders(exchange, headers), ...headers], body);
+  limitResponse(exchange, timeouts);
+  streamResponse(reply, statusCode, [...ownHeaders(exchange, headers), ...headers], body);
 }
 
-/** Gives the caller an answer that has come whole. */
-function passOnWhole(reply: FastifyReply, body: string, answer: UpstreamAnswer): void {
+/** Sends a complete response to the client. */
+function passOnWhole(reply: FastifyReply, body: string, answer: UpstreamResponse): void {
   const { exchange } = reply.request;
   exchange.forwardedBodyBytes = body.length;
   const headers = framed(exchange, answer, body.length);
   try {
-    giveWhole(reply, answer.statusCode, headers, body);
+    sendResponse(reply, answer.statusCode, headers, body);
   } catch (error) {
-    throw new GatewayError('upstream_failed', 'it answered with a header that is none', { cause: error });
+    throw new GatewayError('upstream_failed', 'invalid header in the upstream response', { cause: error });
   }
 }
 
-/** The headers of a whole answer, with its length. */
-function framed(exchange: Exchange, { statusCode, headers }: UpstreamAnswer, length: number): HeaderList {
+/** The headers of a complete response, with its Content-Length. */
+function framed(exchange: Exchange, { statusCode, headers }: UpstreamResponse, length: number): HeaderList {
   const framed = ownHeaders(exchange, headers);
-  // What a HEAD and a 304 say is the length of another answer; a 204 has none (RFC 9110 8.6).
+  // RFC 9110 8.6: for HEAD and 304, Content-Length is that of the corresponding 200 response. A 204 must not have it.
   const keepsLength = statusCode === 304 || exchange.request.method === 'HEAD';
   for (let index = 0; index + 1 < headers.length; index += 2) {
     const name = headers[index] ?? '';
@@ -246,7 +251,7 @@ function framed(exchange: Exchange, { statusCode, headers }: UpstreamAnswer, len
   return framed;
 }
 
-/** What every answer to the request bears, but for what a service says itself, such as its own limits. */
+/** The gateway's response headers, except for those that the service sets itself, such as its own rate limits. */
 function ownHeaders({ found: { responseHeaders } }: Exchange, headers: HeaderList): HeaderList {
   const own: HeaderList = [];
   for (let index = 0; index + 1 < responseHeaders.length; index += 2) {
@@ -257,8 +262,9 @@ function ownHeaders({ found: { responseHeaders } }: Exchange, headers: HeaderLis
 }
 
 /**
- * Who calls, from where and how, as the gateway found it; the upstream has no other word for it. These stand in front of the
- * client's: a service that reads so many headers alone, as Node does of a thousand, drops the last ones, and tells nobody.
+ * The caller's identity, address and protocol as verified by the gateway; the upstream has no other source for these.
+ * They precede the client's headers, because a service with a header limit silently drops the last ones, as Node does
+ * after 1,000.
  */
 function identityHeaders({ id, facts, credential, trace }: Findings, host: string): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');

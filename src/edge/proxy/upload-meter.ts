@@ -4,18 +4,18 @@ import type { UpstreamRequest } from './upstream-request.js';
 
 const lookMilliseconds = 1_000;
 
-/** What an upload may take. */
+/** Limits of an upload. */
 export interface UploadLimits {
   readonly maxBodyBytes: number;
-  /** How many bytes a second its client has to send, on average over some seconds. */
+  /** Minimum rate of the client in bytes per second, averaged over `windowSeconds`. */
   readonly minBodyBytesPerSecond: number;
-  /** Called when it ends because its client was slower. */
+  /** Called when the upload is aborted because the client is slower. */
   onSlowBody(): void;
 }
 
 /**
- * Passes a client's body on, piece by piece, and ends it where it grows past the limit, or its client goes away or is too slow:
- * it has a place all the while.
+ * Streams a client's body. Aborts the upload if the body exceeds its limit, or if the client disconnects or is too
+ * slow: the request occupies a permit all the time.
  */
 export class UploadMeter extends Transform {
   readonly #request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>;
@@ -24,8 +24,8 @@ export class UploadMeter extends Transform {
   #bytes = 0;
 
   /**
-   * @param begin what has come of the body already
-   * @param deadline of silence, put off by each piece
+   * @param begin the part of the body that has already arrived
+   * @param deadline the upstream's timeout; each chunk restarts it
    */
   constructor(
     request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>,
@@ -38,9 +38,9 @@ export class UploadMeter extends Transform {
     this.#request = request;
     this.#limits = limits;
     this.#deadline = deadline;
-    // Not `pipeline`: that would destroy the client's socket together with the body, and the answer could not be given.
+    // Not `pipeline`: it would destroy the client's socket together with the body, and no response could be sent.
     const end = (): void => {
-      if (!this.writableEnded) this.destroy(new GatewayError('client_closed', 'the client went away'));
+      if (!this.writableEnded) this.destroy(new GatewayError('client_closed', 'the client closed the connection'));
     };
     const looks = this.#watch(new BodyRate(limits.minBodyBytesPerSecond, begin.length));
     rest.once('close', end);
@@ -53,7 +53,7 @@ export class UploadMeter extends Transform {
     rest.pipe(this);
   }
 
-  /** Whether the next piece is the client's to send. */
+  /** Whether the upload is waiting for the client, not for the upstream. */
   get waitsForClient(): boolean {
     return !this.writableEnded && this.readableLength === 0 && this.readableFlowing === true;
   }
@@ -73,42 +73,42 @@ export class UploadMeter extends Transform {
   }
 
   override _flush(done: (error: Error | null) => void): void {
-    done(this.#request.bodyIsWhole() ? null : new GatewayError('client_closed', 'the client cut the body short'));
+    done(this.#request.bodyIsWhole() ? null : new GatewayError('client_closed', 'the client sent an incomplete body'));
   }
 
   #watch(rate: BodyRate): NodeJS.Timeout {
     return setInterval(() => {
       if (!rate.isTooLow(this.#bytes, this.waitsForClient)) return;
       this.#limits.onSlowBody();
-      const detail = `less of the body came than ${this.#limits.minBodyBytesPerSecond} bytes a second`;
+      const detail = `the body arrived more slowly than ${this.#limits.minBodyBytesPerSecond} bytes per second`;
       this.destroy(new GatewayError('request_timeout', detail));
     }, lookMilliseconds);
   }
 }
 
-/** Over how many seconds a client's rate is measured. */
+/** The window for measuring a client's rate, in seconds. */
 const windowSeconds = 5;
 
 /**
- * Whether a client sends its body fast enough. Only seconds in which the client is waited for count: while its service takes
- * nothing, the client cannot send.
+ * Measures whether a client sends its body fast enough. Only seconds spent waiting for the client count: during
+ * backpressure from the service the client cannot send.
  */
 export class BodyRate {
   readonly #bytesPerSecond: number;
   #seconds = 0;
-  /** How many bytes had come when the window began. */
+  /** Bytes received before the current window. */
   #before: number;
 
-  /** @param bytes how many had come before it is measured */
+  /** @param bytes bytes received before the measurement */
   constructor(bytesPerSecond: number, bytes: number) {
     this.#bytesPerSecond = bytesPerSecond;
     this.#before = bytes;
   }
 
   /**
-   * Says whether too little has come; asked each second.
-   * @param bytes how many have come by now
-   * @param waitsForClient whether the next byte is the client's to send
+   * Whether the rate in the last complete window was too low. Must be called once per second.
+   * @param bytes bytes received so far
+   * @param waitsForClient whether the upload is waiting for the client
    */
   isTooLow(bytes: number, waitsForClient: boolean): boolean {
     if (waitsForClient) this.#seconds += 1;

@@ -2,36 +2,36 @@ import { Readable } from 'node:stream';
 import { accessOf } from '../../policy/permissions.js';
 import { errors } from 'undici';
 import { GatewayError } from '../request/errors.js';
-import type { AnswerTarget, UpstreamAnswer } from '../http1/answer-parser.js';
-import { AnswerReader } from '../http1/answer-reader.js';
+import type { ResponseListener, UpstreamResponse } from '../http1/answer-parser.js';
+import { ResponseReader } from '../http1/answer-reader.js';
 import type { ConnectionPool } from '../http1/connection-pool.js';
-import { CrossedWithEnd } from '../http1/connection.js';
+import { ClosedBeforeResponse } from '../http1/connection.js';
 import { writeRequestHead } from '../http1/request-head.js';
 import { returnableHeaders } from '../request/reserved-headers.js';
 import { type UploadLimits, UploadMeter } from './upload-meter.js';
 import type { UpstreamOptions, UpstreamRequest } from './upstream-request.js';
 
-/** Where a request goes. */
+/** The target of a call. */
 export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>, UploadLimits {
-  /** What the upstream is called in the request. */
+  /** Value of the Host header. */
   readonly host: string;
   readonly pool: Pick<ConnectionPool, 'send' | 'isDistrusted'>;
-  /** Hears that a request is sent once more. */
+  /** Called when a request is retried. */
   onRepeat(): void;
 }
 
-/** One request on its way to its upstream, until all of its answer, or its headers, have come. */
-export class UpstreamCall implements AnswerTarget {
+/** One request to an upstream, until its complete response or the response headers have arrived. */
+export class UpstreamCall implements ResponseListener {
   readonly #to: CallTo;
   readonly #request: UpstreamRequest;
   readonly #giveBack: () => void;
   readonly #deadline: NodeJS.Timeout;
   #upload: UploadMeter | null = null;
   #hasFailed = false;
-  /** Whether it was sent a second time. */
+  /** Whether the request was retried. */
   #isRepeated = false;
 
-  /** @param giveBack called once: when the whole answer is here, when its body is closed, or for a failure */
+  /** @param giveBack releases the permit; called once: at the end of the response or its body stream, or on failure */
   constructor(to: CallTo, request: UpstreamRequest, giveBack: () => void) {
     this.#to = to;
     this.#request = request;
@@ -42,9 +42,9 @@ export class UpstreamCall implements AnswerTarget {
   }
 
   /**
-   * Sends it.
-   * @param begin what has come of its body; null where it has none
-   * @param rest what is still to come behind that; null where nothing is
+   * Sends the request.
+   * @param begin the part of the body that has arrived; null without a body
+   * @param rest the stream of the remaining body; null if `begin` is complete
    */
   start(begin: Buffer | null, rest: Readable | null): void {
     if (begin === null) this.#send(null);
@@ -66,14 +66,14 @@ export class UpstreamCall implements AnswerTarget {
     this.#request.onHeaders();
   }
 
-  answered(answer: UpstreamAnswer): void {
+  answered(answer: UpstreamResponse): void {
     if (answer.body instanceof Readable) answer.body.once('close', this.#giveBack);
     else this.#giveBack();
     this.#request.answered({ ...answer, headers: returnableHeaders(answer.headers) });
   }
 
   failed(error: unknown): void {
-    if (error instanceof CrossedWithEnd && this.#mayBeRepeated()) {
+    if (error instanceof ClosedBeforeResponse && this.#mayBeRepeated()) {
       this.#isRepeated = true;
       this.#to.onRepeat();
       this.#send(null);
@@ -82,12 +82,12 @@ export class UpstreamCall implements AnswerTarget {
     clearTimeout(this.#deadline);
     if (this.#hasFailed) return;
     this.#hasFailed = true;
-    this.#upload?.destroy(); // no connection may have it yet
+    this.#upload?.destroy(); // in case no connection carries it yet
     this.#giveBack();
     this.#request.failed(asGatewayError(this.#to.name, error));
   }
 
-  /** What only reads, and has nothing to send but its head, does no harm when it is carried out twice (RFC 9110 9.2.2). */
+  /** A request that only reads and has no body is idempotent, so a retry is safe (RFC 9110 9.2.2). */
   #mayBeRepeated(): boolean {
     const { method, body, cancellation } = this.#request;
     return !this.#isRepeated && accessOf(method) === 'read' && body === null && cancellation.reason === null;
@@ -97,7 +97,7 @@ export class UpstreamCall implements AnswerTarget {
     const { merchantId, method, target, headers, bodyBytes, cancellation } = this.#request;
     const { host, pool, timeoutSeconds } = this.#to;
     const framing = Buffer.isBuffer(body) ? body.length : body === null ? null : (bodyBytes ?? 'chunked');
-    const reader = new AnswerReader(this, cancellation, timeoutSeconds);
+    const reader = new ResponseReader(this, cancellation, timeoutSeconds);
     if (body instanceof UploadMeter) {
       body.once('error', (error) => {
         reader.cancel(error);
@@ -121,7 +121,7 @@ export class UpstreamCall implements AnswerTarget {
   #timedOut(): void {
     const { name, timeoutSeconds } = this.#to;
     const code = this.#upload?.waitsForClient === true ? 'request_timeout' : 'upstream_timeout';
-    this.#request.cancellation.cancel(new GatewayError(code, `${name}: nothing came for ${timeoutSeconds} s`));
+    this.#request.cancellation.cancel(new GatewayError(code, `${name}: no data for ${timeoutSeconds} s`));
   }
 }
 

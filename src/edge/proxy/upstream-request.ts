@@ -1,63 +1,65 @@
 import type { Readable } from 'node:stream';
-import type { UpstreamAnswer } from '../http1/answer-parser.js';
+import type { UpstreamResponse } from '../http1/answer-parser.js';
 import type { Cancellation } from '../request/exchange.js';
 import type { GatewayError } from '../request/errors.js';
 import type { BodyBuffers } from './body-buffers.js';
 
-/** How an upstream is reached, and what it may cost. */
+/** Connection settings and limits of an upstream. */
 export interface UpstreamOptions {
   readonly name: string;
   /** Origin: `http://host:port` or `https://host:port`. */
   readonly url: string;
-  /** How long it may be silent, with a request and with the rest of an answer. */
+  /** Timeout without data, for the response headers and between parts of the response body. */
   readonly timeoutSeconds: number;
   readonly maxInFlight: number;
-  /** How many idle connections may be bound to merchants. */
+  /** Maximum number of idle connections that are bound to merchants. */
   readonly boundIdle: number;
-  /** Whether it reads every request body, so that merchants can share connections behind one. */
+  /** Whether the service reads every request body. If so, merchants share connections after a request with a body. */
   readonly readsBodies: boolean;
-  /** PEM of the authority that signed its certificate; null: those that Node trusts. */
+  /** PEM of the CA that signed the upstream's certificate; null: Node's default CAs. */
   readonly ca: Buffer | null;
   readonly maxBodyBytes: number;
-  /** How many bytes a second a client has to send of a long body, on average over some seconds. */
+  /** Minimum rate at which a client must send a long body, in bytes per second, averaged over some seconds. */
   readonly minBodyBytesPerSecond: number;
-  /** Where bodies wait until they have arrived. */
+  /** The memory for bodies that have not arrived yet. */
   readonly buffers: BodyBuffers;
   /** How long a connection rests before it carries another request, in milliseconds. */
   readonly restMilliseconds: number;
-  /** Called when it sent bytes that no request had asked for. */
+  /** Called when the service sends bytes without a pending request. */
   readonly onUnsolicited: () => void;
 }
 
-/** A request as the upstream gets it. */
+/** A request as sent to the upstream, with the callbacks for its progress and outcome. */
 export interface UpstreamRequest {
-  /** Whose it is. */
+  /** The merchant that sent the request. */
   readonly merchantId: string;
   readonly method: string;
-  /** Path and query, as they came. */
+  /** Path and query, unaltered. */
   readonly target: string;
-  /** Names and values, flat. */
+  /** Names and values, alternating. */
   readonly headers: string[];
-  /** The client's body; null where it sent none. */
+  /** The client's body; null without a body. */
   readonly body: Readable | null;
-  /** How long the client says that it is; null where it does not say. */
+  /** The body length that the client declared; null if unknown. */
   readonly bodyBytes: number | null;
   readonly cancellation: Cancellation;
-  /** Hears the size of each piece of the body that is passed on. */
+  /** Called with the size of each forwarded part of the body. */
   onBody(bytes: number): void;
-  /** Takes the body, where all of it has come already; null where some is to be waited for, or there is none. */
+  /** Returns the body if it has arrived completely; null if it is incomplete or the request has none. */
   bodyAtHand(): Buffer | null;
-  /** Whether all of the body has come, asked when it ends: half of one must not pass for a whole one. */
+  /** Whether the body is complete. Checked at the end of the stream, so that a truncated body is not accepted. */
   bodyIsWhole(): boolean;
-  /** Hears that a connection carries it: from then on nobody knows whether it was carried out. */
+  /** A connection now carries the request; from here on the service may have executed it. */
   onStart(): void;
-  /** Hears that no more of a body that was passed on in pieces is wanted, because it is whole or for another reason. */
+  /** A streamed body needs no further data, because it is complete or the request has failed. */
   onUploadEnd(): void;
-  /** Hears that the headers of the answer have come. */
+  /** The response headers have arrived. */
   onHeaders(): void;
-  /** Hears the answer, without its hop-by-hop headers: the whole of it, or its head and a body that is still to come. */
-  answered(answer: UpstreamAnswer): void;
-  /** Hears, in place of an answer: upstream_busy, upstream_failed, upstream_timeout, overloaded, body_too_large,
-   * client_closed, request_timeout, or the reason of the cancellation. */
+  /** The response without hop-by-hop headers: complete, or with a body stream. */
+  answered(answer: UpstreamResponse): void;
+  /**
+   * The request failed without a response: upstream_busy, upstream_failed, upstream_timeout, overloaded,
+   * body_too_large, client_closed, request_timeout, or the reason of the cancellation.
+   */
   failed(error: GatewayError): void;
 }

@@ -7,20 +7,20 @@ import { type CallTo, UpstreamCall } from './upstream-call.js';
 import type { UpstreamOptions, UpstreamRequest } from './upstream-request.js';
 
 /**
- * One upstream: a pool of connections, places for requests in flight and a deadline on silence. A request takes its place when
- * its body has arrived, or 64 KiB of a longer one. What writes is sent at
- * most once, ever: of a request whose connection broke nobody knows whether it was carried out. What only reads is sent
- * once more where a connection that was kept has ended without a byte for it.
+ * One upstream: a connection pool, permits for requests in flight, and a timeout. A request takes its permit when its
+ * body, or 64 KiB of a longer body, has arrived. A write is sent at most once, because the service may have executed a
+ * request whose connection broke. A read is retried once if a reused connection ended before the first byte of its
+ * response.
  */
 export class Upstream {
   readonly #to: CallTo;
   readonly #pool: ConnectionPool;
   readonly #places: FairShare;
-  /** How many requests were sent a second time. */
+  /** Number of retried requests. */
   repeated = 0;
-  /** How many times it sent bytes that no request had asked for. */
+  /** Number of connections closed because the service sent bytes without a pending request. */
   unsolicited = 0;
-  /** How many bodies came too slowly. */
+  /** Number of bodies aborted because the client was too slow. */
   slowBodies = 0;
   readonly #options: UpstreamOptions;
 
@@ -53,19 +53,19 @@ export class Upstream {
     };
   }
 
-  /** How many requests it has not answered yet. */
+  /** Number of requests in flight. */
   get inFlight(): number {
     return this.#places.taken;
   }
 
-  /** How many idle connections are bound to merchants. */
+  /** Number of idle connections that are bound to merchants. */
   get boundIdle(): number {
     return this.#pool.boundIdle;
   }
 
   /**
-   * Sends a request, which hears what comes of it.
-   * @throws GatewayError upstream_busy; then it hears nothing
+   * Sends a request and reports the outcome to its callbacks.
+   * @throws GatewayError upstream_busy; no callback is called then
    */
   send(request: UpstreamRequest): void {
     const { body } = request;
@@ -89,7 +89,7 @@ export class Upstream {
     new UpstreamCall(this.#to, request, this.#places.take(request.merchantId)).start(begin, rest);
   }
 
-  /** Lets what is under way end, for a caller who has left as well, and cuts off what has not by then. */
+  /** Waits for requests in flight, including those whose client has disconnected, and aborts them after the timeout. */
   async close(timeoutMilliseconds: number): Promise<void> {
     const cutOff = setTimeout(() => {
       this.#pool.destroy();

@@ -3,34 +3,37 @@ import { memoize } from '../../policy/memoize.js';
 import { compileIpRanges, type IpRanges } from '../../policy/ip-ranges.js';
 
 /**
- * The remote address is the socket's peer; the client address is what trusted proxies say. Reads the remote one.
- * The kernel adds a zone to link-local peers (`fe80::1%eth0`); it is no part of the address.
+ * Parses the remote address, which is the socket's peer. (The client address comes from trusted proxies.) Drops the
+ * zone that the kernel adds to link-local peers (`fe80::1%eth0`).
  */
 export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress | null {
   const [address = ''] = (remoteAddress ?? '').split('%', 1);
   return parseIpAddress(address);
 }
 
-/** RFC 9110 5.6.3: blanks and tabs around an entry. `trim` would also take what makes one garbage, a no-break space say. */
+/**
+ * RFC 9110 5.6.3 allows spaces and tabs around a list entry. `trim` would also accept other white space, such as a
+ * no-break space.
+ */
 const listEntry = /^[ \t]*(\S+)[ \t]*$/;
 
-/** Reads an entry of X-Forwarded-For, of the same clients again and again; null where it is no IP address. */
+/** Parses an X-Forwarded-For entry; null if it is not an IP address. Memoized, because the same clients recur. */
 const readEntry = memoize(10_000, (entry) => parseIpAddress(listEntry.exec(entry)?.[1] ?? ''));
 
-/** A step on the way to the client address. */
+/** An address on the path to the client address. */
 export interface Hop {
   readonly address: IpAddress;
-  /** Whether what it says of the one before it is believed. */
+  /** Whether its X-Forwarded-For entry for the previous hop is trusted. */
   readonly trusted: boolean;
 }
 
 /**
- * Finds the client address: the peer, unless that is a trusted proxy; then the right-most entry of X-Forwarded-For that
- * is not one, walked from the right, because everything further left was written by somebody who is not trusted.
- * Where every entry is a trusted proxy, the left-most is the client.
- * @param forwardedFor every X-Forwarded-For value of the request, in its order
- * @param onHop told of each step, from the peer on
- * @returns null where an entry on the way is not an IP address: then nobody knows who calls
+ * Resolves the client address. This is the peer, unless the peer is a trusted proxy. Otherwise the walk goes through
+ * X-Forwarded-For from right to left and stops at the first entry that is not a trusted proxy. Entries further left
+ * come from untrusted senders. If every entry is a trusted proxy, the left-most entry is the client.
+ * @param forwardedFor all X-Forwarded-For values of the request, in order
+ * @param onHop called for each hop, starting with the peer
+ * @returns null if a visited entry is not an IP address: the client is then unknown
  */
 export function resolveClientAddress(
   peer: IpAddress,
@@ -57,8 +60,9 @@ export function resolveClientAddress(
 }
 
 /**
- * Says whether the caller's own hop was TLS. A trusted proxy is believed both ways, and only if it says `https` exactly:
- * one that forwards plain HTTP over a TLS hop of its own has not protected the key.
+ * Whether the client's own hop used TLS. X-Forwarded-Proto of a trusted proxy overrides the peer's TLS state, and only
+ * the exact value `https` counts as secure. A proxy that forwards plain HTTP over its own TLS hop has not protected the
+ * key.
  */
 export function isSecure(
   peer: IpAddress,
@@ -73,14 +77,14 @@ export function isSecure(
 const ipv6End = '::/64';
 
 /**
- * Whom an address stands for where callers are counted: itself, or for IPv6 its /64, which is what one subscriber has;
- * counted one by one, its 2^64 addresses would be as many callers.
+ * The unit by which callers are counted: an IPv4 address or an IPv6 /64. One IPv6 subscriber holds a whole /64, so its
+ * 2^64 addresses would otherwise count as separate callers.
  */
 export function sourceOf(address: IpAddress): string {
   return address.family === 4 ? address.text : `${(address.value >> 64n).toString(16)}${ipv6End}`;
 }
 
-/** A source as it is shown: `192.0.2.7`, or `2001:db8:0:7::/64`. */
+/** Formats a source for display: `192.0.2.7` or `2001:db8:0:7::/64`. */
 export function sourceText(source: string): string {
   if (!source.endsWith(ipv6End)) return source;
   const network = source.slice(0, -ipv6End.length).padStart(16, '0');
@@ -88,9 +92,9 @@ export function sourceText(source: string): string {
   return groups.map((group) => group.replace(/^0{1,3}/, '')).join(':') + ipv6End;
 }
 
-const nobody = compileIpRanges([]);
+const noProxies = compileIpRanges([]);
 
-/** The proxies whose headers are believed on a connection. @param mayForward whether its remote address may be a proxy's */
-export function believedProxies(mayForward: boolean, trustedProxies: IpRanges): IpRanges {
-  return mayForward ? trustedProxies : nobody;
+/** The proxies whose forwarding headers are trusted on a connection. @param mayForward `ConnectionFacts.mayForward` */
+export function effectiveTrustedProxies(mayForward: boolean, trustedProxies: IpRanges): IpRanges {
+  return mayForward ? trustedProxies : noProxies;
 }

@@ -5,49 +5,51 @@ import { cutAtKey } from '../../telemetry/mask-keys.js';
 import { cut } from '../../telemetry/serialise.js';
 import { parseRemoteAddress } from './client-address.js';
 
-/** The place of a connection in the limits of its listener, as far as its requests have to do with it. */
-export interface Place {
-  /** What is closed for another connection: over TLS the TLS socket, once there is one. */
+/** A connection's permit in the limits of its listener, as its requests use it. */
+export interface ConnectionPermit {
+  /** The socket to close on eviction: over TLS the TLS socket, once it exists. */
   socket: Socket;
-  /** Whether it was closed to make room for another connection. */
+  /** Whether the connection was evicted to make room for another one. */
   readonly isEvicted: boolean;
-  /** The head of a request has arrived. */
+  /** Called when the head of a request has arrived. */
   requestBegan(): void;
-  /** The current request is accepted. @param hasBody whether one is still to come */
+  /** Called when the current request is accepted. @param hasBody whether its body is still to arrive */
   accepted(merchantId: string, hasBody: boolean): void;
-  /** The body of an accepted request has arrived, or so much of it that it is sent. */
+  /** Called when the body of an accepted request has arrived, or enough of it to start forwarding. */
   bodyArrived(): void;
-  /** A request is over, whether it was accepted or not. */
+  /** Called when a request has ended, accepted or not. */
   requestEnded(): void;
 }
 
-/** What a connection is; the same for all of its requests. Asked early, because a closed socket knows it no more. */
+/** Facts of a connection, shared by all of its requests. Read early, because a closed socket no longer has them. */
 export interface ConnectionFacts {
-  /** The remote address: the source that a PROXY header names, or else the socket's peer. Null where it is gone already. */
+  /**
+   * The source address in the PROXY header, or the socket's peer without such a header. Null if the socket is closed.
+   */
   readonly remote: IpAddress | null;
-  /** Its port; null where it is not known. */
+  /** The port of `remote`; null if unknown. */
   readonly port: number | null;
   /**
-   * Whether forwarding headers may be believed if `remote` is a trusted proxy. Not so where a PROXY header named nobody:
-   * the balancer's own address stands there for a client that it does not know, who would else choose one.
+   * Whether forwarding headers are trusted if `remote` is a trusted proxy. False for a PROXY header without an address:
+   * then `remote` is the load balancer, and the unknown client could choose its own address by X-Forwarded-For.
    */
   readonly mayForward: boolean;
-  /** Its place in the limits of its listener; null where there is no listener. */
-  readonly place: Place | null;
+  /** The connection's permit in the limits of its listener; null without a listener. */
+  readonly place: ConnectionPermit | null;
   /** Null on a plain connection. */
   readonly tls: TlsFacts | null;
 }
 
-/** What the handshake of a connection led to, in ECS field names. */
+/** Result of a TLS handshake, in ECS field names. */
 interface TlsFacts {
   readonly version: string | undefined;
   readonly version_protocol: 'tls';
   readonly cipher: string;
-  /** The client's own certificate, verified; undefined where it showed none. */
+  /** The client's verified certificate; undefined if the client sent none. */
   readonly client?: { readonly subject: string; readonly hash: { readonly sha256: string } } | undefined;
 }
 
-/** Where a connection comes from, as its first bytes and its socket say. */
+/** Source of a connection, from its PROXY header or its socket. */
 export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'port' | 'mayForward' | 'place'>;
 
 /** The origin of a connection without a PROXY header. */
@@ -58,7 +60,7 @@ export function originOf(socket: Socket): ConnectionOrigin {
 
 const known = new WeakMap<Socket, ConnectionFacts>();
 
-/** Notes where a connection comes from, before it carries its first request. */
+/** Stores the source of a connection before its first request. */
 export function noteConnection(socket: Socket, origin: ConnectionOrigin): ConnectionFacts {
   const facts = { ...origin, tls: socket instanceof TLSSocket ? tlsFactsOf(socket) : null };
   known.set(socket, facts);
@@ -71,12 +73,12 @@ function tlsFactsOf(socket: TLSSocket): TlsFacts {
     subject: cut(cutAtKey(certificate.subject.replaceAll('\n', ', '))),
     hash: { sha256: certificate.fingerprint256.replaceAll(':', '') },
   };
-  // ECS has the number alone, of `TLSv1.3`.
+  // ECS wants only the number, `1.3` for `TLSv1.3`.
   const version = socket.getProtocol()?.replace('TLSv', '');
   return { version, version_protocol: 'tls', cipher: socket.getCipher().name, client };
 }
 
-/** The facts of a connection. */
+/** Returns the facts of a connection, and reads them from the socket if none are stored. */
 export function connectionFactsOf(socket: Socket): ConnectionFacts {
   return known.get(socket) ?? noteConnection(socket, originOf(socket));
 }

@@ -1,6 +1,7 @@
 /**
- * What callers see of the failures that the gateway answers itself, apart from denials. None names a machine or a library.
- * `client_closed` is seen by nobody; it is the log's name for a caller who hung up, or was cut off.
+ * Status and message of each failure that the gateway itself reports, except denials. No message names a host or a
+ * library. `client_closed` is never sent: the access log uses it for a client that disconnected or was disconnected by
+ * the gateway.
  */
 export const gatewayErrors = {
   malformed_request: { status: 400, message: 'Malformed HTTP request' },
@@ -26,16 +27,16 @@ export const gatewayErrors = {
   upstream_timeout: { status: 504, message: 'Gateway timeout' },
 } as const;
 
-/** The stable name of a failure, as it stands in the access log. Never renamed. */
+/** The error code of a failure in the access log. Codes are stable and never renamed. */
 export type GatewayErrorCode = keyof typeof gatewayErrors;
 
 interface GatewayErrorOptions extends ErrorOptions {
   readonly retryAfterSeconds?: number;
 }
 
-/** A failure that ends a request: the code decides what the caller sees, `message` is what operators see. */
+/** A failure that ends a request. `code` determines the response; `message` is for operators and never sent. */
 export class GatewayError extends Error {
-  /** When the caller may try again, in seconds; null where nobody knows better than the default. */
+  /** Retry delay for the client in seconds; null: use the default. */
   readonly retryAfterSeconds: number | null;
 
   constructor(

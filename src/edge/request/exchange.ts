@@ -2,43 +2,48 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { DenialCode } from '../../policy/decision-table.js';
 import { GatewayError, type GatewayErrorCode, gatewayErrors } from './errors.js';
 import type { RequestData, HeaderList } from './request-data.js';
-import type { KeyAnswer, Whereabouts } from '../../gateway/ports.js';
+import type { KeyLookup, GeoLocation } from '../../gateway/ports.js';
 import type { Credential, RequestFacts } from '../../policy/facts.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import type { RouteMatch } from './routes.js';
 import type { TraceContext } from './trace-context.js';
 
-/** How a request ended: accepted and answered by its upstream, or refused or failed for a reason. */
+/** Result of a request: accepted, or the code of the denial or failure. */
 export type Outcome = 'accepted' | DenialCode | GatewayErrorCode;
 
-/** A request on its way: what came, what was found out, and what has become of it; its log line and its metrics are made of this. */
+/**
+ * State of one request: its data, the findings of each step and its outcome. Source of its access log line and metrics.
+ */
 export class Exchange {
-  /** Called before its answer is written. */
+  /** Called before the response is written. */
   beforeAnswer: (exchange: Exchange) => void = () => undefined;
-  /** Called when all of an answer that is given whole is with the connection. */
+  /** Called when a complete response has been passed to the connection. */
   afterAnswer: (exchange: Exchange) => void = () => undefined;
   outcome: Outcome = 'accepted';
-  /** What operators should know of a failure; no caller sees it. */
+  /** Details of a failure for operators; never sent to the client. */
   detail: string | null = null;
-  /** Whether a connection to its upstream carried it. */
+  /** Whether the request was sent on an upstream connection. */
   forwarded = false;
-  /** Milliseconds from sending the request upstream to the headers of its answer. */
+  /**
+   * Milliseconds from sending the request upstream to the upstream's response headers; null without an upstream
+   * response.
+   */
   upstreamDuration: number | null = null;
-  /** Bytes of the request's body that went to its upstream. */
+  /** Bytes of the request body sent to the upstream. */
   requestBodyBytes = 0;
-  /** Bytes of an upstream's answer's body that were given to the connection. */
+  /** Bytes of the upstream's response body passed to the client connection. */
   forwardedBodyBytes = 0;
-  /** Bytes of the body that the gateway answers itself; null where it does not. */
+  /** Body length in bytes of a response that the gateway generated; null for an upstream response. */
   ownBodyBytes: number | null = null;
-  /** Milliseconds until it was decided. */
+  /** Milliseconds from the headers' arrival to the decision. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
-  /** Ends the request before its upstream has answered. */
+  /** Cancels the request while its upstream response is pending. */
   readonly cancellation = new Cancellation();
   readonly #onOver: (() => void)[] = [];
   #decided = false;
   #closed = false;
-  #isToldOf = false;
+  #isNotified = false;
 
   constructor(
     readonly request: IncomingMessage,
@@ -47,7 +52,7 @@ export class Exchange {
     readonly found: Findings,
   ) {}
 
-  /** Says that it is known whether the request was accepted and whose it was. */
+  /** Marks the request as decided: its outcome and its merchant are known. */
   decided(): void {
     this.#decided = true;
     this.decisionDuration = this.duration;
@@ -55,62 +60,62 @@ export class Exchange {
   }
 
   /**
-   * Says that nothing more can be answered: the answer is out, or the caller is gone.
-   * @param reason why, in words for operators, where that was not the caller's doing
+   * Marks the connection side as finished: the response is sent, or the client is gone.
+   * @param reason for operators, if something other than the client closed the connection
    */
   closed(reason: string | null = null): void {
-    if (this.outcome === 'accepted' && !this.#answered) {
+    if (this.outcome === 'accepted' && !this.#responded) {
       this.outcome = 'client_closed';
       this.detail ??= reason;
-      // What changes nothing is not carried on for a caller who has hung up; what may have changed something is.
+      // A disconnect cancels reads only. A write continues, because it may already have taken effect upstream.
       if (this.found.facts?.access === 'read') {
-        this.cancellation.cancel(new GatewayError('client_closed', reason ?? 'the client went away'));
+        this.cancellation.cancel(new GatewayError('client_closed', reason ?? 'the client disconnected'));
       }
     }
     this.#closed = true;
     this.#end();
   }
 
-  /** Whether the request is both decided and closed; before, its line could not say whose it was or how it ended. */
+  /** Whether the request is both decided and closed. Until then its merchant or its outcome is unknown. */
   get over(): boolean {
     return this.#decided && this.#closed;
   }
 
-  /** Whether the client has left before its response was complete. */
+  /** Whether the client disconnected before its response was complete. */
   get callerIsGone(): boolean {
     return this.response.destroyed;
   }
 
-  /** Calls back once when the request is over. */
+  /** Calls back once, when the request is both decided and closed. */
   whenOver(callback: () => void): void {
     if (this.over) callback();
     else this.#onOver.push(callback);
   }
 
-  /** Milliseconds since the headers had arrived, by a clock that nobody sets. */
+  /** Milliseconds since the headers arrived, on a monotonic clock. */
   get duration(): number {
     return performance.now() - this.#startedAt;
   }
 
-  /** The status that was answered; 499 where nobody was there any more to be answered. */
+  /** The response status; 499 if the client disconnected before the response was complete. */
   get status(): number {
     return this.outcome === 'client_closed' ? gatewayErrors.client_closed.status : this.response.statusCode;
   }
 
-  /** Bytes of the answer's body: those of an upstream's answer that were passed on, or those of the gateway's own. */
+  /** Bytes of the response body: bytes passed on from the upstream, or the body that the gateway generated. */
   get responseBodyBytes(): number {
     if (this.ownBodyBytes === null) return this.forwardedBodyBytes;
-    return this.#answered && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
+    return this.#responded && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
   }
 
   /** Whether the whole response went out. */
-  get #answered(): boolean {
+  get #responded(): boolean {
     return this.response.writableEnded && this.response.writableFinished;
   }
 
   #end(): void {
-    if (!this.over || this.#isToldOf) return;
-    this.#isToldOf = true;
+    if (!this.over || this.#isNotified) return;
+    this.#isNotified = true;
     for (const callback of this.#onOver) callback();
   }
 }
@@ -122,42 +127,42 @@ declare module 'fastify' {
 }
 
 /**
- * What the steps of a request have found out, each in its turn; only they write it. The log line is made of it also where a
- * later step fails, and what no step has come to is null.
+ * Results of a request's steps. Each step writes its own fields, and nothing else writes them. The access log uses them
+ * even if a later step fails. Fields of steps that did not run are null.
  */
 export class Findings {
-  /** `x-request-id`; empty where no step was taken. */
+  /** `x-request-id`; empty before the first step. */
   id = '';
-  /** Null where it is not known. */
+  /** Null if unknown. */
   clientAddress: IpAddress | null = null;
   trace: TraceContext | null = null;
-  /** What the log says in place of the key; null where there was none, or where the log has no secret. */
+  /** The fingerprint logged in place of the key; null without a key, or if no fingerprint secret is configured. */
   keyFingerprint: string | null = null;
   match: RouteMatch | null = null;
-  /** Where the client address is; null where no database was asked. */
-  whereabouts: Whereabouts | null = null;
-  /** The list of Tor exits that has the client address; null where none does. */
+  /** Country and AS number of the client address; null without a GeoIP database. */
+  whereabouts: GeoLocation | null = null;
+  /** Digest of the Tor exit list that contains the client address; null if the address is not listed. */
   torListDigest: string | null = null;
   facts: RequestFacts | null = null;
-  /** Milliseconds of the look-up of its key; null where there was none. */
+  /** Duration of the key look-up in milliseconds; null without a look-up. */
   lookupDuration: number | null = null;
-  /** Null where the key store was not asked. */
-  answer: KeyAnswer | null = null;
+  /** The key store's result; null without a look-up. */
+  answer: KeyLookup | null = null;
   credential: Credential | null = null;
-  /** The look-up id of a key that came with a request which was refused before its key was looked up. */
+  /** Look-up id of a key in a request that was refused before the look-up. Such a key is exposed. */
   exposedLookupId: string | null = null;
-  /** What every response to this request bears, whoever makes it. */
+  /** Headers of every response to this request, whether generated by the gateway or passed on. */
   readonly responseHeaders: HeaderList;
 
-  /** @param ownHeaders what every response of the gateway has */
+  /** @param ownHeaders headers of every response of the listener */
   constructor(ownHeaders: HeaderList) {
     this.responseHeaders = [...ownHeaders];
   }
 }
 
-/** Ends a request before its upstream has answered; lighter than an AbortController, of which each request would need one. */
+/** Cancels a request before its upstream has responded. Lighter than one AbortController per request. */
 export class Cancellation {
-  /** Why; null while nobody has cancelled. */
+  /** Reason of the cancellation; null while not cancelled. */
   reason: GatewayError | null = null;
   #listener: ((reason: GatewayError) => void) | null = null;
 
@@ -167,7 +172,7 @@ export class Cancellation {
     this.#listener?.(reason);
   }
 
-  /** Sets who is told, at once where it is cancelled already. There is one at a time. */
+  /** Sets the single listener, and calls it immediately if already cancelled. */
   listen(listener: (reason: GatewayError) => void): void {
     this.#listener = listener;
     if (this.reason !== null) listener(this.reason);

@@ -1,71 +1,71 @@
 import type { ConnectionFacts } from './connection-facts.js';
 
-/** A request's head as it came, and the connection that it came on. Made once; nothing of it changes. */
+/** The head of a request as received, and its connection. Immutable. */
 export class RequestData {
   readonly target: RequestTarget;
-  /** Those that the gateway reads. Node's own `headers` would be built anew for each request, and is asked for nothing. */
+  /** Headers that the gateway reads. Node's own `headers` are not used: Node would build them anew for each request. */
   readonly headers: DecisiveHeaders;
 
   constructor(
     readonly method: string,
-    /** `1.1` or `1.0`; whatever Node's parser lets pass beside them is refused. */
+    /** `1.1` or `1.0`; protocol.ts rejects any other version that Node's parser accepts. */
     readonly httpVersion: string,
     target: string,
-    /** Names and values, flat, as the client sent them. */
+    /** Alternating names and values, as the client sent them. */
     readonly rawHeaders: readonly string[],
     readonly connection: ConnectionFacts,
-    /** When the headers had arrived, in milliseconds since 1970. */
+    /** Arrival time of the headers in milliseconds since 1970. */
     readonly receivedAt: number,
   ) {
     this.target = splitTarget(target);
     this.headers = readDecisiveHeaders(rawHeaders);
   }
 
-  /** Whether the request has a body, or is to have one. */
+  /** Whether the request declares a body. */
   get hasBody(): boolean {
     return this.headers.transferEncoding.length > 0 || (this.declaredBytes ?? 0) > 0;
   }
 
-  /** How long the body is, as the client says; null where it does not say. */
+  /** Body length in bytes from Content-Length; null without Content-Length. */
   get declaredBytes(): number | null {
     const [length] = this.headers.contentLength;
     return length === undefined ? null : Number(length);
   }
 
-  /** Whether the client waits to be told that its body is wanted. */
+  /** Whether the client waits for 100 Continue before it sends the body. */
   get expectsContinue(): boolean {
     const { expect } = this.headers;
     return expect.length > 0 && expect.join().toLowerCase() === '100-continue' && this.httpVersion !== '1.0';
   }
 
-  /** The host that was asked for; empty where none was named. */
+  /** The Host header; empty if missing. */
   get host(): string {
     return this.headers.host[0] ?? '';
   }
 }
 
-/** What most paths are, and what no service decodes or normalises. */
+/** The form of most paths. No service decodes or normalizes it. */
 const plainPath = /^(?:\/[\w-]+)+$/;
-/** All that RFC 3986 3.3 has in a path. */
+/** All characters that RFC 3986 3.3 allows in a path. */
 const pathForm = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*$/;
-/** A segment that is empty, `.` or `..`, perhaps once its dots are decoded and its parameters cut off. */
+/** A segment that is empty, `.` or `..`, possibly only after decoding its dots and removing its parameters. */
 const climbingSegment = /\/(?:(?:\.|%2e){0,2}(?:[/;]|%3b)|(?:\.|%2e){1,2}$)/i;
-/** Encoded control characters, `/`, `\` and `%`, which would be decoded twice. */
+/** Percent-encoded control characters, `/`, `\` and `%`. An encoded `%` would be decoded twice. */
 const splittingOctet = /%(?:[01][0-9a-f]|7f|2f|5c|25)/i;
 
-/** A request target in its parts, as they came. */
+/** The parts of a request target, as received. */
 export interface RequestTarget {
-  /** Host and port of a target in absolute form, and its scheme in small letters; null of one that is a path. */
+  /** Host and port of a target in absolute form, and its scheme in lower case; null for a target in origin form. */
   readonly absolute: { readonly scheme: string; readonly authority: string } | null;
   readonly path: string;
-  /** With its `?`; empty where there is none. */
+  /** Includes the `?`; empty without a query. */
   readonly query: string;
 }
 
-/** `https://host:port/path?query`, which a server has to take as well (RFC 9112 3.2.2). */
+/** `https://host:port/path?query`: a server must accept the absolute form too (RFC 9112 3.2.2). */
 const absoluteForm = /^(https?):\/\/([^/?#]*)(.*)$/i;
 
-/** Splits a request target at its first `?`, and what is in front of its path from one in absolute form. */
+/** Splits a request target into scheme and authority (absolute form only), path and query. */
 export function splitTarget(target: string): RequestTarget {
   const [, scheme = '', authority = '', rest = ''] = (target.startsWith('/') ? null : absoluteForm.exec(target)) ?? [];
   const absolute = scheme === '' ? null : { scheme: scheme.toLowerCase(), authority };
@@ -80,8 +80,8 @@ export function splitTarget(target: string): RequestTarget {
 }
 
 /**
- * Says whether a path has the same segments for every service, however it decodes and normalises. Services climb out of a
- * route with `..;` and split a segment at `%2f`.
+ * Whether every service sees the same segments in a path, however it decodes and normalizes. Some services leave a
+ * route by `..;` and split a segment at `%2f`.
  */
 export function hasFixedSegments(path: string): boolean {
   if (plainPath.test(path)) return true;
@@ -89,7 +89,7 @@ export function hasFixedSegments(path: string): boolean {
   return !path.includes('%') || (!splittingOctet.test(path) && isUtf8(path));
 }
 
-/** Overlong forms of `/` and `.` are no UTF-8, but some decoders read them. */
+/** Rejects overlong encodings of `/` and `.`: they are invalid UTF-8, but some decoders accept them. */
 function isUtf8(path: string): boolean {
   try {
     decodeURIComponent(path);
@@ -100,8 +100,8 @@ function isUtf8(path: string): boolean {
 }
 
 /**
- * The headers that the gateway itself reads, for its decision, its log and the trace, each with every value that the
- * request gave it, in its order.
+ * Headers that the gateway itself reads, for its decision, its log and the trace. Each holds all values in request
+ * order.
  */
 export interface DecisiveHeaders {
   readonly apiKey: readonly string[];
@@ -137,49 +137,49 @@ const fieldOf: ReadonlyMap<string, keyof DecisiveHeaders> = new Map([
   ['tracestate', 'tracestate'],
 ]);
 
-/** Shared by all headers that a request does not have, which are most of them. */
-const none: string[] = [];
-Object.freeze(none);
+/** Shared by all absent headers, which are most of them. */
+const absent: string[] = [];
+Object.freeze(absent);
 
 /**
  * Reads the decisive headers from Node's raw list of names and values. Node's own `headers` joins or drops repeated
- * ones, and a second `x-api-key` or Host must be seen.
+ * fields, which would hide a second `x-api-key` or Host.
  */
 export function readDecisiveHeaders(rawHeaders: readonly string[]): DecisiveHeaders {
   const headers: Record<keyof DecisiveHeaders, string[]> = {
-    apiKey: none,
-    host: none,
-    origin: none,
-    referer: none,
-    forwardedFor: none,
-    forwardedProto: none,
-    requestId: none,
-    transferEncoding: none,
-    contentLength: none,
-    expect: none,
-    upgrade: none,
-    userAgent: none,
-    traceparent: none,
-    tracestate: none,
+    apiKey: absent,
+    host: absent,
+    origin: absent,
+    referer: absent,
+    forwardedFor: absent,
+    forwardedProto: absent,
+    requestId: absent,
+    transferEncoding: absent,
+    contentLength: absent,
+    expect: absent,
+    upgrade: absent,
+    userAgent: absent,
+    traceparent: absent,
+    tracestate: absent,
   };
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const field = fieldOf.get((rawHeaders[index] ?? '').toLowerCase());
     if (field === undefined) continue;
     const value = rawHeaders[index + 1] ?? '';
     const values = headers[field];
-    if (values === none) headers[field] = [value];
+    if (values === absent) headers[field] = [value];
     else values.push(value);
   }
   return headers;
 }
 
 /**
- * Headers as names and values by turns; a value may be several. An object made by spreading others costs as much as all
- * checks of a request together, and V8 keeps a shape for each.
+ * Alternating header names and values; a value may be an array. Building objects by spread costs as much as all checks
+ * of a request together, and V8 stores a shape for each.
  */
 export type HeaderList = (string | string[])[];
 
-/** Whether a list has a header of this name, in the same case. */
+/** Whether a list contains a header of this name, case-sensitive. */
 export function hasHeader(list: Readonly<HeaderList>, name: string): boolean {
   for (let index = 0; index < list.length; index += 2) if (list[index] === name) return true;
   return false;

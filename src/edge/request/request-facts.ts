@@ -9,30 +9,30 @@ import { isSecure } from './client-address.js';
 import type { RequestData, DecisiveHeaders } from './request-data.js';
 import type { RouteMatch } from './routes.js';
 
-/** What facts are made of besides the request. */
+/** Dependencies of `factsOf`. */
 export interface FactSources {
   readonly environment: Environment;
   readonly trustedProxies: IpRanges;
   readonly torExits: Pick<TorExits, 'has' | 'digest'>;
-  /** null: there are no databases. */
+  /** Null: no databases configured. */
   readonly geoIp: GeoIp | null;
   readonly clock: Clock;
 }
 
-/** What the steps before have made out of a request. */
-interface Seen {
+/** Results of the earlier steps of a request. */
+interface FactInputs {
   readonly request: RequestData;
-  /** The client's. */
+  /** The client address. */
   readonly address: IpAddress;
-  /** Whether that is on the list of Tor exits; null where that cannot be told. */
+  /** Whether the client address is on the Tor exit list; null if no usable list exists. */
   readonly listed: boolean | null;
-  /** Those whose headers are believed. */
+  /** The proxies whose forwarding headers are trusted. */
   readonly proxies: IpRanges;
   readonly match: RouteMatch | null;
 }
 
-/** All that the rules look at. */
-export function factsOf({ request, address, listed, proxies, match }: Seen, sources: FactSources): RequestFacts {
+/** Collects all facts that the rules need. */
+export function factsOf({ request, address, listed, proxies, match }: FactInputs, sources: FactSources): RequestFacts {
   const { headers, connection } = request;
   const { remote, tls } = connection;
   return {
@@ -50,14 +50,19 @@ export function factsOf({ request, address, listed, proxies, match }: Seen, sour
   };
 }
 
-/** The list and the database are two witnesses: one that says so is enough, and one that cannot speak leaves it open. */
+/**
+ * Combines the Tor exit list and the GeoIP database. One positive result is enough; otherwise one unavailable source
+ * makes the result null.
+ */
 function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | null): boolean | null {
   const known = geoIp?.isTorExit(address) ?? (geoIp === null ? false : null);
   if (listed === true || known === true) return true;
   return listed === null || known === null ? null : false;
 }
 
-/** The first present of Origin, Referer and Host decides, alone. A repeated one is taken whole and so matches nothing. */
+/**
+ * The first of Origin, Referer and Host that is present decides. Repeated values are joined, so they match no pattern.
+ */
 function originClaimOf(headers: DecisiveHeaders): OriginClaim | null {
   for (const header of ['origin', 'referer', 'host'] as const) {
     if (headers[header].length > 0) return { header, value: headers[header].join(', ') };

@@ -1,10 +1,10 @@
 import { memoize } from '../../policy/memoize.js';
 import type { HeaderList } from './request-data.js';
 
-/** Of names of headers. */
+/** Header names to memoize. */
 const mostNames = 1_000;
 
-/** Headers of one hop (RFC 9110 7.6.1), and `expect`, which the gateway has answered itself. */
+/** Hop-by-hop headers (RFC 9110 7.6.1), and `expect`, to which the gateway itself responds. */
 const hopByHopNames: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -20,15 +20,15 @@ const hopByHopNames: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Names of which no client's header reaches an upstream, as `folded` spells them; `*` stands for any end. Services believe
- * these because a proxy in front of them sets them, and this gateway is that proxy.
+ * Names of client headers that are never forwarded upstream, spelled as `folded` returns them; a final `*` matches any
+ * suffix. Services trust these headers because the proxy in front sets them, and this gateway is that proxy.
  */
 export const reservedNames: readonly string[] = [
-  // Who calls is what the gateway has verified.
+  // The caller's identity: only the gateway's verified values may reach a service.
   ...['x-api-key', 'x-merchant-*', 'x-gateway-*', 'x-request-id'],
-  // Services would take their user from these, and the gateway authenticates merchants only.
+  // Services would read their user from these, but the gateway authenticates only merchants.
   ...['remote-*', 'x-remote-*', 'x-auth-request-*', 'x-authenticated-*', 'x-webauth-*'],
-  // From where, over which protocol and to which host a request came: the gateway says so in X-Forwarded-* alone.
+  // The client's address, protocol and host: only the gateway's own X-Forwarded-* may state them.
   ...['forwarded', 'forwarded-for', 'x-forwarded', 'x-forwarded-*', 'http-x-forwarded-*', 'x-real-ip'],
   ...['x-scheme', 'x-url-scheme', 'front-end-https', 'x-host', 'x-http-host-override'],
   // The client address under the names of CDNs, clouds, load balancers and application servers.
@@ -44,13 +44,13 @@ export const reservedNames: readonly string[] = [
   ...['fastly-client-ip', 'fly-client-ip', 'incap-client-ip', 'x-nf-client-connection-ip', 'cloudfront-viewer-address'],
   ...['x-azure-clientip', 'x-azure-socketip', 'appengine-user-ip', 'x-appengine-user-ip', 'x-appengine-remote-addr'],
   ...['x-envoy-external-address', 'proxy-client-ip', 'wl-proxy-client-ip'],
-  // A service would carry out another method than the one that was permitted.
+  // A service would execute a different method than the permitted one.
   ...['x-http-method', 'x-http-method-override', 'x-method-override'],
-  // It would serve another path (IIS, Envoy, Symfony CVE-2018-14773), or have one fetched (Rack CVE-2025-61780).
+  // A service would serve a different path (IIS, Envoy, Symfony CVE-2018-14773) or fetch one (Rack CVE-2025-61780).
   ...['x-original-*', 'x-envoy-original-*', 'x-rewrite-url', 'x-override-url', 'x-accel-mapping', 'x-sendfile-type'],
-  // CGI makes the variable HTTP_PROXY of it, through which many libraries send their requests (httpoxy).
+  // CGI turns `Proxy` into the variable HTTP_PROXY, which many HTTP clients use as their proxy (httpoxy).
   'proxy',
-  // The gateway is a part of the trace, and passes on what it makes of these (W3C Trace Context).
+  // The gateway takes part in the trace and sends its own values (W3C Trace Context).
   ...['traceparent', 'tracestate'],
   // Each upstream has its own Host, and each connection its own framing.
   ...['host', 'content-length', ...hopByHopNames],
@@ -58,39 +58,42 @@ export const reservedNames: readonly string[] = [
 const exactNames: ReadonlySet<string> = new Set(reservedNames.filter((name) => !name.endsWith('*')));
 const prefixes = reservedNames.filter((name) => name.endsWith('*')).map((name) => name.slice(0, -1));
 
-/** What Connection says on nearly all requests and answers, and names no header with. */
-const saysOnlyWhetherToKeep: ReadonlySet<string> = new Set(['keep-alive', 'close', 'Keep-Alive', 'Close']);
-const nothing: ReadonlySet<string> = new Set();
+/** The usual values of Connection, which name no header. */
+const persistenceOnly: ReadonlySet<string> = new Set(['keep-alive', 'close', 'Keep-Alive', 'Close']);
+const noNames: ReadonlySet<string> = new Set();
 
 /**
- * What of a client's headers goes upstream, as a flat list of names and values: none that is reserved, of this hop or named
- * by Connection, under any name that a service may read as such a one.
- * @param forwarded a list behind which they are put
+ * Filters a client's headers for the upstream. Drops headers that are reserved, hop-by-hop or named by Connection, in
+ * every spelling that a service may treat as equal.
+ * @param forwarded the list to append to
+ * @returns alternating names and values
  */
 export function forwardableHeaders(rawHeaders: readonly string[], forwarded: string[] = []): string[] {
   const named = namedByClient(rawHeaders);
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const name = rawHeaders[index] ?? '';
-    if (!isForwardable(name) || (named !== nothing && named.has(folded(name)))) continue;
+    if (!isForwardable(name) || (named !== noNames && named.has(folded(name)))) continue;
     forwarded.push(name, rawHeaders[index + 1] ?? '');
   }
   return forwarded;
 }
 
 /**
- * A header's name as CGI, PHP, WSGI and others read it: to them `X.Merchant!Id` and `x-merchant-id` are one variable. They
- * have `_` where this has `-`.
+ * Normalizes a header name like CGI, PHP, WSGI and others, which map `X.Merchant!Id` and `x-merchant-id` to one
+ * variable. They use `_` for each other character; this uses `-`.
  */
 const folded = memoize(mostNames, (name) => name.toLowerCase().replace(/[^a-z0-9]/g, '-'));
 
-/** Whether a client's header may go upstream, by its name as it is written and whatever Connection says. */
+/** Whether a client header may be forwarded, judged by its name without regard to Connection. */
 const isForwardable = memoize(mostNames, (name) => {
-  if (name.toLowerCase() === 'content-length') return true; // the framing itself; its look-alikes are not
+  if (name.toLowerCase() === 'content-length') return true; // the framing itself; other spellings of it are dropped
   const spelling = folded(name);
   return !exactNames.has(spelling) && !prefixes.some((prefix) => spelling.startsWith(prefix));
 });
 
-/** What of an upstream's headers, with names in lower case, goes to the client: all but the hop-by-hop ones. */
+/**
+ * Filters an upstream's headers for the client: drops hop-by-hop headers and `x-request-id`. Names are in lower case.
+ */
 export function returnableHeaders(headers: Readonly<HeaderList>): HeaderList {
   const named = namedByConnection(headers);
   const returned: HeaderList = [];
@@ -106,10 +109,10 @@ function namedByConnection(headers: Readonly<HeaderList>): ReadonlySet<string> {
   for (let index = 0; index + 1 < headers.length; index += 2) {
     if (headers[index] === 'connection') return tokensOf([headers[index + 1] ?? ''].flat());
   }
-  return nothing;
+  return noNames;
 }
 
-/** Folded as well, or a header of this hop would reach a service that reads it under another spelling. */
+/** Folds the names too; otherwise a hop-by-hop header in another spelling would reach a service. */
 function namedByClient(rawHeaders: readonly string[]): ReadonlySet<string> {
   const values: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
@@ -118,15 +121,15 @@ function namedByClient(rawHeaders: readonly string[]): ReadonlySet<string> {
     }
   }
   const tokens = tokensOf(values);
-  if (tokens === nothing) return nothing;
+  if (tokens === noNames) return noNames;
   const names = new Set(Array.from(tokens, folded));
   names.delete('content-length');
   return names;
 }
 
-/** The names that Connection lists. A client may not strip the body's own framing with it. */
+/** The header names that Connection lists, without `content-length`: a client must not strip the body's framing. */
 function tokensOf(values: readonly string[]): ReadonlySet<string> {
-  if (values.every((value) => saysOnlyWhetherToKeep.has(value))) return nothing;
+  if (values.every((value) => persistenceOnly.has(value))) return noNames;
   const tokens = values.flatMap((value) =>
     value
       .toLowerCase()

@@ -2,23 +2,23 @@ import { foldSegment } from '../../config/closest-name.js';
 import type { Config } from '../../config/schema.js';
 import { hasFixedSegments } from './request-data.js';
 
-/** A path family that goes to one upstream. */
+/** A path prefix that is routed to one upstream. */
 interface Route {
-  /** Below the base path. */
+  /** Relative to the base path. */
   readonly path: string;
-  /** The upstream's name. */
+  /** Name of the upstream. */
   readonly upstream: string;
-  /** What a key's permissions speak of. */
+  /** The resource in a key's permissions. */
   readonly resource: string;
 }
 
-/** A route, and the path that its upstream gets. */
+/** A route, and the path to send to its upstream. */
 export interface RouteMatch {
   readonly route: Route;
   readonly upstreamPath: string;
 }
 
-/** Why a path is not forwarded, for a caller with a valid key. */
+/** Why a path is not forwarded. Only callers with a valid key see this error. */
 export interface PathProblem {
   readonly code: 'invalid_path' | 'not_found';
   /** For operators. */
@@ -28,29 +28,35 @@ export interface PathProblem {
 /** Finds the route of a path. */
 export type RouteTable = (path: string) => RouteMatch | PathProblem;
 
-/** The methods that are proxied; TRACE would echo the identity headers to the caller. */
+/** Methods that are proxied. TRACE is excluded because it would echo the identity headers to the caller. */
 export const proxiedMethods: readonly string[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** Where the segments of configured paths have led to. */
+/** A node of the segment trie of configured paths. */
 interface Node {
-  /** By the segments as they are configured. Those that fold alike lead to one node. */
+  /** Children by configured segment. Segments that fold alike share one node. */
   readonly next: Map<string, Node>;
   readonly nextFolded: Map<string, Node>;
-  /** The routes that end here, with their whole path. Several differ only in what folding removes. */
+  /** Routes that end at this node, with their full path. Several differ only in what folding removes. */
   readonly ends: { readonly path: string; readonly route: Route }[];
 }
 
 const unknown: PathProblem = { code: 'not_found', reason: 'no route has this path' };
-const lookalike: PathProblem = { code: 'not_found', reason: 'a service could read a segment as one of another route' };
-const ambiguous: PathProblem = { code: 'invalid_path', reason: 'a service could climb or split a segment of the path' };
+const lookalike: PathProblem = {
+  code: 'not_found',
+  reason: 'an upstream could decode or normalize a path segment to one of another route',
+};
+const ambiguous: PathProblem = {
+  code: 'invalid_path',
+  reason: 'an upstream could decode or normalize the path to other segments',
+};
 
-/** What a service may decode, cut off or convert. */
+/** Characters that a service may decode, cut off or convert. */
 const notPlain = /[%;\u0080-\uffff]/;
 
 /**
- * Builds the route table: the longest path that ends at a segment's end wins. As far down as routes are configured, a
- * segment that a service could take for one of another route has none: it would be permitted as one and carried out as
- * the other. The upstream does not see the base path.
+ * Builds the route table. The longest configured path that ends at a segment boundary wins. At configured levels, a
+ * segment that a service could read as a segment of another route matches no route. Otherwise the gateway would check
+ * the permission of one route and the service would execute another. Upstream paths lack the base path.
  */
 export function createRouteTable(config: Pick<Config, 'basePath' | 'routes'>): RouteTable {
   const root = nodesOf(config);

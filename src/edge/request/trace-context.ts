@@ -1,32 +1,32 @@
 import { randomHex, uniqueId } from '../../telemetry/unique-id.js';
-import { holdsKey } from '../../telemetry/mask-keys.js';
+import { containsKey } from '../../telemetry/mask-keys.js';
 
-/** W3C Trace Context of a request: whose trace it belongs to, and the gateway's own part of that. */
+/** W3C Trace Context of a request: its trace and the gateway's own span. */
 export interface TraceContext {
   /** 32 hex digits. */
   readonly traceId: string;
-  /** 16 hex digits: the parent of what the upstream does. */
+  /** 16 hex digits: the gateway's span, parent of the upstream's spans. */
   readonly spanId: string;
-  /** The caller's part, 16 hex digits; null where it named none. */
+  /** The caller's span, 16 hex digits; null without a valid traceparent. */
   readonly parentId: string | null;
   /** Two hex digits. */
   readonly flags: string;
-  /** Null where there is none, or where it belongs to a traceparent that cannot be used. */
+  /** The tracestate header; null if missing or if its traceparent is invalid. */
   readonly state: string | null;
-  /** Whether the gateway's own part is told to a trace store. */
+  /** Whether the gateway's span is exported. */
   readonly taken: boolean;
 }
 
-/** Version 00, and any later one, of which only the first four fields are known. */
+/** Version 00, or any later version, of which only the first four fields are defined here. */
 const traceparentForm = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
 const notSampled = '00';
 const sampled = '01';
 
 /**
- * Takes the caller's trace, where it sent exactly one traceparent that is one, or begins another. A caller chooses
- * nothing but the trace's id: it is a name to search for, and proves nothing.
- * @param taken whether this request is a sample, which no caller has a say in: it could fill the store of traces. Null:
- *   traces are kept nowhere here, and the caller's own flags are passed on
+ * Continues the caller's trace if the request has exactly one valid traceparent; otherwise starts a new trace. A caller
+ * controls only the trace id, which is a search term and proves nothing.
+ * @param taken whether this request is sampled. The caller's sampling flag is ignored, because a caller could fill the
+ *   trace store. Null: no trace export here, and the caller's flags are passed on
  */
 export function traceContextOf(
   traceparent: readonly string[],
@@ -52,7 +52,7 @@ export function traceContextOf(
   };
 }
 
-/** Adds the headers by which an upstream goes on with the trace to a flat list of names and values. */
+/** Appends the trace headers for the upstream to a list of alternating names and values. */
 export function addTraceHeaders(headers: string[], { traceId, spanId, flags, state }: TraceContext): void {
   headers.push('traceparent', `00-${traceId}-${spanId}-${flags}`);
   if (state !== null) headers.push('tracestate', state);
@@ -61,10 +61,10 @@ export function addTraceHeaders(headers: string[], { traceId, spanId, flags, sta
 const safeId = /^[A-Za-z0-9._-]{1,64}$/;
 
 /**
- * The id of a request, given back in `x-request-id`. A trusted proxy's own id is kept where it is short and safe;
- * anybody else could make two requests look like one in the log.
+ * The request id, returned in `x-request-id`. An id from a trusted proxy is reused if it is short and safe. Ids from
+ * other clients are ignored: a client could make two requests look like one in the log.
  */
 export function requestIdOf(values: readonly string[], fromTrustedProxy: boolean): string {
   const [value = ''] = values;
-  return fromTrustedProxy && values.length === 1 && safeId.test(value) && !holdsKey(value) ? value : uniqueId();
+  return fromTrustedProxy && values.length === 1 && safeId.test(value) && !containsKey(value) ? value : uniqueId();
 }

@@ -1,29 +1,33 @@
 import type { ServerResponse } from 'node:http';
-import { breakOff } from './lingering-close.js';
+import { abortResponse } from './lingering-close.js';
 import type { Exchange } from '../request/exchange.js';
 
-/** How long a caller may take over an answer. */
-export interface AnswerTimeouts {
-  /** Without taking anything of it. */
+/** Timeouts for sending a response, in milliseconds. */
+export interface ResponseTimeouts {
+  /** Without the client reading anything. */
   readonly stallMilliseconds: number;
-  /** From its headers to its last byte. */
+  /** From the response headers to the last byte. */
   readonly totalMilliseconds: number;
 }
 
-/** A caller who takes nothing of the answer, or a byte from time to time, would keep a place upstream for ever. */
-export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: AnswerTimeouts): void {
+/**
+ * Limits the time of a response. A client that reads nothing, or a byte now and then, would hold an upstream connection
+ * forever.
+ */
+export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: ResponseTimeouts): void {
   const { response } = exchange;
   const { socket } = response;
   response.setTimeout(stallMilliseconds, () => {
-    if (waitsForCaller(exchange)) breakOff(response);
+    if (hasUnsentBytes(exchange)) abortResponse(response);
   });
-  // It is the socket's: the request behind this one may wait longer for its upstream. Before Node sets that of idleness.
+  // Clears the timeout, which belongs to the socket: the next request may wait longer for its upstream. Runs before
+  // Node sets the keep-alive timeout.
   response.prependOnceListener('finish', () => socket?.setTimeout(0));
-  if (exchange.callerIsGone) return; // the caller has left, and the answer goes nowhere
+  if (exchange.callerIsGone) return; // the client has disconnected, so no response is sent
   const end = setTimeout(() => {
-    exchange.detail = `the answer was not over after ${totalMilliseconds / 1000} s`;
-    if (exchange.ownBodyBytes === null && !waitsForCaller(exchange)) exchange.outcome = 'upstream_timeout';
-    breakOff(response);
+    exchange.detail = `the response was not complete after ${totalMilliseconds / 1000} s`;
+    if (exchange.ownBodyBytes === null && !hasUnsentBytes(exchange)) exchange.outcome = 'upstream_timeout';
+    abortResponse(response);
   }, totalMilliseconds);
   response.once('close', () => {
     clearTimeout(end);
@@ -31,28 +35,28 @@ export function limitAnswer(exchange: Exchange, { stallMilliseconds, totalMillis
   if (exchange.data.connection.tls !== null) endWhenStuck(response);
 }
 
-/** How often it is looked at whether a caller who has ended its side still takes something, in milliseconds. */
-const lookMilliseconds = 1_000;
+/** Interval of the progress check after the client has half-closed its connection, in milliseconds. */
+const checkMilliseconds = 1_000;
 
 /**
- * Ends the response to a caller who has ended its side of a TLS connection, and takes nothing for a second. Where a client resets
- * its connection while TLS writes the tickets of its session, Node notices no more than that end: what is to be written behind them
- * stays in TLS for good.
+ * Aborts the response if a client has half-closed its TLS connection and reads nothing for a second. If a client resets
+ * the connection while TLS writes session tickets, Node sees only the half-close, and later writes stay in the TLS
+ * layer forever.
  */
 function endWhenStuck(response: ServerResponse): void {
   const { socket } = response;
   if (socket === null) return;
   let waiting = 0;
   const looks = setInterval(() => {
-    if (socket.readableEnded && waiting > 0 && socket.writableLength === waiting) breakOff(response);
+    if (socket.readableEnded && waiting > 0 && socket.writableLength === waiting) abortResponse(response);
     waiting = socket.writableLength;
-  }, lookMilliseconds);
+  }, checkMilliseconds);
   response.once('close', () => {
     clearInterval(looks);
   });
 }
 
-/** Whether there is something of the answer that the caller has not taken yet. */
-export function waitsForCaller({ response }: Exchange): boolean {
+/** Whether part of the response is still unread by the client. */
+export function hasUnsentBytes({ response }: Exchange): boolean {
   return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
 }

@@ -3,23 +3,24 @@ import type { Exchange } from '../request/exchange.js';
 import type { ServerResponse } from 'node:http';
 import { TLSSocket } from 'node:tls';
 
-/** A body of at most this many bytes is read and dropped, so that the connection can be kept. */
+/** The largest body, in bytes, that is read and dropped to keep the connection alive. */
 const maxDroppedBytes = 65_536;
-/** How long a connection lingers once its client has nothing left to send, in milliseconds. */
+/** How long a connection lingers after its client has nothing left to send, in milliseconds. */
 const lingerMilliseconds = 2_000;
-const lookMilliseconds = 250;
+const checkMilliseconds = 250;
 
-/** What an upload may still take after its response. */
+/** Limits for the rest of an upload after its response. */
 export interface UploadLimits {
   readonly bodyBytes: number;
   readonly requestTimeoutSeconds: number;
 }
 
 /**
- * Closes the connection after a response that comes before the request body, unless the rest is small. It lingers: if it were
- * closed at once, the kernel would reset it over the unread bytes, and the client would lose the response that says what is
- * wrong. The upload may go on within its limits, because most clients read nothing before they have sent all of it.
- * @param isEnding whether the gateway itself ends, and waits for no upload
+ * Closes the connection after a response that precedes the end of the request body, unless the rest is small. The close
+ * lingers: an immediate close would make the kernel reset the connection over unread bytes, and the client would lose
+ * the error response. The upload may continue within its limits, because most clients read the response only after
+ * sending the whole body.
+ * @param isEnding whether the gateway is shutting down and waits for no upload
  */
 export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, isEnding: () => boolean): void {
   const { request, response } = exchange;
@@ -33,7 +34,7 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
   const mayContinue = (): boolean => {
     const isWithinLimits =
       socket.bytesRead - readBefore <= limits.bodyBytes && exchange.duration < limits.requestTimeoutSeconds * 1000;
-    // Who was too slow has had its time.
+    // A request that timed out gets no further time.
     return isWithinLimits && exchange.outcome !== 'request_timeout' && !request.complete && !isEnding();
   };
   closeAfterResponse(exchange, mayContinue);
@@ -41,19 +42,19 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
 }
 
 /**
- * Has a response be the last one of its connection, and lets the connection linger behind it.
- * @param mayContinue whether the client may still send, asked until it is not
+ * Makes a response the last one of its connection, followed by a lingering close.
+ * @param mayContinue whether the client may still send; polled until it returns false
  */
 export function closeAfterResponse({ request, response }: Exchange, mayContinue: () => boolean = () => false): void {
   response.shouldKeepAlive = false;
   const closeSoon = (): void => {
     lingeringClose(request.socket, mayContinue);
   };
-  // Node calls this when the last response of a connection has been written.
+  // Node calls destroySoon after writing the last response of a connection.
   request.socket.destroySoon = closeSoon;
 }
 
-/** Ends a connection whose client may still be sending, so that the client can read what was written before. */
+/** Closes a connection whose client may still be sending, and leaves the client time to read what was written. */
 export function lingeringClose(socket: Socket, mayContinue: () => boolean = () => false): void {
   socket.end();
   let since = performance.now();
@@ -61,7 +62,7 @@ export function lingeringClose(socket: Socket, mayContinue: () => boolean = () =
     const now = performance.now();
     if (mayContinue()) since = now;
     else if (now - since >= lingerMilliseconds) socket.destroy();
-  }, lookMilliseconds);
+  }, checkMilliseconds);
   look.unref();
   socket.once('close', () => {
     clearInterval(look);
@@ -69,11 +70,11 @@ export function lingeringClose(socket: Socket, mayContinue: () => boolean = () =
 }
 
 /**
- * Ends an answer that has begun and will not be whole. To a caller of HTTP/1.0 the end of its connection is the end of the
- * answer (RFC 9112 6.3): it would take the part that it has for the whole, so its connection is reset. Over TLS it can tell by
- * itself, as nothing of TLS says goodbye.
+ * Aborts a response that has begun and cannot be completed. An HTTP/1.0 client takes the end of the connection for the
+ * end of the response (RFC 9112 6.3) and would accept the partial body, so its connection is reset. A TLS client
+ * detects the truncation, because no close_notify is sent.
  */
-export function breakOff(response: ServerResponse): void {
+export function abortResponse(response: ServerResponse): void {
   const { socket } = response;
   if (socket !== null && response.req.httpVersionMinor === 0 && !(socket instanceof TLSSocket))
     socket.resetAndDestroy();

@@ -1,11 +1,11 @@
 import type { FastifyReply } from 'fastify';
-import { breakOff } from './lingering-close.js';
+import { abortResponse } from './lingering-close.js';
 import { proxiedMethods } from '../request/routes.js';
 import { GatewayError, type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
-import { giveWhole } from './whole-answer.js';
+import { sendResponse } from './whole-answer.js';
 import { denialOf, type DenialCode } from '../../policy/decision-table.js';
 
-/** Failures of the protocol: where such a request ends, and the next one begins, the two sides may see differently. */
+/** Protocol errors after which client and gateway may disagree about where the next request begins. */
 const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
   'malformed_request',
   'invalid_host',
@@ -13,33 +13,37 @@ const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
   'headers_too_large',
 ]);
 
-/** Answers with the envelope, and with nothing of what an upstream had said before it failed. */
+/** Sends the error envelope, without any header of an upstream response that failed later. */
 export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonly<Record<string, string>> = {}): void {
   const { exchange } = reply.request;
   const { response } = exchange;
   if (response.headersSent) {
-    breakOff(response); // another answer has begun, and cannot be made into this one
+    abortResponse(response); // another response has begun and cannot be replaced
     return;
   }
-  // Node sends no Connection header at all once one has been removed. No upstream's is among them: it is hop-by-hop.
+  // Keeps `connection`: once it is removed, Node never sends it. An upstream's value cannot be here, because it is
+  // hop-by-hop.
   for (const name of response.getHeaderNames()) if (name !== 'connection') response.removeHeader(name);
   exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.found.responseHeaders];
   for (const name in failure.headers) headers.push(name, failure.headers[name] ?? '');
   for (const name in more) headers.push(name, more[name] ?? '');
-  giveWhole(reply, failure.status, headers, failure.body);
+  sendResponse(reply, failure.status, headers, failure.body);
 }
 
-/** Answers a request that failed; whatever is not foreseen is an internal error, and its text stays inside. */
+/**
+ * Sends the error response of a failed request. Unexpected exceptions become internal_error, and their messages are not
+ * sent.
+ */
 export function sendError(reply: FastifyReply, error: unknown): void {
   const { exchange } = reply.request;
   const code: GatewayErrorCode = error instanceof GatewayError ? error.code : 'internal_error';
   exchange.outcome = code;
   exchange.detail = error instanceof Error ? error.message : null;
   if (code === 'client_closed') {
-    // The status 499 is the log's: a client that has closed its side in the middle of a body gets no response.
+    // Status 499 exists only in the log: a client that disconnects within its body gets no response.
     reply.hijack();
-    breakOff(exchange.response);
+    abortResponse(exchange.response);
     return;
   }
   if (endConnection.has(code)) reply.raw.shouldKeepAlive = false;
@@ -47,21 +51,21 @@ export function sendError(reply: FastifyReply, error: unknown): void {
   sendFailure(reply, failure, code === 'method_not_allowed' ? { allow: proxiedMethods.join(', ') } : {});
 }
 
-/** Whatever the gateway answers itself. */
+/** An error response that the gateway generates. */
 export interface Failure {
   readonly status: number;
-  /** The envelope, in ASCII: a character is a byte. */
+  /** The envelope in ASCII: one byte per character. */
   readonly body: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Seconds after which a caller may try again, where nobody knows better. */
+/** Default for Retry-After, in seconds. */
 const defaultRetryAfterSeconds = 1;
 
-/** RFC 9110 11.6.1 asks for a challenge with every 401; there is no registered scheme for a key in a header. */
+/** RFC 9110 11.6.1 requires a challenge with every 401; no registered scheme covers a key in a header. */
 const challenge = 'ApiKey realm="merchant-api", header="x-api-key"';
 
-/** The answer to a denied request (spec section 7). */
+/** The response to a denied request (spec section 7). */
 export function denialFailure(code: DenialCode): Failure {
   let made = denialFailures.get(code);
   if (made === undefined) {
@@ -72,12 +76,12 @@ export function denialFailure(code: DenialCode): Failure {
   return made;
 }
 
-/** Each denial is always answered in the same words. */
+/** Cache: the response to each denial never changes. */
 const denialFailures = new Map<DenialCode, Failure>();
 
 /**
- * The answer to a request that failed otherwise.
- * @param retryAfterSeconds when a caller of whom there is too much may try again
+ * The response to a request that failed without a denial.
+ * @param retryAfterSeconds Retry-After for 429 and 503; null: the default
  */
 export function errorFailure(code: GatewayErrorCode, retryAfterSeconds: number | null = null): Failure {
   const { status, message } = gatewayErrors[code];

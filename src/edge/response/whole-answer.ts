@@ -3,14 +3,15 @@ import { atEndOfTurn } from '../../node/end-of-turn.js';
 import type { HeaderList } from '../request/request-data.js';
 import type { Readable } from 'node:stream';
 
-/** An answer of at most this many bytes is written together with its headers. */
+/** The largest body, in bytes, that is written together with its headers. */
 const joinedBytes = 16_384;
 
 /**
- * Begins an answer. Not by Fastify, which copies headers three times, and gives bytes without a type one of its own.
- * @throws TypeError for a header that is none; then nothing is given
+ * Writes the response head. Bypasses Fastify, which copies headers three times and adds a content type if there is
+ * none.
+ * @throws TypeError for an invalid header; then nothing is sent
  */
-function giveHead(reply: FastifyReply, status: number, headers: HeaderList): void {
+function writeHead(reply: FastifyReply, status: number, headers: HeaderList): void {
   const { exchange } = reply.request;
   const { response } = exchange;
   exchange.beforeAnswer(exchange);
@@ -19,12 +20,12 @@ function giveHead(reply: FastifyReply, status: number, headers: HeaderList): voi
 }
 
 /**
- * Gives the caller an answer that is here.
- * @param body a character for each of its bytes: written with the headers, it goes out in one piece
- * @throws TypeError for a header that is none; then nothing is given
+ * Sends a complete response.
+ * @param body one character per byte (latin1); sent in one write with the headers
+ * @throws TypeError for an invalid header; then nothing is sent
  */
-export function giveWhole(reply: FastifyReply, status: number, headers: HeaderList, body: string): void {
-  giveHead(reply, status, headers);
+export function sendResponse(reply: FastifyReply, status: number, headers: HeaderList, body: string): void {
+  writeHead(reply, status, headers);
   const { exchange } = reply.request;
   const { response } = exchange;
   const { socket } = response;
@@ -33,8 +34,9 @@ export function giveWhole(reply: FastifyReply, status: number, headers: HeaderLi
     exchange.afterAnswer(exchange);
     return;
   }
-  // The end comes when that has gone out: Node would put an empty piece behind it, and two cost more than one. TLS says
-  // later when it has; there an empty piece is a write of its own to the kernel.
+  // Ends the response only once the body is written: Node would otherwise write an empty chunk after it, and two writes
+  // cost more than one. TLS reports the completed write later. Over TLS an empty chunk would be a separate write to the
+  // kernel.
   const isToldLater = exchange.data.connection.tls !== null;
   const end = (error?: Error | null): void => {
     if (!error) response.end();
@@ -50,12 +52,12 @@ export function giveWhole(reply: FastifyReply, status: number, headers: HeaderLi
 }
 
 /**
- * Gives the caller an answer that is still to come, no faster than it is taken. Its head goes out with the first of its
- * bytes: until then another answer can be given.
- * @param body a character for each of its bytes. It is closed when nobody takes it any more, and with a TypeError for a
- *   header that is none
+ * Streams a response at the pace at which the client reads. The head is sent with the first bytes; until then another
+ * response can replace this one.
+ * @param body one character per byte (latin1). Destroyed if the client disconnects, and with a TypeError for an invalid
+ *   header
  */
-export function giveInPieces(reply: FastifyReply, status: number, headers: HeaderList, body: Readable): void {
+export function streamResponse(reply: FastifyReply, status: number, headers: HeaderList, body: Readable): void {
   const { exchange } = reply.request;
   const { response } = exchange;
   if (exchange.callerIsGone) {
@@ -66,8 +68,8 @@ export function giveInPieces(reply: FastifyReply, status: number, headers: Heade
   const begin = (): boolean => {
     if (response.headersSent) return true;
     try {
-      giveHead(reply, status, headers);
-      // A text of its own: Node would make one of it and the first piece, which would be copied once more.
+      writeHead(reply, status, headers);
+      // Flushes the head separately: Node would concatenate it with the first chunk, which costs another copy.
       response.flushHeaders();
       return true;
     } catch (error) {

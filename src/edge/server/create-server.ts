@@ -15,7 +15,7 @@ import { type HandshakeLimits, HandshakeRate } from '../tls/handshake-rate.js';
 import { type TlsEndpoint, tlsRefusals } from '../tls/tls-endpoint.js';
 import { newestExchange } from '../connections/pipeline.js';
 
-/** Limits of a listener's connections. */
+/** Limits of a listener's connections, in bytes and seconds. */
 export interface ConnectionLimits extends HandshakeLimits {
   readonly headerBytes: number;
   readonly targetBytes: number;
@@ -25,7 +25,7 @@ export interface ConnectionLimits extends HandshakeLimits {
   readonly keepAliveTimeoutSeconds: number;
 }
 
-/** Why a connection was closed before it could carry a request, or in the middle of too many. */
+/** Reasons for closing a connection before its first request. */
 export const refusedConnections = [
   'address_limit',
   'connection_limit',
@@ -35,17 +35,17 @@ export const refusedConnections = [
   ...tlsRefusals.map((reason) => `tls_${reason}` as const),
 ] as const;
 
-/** One of them. */
+/** A reason from `refusedConnections`. */
 export type RefusedConnection = (typeof refusedConnections)[number];
 
-/** What the server of a listener is made of. */
+/** Dependencies of a listener's server. */
 export interface ServerOptions {
   readonly limits: ConnectionLimits;
   /** Null: plain HTTP. */
   readonly tls: TlsEndpoint | null;
-  /** The peers that begin each connection with a PROXY protocol header; null where nobody does. */
+  /** Peers that begin each connection with a PROXY protocol header; null if no peer does. */
   readonly proxyProtocolFrom: IpRanges | null;
-  /** Whose connections are not counted by address. */
+  /** Proxies whose connections are exempt from the limit per address. */
   readonly trustedProxies: IpRanges;
   readonly connections: Connections;
   readonly limiter: ConnectionLimiter;
@@ -53,15 +53,17 @@ export interface ServerOptions {
 }
 
 /**
- * Makes the server of a listener: TCP, an optional PROXY protocol header, optional TLS, then HTTP/1.1. One HTTP server listens
- * for all of that, so that its limits count each connection from its first packet. It sees a connection only when the steps
- * before HTTP are done. HTTP/2 is left to proxies in front: Node's drops header fields with invalid values without notice.
+ * Creates a listener's server: TCP, an optional PROXY protocol header, optional TLS, then HTTP/1.1. One HTTP server
+ * accepts the TCP connections, so its limits apply from the first packet. It gets a connection once the steps before
+ * HTTP are complete. There is no HTTP/2, because Node silently drops HTTP/2 header fields with invalid values. Proxies
+ * in front may offer HTTP/2.
  */
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
   const { limits, tls, connections, onRefusedConnection } = options;
   const server = createHttpServer(handler, limits, (socket) => {
     connections.opened(socket);
-    socket.on('error', () => undefined); // whoever reads it hears of its end; while nobody does, it would end the process
+    // Without a listener, an 'error' before the HTTP server takes over would end the process. Readers handle the close.
+    socket.on('error', () => undefined);
     admit(socket, options, start);
   });
   const startHttp1 = (socket: Socket, bufferedBytes: number): void => {
@@ -97,17 +99,17 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
   return server;
 }
 
-/** Node's HTTP server behind a door: what is done before HTTP has each new connection first. */
+/** Node's HTTP server with a guard: the steps before HTTP get each new connection first. */
 class GuardedServer extends Server {
   readonly #guard: (socket: Socket) => void;
 
-  /** @param guard gets each connection when it is open */
+  /** @param guard receives each accepted connection */
   constructor(guard: (socket: Socket) => void, options: http.ServerOptions, serve: http.RequestListener) {
     super(options, serve);
     this.#guard = guard;
   }
 
-  /** Lets a connection carry requests. Node says of this event that it may be emitted to bring a connection in. */
+  /** Starts HTTP on a connection. Node documents that 'connection' may be emitted to inject a connection. */
   serve(socket: Socket): void {
     super.emit('connection', socket);
   }
@@ -120,7 +122,10 @@ class GuardedServer extends Server {
   }
 }
 
-/** Has a connection begin where its source and its listener have room for it, and its PROXY header, if it needs one, is good. */
+/**
+ * Admits a connection if its source and its listener are below their limits and its PROXY header, if required, is
+ * valid.
+ */
 function admit(
   socket: Socket,
   { limits, proxyProtocolFrom, trustedProxies, limiter, onRefusedConnection }: ServerOptions,
@@ -130,15 +135,16 @@ function admit(
     socket.destroy();
     onRefusedConnection(why);
   };
-  /** Trusted proxies speak for many callers, and are no source. */
+  /** Null for trusted proxies: they carry many callers, so they have no limit per address. */
   const sourceIn = (remote: IpAddress): string | null => (trustedProxies.contains(remote) ? null : sourceOf(remote));
 
   const { remote, port } = originOf(socket);
   if (remote === null) {
-    socket.destroy(); // gone before it was accepted, as the health checks of some balancers are
+    // The peer closed before the accept, as the health checks of some load balancers do.
+    socket.destroy();
     return;
   }
-  // What is refused for itself makes no other connection close.
+  // Checks of the connection itself come first, so that a refused connection evicts no other connection.
   if (proxyProtocolFrom?.contains(remote) === false) {
     refuse('proxy_untrusted');
     return;
@@ -191,42 +197,42 @@ function createHttpServer(
     guard,
     {
       IncomingMessage: LeanRequest,
-      // Only protocol.ts can tell a long target from large headers, so it has to see both.
+      // protocol.ts distinguishes a long target from large headers, so the parser must admit the sum of both limits.
       maxHeaderSize: limits.headerBytes + limits.targetBytes,
       headersTimeout: limits.headersTimeoutSeconds * 1000,
       requestTimeout: limits.requestTimeoutSeconds * 1000,
       keepAliveTimeout: limits.keepAliveTimeoutSeconds * 1000,
-      connectionsCheckingInterval: 1000, // Node's default of 30 s would let a slow client have four times its time
-      requireHostHeader: false, // checked in protocol.ts: Node's own refusal is not in the envelope
+      connectionsCheckingInterval: 1000, // with Node's default of 30 s, a slow client would get four times its timeout
+      requireHostHeader: false, // checked in protocol.ts: Node's own 400 lacks the error envelope
     },
     serve,
   );
-  server.maxHeadersCount = 0; // header bytes are limited; a limit of their number would drop a proxy's X-Forwarded-For
-  // The default would ask for the body before anybody has looked at the key.
+  server.maxHeadersCount = 0; // the header bytes are limited; a header count limit would drop a proxy's X-Forwarded-For
+  // Node's default sends 100 Continue before the key is checked.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);
-  // Without a listener Node would close the connection without an answer.
+  // Without a listener, Node closes the connection of a CONNECT without a response.
   server.on('connect', (request) => {
     serveConnect(request, handler);
   });
   return server;
 }
 
-const known: ReadonlySet<string | undefined> = new Set(METHODS);
+const nodeMethods: ReadonlySet<string | undefined> = new Set(METHODS);
 const unproxiedMethod = 'TRACE';
 
 /**
- * The method as which a request is served. One that Node does not list, such as those of RTSP, is
- * served as one that is not proxied: Fastify would answer it itself, outside of every hook.
+ * Returns the method to route by. A method that Node does not list, such as those of RTSP, becomes TRACE, which is
+ * never proxied. Fastify would respond to an unlisted method itself, outside of every hook.
  */
 function servedMethod(method: string | undefined): string {
-  return method !== undefined && known.has(method) ? method : unproxiedMethod;
+  return method !== undefined && nodeMethods.has(method) ? method : unproxiedMethod;
 }
 
 /**
- * Has a CONNECT request served as any other one, which never makes a tunnel of it. Node hands it over with its bare
- * socket and without a response, and does so at once: also while a request before it is still owed its answer, whose
- * response has that socket. Taking it away then would be an exception that ends the process.
+ * Serves a CONNECT request like any other request, so it never opens a tunnel. Node passes CONNECT with the bare socket
+ * and without a response, even while an earlier request of this connection still uses the socket for its response.
+ * Assigning the socket a second time would throw and end the process, so the CONNECT waits for that request.
  */
 function serveConnect(request: http.IncomingMessage, handler: RequestListener): void {
   const previous = newestExchange(request.socket);
@@ -239,29 +245,29 @@ function serveConnect(request: http.IncomingMessage, handler: RequestListener): 
 
 function serve(request: http.IncomingMessage, handler: RequestListener): void {
   const { socket } = request;
-  if (!socket.writable) return; // the answer before was the last one of its connection
+  if (!socket.writable) return; // the previous response was the last one of this connection
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
-  // Node tells the end of the responses that it made itself; of this one it does not know.
+  // Node emits 'close' only for responses that it created itself.
   const end = (): void => {
     response.emit('close');
-    lingeringClose(socket); // Node no longer handles this socket, so it has to be read and closed here
+    lingeringClose(socket); // Node no longer handles this socket, so the gateway must read and close it
   };
   response.once('finish', end);
   socket.once('close', end);
   handler(request, response);
 }
 
-const none: IncomingHttpHeaders = Object.freeze({});
+const noHeaders: IncomingHttpHeaders = Object.freeze({});
 
 /**
- * A request as the gateway uses it.
- * - Its `headers` are empty but where it has an Expect. Node and Fastify ask each request for them, Node about Expect (and about
- *   Host, where its server has `requireHostHeader`), Fastify about a Connection that it does nothing with here, and to make
- *   them is 3 % of what a 401 costs. The gateway reads `rawHeaders`: Node's `headers` join or drop what is there twice.
- * - One that breaks off is closed, and never an 'error'. Node looks whether somebody listens for that, and emits it a tick later:
- *   where whoever listened is done by then, it would end the process.
+ * An incoming request with two changes to Node's:
+ * - `headers` is empty unless the request has Expect. The gateway reads `rawHeaders`, because Node's `headers` join or
+ *   drop repeated fields. Node reads `headers` for Expect (and for Host with `requireHostHeader`), and Fastify reads
+ *   `headers` for a Connection value that is unused here. Building `headers` takes 3 % of the cost of a 401.
+ * - An aborted request emits 'close' and never 'error'. Node checks for an 'error' listener one tick before it emits
+ *   the event. If the listener is removed in between, the 'error' would end the process.
  */
 export class LeanRequest extends IncomingMessage {
   override _destroy(error: Error | null, closed: (error?: Error | null) => void): void {
@@ -273,7 +279,7 @@ export class LeanRequest extends IncomingMessage {
 
 Object.defineProperty(LeanRequest.prototype, 'headers', {
   get(this: LeanRequest): unknown {
-    return hasExpect(this.rawHeaders) ? Reflect.get(IncomingMessage.prototype, 'headers', this) : none;
+    return hasExpect(this.rawHeaders) ? Reflect.get(IncomingMessage.prototype, 'headers', this) : noHeaders;
   },
 });
 

@@ -2,16 +2,16 @@ import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { asListenError } from '../../config/operator-error.js';
 
-/** Where a listener is wanted. */
+/** The address that a listener binds to. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
 }
 
 /**
- * Has an application listen.
- * @param name of the listener in the configuration
- * @throws OperatorError for a port that is taken
+ * Binds an application to an address.
+ * @param name the listener's name in the configuration
+ * @throws OperatorError for a port that is in use
  */
 export async function listen(app: FastifyInstance, name: string, at: ListenAddress): Promise<AddressInfo> {
   try {

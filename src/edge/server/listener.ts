@@ -4,7 +4,7 @@ import type { Eventual } from '../../gateway/eventual.js';
 import type { CallerIdentity, Clock } from '../../gateway/ports.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { Findings, Exchange } from '../request/exchange.js';
-import { leaveOut, takeSteps } from '../auth/steps.js';
+import { skipSteps, runSteps } from '../auth/steps.js';
 import type { StepSources } from '../auth/steps.js';
 import { type DenialCode, reasonOf } from '../../policy/decision-table.js';
 import { denialFailure, sendError, sendFailure } from '../response/replies.js';
@@ -17,52 +17,53 @@ import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { atEndOfTurn } from '../../node/end-of-turn.js';
 import { connectionFactsOf } from '../request/connection-facts.js';
 import { RequestData } from '../request/request-data.js';
-import { limitAnswer, waitsForCaller } from '../response/limit-answer.js';
+import { limitResponse, hasUnsentBytes } from '../response/limit-answer.js';
 import { closeOverUnreadBody } from '../response/lingering-close.js';
 import type { UploadLimits } from '../response/lingering-close.js';
 import { awaitTurn, endTurn } from '../connections/pipeline.js';
-import { answerProtocolError } from './protocol-errors.js';
+import { handleParserError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
 import { registerProxy } from '../proxy/proxy.js';
 import type { TlsEndpoint } from '../tls/tls-endpoint.js';
 import { timeText } from '../../telemetry/serialise.js';
 import type { Upstream } from '../proxy/upstream.js';
 
-/** What a listener is made of. */
+/** Dependencies of a listener. */
 export interface ListenerOptions {
   readonly authentication: StepSources;
   readonly upstreams: ReadonlyMap<string, Upstream>;
-  /** Signs who calls for upstreams; null: no signature. */
+  /** Signs the caller's identity for upstreams; null: no signature. */
   readonly identity: CallerIdentity | null;
   readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
   readonly clock: Clock;
   /** Null: plain HTTP. */
   readonly tls: TlsEndpoint | null;
-  /** What every response has. */
+  /** Headers of every response. */
   readonly ownHeaders: Readonly<Record<string, string>>;
-  /** The peers that begin each connection with a PROXY protocol header; null where nobody does. */
+  /** Peers that begin each connection with a PROXY protocol header; null if no peer does. */
   readonly proxyProtocolFrom: IpRanges | null;
-  /** Told of every request when it is over. */
+  /** Called once for each completed or aborted request. */
   readonly onExchange: (exchange: Exchange) => void;
-  /** Told of every request that never became one. */
+  /** Called for each request that the HTTP parser rejected. */
   readonly onRefused: (refused: RefusedRequest) => void;
-  /** Told of every connection that was closed for what it did. */
+  /** Called for each refused connection. */
   readonly onRefusedConnection: (why: RefusedConnection) => void;
-  /** Told of a failure that was not foreseen. */
+  /** Called for each unexpected exception. */
   readonly onInternalError: (error: unknown, exchange: Exchange) => void;
 }
 
-const endOfDrain = 'the gateway ended, and cut it off: it was not over after limits.drainTimeoutSeconds';
+const endOfDrain =
+  'the gateway shut down and closed the connection: the request was not complete after limits.drainTimeoutSeconds';
 const methodsWithBodies = ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 
-/** One listener of the gateway. */
+/** A listener of the gateway, with its connections and its connection limits. */
 export interface Listener {
   readonly app: FastifyInstance;
   readonly connections: Connections;
   readonly limiter: ConnectionLimiter;
 }
 
-/** Builds one listener of the gateway; it does not listen yet. */
+/** Creates a listener of the gateway without binding it to a port. */
 export async function createListener(options: ListenerOptions): Promise<Listener> {
   const { limits, tls, proxyProtocolFrom, onRefusedConnection, ownHeaders } = options;
   const ownHeaderList = Object.entries(ownHeaders).flat();
@@ -81,16 +82,16 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         onRefusedConnection,
       }),
     clientErrorHandler: (error, socket) => {
-      const refused = answerProtocolError(error, socket, connections.hasAsked(socket), ownHeaders);
+      const refused = handleParserError(error, socket, connections.hasAsked(socket), ownHeaders);
       if (refused !== null) options.onRefused(refused);
     },
-    // The gateway's own route table decides. Fastify's router would decode a path before it matches it, and would
-    // answer one that it cannot decode before any hook has asked for a key.
+    // Routes every request to `/`, because the gateway's own route table decides. Fastify's router would decode the
+    // path, and would respond to an undecodable path before any hook has checked the key.
     rewriteUrl: () => '/',
     forceCloseConnections: 'idle',
     return503OnClosing: false,
   });
-  // Bodies are streamed to the upstream by the proxy: to Fastify no method has one, so that none is ever parsed.
+  // The proxy streams bodies to the upstream. Declaring every method bodyless keeps Fastify from parsing a body.
   for (const method of methodsWithBodies) app.addHttpMethod(method, { hasBody: false, overrideExisting: true });
 
   const timeouts = {
@@ -98,16 +99,16 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     totalMilliseconds: limits.answerTimeoutSeconds * 1000,
   };
   const beforeAnswer = (exchange: Exchange): void => {
-    // Bytes behind an Upgrade are not read as requests, so that connection cannot be kept either.
+    // Node does not parse the bytes after an Upgrade as requests, so the connection cannot be kept alive.
     if (connections.answersAreLast || exchange.data.headers.upgrade.length > 0)
       exchange.response.shouldKeepAlive = false;
     closeOverUnreadBody(exchange, limits, () => connections.areClosing);
   };
   const afterAnswer = (exchange: Exchange): void => {
-    if (!waitsForCaller(exchange)) return;
-    // TLS says only in the next turn that all is written, of almost every answer: those need no timers.
+    if (!hasUnsentBytes(exchange)) return;
+    // TLS reports a completed write one turn later. Almost every response is complete by then and needs no timers.
     atEndOfTurn(() => {
-      if (waitsForCaller(exchange)) limitAnswer(exchange, timeouts);
+      if (hasUnsentBytes(exchange)) limitResponse(exchange, timeouts);
     });
   };
 
@@ -131,14 +132,14 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     });
     const turn = (alive: boolean): void => {
       if (alive) {
-        // Not Fastify's onResponse: that is silent about a caller who hung up and an answer that broke off.
+        // Fastify's onResponse does not fire for a client that disconnected or a response that was aborted.
         reply.raw.on('close', () => {
-          exchange.closed(reasonOfEnd(connections, exchange));
+          exchange.closed(closeReason(connections, exchange));
         });
         decide(exchange, reply, done);
       } else {
         reply.hijack();
-        leaveOut(exchange.found);
+        skipSteps(exchange.found);
         exchange.decided();
         exchange.closed();
       }
@@ -161,13 +162,13 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   return { app, connections, limiter };
 }
 
-/** Why the gateway itself closed the connection of a request; null where it did not. */
-function reasonOfEnd({ areCutOff }: Connections, { data: { connection } }: Exchange): string | null {
+/** The reason why the gateway closed the connection of a request; null if it did not. */
+function closeReason({ areCutOff }: Connections, { data: { connection } }: Exchange): string | null {
   if (areCutOff) return endOfDrain;
   return connection.place?.isEvicted === true ? evictionDetail : null;
 }
 
-/** Takes a request through its steps, and answers it where it is denied. */
+/** Runs the steps of a request, and sends the error response for a denied one. */
 function decideWith(sources: StepSources) {
   return (exchange: Exchange, reply: FastifyReply, done: (error?: Error) => void): void => {
     const { data, found } = exchange;
@@ -182,18 +183,18 @@ function decideWith(sources: StepSources) {
     };
     const fail = (error: unknown): void => {
       exchange.decided();
-      done(error instanceof Error ? error : new Error('something was thrown that is no error', { cause: error }));
+      done(error instanceof Error ? error : new Error('a value other than an Error was thrown', { cause: error }));
     };
     let denial: Eventual<DenialCode | null>;
     try {
-      denial = takeSteps(data, found, exchange, sources);
+      denial = runSteps(data, found, exchange, sources);
     } catch (error) {
       fail(error);
       return;
     }
     if (denial instanceof Promise) void denial.then(goOn, fail);
     else if (data.hasBody)
-      void Promise.resolve(denial).then(goOn); // what came of it together with the headers is read by then
+      void Promise.resolve(denial).then(goOn); // a body that arrived with the headers is read by then
     else goOn(denial);
   };
 }

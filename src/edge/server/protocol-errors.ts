@@ -3,25 +3,25 @@ import { STATUS_CODES } from '../../node/http.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { connectionFactsOf } from '../request/connection-facts.js';
 import { requestIdOf } from '../request/trace-context.js';
-import { endBehindResponse, newestExchange } from '../connections/pipeline.js';
+import { closeAfterCurrentResponse, newestExchange } from '../connections/pipeline.js';
 import { errorFailure } from '../response/replies.js';
 import { GatewayError, type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
 import { lingeringClose } from '../response/lingering-close.js';
 
-/** A request that the HTTP parser refused before there was an exchange. */
+/** A request that the HTTP parser rejected before an exchange existed. */
 export interface RefusedRequest {
   readonly id: string;
   readonly code: GatewayErrorCode;
   readonly status: number;
   readonly detail: string;
-  /** Null where the connection is gone already. */
+  /** Null if the connection is already closed. */
   readonly remote: IpAddress | null;
 }
 
-/** What Node tells of what its parser refused, besides the code. */
+/** Node's parser error: the code, and the data of a header overflow. */
 type ParserError = NodeJS.ErrnoException & HeadOverflow;
 
-/** Connections on which a request was refused without an exchange. */
+/** Connections with a rejected request that had no exchange. */
 const refusedOn = new WeakSet<Socket>();
 
 const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
@@ -30,20 +30,20 @@ const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
 };
 
 /**
- * Answers what Node's HTTP parser refused, and closes the connection.
- * - The newest request is still arriving: it fails, and its own answer says so.
- * - The newest request has arrived and is owed its answer: that answer is the last one. An error written now would be
- *   read as the answer to it, a 400 for a payout that was made.
- * - The newest request was answered before its body had arrived: what comes is the rest of that body, and no request.
- * - The newest answer is the last one of its connection: what comes behind it is no request.
- * - Nothing is owed: the envelope is written to the socket.
- * - A head was too long, and it is not known yet which part of it: nothing is done before that is.
- * A connection that broke, or that never spoke TLS, was no request.
- * @param asked whether the connection has ever carried a byte of a request
- * @param ownHeaders what every response of this listener has
- * @returns what was refused without an exchange; null where there was no request, or an exchange carries the failure
+ * Handles a request that Node's HTTP parser rejected, and closes the connection.
+ * - Newest request still arriving: it fails, and its own response reports the error.
+ * - Newest request complete, response pending: that response is the last one. The client would read an error written
+ *   now as the response to that request: a 400 for a payout that was made.
+ * - Newest request answered before its body had arrived: the rejected bytes are the rest of that body.
+ * - Newest response already the last one of its connection: the rejected bytes are ignored.
+ * - No response pending: the error envelope is written to the socket.
+ * - Head too long, and the overlong part not yet known: waits for the end of the line.
+ * A connection error, or bytes on a connection that never completed TLS, is not a request.
+ * @param asked whether the connection has ever received a byte of a request
+ * @param ownHeaders headers of every response of this listener
+ * @returns the rejected request; null if there was none or if an exchange reports the failure
  */
-export function answerProtocolError(
+export function handleParserError(
   error: ParserError,
   socket: Socket,
   asked: boolean,
@@ -60,7 +60,7 @@ export function answerProtocolError(
   if (exchange !== null && !exchange.request.complete) {
     const { response } = exchange;
     const wasKept = response.shouldKeepAlive;
-    response.shouldKeepAlive = false; // before the failure, whose answer may be given at once
+    response.shouldKeepAlive = false; // before the failure, whose response may be sent synchronously
     if (response.headersSent) {
       exchange.whenOver(() => {
         endLingering(socket, wasKept);
@@ -69,7 +69,7 @@ export function answerProtocolError(
     if (!response.writableFinished) exchange.cancellation.cancel(new GatewayError(code, error.message));
     return null;
   }
-  // The parser reports each further packet of what it has refused.
+  // The parser reports an error again for each further packet of a rejected request.
   if (exchange?.response.shouldKeepAlive === false || refusedOn.has(socket)) return null;
   refusedOn.add(socket);
   const refused: RefusedRequest = {
@@ -79,18 +79,20 @@ export function answerProtocolError(
     detail: error.message,
     remote: connectionFactsOf(socket).remote,
   };
-  if (exchange !== null && !exchange.over) endBehindResponse(exchange);
+  if (exchange !== null && !exchange.over) closeAfterCurrentResponse(exchange);
   else if (socket.writable) writeRefusal(socket, refused, ownHeaders);
   return refused;
 }
 
-/** Null while it cannot be told yet. */
+/** Null while the error code is not known yet. */
 function codeOfError(error: ParserError, socket: Socket): GatewayErrorCode | null {
   if (error.code === 'HPE_HEADER_OVERFLOW') return overlongPart(error, socket);
   return codeOf[error.code ?? ''] ?? 'malformed_request';
 }
 
-/** A connection that lingers already ends by itself; one that was to be kept has broken off within a dropped body. */
+/**
+ * A connection in lingering close ends by itself. A keep-alive connection ended within a body that was being dropped.
+ */
 function endLingering(socket: Socket, kept: boolean): void {
   if (kept) socket.destroy();
 }
@@ -110,30 +112,30 @@ function writeRefusal(
   lingeringClose(socket);
 }
 
-/** What Node tells of a head that was too large for its parser. */
+/** Node's error data for a head that exceeds the parser's limit. */
 interface HeadOverflow {
   readonly bytesParsed?: number | undefined;
-  /** A Buffer, whatever its type says. */
+  /** A Buffer, although the type is wider. */
   readonly rawPacket?: unknown;
 }
 
-/** What was dropped of a line that has not ended yet, and its last characters. */
-interface OpenLine {
+/** An unfinished line: the number of bytes dropped, and its last characters. */
+interface UnfinishedLine {
   bytes: number;
   tail: string;
 }
 
-const openLines = new WeakMap<Socket, OpenLine>();
+const openLines = new WeakMap<Socket, UnfinishedLine>();
 const requestLineStart = /^[A-Z-]+ [^:]/;
 const requestLineEnd = / HTTP\/\d\.\d\r$/;
 const longestEnd = ' HTTP/1.1\r'.length;
-/** How much of such a line is dropped, in bytes, to see how it ends. */
+/** The most bytes to drop while waiting for the end of the line. */
 const mostDropped = 4 * 1024 * 1024;
 
 /**
- * Finds out which line of a head was too long for the parser: the request line, or one of the headers. Where it began in
- * an earlier packet, only its end can tell. The parser reports each further packet as well, and each is dropped.
- * @returns null while the end of the line has not come
+ * Determines which line of a head exceeded the parser's limit: the request line or a header. If the line began in an
+ * earlier packet, only its end distinguishes the two. The parser reports each further packet, and each is dropped.
+ * @returns null until the end of the line arrives
  */
 function overlongPart(
   { rawPacket, bytesParsed = 0 }: HeadOverflow,

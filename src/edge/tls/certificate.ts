@@ -3,19 +3,19 @@ import { createSecureContext } from 'node:tls';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile, alwaysSecret } from '../../config/operator-file.js';
 
-/** A certificate with its intermediates and its private key, and what its first certificate says. */
+/** A certificate with its intermediates and private key, and the data of the leaf certificate. */
 export interface Certificate {
-  /** Where it was read from; its name for operators. */
+  /** The path of the certificate file; identifies the certificate in messages. */
   readonly file: string;
   /** PEM. */
   readonly cert: Buffer;
   /** PEM. */
   readonly key: Buffer;
-  /** The DNS names that it covers, in lower case; `*.` for every name one label below. */
+  /** The DNS names of the subjectAltName in lower case; `*.` covers exactly one label. */
   readonly names: readonly string[];
-  /** `rsa`, `ec`, …: a server has one certificate of each type for a name. */
+  /** `rsa`, `ec`, …: a server uses one certificate per name and key type. */
   readonly keyType: string;
-  /** Validity, in milliseconds since 1970. */
+  /** Validity period, in milliseconds since 1970. */
   readonly notBefore: number;
   readonly notAfter: number;
 }
@@ -23,7 +23,7 @@ export interface Certificate {
 const maxPemBytes = 1024 * 1024;
 
 /**
- * Reads a certificate and its key, and makes sure that they are PEM and belong together before anybody relies on them.
+ * Reads a certificate and its private key. Validates that both are PEM and that they belong together.
  * @throws OperatorError
  */
 export async function readCertificate(certFile: string, keyFile: string): Promise<Certificate> {
@@ -32,7 +32,7 @@ export async function readCertificate(certFile: string, keyFile: string): Promis
   usable({ cert }, `The certificate ${certFile} is not a PEM certificate.`);
   usable({ key }, `The private key ${keyFile} is not a PEM private key without a passphrase.`);
   const x509 = new X509Certificate(cert);
-  // OpenSSL itself takes a key of another type than the certificate's, and then fails every handshake.
+  // OpenSSL accepts a private key of a different type than the certificate's, but then every handshake fails.
   if (!x509.checkPrivateKey(createPrivateKey(key)))
     throw new OperatorError(`The certificate ${certFile} and the private key ${keyFile} do not belong together.`);
   usable({ cert, key }, `The certificate ${certFile} and the private key ${keyFile} cannot be used together.`);
@@ -48,7 +48,7 @@ export async function readCertificate(certFile: string, keyFile: string): Promis
   };
 }
 
-/** Says whether a certificate covers a DNS name in lower case (RFC 6125 6.4.3). */
+/** Whether a certificate covers a DNS name, given in lower case (RFC 6125 6.4.3). */
 export function covers({ names }: Certificate, name: string): boolean {
   const dot = name.indexOf('.');
   return names.includes(name) || (dot !== -1 && names.includes(`*${name.slice(dot)}`));

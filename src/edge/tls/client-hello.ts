@@ -11,9 +11,10 @@ const preSharedKey = 41;
 const sessionTicket = 35;
 
 /**
- * Whether a ClientHello offers a session to be resumed. It may be a lie: only the handshake tells.
+ * Whether a ClientHello offers session resumption. The offer is unverified: the session may turn out to be invalid in
+ * the handshake.
  * @param bytes the first bytes of a connection
- * @returns null where more bytes are needed; false also for bytes that are no ClientHello in one record
+ * @returns null if more bytes are needed; false also for bytes that are not a ClientHello in one record
  */
 export function offersSession(bytes: Buffer): boolean | null {
   if (bytes.length > 0 && bytes[0] !== handshakeRecord) return false;
@@ -24,11 +25,11 @@ export function offersSession(bytes: Buffer): boolean | null {
   try {
     return readOffer(bytes.subarray(recordHeaderBytes, end));
   } catch {
-    return false; // it ends in the middle of a field
+    return false; // truncated within a field
   }
 }
 
-/** @throws RangeError where it ends in the middle of a field */
+/** @throws RangeError if the ClientHello is truncated within a field */
 function readOffer(hello: Buffer): boolean {
   if (hello.readUInt8(0) !== clientHello) return false;
   let at = 4 + 2 + 32; // type and length, version, random
@@ -45,8 +46,9 @@ function readOffer(hello: Buffer): boolean {
 }
 
 /**
- * Looks at the ClientHello of a connection, and gives it back to the socket: TLS begins with its first byte.
- * @param onHello called once, with whether it offers a session; not for a connection that is closed before, or is silent
+ * Reads the ClientHello of a connection and puts its bytes back into the socket for the TLS handshake.
+ * @param onHello called once, with whether a session is offered. Not called if the connection closes or times out
+ *   earlier.
  */
 export function peekClientHello(
   socket: Socket,

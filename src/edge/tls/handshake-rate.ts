@@ -1,39 +1,39 @@
 import { LRUCache } from 'lru-cache';
 import type { Socket } from 'node:net';
-import { growingTo } from '../../gateway/growing-to.js';
+import { lruOptions } from '../../gateway/growing-to.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { sourceOf } from '../request/client-address.js';
 import { peekClientHello } from './client-hello.js';
 
-/** How many handshakes one source may make. */
+/** Limits on the handshakes of one source. */
 export interface HandshakeLimits {
   readonly handshakesPerSecond: number;
-  /** At once, after it has been quiet. */
+  /** Maximum burst after an idle time. */
   readonly handshakeBurst: number;
 }
 
-/** Of a source that is forgotten the whole burst is there again, as after a few seconds without a handshake. */
+/** An evicted source regains its full burst, as it would after a few seconds without a handshake. */
 const maxSources = 20_000;
-/** The part of its burst that a source keeps for clients that offer a session. */
+/** The share of a source's burst that is reserved for clients that offer a session. */
 const reservedShare = 0.25;
 
 /**
- * Limits the handshakes of each source: whoever has no key can have them made, and each takes the event loop for a
- * millisecond. A connection is counted when it begins, because a handshake that fails costs as much, and given back when its
- * session turns out to be resumed. The last quarter of a burst is for clients that offer a session, so that others at their
- * address do not keep them out; only where it has come to that the ClientHello is looked at. Trusted proxies speak for
- * many clients and are not counted.
+ * Limits the handshakes of each source: clients without a key can trigger handshakes, and each one blocks the event
+ * loop for a millisecond. A connection is counted when it begins, because a failed handshake costs as much. A
+ * connection that resumes a session is refunded. The last quarter of a burst is reserved for clients that offer a
+ * session, so that other clients at the same address cannot lock them out. The ClientHello is inspected only once the
+ * burst is down to this reserve. Trusted proxies carry many clients and are exempt.
  */
 export class HandshakeRate {
   readonly #limits: HandshakeLimits;
   readonly #trustedProxies: IpRanges;
   readonly #now: () => number;
   readonly #reserved: number;
-  readonly #sources = new LRUCache<string, TokenBucket>(growingTo(maxSources));
+  readonly #sources = new LRUCache<string, TokenBucket>(lruOptions(maxSources));
 
-  /** @param now milliseconds by a clock that nobody sets */
+  /** @param now monotonic clock, in milliseconds */
   constructor(limits: HandshakeLimits, trustedProxies: IpRanges, now: () => number = () => performance.now()) {
     this.#limits = limits;
     this.#trustedProxies = trustedProxies;
@@ -42,9 +42,10 @@ export class HandshakeRate {
   }
 
   /**
-   * Counts a connection on which a handshake is to be made.
-   * @param remote null: nobody knows it
-   * @param decide called once, unless the connection is closed before, or silent for so long
+   * Counts a connection before its handshake.
+   * @param remote null if unknown; such a connection is admitted
+   * @param timeoutMilliseconds timeout for the ClientHello
+   * @param decide called once, unless the connection closes or times out before
    */
   admit(
     socket: Socket,
@@ -66,7 +67,7 @@ export class HandshakeRate {
     });
   }
 
-  /** Gives back what a connection counted whose session was resumed. */
+  /** Refunds the handshake of a connection whose session was resumed. */
   giveBack(remote: IpAddress | null): void {
     if (remote !== null) this.#sources.get(sourceOf(remote))?.giveBack();
   }

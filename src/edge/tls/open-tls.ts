@@ -5,17 +5,17 @@ import { readTlsMaterial } from './tls-material.js';
 import { TlsReload } from './tls-reload.js';
 import type { CertificateChange } from './tls-reload.js';
 
-/** The TLS of a listener, and what keeps it up to date. */
+/** The TLS endpoint of a listener, and the reload of its files. */
 export interface OpenTls {
   readonly endpoint: TlsEndpoint;
   readonly reload: TlsReload;
-  /** What every response over it has. */
+  /** Headers of every response over TLS. */
   readonly ownHeaders: Readonly<Record<string, string>>;
 }
 
 /**
- * Opens the TLS that the configuration describes, and looks after its files from then on.
- * @throws OperatorError for a file that cannot be used
+ * Creates the TLS endpoint of the configuration and reloads its files periodically.
+ * @throws OperatorError for an unusable file
  */
 export async function openTls(
   https: NonNullable<Config['listen']['https']>,
@@ -30,7 +30,7 @@ export async function openTls(
   const reload = new TlsReload(endpoint, https, clock, { changed: tell, warn });
   reload.warn();
   reload.start(https.reloadSeconds);
-  // RFC 6797 8.1: a client ignores it where it did not come over TLS.
+  // RFC 6797 8.1: clients ignore this header over plain HTTP.
   const ownHeaders = seconds === 0 ? {} : { 'strict-transport-security': `max-age=${seconds}` };
   return { endpoint, reload, ownHeaders };
 }

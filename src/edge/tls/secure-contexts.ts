@@ -5,16 +5,16 @@ import { covers } from './certificate.js';
 import type { Certificate } from './certificate.js';
 import type { TlsMaterial } from './tls-material.js';
 
-/** Whether clients are asked for a certificate of their own: not at all, or one that is valid if there is one, or always. */
+/** Client certificates: not requested, requested and verified if present, or required. */
 type ClientCertificates = 'none' | 'request' | 'require';
 
-/** What TLS is beside its files. */
+/** TLS settings other than the files. */
 export interface TlsSettings {
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
   readonly clientCertificates: ClientCertificates;
 }
 
-/** Forward secrecy and authenticated encryption alone. */
+/** Only ciphers with forward secrecy and authenticated encryption. */
 const ciphers = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -28,24 +28,25 @@ const ciphers = [
 ].join(':');
 
 /**
- * Cheap groups alone, with post-quantum keys beside one where OpenSSL has them. By itself it also takes P-384 and P-521, which
- * cost the event loop three and six times as much as X25519, and the finite-field groups of TLS 1.3, which cost up to a
- * hundred times as much; a client that sends recorded bytes pays nothing. Every TLS library has one of these.
+ * Only cheap key exchange groups, including a post-quantum hybrid if OpenSSL supports it. OpenSSL's defaults include
+ * P-384 and P-521, which cost three and six times as much CPU as X25519. The finite-field groups of TLS 1.3 cost up to
+ * a hundred times as much. An attacker who replays recorded bytes causes this cost for free. Every TLS library supports
+ * one of the groups here.
  */
 const groups = ['X25519MLKEM768', 'X25519', 'P-256'].filter(isKnownGroup).join(':');
 
 /** How long a session can be resumed, in seconds. */
 const sessionTimeout = 3_600;
 
-/** The contexts that handshakes are made with. */
+/** The TLS contexts for handshakes. */
 export interface SecureContexts {
-  /** For whoever names no host, or one that no certificate covers. */
+  /** For clients without SNI, or with a name that no certificate covers. */
   readonly defaults: SecureContextOptions;
-  /** By the host that a client names (SNI); undefined: the default one. */
+  /** The context for a server name (SNI); undefined: use the defaults. */
   find(serverName: string): SecureContext | undefined;
 }
 
-/** Makes the contexts of TLS's material: for each name, one certificate of each type of key that covers it. */
+/** Compiles the TLS contexts: each name gets one certificate per key type that covers the name. */
 export function compileContexts(material: TlsMaterial, ticketKeys: Buffer, settings: TlsSettings): SecureContexts {
   const { certificates, clientCa } = material;
   const [main] = certificates;
@@ -81,7 +82,7 @@ export function compileContexts(material: TlsMaterial, ticketKeys: Buffer, setti
   };
 }
 
-/** Whether OpenSSL has a group. One that it does not know would have it refuse the whole list. */
+/** Whether OpenSSL supports a group. OpenSSL rejects a list with an unknown group. */
 function isKnownGroup(name: string): boolean {
   try {
     createSecureContext({ ecdhCurve: name });
@@ -91,13 +92,13 @@ function isKnownGroup(name: string): boolean {
   }
 }
 
-/** The certificates that cover a name, those that name it itself before wildcards. */
+/** The certificates that cover a name, exact matches before wildcards. */
 function exactFirst(certificates: readonly Certificate[], name: string): Certificate[] {
   const covering = certificates.filter((one) => covers(one, name));
   return [...covering.filter(({ names }) => names.includes(name)), ...covering];
 }
 
-/** Whether a certificate can stand for another one towards clients that take another type of key. */
+/** Whether a certificate covers all names of another one, and so can serve clients that need its key type. */
 function isTwin(one: Certificate, { names }: Certificate): boolean {
   return names.length > 0 && names.every((name) => covers(one, name));
 }
@@ -109,13 +110,13 @@ function onePerKeyType(certificates: readonly Certificate[]): Certificate[] {
 }
 
 /**
- * Sessions are resumed only where clients are asked for the same. A ticket of a gateway that shares the keys, but asks
- * for no certificate, would else stand for one.
+ * The session id context binds a session to the client certificate settings. Otherwise a client could bypass the client
+ * certificate with a ticket from a gateway that shares the ticket keys but requires no certificate.
  */
 function sessionIdContextOf({ clientCa }: TlsMaterial, { clientCertificates }: TlsSettings): string {
   return createHash('sha256')
     .update(`merchant-gateway\0${clientCertificates}\0`)
     .update(clientCa ?? '')
     .digest('hex')
-    .slice(0, 32); // OpenSSL takes no more
+    .slice(0, 32); // the maximum length in OpenSSL
 }

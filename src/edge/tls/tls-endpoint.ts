@@ -5,21 +5,21 @@ import type { ConnectionOrigin } from '../request/connection-facts.js';
 import { compileContexts, type SecureContexts, type TlsSettings } from './secure-contexts.js';
 import type { TlsMaterial } from './tls-material.js';
 
-/** What TLS is beside its files, and how a handshake goes. */
+/** TLS settings other than the files, and the handshake timeout. */
 export interface TlsEndpointSettings extends TlsSettings {
   readonly handshakeTimeoutSeconds: number;
 }
 
-/** Told what becomes of connections. */
+/** Callbacks for the results of handshakes. */
 interface HandshakeListener {
   readonly onSecure: (socket: TLSSocket, origin: ConnectionOrigin) => void;
   readonly onRefused: (why: TlsRefusal) => void;
 }
 
-/** How long ticket keys of the process's own are used, in milliseconds: what they encrypted is as safe as they are. */
+/** Maximum age of generated ticket keys, in milliseconds. A leaked key exposes every session encrypted with it. */
 const ticketKeysMaxAge = 24 * 3_600_000;
 
-/** The TLS of a listener. Its material is replaced while it runs; connections that exist keep theirs. */
+/** The TLS endpoint of a listener. Its material can be replaced at run time; existing connections are not affected. */
 export class TlsEndpoint {
   #material: TlsMaterial;
   #contexts: SecureContexts;
@@ -38,15 +38,15 @@ export class TlsEndpoint {
     return this.#material;
   }
 
-  /** From the next handshake on. */
+  /** Replaces the material, starting with the next handshake. @throws if OpenSSL rejects the material */
   replace(material: TlsMaterial): void {
-    const contexts = this.#compile(material); // before anything is changed: it throws where OpenSSL does not take it
+    const contexts = this.#compile(material); // first, because this throws if OpenSSL rejects the material
     this.#material = material;
     this.#contexts = contexts;
     for (const server of this.#servers) server.setSecureContext(contexts.defaults);
   }
 
-  /** Replaces ticket keys of the process's own when they are old. */
+  /** Replaces generated ticket keys that have reached their maximum age. */
   renewTicketKeys(): void {
     const now = performance.now();
     if (now - this.#ownTicketKeysSince < ticketKeysMaxAge) return;
@@ -55,14 +55,14 @@ export class TlsEndpoint {
     this.replace(this.#material);
   }
 
-  /** Returns what makes a handshake on a connection whose origin is known. */
+  /** Returns a function that performs the TLS handshake on a connection and passes its origin on to `onSecure`. */
   accept({ onSecure, onRefused }: HandshakeListener): (socket: Socket, origin: ConnectionOrigin) => void {
     const { handshakeTimeoutSeconds, clientCertificates } = this.#settings;
     const server = tls.createServer({
       ...this.#contexts.defaults,
       handshakeTimeout: handshakeTimeoutSeconds * 1000,
       ALPNProtocols: ['http/1.1', 'http/1.0'],
-      // Node stops each handshake to ask, also where there is nothing to choose from.
+      // Node suspends each handshake for this callback, even if there is only one certificate.
       ...(this.#material.certificates.length > 1 && {
         SNICallback: (serverName: string, done: (error: null, context?: SecureContext) => void) => {
           done(null, this.#contexts.find(serverName));
@@ -72,7 +72,7 @@ export class TlsEndpoint {
       rejectUnauthorized: clientCertificates === 'require',
     });
     this.#servers.push(server);
-    /** By both ends of the connection: a TLS socket does not tell which TCP socket is below it. */
+    /** Keyed by both ends of the connection: a TLS socket does not expose its TCP socket. */
     const origins = new Map<string, ConnectionOrigin>();
     server.on('secureConnection', (socket) => {
       const origin = origins.get(endsOf(socket));
@@ -92,7 +92,7 @@ export class TlsEndpoint {
       socket.once('close', () => {
         if (origins.get(ends) === origin) origins.delete(ends);
       });
-      socket.allowHalfOpen = false; // who hangs up during a handshake is gone
+      socket.allowHalfOpen = false; // a client that half-closes during a handshake is gone
       server.emit('connection', socket);
     };
   }
@@ -106,12 +106,12 @@ function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket):
   return [remoteAddress, remotePort, localAddress, localPort].join(' ');
 }
 
-/** A certificate may be left out where it is only requested; one that is shown has to be good. */
+/** With `request`, a client may omit its certificate, but a certificate that is sent must be valid. */
 function showsBadCertificate(socket: TLSSocket, wanted: string): boolean {
   return wanted === 'request' && !socket.authorized && Object.keys(socket.getPeerCertificate()).length > 0;
 }
 
-/** Why a handshake came to nothing, in few words, for a metric: whoever connects must not be able to make new ones. */
+/** Reasons of failed handshakes, a fixed set: clients must not be able to create new metric label values. */
 export const tlsRefusals = [
   'plain_http',
   'version',
@@ -123,7 +123,7 @@ export const tlsRefusals = [
   'other',
 ] as const;
 
-/** One of them. */
+/** A reason of a failed handshake. */
 type TlsRefusal = (typeof tlsRefusals)[number];
 
 const known: Readonly<Record<string, TlsRefusal>> = {
@@ -141,9 +141,9 @@ const known: Readonly<Record<string, TlsRefusal>> = {
   ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE: 'client_certificate',
 };
 
-/** Says why a handshake failed. */
+/** Maps a handshake error to its reason. */
 function refusalOf(error: NodeJS.ErrnoException, socket: TLSSocket): TlsRefusal {
-  // Node types it as an error; it is a code, and null where nothing was wrong with the client's certificate.
+  // Node's type is Error, but the value is a code, or null if the client certificate has no problem.
   if (socket.authorizationError) return 'client_certificate'; // eslint-disable-line @typescript-eslint/no-unnecessary-condition
   return known[error.code ?? ''] ?? 'other';
 }

@@ -10,22 +10,22 @@ interface CertificateFiles {
   readonly keyFile: string;
 }
 
-/** The files that TLS is made of. */
+/** The files of a TLS endpoint. */
 export interface TlsFiles extends CertificateFiles {
   readonly certificates: readonly CertificateFiles[];
   readonly ticketKeysFile: string | null;
   readonly clientCaFile: string | null;
 }
 
-/** What those files hold, checked. */
+/** The validated contents of the files of a TLS endpoint. */
 export interface TlsMaterial {
-  /** The first is shown to whoever names no host, or none that another one covers. */
+  /** The first is the default: for clients without SNI, or with a name that no other certificate covers. */
   readonly certificates: readonly [Certificate, ...Certificate[]];
-  /** 48 bytes; null: the process makes its own. */
+  /** 48 bytes; null: the process generates its own. */
   readonly ticketKeys: Buffer | null;
-  /** PEM of the authorities that sign certificates of clients. */
+  /** PEM of the CAs that sign client certificates. */
   readonly clientCa: Buffer | null;
-  /** Of all that; another one means that a file has changed. */
+  /** SHA-256 of all files, to detect changes. */
   readonly digest: string;
 }
 
@@ -33,8 +33,8 @@ const ticketKeysBytes = 48;
 const maxPemBytes = 1024 * 1024;
 
 /**
- * Reads all files that TLS is made of.
- * @throws OperatorError for the first that cannot be used
+ * Reads and validates all files of a TLS endpoint.
+ * @throws OperatorError for the first unusable file
  */
 export async function readTlsMaterial(files: TlsFiles): Promise<TlsMaterial> {
   const first = await readCertificate(files.certFile, files.keyFile);
@@ -70,7 +70,7 @@ async function readClientCa(file: string | null): Promise<Buffer | null> {
   return ca;
 }
 
-/** Why material must not replace what is in use; null where it may. */
+/** Why this material must not replace the material in use; null if it may. */
 export function problemOf({ certificates }: TlsMaterial, now: number): string | null {
   for (const { file, notBefore, notAfter } of certificates) {
     if (notAfter <= now) return `The certificate ${file} has expired.`;
@@ -81,13 +81,15 @@ export function problemOf({ certificates }: TlsMaterial, now: number): string | 
 
 const dayMilliseconds = 86_400_000;
 
-/** What operators should know of a certificate, and whether clients refuse it already. */
+/** A warning about a certificate, and whether clients already reject the certificate. */
 export interface ExpiryWarning {
   readonly warning: string;
   readonly isOver: boolean;
 }
 
-/** What operators should know of certificates that end soon: within 14 days, or the last third of a short life. */
+/**
+ * Warnings about certificates that are invalid or expire soon: within 14 days, or the last third of a short validity.
+ */
 export function expiryWarnings({ certificates }: Pick<TlsMaterial, 'certificates'>, now: number): ExpiryWarning[] {
   return certificates.flatMap(({ file, notBefore, notAfter }): ExpiryWarning[] => {
     if (notAfter <= now) return [{ warning: `the certificate ${file} expired on ${dayOf(notAfter)}`, isOver: true }];

@@ -3,50 +3,50 @@ import type { TlsEndpoint } from './tls-endpoint.js';
 import { expiryWarnings, problemOf, readTlsMaterial } from './tls-material.js';
 import type { TlsFiles } from './tls-material.js';
 
-/** What became of files that have changed. */
+/** The result of reloading changed files. */
 export interface CertificateChange {
-  /** `restored`: those that are in use are there again, in place of ones that were refused. */
+  /** `restored`: after a `failureOf` change, the files again contain the material in use. */
   readonly result: 'replaced' | 'refused' | 'restored';
-  /** Why they are refused, so that those from before stay in use; null where they are not. */
+  /** Why the new files were rejected, so that the previous ones stay in use; null otherwise. */
   readonly problem: string | null;
 }
 
-/** Who hears of TLS's files. */
-interface Told {
+/** Callbacks for changes and warnings. */
+interface ReloadListener {
   readonly changed: (change: CertificateChange) => void;
-  /** Of a certificate in use that ends soon, is over or has not begun. */
+  /** Called for a certificate in use that expires soon, has expired or is not valid yet. */
   readonly warn: (warning: string, isOver: boolean) => void;
 }
 
 /**
- * Looks at the contents of TLS's files from time to time, and has new ones used from the next handshake on. Contents, not
- * times or file events: Kubernetes swaps a symbolic link to a directory, which says nothing to whoever watches the file.
- * Files that cannot be used, do not belong together (a swap that is half done) or have expired change nothing.
+ * Polls the contents of the TLS files and applies changes from the next handshake on. Compares contents instead of
+ * timestamps or file events: Kubernetes swaps a symbolic link to a directory, which triggers no event for a watched
+ * file. Files that are invalid, do not match each other (an incomplete swap) or have expired are ignored.
  */
 export class TlsReload {
   readonly #endpoint: TlsEndpoint;
   readonly #files: TlsFiles;
   readonly #clock: Clock;
-  readonly #tell: Told;
-  /** What was warned of, so that it is told once. */
+  readonly #tell: ReloadListener;
+  /** The warnings already issued; each warning is issued once. */
   #warned = new Set<string>();
   #problem: string | null = null;
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> = Promise.resolve();
 
-  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, tell: Told) {
+  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, tell: ReloadListener) {
     this.#endpoint = endpoint;
     this.#files = files;
     this.#clock = clock;
     this.#tell = tell;
   }
 
-  /** Why the files, as they were seen last, cannot be used; null while they can. */
+  /** Why the files were unusable at the last check; null if they were usable. */
   get problem(): string | null {
     return this.#problem;
   }
 
-  /** Looks every so many seconds. */
+  /** Starts periodic checks. */
   start(everySeconds: number): void {
     this.#timer = setInterval(() => void this.check(), everySeconds * 1000);
     this.#timer.unref();
@@ -57,13 +57,13 @@ export class TlsReload {
     await this.#checking;
   }
 
-  /** Looks now, after a look that is under way. Resolves when what has changed is in use, or is known not to be usable. */
+  /** Checks now, after any check in progress. Resolves when changed files are in use or were rejected. */
   check(): Promise<void> {
     this.#checking = this.#checking.then(() => this.#look());
     return this.#checking;
   }
 
-  /** Warns of the certificates in use, of each thing once. */
+  /** Issues new warnings about the certificates in use, each one once. */
   warn(): void {
     const warnings = expiryWarnings(this.#endpoint.material, this.#clock.now());
     for (const { warning, isOver } of warnings) if (!this.#warned.has(warning)) this.#tell.warn(warning, isOver);
@@ -74,7 +74,7 @@ export class TlsReload {
     let problem: string | null;
     let isReplaced = false;
     try {
-      // A swap that came between two of these files is over when they are read again.
+      // Retry once: a swap that happened while reading these files is complete by then.
       const material = await readTlsMaterial(this.#files).catch(() => readTlsMaterial(this.#files));
       const changed = material.digest !== this.#endpoint.material.digest;
       problem = changed ? problemOf(material, this.#clock.now()) : null;
@@ -89,7 +89,7 @@ export class TlsReload {
     const before = this.#problem;
     this.#problem = problem;
     if (isReplaced) this.#tell.changed({ result: 'replaced', problem: null });
-    // Once for each problem, not once for each look.
+    // Report each problem once, not at every check.
     else if (problem !== null && problem !== before) this.#tell.changed({ result: 'refused', problem });
     else if (problem === null && before !== null) this.#tell.changed({ result: 'restored', problem });
     this.warn();

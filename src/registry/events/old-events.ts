@@ -1,41 +1,42 @@
 import type { Projection } from '../projection/projection.js';
 import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { forgetEvents, newestEvent } from './repository.js';
+import { deleteEvents, newestEvent } from './repository.js';
 
-/** What old events are forgotten with. */
+/** Options of the retention. */
 export interface OldEventsOptions {
   readonly database: RegistryDatabase;
-  /** How long an event is kept, in days. */
+  /** Retention period in days. */
   readonly days: number;
-  /** The clock that events are dated by. */
+  /** The clock of the events' timestamps. */
   readonly clock: Clock;
   readonly timers: Timers;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
   readonly logger?: Logger | undefined;
-  /** A time in milliseconds that only goes forward, at the pace of real time. */
+  /** A monotonic clock in milliseconds, at the pace of real time. */
   readonly monotonic?: (() => number) | undefined;
 }
 
 const dayMilliseconds = 24 * 60 * 60 * 1000;
-/** A change waits for a batch at most, and gets its turn between two of them. */
+/** A change waits for one batch at most, and runs between two of them. */
 const betweenBatchesMilliseconds = 50;
 const betweenRoundsMilliseconds = 60_000;
 
 /**
- * Forgets events that are older than they are kept, batch by batch. The process that projects does this, and no other.
+ * Deletes events older than the retention period, in batches. Only the projecting process does so.
  *
- * A clock that somebody puts forward must not make events old. So the time by which they are judged begins, with the process, at the
- * newest event, and goes on at the pace of real time. It is never ahead of the clock, and may be behind it: then events stay for longer.
+ * A clock that is set forward must not make events old. The reference time therefore starts, with the process, at the
+ * newest event, and advances at the pace of real time. It is never ahead of the clock. It may be behind, and events are
+ * then kept for longer.
  */
 export class OldEvents {
   readonly #options: OldEventsOptions;
   readonly #monotonic: () => number;
-  /** A moment that had come, and when that was by the time that only goes forward. */
+  /** A time that had certainly come, and when that was on the monotonic clock. */
   #anchor: { readonly moment: number; readonly at: number } | null = null;
-  /** Everything up to here was looked at in this round. */
+  /** The last event checked in this round. */
   #seen = 0;
-  #forgotten = 0;
+  #deleted = 0;
   #hasFailed = false;
   #running: Promise<unknown> = Promise.resolve();
   #isStopped = false;
@@ -46,7 +47,7 @@ export class OldEvents {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Begins soon, and goes on until `stop()`. */
+  /** Starts after the pause and runs until `stop()`. */
   start(pauseMilliseconds = betweenBatchesMilliseconds): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(pauseMilliseconds, () => {
@@ -56,14 +57,14 @@ export class OldEvents {
     });
   }
 
-  /** Ends after the batch at hand. */
+  /** Stops after the current batch. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancelTimer();
     await this.#running;
   }
 
-  /** Looks at one batch of events, the oldest first; true where there may be more to forget. */
+  /** Checks one batch of events, oldest first. @returns whether there may be more to delete */
   async forget(): Promise<boolean> {
     const { database, days, clock, projection, logger } = this.#options;
     if (projection.settledIn === null || !(await projection.lease.take())) return this.#endRound();
@@ -71,12 +72,12 @@ export class OldEvents {
     const moment = await this.#timeAtMost(now);
     if (moment === null) return this.#endRound();
     const until = moment - days * dayMilliseconds;
-    const { seen, forgotten, isEnd } = await forgetEvents(database, { after: this.#seen, until, now });
+    const { seen, forgotten, isEnd } = await deleteEvents(database, { after: this.#seen, until, now });
     this.#seen = seen;
-    this.#forgotten += forgotten;
+    this.#deleted += forgotten;
     if (!isEnd) return true;
-    if (this.#forgotten > 0)
-      logger?.info({ events: this.#forgotten, days }, 'events are forgotten that are older than they are kept');
+    if (this.#deleted > 0)
+      logger?.info({ events: this.#deleted, days }, 'deleted events older than the retention period');
     return this.#endRound();
   }
 
@@ -86,20 +87,19 @@ export class OldEvents {
       this.#hasFailed = false;
       return isMore;
     } catch (error) {
-      // Told once: an outage of an hour is many attempts.
-      if (!this.#hasFailed)
-        this.#options.logger?.warn({ err: error }, 'old events could not be forgotten; it is tried again');
+      // Log only the first failure: an outage of an hour causes many attempts.
+      if (!this.#hasFailed) this.#options.logger?.warn({ err: error }, 'old events could not be deleted; retrying');
       this.#hasFailed = true;
       return this.#endRound();
     }
   }
 
   #endRound(): false {
-    [this.#seen, this.#forgotten] = [0, 0];
+    [this.#seen, this.#deleted] = [0, 0];
     return false;
   }
 
-  /** A moment that has surely come; null while there is no event. */
+  /** A time that has certainly come; null without events. */
   async #timeAtMost(now: number): Promise<number | null> {
     const at = this.#monotonic();
     if (this.#anchor === null) {

@@ -4,26 +4,26 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { Action, RegistryEvent } from './schema.js';
 
-/** An event to record. The snapshots are what administrators see, which holds no secret. */
+/** An event to record. Its snapshots are admin API objects, which contain no secret. */
 export interface NewEvent {
   readonly action: Action;
-  /** Empty where it is about no merchant that is known. */
+  /** Empty if the event is about no known merchant. */
   readonly merchantId: string;
   readonly keyId: string | null;
   readonly before: object | null;
   readonly after: object | null;
 }
 
-/** Which events are asked for. */
+/** Filter of the event list. */
 export interface EventFilter {
   readonly merchantId?: string | undefined;
   readonly keyId?: string | undefined;
   readonly action?: string | undefined;
-  /** In milliseconds since 1970, itself included. */
+  /** In milliseconds since 1970, inclusive. */
   readonly since?: number | undefined;
 }
 
-/** Adds events; belongs in the database transaction of the change. Nothing changes an event, and `forgetEvents` alone removes some. */
+/** Adds events; call it in the transaction of the change. Events never change, and only `deleteEvents` deletes them. */
 export async function recordEvents(
   database: RegistryDatabase,
   events: readonly NewEvent[],
@@ -36,7 +36,7 @@ export async function recordEvents(
   await database.insertInto('events').values(rows).execute();
 }
 
-/** The events that the filter names, newest first. */
+/** The events that match the filter, newest first. */
 export async function listEvents(
   database: RegistryDatabase,
   { merchantId, keyId, action, since }: EventFilter,
@@ -54,7 +54,7 @@ export async function listEvents(
   return { items: rows.map(toEvent), totalRecords: total };
 }
 
-/** What a key was before it was reset for the first time; null where it never was. */
+/** The state of a key before its first reset; null if it was never reset. */
 export async function beforeFirstReset(
   database: RegistryDatabase,
   keyId: string,
@@ -70,33 +70,35 @@ export async function beforeFirstReset(
   return objectIn(first?.before ?? null);
 }
 
-/** The event that was recorded last; null where there is none. */
+/** The event recorded last; null without events. */
 export async function newestEvent(database: RegistryDatabase): Promise<{ readonly at: number } | null> {
   const newest = database.selectFrom('events').select('at').orderBy('seq', 'desc').limit(1);
   return (await newest.executeTakeFirst()) ?? null;
 }
 
-/** More rows than a batch has would make changes wait. */
+/** Batch size; with more rows changes would wait. */
 const batch = 500;
 
-/** What a look at some old events did. */
-export interface Forgotten {
-  /** The number of the last event that was looked at. */
+/** Result of a batch. */
+export interface DeletedEvents {
+  /** Sequence number of the last checked event. */
   readonly seen: number;
   readonly forgotten: number;
-  /** Whether there is nothing older behind it. */
+  /** Whether no older events follow. */
   readonly isEnd: boolean;
 }
 
 /**
- * Forgets events of a moment or before, among the next ones after a number. An event is younger than those before it, so a clock that was
- * behind when it was recorded does not make it old; one that is dated later than now says nothing about others. Kept are the newest event,
- * from which on changes are unknown after a restore, and how a key was reset, as long as the key may be reset again.
+ * Deletes events up to a time, among the next ones after a sequence number. Each event is younger than those before it,
+ * so a clock that was behind when it was recorded does not make it old. An event dated in the future proves nothing
+ * about others.
+ * Keeps the newest event: after a restore, changes since then are unknown. Keeps the resets of a key as long as the key
+ * may be reset again.
  */
-export async function forgetEvents(
+export async function deleteEvents(
   database: RegistryDatabase,
   { after, until, now }: { readonly after: number; readonly until: number; readonly now: number },
-): Promise<Forgotten> {
+): Promise<DeletedEvents> {
   const next = database.selectFrom('events').select(['seq', 'at']).where('seq', '>', after);
   const rows = await next.orderBy('seq').limit(batch).execute();
   const young = rows.findIndex(({ at }) => at > until && at <= now);
@@ -121,7 +123,7 @@ export async function forgetEvents(
                 .whereRef('api_keys.key_id', '=', 'events.key_id')
                 .where('api_keys.expires_at', '>', until),
             ),
-            // It may be given back an end that lies ahead.
+            // Lifting may give the key an expiry in the future.
             it.exists(it.selectFrom('held_back').select('held_back.id').whereRef('held_back.id', '=', 'events.key_id')),
           ]),
         ),
@@ -136,8 +138,8 @@ function everything(database: RegistryDatabase) {
 }
 
 /**
- * The events about a key. An import names many keys in one event, which is found by the change that it was. Two look-ups, each
- * by an index: with `or` a database goes through all events in their order until it has found enough.
+ * The events about a key. An import names many keys in one event, so that event is found by its revision. Two queries
+ * by index: with `or` the database scans all events in order until it has enough.
  */
 function eventsAbout(database: RegistryDatabase, keyId: string) {
   const key = database.selectFrom('api_keys').where('key_id', '=', keyId);

@@ -1,17 +1,18 @@
 import { pagingQuery } from '../../rest/paging.js';
-import { momentForm } from '../../rest/moment.js';
+import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
 
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 
-/** What was done, in the past tense: never renamed. */
+/** Event types, in the past tense; never renamed. */
 export type Action = (typeof actions)[number];
 
 const actions = [
   ...(['merchant.created', 'merchant.changed', 'merchant.imported'] as const),
   ...(['key.created', 'key.revoked', 'key.reset', 'keys.imported'] as const),
   ...(['merchant.held-back', 'merchant.lifted', 'key.held-back', 'key.lifted', 'record.forged'] as const),
+  ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
 ] as const;
 
 /** Who changed what, and when. */
@@ -27,7 +28,7 @@ export const eventSchema = Type.Object({
   revision: Type.Integer(),
 });
 
-/** Who changed what, and when; as administrators see it. */
+/** An event in the admin API. */
 export type RegistryEvent = Static<typeof eventSchema>;
 
 /** The query of `GET /events`. */
@@ -35,9 +36,9 @@ export const eventsQuery = Type.Object({
   ...pagingQuery.properties,
   merchantId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a merchant' })),
   keyId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a key' })),
-  // Whatever else was asked for, the answer would be that nobody ever did it.
+  // An enum, because an unknown action would look like one without events.
   action: Type.Optional(Type.Enum([...actions], { type: 'string', description: `one of ${actions.join(', ')}` })),
   since: Type.Optional(
-    Type.String({ pattern: momentForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
+    Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
   ),
 });

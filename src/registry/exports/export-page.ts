@@ -6,24 +6,24 @@ import type { Merchant } from '../merchants/schema.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { ExportPage } from './schema.js';
 
-/** What is exported: everything, or what belongs to one merchant, or the keys of one environment. */
+/** Filter of an export: everything, one merchant, or the keys of one environment. */
 export interface ExportFilter {
   readonly merchantId?: string | undefined;
   readonly environment?: Environment | undefined;
-  /** What was added by a later change is left out: a key must not come without its merchant. */
+  /** Leaves out records of later changes: a key must not come without its merchant. */
   readonly until: number;
 }
 
 const firstKey = 'key:';
-/** A merchant can have 300 KiB of allowlists, a key has a tenth of that at most. */
+/** Rows per query. A merchant can have 300 KiB of allowlists; a key has at most a tenth of that. */
 const readAtOnce = { merchants: 50, keys: 500 } as const;
 
 /**
- * The entries after a place, merchants before keys and each in the order of its ids, so that what is added or changed
- * meanwhile makes nothing come twice or be left out.
- * @param after `next` of the page before; undefined: from the beginning
+ * The entries after a cursor: merchants before keys, each in order of their ids. Changes during the export therefore
+ * neither repeat nor skip an entry.
+ * @param after `next` of the previous page; by default the beginning
  */
-export async function exportPage(
+export async function readExportPage(
   database: RegistryDatabase,
   filter: ExportFilter,
   after = 'merchant:',
@@ -80,7 +80,7 @@ async function readMerchants(
 
 function merchantEntry({ id, name, status, goLive, ipAllowlist, originAllowlist }: Merchant) {
   const lists = { ipAllowlist, originAllowlist };
-  // What was confirmed here need not be asked for again where it is imported.
+  // The import need not ask again for a confirmation given here.
   const confirm = [...new Set(allowlistConcerns(lists).map(({ flag }) => flag))];
   return {
     ...({ type: 'merchant', merchantId: id, name, status, goLive } as const),
@@ -99,22 +99,22 @@ function keyEntry(row: StoredKey) {
 }
 
 const mostEntries = 500;
-/** Of JSON. A client takes no answer without end, and whoever makes one holds up everybody else. */
+/** Page size in characters of JSON. Clients limit responses, and building a large one blocks other requests. */
 const mostCharacters = 4 * 1024 * 1024;
 
-/** Where the entries of a page come from. */
+/** Source of a page's entries. */
 interface PageSource<Row, Entry> {
-  /** How many are read at a time; of them one page may leave some out. */
+  /** Rows per query; a page may leave some of them out. */
   readonly readAtOnce: number;
-  /** In the order of their ids. */
+  /** Rows in the order of their ids. */
   readonly read: (after: string, limit: number) => Promise<readonly Row[]>;
   readonly idOf: (row: Row) => string;
   readonly entryOf: (row: Row) => Entry;
 }
 
 /**
- * Fills a page with what comes after a place, up to a number of entries or a length; at least one, however long.
- * @returns the id of the page's last entry; null: nothing comes after it
+ * Fills a page with the entries after a cursor, up to a number of entries or a length; at least one, however long.
+ * @returns the id of the page's last entry; null if no entry follows
  */
 async function fillPage<Row, Entry>(
   place: string,

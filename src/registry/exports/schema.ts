@@ -5,20 +5,20 @@ import { keyEntrySchema, merchantEntrySchema } from '../imports/schema.js';
 /** The query of `GET /exports`. */
 export const exportQuery = Type.Object({
   after: Type.Optional(
-    Type.String({ pattern: /^(?:merchant|key):[A-Za-z0-9_-]{0,64}$/, description: 'next of the page before' }),
+    Type.String({ pattern: /^(?:merchant|key):[A-Za-z0-9_-]{0,64}$/, description: 'next of the previous page' }),
   ),
-  until: Type.Optional(Type.String({ pattern: /^[0-9]{1,15}$/, description: 'the revision that the first page told' })),
+  until: Type.Optional(Type.String({ pattern: /^[0-9]{1,15}$/, description: 'revision of the first page' })),
   merchantId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a merchant' })),
   environment: Type.Optional(Type.Enum(['live', 'test'], { description: 'live or test' })),
 });
 
 /** One page of an export. */
 export const exportPageSchema = Type.Object({
-  /** Each is one that can be imported: merchants, then keys. */
+  /** Entries for an import: merchants, then keys. */
   entries: Type.Array(Type.Union([keyEntrySchema, merchantEntrySchema])),
-  /** Of the newest change when it was asked for; as `until` it keeps out what is added while the rest is asked for. */
+  /** Revision of the newest change. As `until` of the next pages it leaves out later additions. */
   revision: Type.Integer(),
-  /** Where the next page begins; null after the last. */
+  /** Cursor of the next page; null after the last. */
   next: Type.Union([Type.Null(), Type.String()]),
 });
 

@@ -5,37 +5,40 @@ import { type History, readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A gateway that is in the roster, or acknowledges. */
+/** A gateway that is in the roster, or that acknowledges. */
 export interface KnownGateway {
   readonly instanceId: string;
   readonly host: string;
   readonly environment: Environment;
-  /** Null for one of an earlier release, which does not say. */
+  /** Null for an earlier release, which does not report it. */
   readonly version: string | null;
-  /** ISO 8601; null where no acknowledgement says it. */
+  /** ISO 8601; null without an acknowledgement. */
   readonly startedAt: string | null;
-  /** The newest change that it has confirmed; null where it has confirmed none that counts now. */
+  /** The newest change that it has acknowledged in the present generation; null without one. */
   readonly revision: number | null;
-  /** Whether it is in the roster, so that it may use what it holds. */
+  /** Whether it is in the roster, and so may use cached records. */
   readonly isEnrolled: boolean;
-  /** Whether it names the generation that it acknowledges in. An earlier release does not, so that nothing it says counts. */
+  /**
+   * Whether its acknowledgements name a generation. An earlier release names none, so its acknowledgements do not
+   * count.
+   */
   readonly namesGeneration: boolean;
-  /** From when on it can hold nothing, counted from the last sign of life. */
+  /** How long after its last sign of life it may still hold records. */
   readonly lifetimeMilliseconds: number;
   readonly silentMilliseconds: number;
   readonly clockSkewMilliseconds: number | null;
 }
 
-/** All of them, and whether there may be others. */
+/** All known gateways, and whether there may be others. */
 export interface KnownGateways {
   readonly gateways: readonly KnownGateway[];
-  /** False while a gateway may use records that the roster does not name. */
+  /** False while a gateway outside the roster may use records. */
   readonly isComplete: boolean;
-  /** When that ends, in milliseconds since 1970; null where it is, or where that is not known yet. */
+  /** When `isComplete` becomes true, in milliseconds since 1970; null if it is, or if the time is not known yet. */
   readonly completeAt: number | null;
 }
 
-/** What the gateways are read from. */
+/** Sources of the gateway list. */
 export interface GatewaySources {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'gateways' | 'nextAcknowledgement'>;
@@ -43,8 +46,8 @@ export interface GatewaySources {
 }
 
 /**
- * Reads who may use what it holds, and what each has confirmed. The history is read first: a gateway that is enrolled after
- * that reads what was published before.
+ * Reads the gateways that may use cached records, and what each has acknowledged. Reads the history first: a gateway
+ * that is enrolled later reads everything published before.
  */
 export async function knownGateways(sources: GatewaySources): Promise<KnownGateways> {
   const { database, store, longestLifetimeMilliseconds } = sources;
@@ -81,9 +84,9 @@ function namesGeneration({ acknowledgement }: SeenGateway, version: string | nul
 type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
 
 /**
- * What counts of what was seen of gateways. Of a gateway that was seen to seal what it acknowledges nothing else counts: whoever can
- * write to the store could put a revocation in force that the gateway has not heard of. Nor does a meta record that is not sealed,
- * where all records are.
+ * Discards what must not be believed about gateways. An unsealed acknowledgement does not count if that gateway has
+ * sealed before. Otherwise a client with write access to the store could have a revocation reported as in force before
+ * the gateway knows of it. An unsealed meta record does not count if all records are sealed.
  */
 export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
   const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));

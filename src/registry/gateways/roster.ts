@@ -19,7 +19,7 @@ import { believedOf } from './known-gateways.js';
 
 type Row = Selectable<RegistryTables['gateways']>;
 
-/** What the roster is kept with. */
+/** Options of the roster. */
 export interface RosterOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<
@@ -29,40 +29,42 @@ export interface RosterOptions {
   readonly projection: Pick<Projection, 'lease' | 'settledIn' | 'isComplete'>;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** What no gateway's lifetime is above, in milliseconds. */
+  /** Upper bound of every gateway's lifetime, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
-  /** Told where there is something to project, or the store is not what it was. */
+  /** Called when there is something to project, or the store has changed. */
   readonly onWork: () => void;
   readonly logger?: Logger | undefined;
 }
 
 const everyMilliseconds = 250;
-/** More gateways than anybody starts at once: what a look writes is bounded. */
+/** Limits the writes of a look; more gateways than start at once in practice. */
 const mostAtOnce = 100;
 
 /**
- * Keeps the roster: every gateway that may use what it holds. A gateway gets a row, then the row is published as a change, and only
- * then it gets a grant; so nothing that Redis loses makes the registry forget a gateway. A row goes when the gateway has
- * left, or was silent for its whole lifetime, for then it holds nothing. The process that projects does this, and no other.
+ * Maintains the roster: every gateway that may use cached records. A gateway first gets a row, then the row is
+ * published as a change, and only then the gateway gets a grant. So the registry forgets no gateway, whatever Redis
+ * loses.
+ * A row is deleted when the gateway has left or was silent for its whole lifetime: it then holds no records. Only the
+ * projecting process maintains the roster.
  */
 export class Roster {
   readonly #options: RosterOptions;
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #cancelTimer: () => void = () => undefined;
-  /** The beats that grants name, by gateway, in this epoch of the store. */
+  /** The beats named in grants, by gateway, in this epoch of the store. */
   #granted: { readonly epoch: number; readonly beats: Map<string, number> } = { epoch: -1, beats: new Map() };
 
   constructor(options: RosterOptions) {
     this.#options = options;
   }
 
-  /** Looks every quarter of a second, until `stop()`. */
+  /** Looks every 250 ms, until `stop()`. */
   start(): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
       this.#running = this.look()
-        // The projection meets the same failure, and tells of it.
+        // The projection meets the same failure and logs it.
         .catch(() => undefined)
         .finally(() => {
           this.start();
@@ -76,7 +78,7 @@ export class Roster {
     await this.#running;
   }
 
-  /** Enrols gateways that are new, removes those that are over, and echoes the beats of the others. */
+  /** Enrols new gateways, removes ended ones, and echoes the beats of the others. */
   async look(): Promise<void> {
     const { database, store, projection, onWork } = this.#options;
     const epoch = projection.settledIn;
@@ -89,12 +91,12 @@ export class Roster {
       onWork();
       return;
     }
-    // After what was seen: a process that was paused here can only echo what it had seen before.
+    // After reading the acknowledgements: a process that was paused here can only echo old beats.
     if (!(await projection.lease.take())) return;
-    // Before any grant: a gateway that has one forgets what it reported.
+    // Before any grant: a gateway with a grant deletes its reports.
     if (seen.hasReports) await this.#holdBackLate();
     const byId = new Map(seen.gateways.map((one) => [one.instanceId, one]));
-    const over = rows.filter((row) => isOver(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
+    const over = rows.filter((row) => hasEnded(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
     const known = new Set(rows.map((row) => row.instance_id));
     const fresh = seen.gateways
       .filter((one) => !known.has(one.instanceId) && mayEnrol(one, history))
@@ -102,7 +104,7 @@ export class Roster {
     const sealing = rows.filter(({ instance_id, seals }) => seals === 0 && byId.get(instance_id)?.isSealed === true);
     const isDue = over.length > 0 || fresh.length > 0 || sealing.length > 0;
     if (isDue && !(await this.#write({ over, fresh, sealing }))) return;
-    // One of an earlier release holds records while it is not in the roster: its acknowledgement is all that names it then.
+    // An earlier release uses records outside the roster: only its acknowledgement names it then, so keep that.
     const current = over.filter(({ version }) => version !== null);
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
     if (fresh.length > 0) onWork();
@@ -116,7 +118,7 @@ export class Roster {
     logger?.warn({ heldBack }, 'a gateway knows of revocations that the database lacks: see "restores held"');
   }
 
-  /** @returns false where the lease was lost */
+  /** @returns false if the lease was lost */
   async #write({
     over,
     fresh,
@@ -135,7 +137,7 @@ export class Roster {
         await transaction.updateTable('gateways').set({ seals: 1 }).where('instance_id', '=', instance_id).execute();
       }
       if (fresh.length === 0) return;
-      // A change of its own: a database that was restored without it lacks a change that was published.
+      // Enrolment is a change with its own revision: a database restored without it then lacks a published change.
       const { value: revision } = await transaction
         .updateTable('revision')
         .set((it) => ({ value: it('value', '+', 1) }))
@@ -149,9 +151,10 @@ export class Roster {
     });
     if (!isKept) return false;
     for (const { instanceId, acknowledgement } of fresh) {
-      logger?.info({ instanceId, host: acknowledgement?.host }, 'a gateway is in the roster');
+      logger?.info({ instanceId, host: acknowledgement?.host }, 'gateway added to the roster');
     }
-    for (const { instance_id, host } of over) logger?.info({ instanceId: instance_id, host }, 'a gateway has ended');
+    for (const { instance_id, host } of over)
+      logger?.info({ instanceId: instance_id, host }, 'gateway removed from the roster');
     return true;
   }
 
@@ -180,14 +183,14 @@ export class Roster {
   }
 }
 
-/** Whether a gateway can hold nothing any more. */
-function isOver(row: Row, seen: SeenGateway | undefined, { isHearing }: SeenGateways): boolean {
+/** Whether a gateway can no longer hold records. */
+function hasEnded(row: Row, seen: SeenGateway | undefined, { isHearing }: SeenGateways): boolean {
   if (seen === undefined) return false;
   if (seen.acknowledgement?.leaving === true) return true;
   return isHearing && seen.silentMilliseconds >= row.lifetime_milliseconds;
 }
 
-/** A gateway of an earlier release names no generation. It uses what it holds without a grant, so it is counted all the same. */
+/** A gateway of an earlier release names no generation. It uses records without a grant, so it is enrolled too. */
 function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
   if (acknowledgement === null || acknowledgement.leaving === true) return false;
   return acknowledgement.generation === undefined || acknowledgement.generation === generation;

@@ -9,21 +9,21 @@ const gatewaySchema = Type.Object({
   instanceId: Type.String(),
   host: Type.String(),
   environment: Type.Enum(['live', 'test']),
-  /** Null for a gateway of an earlier release, which does not say. */
+  /** Null for a gateway of an earlier release, which does not report it. */
   version: Type.Union([Type.String(), Type.Null()]),
-  /** Null where it has no acknowledgement in the store. */
+  /** Null without an acknowledgement in the store. */
   startedAt: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
-  /** The newest change that it has confirmed; null where it has confirmed none that counts now. */
+  /** The newest change that it has acknowledged in the present generation; null without one. */
   revision: Type.Union([Type.Integer(), Type.Null()]),
-  /** Whether it is in the roster, so that it may use what it holds. */
+  /** Whether it is in the roster, and so may use cached records. */
   enrolled: Type.Boolean(),
-  /** Whether it can confirm a change: a gateway of an earlier release cannot, and stays pending. */
+  /** Whether it can confirm changes. A gateway of an earlier release cannot, so it stays pending. */
   confirms: Type.Boolean(),
-  /** How long after its last sign of life it may still use what it holds. */
+  /** How long after its last sign of life it may still use cached records. */
   lifetimeSeconds: Type.Number(),
-  /** Since when nothing was heard of it. By the registry's clock. */
+  /** Its last sign of life, by the registry's clock. */
   lastSeenAt: Type.String({ format: 'date-time' }),
-  /** By how much its clock is ahead of the registry's; null where that is not known. */
+  /** How far its clock is ahead of the registry's; null if unknown. */
   clockSkewMilliseconds: Type.Union([Type.Integer(), Type.Null()]),
 });
 
@@ -31,12 +31,12 @@ const gatewaySchema = Type.Object({
 export function gatewayRoutes(sources: GatewaySources): Routes {
   return (app, { clock }) => {
     const operation = {
-      summary: 'The gateways that may use what they hold, and the change that each has confirmed',
+      summary: 'Gateways that may use cached records, and the newest change that each has confirmed',
       data: Type.Array(gatewaySchema),
     };
     app.get('/gateways', { schema: { querystring: noQuery }, config: { operation } }, async () => {
       const { gateways } = await knownGateways(sources).catch(() => {
-        throw new Refusal(503, 'The store of the gateways cannot be asked now');
+        throw new Refusal(503, 'The store of the gateways is unavailable');
       });
       const sorted = gateways.toSorted((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
       const shown = sorted.map(({ instanceId, host, environment, version, startedAt, revision, ...one }) => ({

@@ -7,10 +7,10 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { type Entry, type KeyEntry, type MerchantEntry, readEntry } from './entry.js';
 import type { Checked, Counts } from './schema.js';
 
-/** One thing that is wrong with an entry. */
+/** A problem with one entry. */
 export type EntryProblem = Checked['problems'][number];
 
-/** What is to be imported of a batch, what is there already, and what is wrong. */
+/** The entries of a batch to import, counts of those already present, and the problems. */
 export interface CheckedEntries {
   readonly merchants: readonly MerchantEntry[];
   readonly keys: readonly KeyEntry[];
@@ -19,8 +19,8 @@ export interface CheckedEntries {
 }
 
 /**
- * Checks entries, each by itself and against those before it and the registry.
- * @param expected ids of merchants that will be there
+ * Checks entries: each by itself, against earlier ones, and against the registry.
+ * @param expected ids of merchants that an earlier batch imports
  */
 export async function checkEntries(
   { database, resources }: Pick<RegistryContext, 'database' | 'resources'>,
@@ -49,7 +49,7 @@ const nothing: StoredEntries = { merchants: new Map(), byLookupId: new Map(), by
 
 type Problem = Omit<EntryProblem, 'index'>;
 
-/** Sorts entries that are right by themselves into those to import and those that are there. */
+/** Sorts valid entries into those to import and those already present. */
 class Batch {
   readonly merchants: MerchantEntry[] = [];
   readonly keys: KeyEntry[] = [];
@@ -92,13 +92,13 @@ class Batch {
       return null;
     }
     if (keyId !== null && this.#stored.byKeyId.has(keyId)) {
-      return { path: 'keyId', message: 'keyId is that of another key in the registry' };
+      return { path: 'keyId', message: 'keyId belongs to another key in the registry' };
     }
     if (!this.#known.has(merchantId)) {
       const message = `merchantId: the registry has no merchant ${merchantId}; create it, or import it before its keys`;
       return { path: 'merchantId', message };
     }
-    // A revoked key opens nothing whatever it names, and a former export may hold one.
+    // A revoked key grants nothing whatever its permissions, and an older export may contain one.
     const problem = entry.status === 'REVOKED' ? null : resourceProblem(entry.permissions, this.#resources);
     if (problem === null) this.keys.push(entry);
     return problem;
@@ -108,22 +108,22 @@ class Batch {
     const name = `${what} ${value}`;
     const earlier = this.#seen.get(name);
     this.#seen.set(name, earlier ?? index);
-    return earlier === undefined ? null : { path: field, message: `${field} is that of entries[${earlier}] already` };
+    return earlier === undefined ? null : { path: field, message: `${field} is already used by entries[${earlier}]` };
   }
 }
 
 function thereAlready(path: string, what: string, others: readonly string[]): Problem {
-  return { path, message: `${path}: ${what} is in the registry already, with another ${others.join(', ')}` };
+  return { path, message: `${path}: ${what} is already in the registry, with a different ${others.join(', ')}` };
 }
 
-/** What the registry holds of what a batch speaks of. */
+/** Stored records that the entries of a batch refer to. */
 interface StoredEntries {
   readonly merchants: ReadonlyMap<string, Merchant>;
   readonly byLookupId: ReadonlyMap<string, StoredKey>;
   readonly byKeyId: ReadonlyMap<string, StoredKey>;
 }
 
-/** Finds what is there already: every merchant that is named, and every key of one of the hashes or ids. */
+/** Finds stored records: every merchant that is named, and every key with one of the hashes or ids. */
 async function findStored(database: RegistryDatabase, entries: readonly Entry[]): Promise<StoredEntries> {
   const keys = entries.filter((entry) => entry.type === 'key');
   const merchantIds = [...new Set(entries.map(({ merchantId }) => merchantId))];
@@ -140,7 +140,7 @@ async function findStored(database: RegistryDatabase, entries: readonly Entry[])
   };
 }
 
-/** In what a stored key is another one than an entry of the same hash says; empty: it is that one. */
+/** The fields in which a stored key differs from an entry with the same hash; empty if it matches. */
 function keyDifferences(entry: KeyEntry, row: StoredKey): string[] {
   const { keyId, merchantId, environment, status, permissions, label } = toApiKey(row);
   const stored = { keyId, merchantId, environment, status, permissions: inOrder(permissions), label };
@@ -151,7 +151,7 @@ function keyDifferences(entry: KeyEntry, row: StoredKey): string[] {
   );
 }
 
-/** In what a stored merchant is another one than an entry of the same id says. */
+/** The fields in which a stored merchant differs from an entry with the same id. */
 function merchantDifferences(entry: MerchantEntry, stored: Merchant): string[] {
   const { name, status, goLive, ipAllowlist, originAllowlist } = stored;
   return different(entry, { name, status, goLive, ipAllowlist, originAllowlist });

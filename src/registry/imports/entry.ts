@@ -1,7 +1,7 @@
 import type { Problem } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { fieldProblems } from '../../rest/validation.js';
-import { momentIn } from '../../rest/moment.js';
+import { parseDateTime } from '../../rest/moment.js';
 import type { Static } from '../../typebox/typebox.js';
 import { holdsApiKey, holdsApiKeyMessage } from '../fields.js';
 import { latestExpiry } from '../keys/expiry.js';
@@ -20,7 +20,7 @@ export interface MerchantEntry {
   readonly originAllowlist: readonly string[] | null;
 }
 
-/** A key to import, in canonical form: the look-up id in lower case, each permission once. */
+/** A key to import, in canonical form: lower-case lookup id, no duplicate permissions. */
 export interface KeyEntry {
   readonly type: 'key';
   readonly lookupId: string;
@@ -28,20 +28,20 @@ export interface KeyEntry {
   readonly environment: 'live' | 'test';
   readonly status: string;
   readonly permissions: readonly string[];
-  /** In milliseconds since 1970; null: never. */
+  /** In milliseconds since 1970; null for never. */
   readonly expiresAt: number | null;
   readonly label: string | null;
-  /** Null: it gets one. */
+  /** Null to generate one. */
   readonly keyId: string | null;
 }
 
-/** One thing to import. */
+/** A merchant or key to import. */
 export type Entry = MerchantEntry | KeyEntry;
 
 const merchantProblems = fieldProblems(merchantEntrySchema, 'field');
 const keyProblems = fieldProblems(keyEntrySchema, 'field');
 
-/** Reads one entry, or says all that is wrong with it by itself. Nothing that could be a key is repeated. */
+/** Parses one entry, or returns all its problems. Messages never repeat text that could be a key. */
 export function readEntry(value: unknown): Entry | readonly Problem[] {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return [{ path: '', message: 'must be a JSON object' }];
@@ -68,11 +68,11 @@ function readKey(value: object): KeyEntry | readonly Problem[] {
   if (problems.length > 0) return problems;
   const given = value as Static<typeof keyEntrySchema>;
   const { expiresAt: end = null, label = null, keyId = null } = given;
-  const expiresAt = end === null ? null : momentIn(end);
+  const expiresAt = end === null ? null : parseDateTime(end);
   const wrong = [
     permissionProblem(given.permissions),
     end !== null && (expiresAt === null || expiresAt < 0 || expiresAt > latestExpiry)
-      ? { path: 'expiresAt', message: 'expiresAt must be a date and time that there is, from 1970 to 9999' }
+      ? { path: 'expiresAt', message: 'expiresAt must be a date and time that exists, from 1970 to 9999' }
       : null,
   ].filter((problem) => problem !== null);
   if (wrong.length > 0) return wrong;

@@ -7,20 +7,20 @@ import { checkEntries, type EntryProblem } from './check-entries.js';
 import type { KeyEntry, MerchantEntry } from './entry.js';
 import type { Counts } from './schema.js';
 
-/** What an import did. */
+/** Result of an import. */
 export interface Imported {
   readonly created: Counts;
   readonly present: Counts;
-  /** Of the change; null where everything was there already. */
+  /** Revision of the change; null if all entries were already present. */
   readonly revision: number | null;
 }
 
 const mostProblems = 100;
 
 /**
- * Imports entries in one change: all of them or, where anything is wrong with one, none. What is there already with the
- * same content stays as it is, so that the same import can be made again.
- * @throws Refusal with what is wrong
+ * Imports entries in one change: all of them, or none if any is invalid. Skips entries that are present with the same
+ * content, so that an import can be repeated.
+ * @throws Refusal with the problems
  */
 export function importEntries(
   context: Pick<RegistryContext, 'database' | 'clock' | 'random' | 'onChange' | 'resources'>,
@@ -68,8 +68,8 @@ async function addMerchants(change: Change, merchants: readonly MerchantEntry[])
 }
 
 /**
- * One event for the keys of a merchant names them all, so that an import of many does not fill the trail with as many
- * lines. What each was like when it came is what it is now, or `before` of the next event about it.
+ * Adds keys with one event per merchant that names them all, so that a large import does not fill the audit trail. The
+ * initial state of a key is its present one, or `before` of its next event.
  */
 async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => string): Promise<NewEvent[]> {
   if (keys.length === 0) return [];
@@ -92,5 +92,6 @@ async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => 
 }
 
 function stamps({ revision, now }: Change) {
-  return { created_revision: revision, revision, created_at: now, updated_at: now };
+  // The status may date from another system.
+  return { created_revision: revision, revision, created_at: now, updated_at: now, status_changed_at: null };
 }

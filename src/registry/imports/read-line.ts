@@ -3,10 +3,10 @@ import { parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
 import { holdsApiKey, holdsApiKeyMessage } from '../fields.js';
 import { readEntry, type Entry } from './entry.js';
 
-/** The longest line of an import: a merchant with both lists full, and nothing that a request could not hold. */
+/** Longest line of an import, in bytes. Fits a merchant with both lists full, and fits a request. */
 export const longestLineBytes = 768 * 1024;
 
-/** A line of an import as it is sent, and what it says. */
+/** A line of an import: the JSON to send, and the parsed entry. */
 export interface ReadLine {
   readonly value: object;
   readonly entry: Entry;
@@ -14,7 +14,7 @@ export interface ReadLine {
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Reads one line of an import, or says all that is wrong with it by itself, without repeating what could be a key. */
+/** Parses one line of an import, or returns all its problems. Messages never repeat text that could be a key. */
 export function readLine(bytes: Uint8Array): ReadLine | readonly Problem[] {
   try {
     const text = utf8.decode(bytes);

@@ -8,8 +8,8 @@ import { importEntries } from './import-entries.js';
 import { checkBody, checkedSchema, importBodies, importBody, importedSchema } from './schema.js';
 
 /**
- * Imports of merchants and of keys by their hashes, in batches. Everything in them is new to gateways, which have nothing
- * old to drop, so an answer waits for the store alone: whoever imports many is held up by it, and the outbox stays short.
+ * Imports of merchants, and of keys by their hashes, in batches. Gateways hold no older version of these records, so a
+ * response waits only for the store. That throttles large imports and keeps the outbox short.
  */
 export function importRoutes(untilProjected: ProjectionWait): Routes {
   return (app, context) => {
@@ -19,7 +19,7 @@ export function importRoutes(untilProjected: ProjectionWait): Routes {
         schema: { body: checkBody, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Say what an import would do, and what is wrong with it; nothing is stored',
+            summary: 'Check an import: what it would create, and its problems; nothing is stored',
             body: importBodies.check,
             data: checkedSchema,
             isRead: true,

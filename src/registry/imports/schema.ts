@@ -3,12 +3,12 @@ import { identifierForm } from '../fields.js';
 import { keyFields } from '../keys/schema.js';
 import { merchantFields } from '../merchants/schema.js';
 
-/** The most entries that are imported at once, in one change. */
+/** Most entries per import, which is one change. */
 export const mostEntries = 500;
 
 const identifier = Type.String({ pattern: identifierForm, description: '1 to 64 letters, digits, - and _' });
 
-/** A merchant to import. Nothing has a default: what is left out would open more than is meant. */
+/** A merchant to import. No field has a default: an omitted field could grant more than intended. */
 export const merchantEntrySchema = Type.Object({
   type: Type.Literal('merchant', { description: 'merchant' }),
   merchantId: identifier,
@@ -20,7 +20,7 @@ export const merchantEntrySchema = Type.Object({
   confirm: Type.Optional(merchantFields.confirm),
 });
 
-/** A key to import, by its hash. Without a `keyId` it gets one. */
+/** A key to import, by its hash. Without a `keyId` one is generated. */
 export const keyEntrySchema = Type.Object({
   type: Type.Optional(Type.Literal('key', { description: 'key or merchant' })),
   lookupId: Type.String({
@@ -44,7 +44,7 @@ export const keyEntrySchema = Type.Object({
 
 const entries = { minItems: 1, maxItems: mostEntries, description: `a list of 1 to ${mostEntries} entries` };
 
-/** The body of `POST /imports`. Each entry is checked by itself, so that all that is wrong can be told. */
+/** The body of `POST /imports`. Entries are checked one by one, so that all problems can be reported. */
 export const importBody = Type.Object({ entries: Type.Array(Type.Unknown(), entries) });
 
 /** The body of `POST /imports/check`. */
@@ -53,14 +53,14 @@ export const checkBody = Type.Object({
   merchants: Type.Optional(
     Type.Array(identifier, {
       maxItems: mostEntries,
-      description: `a list of at most ${mostEntries} ids of merchants that will be imported before`,
+      description: `a list of at most ${mostEntries} ids of merchants that an earlier batch imports`,
     }),
   ),
 });
 
 const described = Type.Array(Type.Union([keyEntrySchema, merchantEntrySchema]), entries);
 
-/** Both bodies as they are described. */
+/** Both bodies for the OpenAPI description. */
 export const importBodies = {
   import: Type.Object({ entries: described }),
   check: Type.Object({ ...checkBody.properties, entries: described }),
@@ -68,35 +68,37 @@ export const importBodies = {
 
 const counts = Type.Object({ merchants: Type.Integer(), keys: Type.Integer() });
 
-/** What a check finds. */
+/** Result of a check. */
 export const checkedSchema = Type.Object({
-  /** What is not in the registry yet. */
+  /** Entries that are not in the registry yet. */
   created: counts,
-  /** What is in it already, with the same content. */
+  /** Entries that are in the registry with the same content. */
   present: counts,
   problems: Type.Array(
     Type.Object({
-      /** Of the entry, from 0. */
+      /** Index of the entry, from 0. */
       index: Type.Integer(),
-      /** The field, or empty for the entry as a whole. */
+      /** The field; empty for the whole entry. */
       path: Type.String(),
       message: Type.String(),
     }),
   ),
 });
 
-/** What an import did. */
+/** Result of an import. */
 export const importedSchema = Type.Object({
   created: counts,
   present: counts,
-  /** Of the change; null where everything was there already. */
+  /** Revision of the change; null if all entries were already present. */
   revision: Type.Union([Type.Null(), Type.Integer()]),
-  /** False where it could not be written to the gateways' store yet. It is kept, and written as soon as possible. */
+  /**
+   * False if the change is stored but could not be written to the gateways' store yet. It will be, as soon as possible.
+   */
   projected: Type.Boolean(),
 });
 
-/** How many of each kind. */
+/** Counts by type. */
 export type Counts = Static<typeof counts>;
 
-/** What a check finds. */
+/** Result of a check. */
 export type Checked = Static<typeof checkedSchema>;

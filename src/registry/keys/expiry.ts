@@ -1,27 +1,27 @@
 import type { Problem } from '../../rest/envelope.js';
-import { momentIn } from '../../rest/moment.js';
+import { parseDateTime } from '../../rest/moment.js';
 
 const milliseconds: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-/** The last moment of the year 9999, which many systems write for "never": no later one has a date of four digits. */
+/** The end of the year 9999, which many systems use for "never": later dates have no four-digit year. */
 export const latestExpiry = Date.UTC(10_000, 0, 1) - 1;
 
-/** When a new key shall end; null: never. */
+/** When a new key expires; by default never. */
 export interface Expiry {
   readonly expiresAt?: string;
   readonly expiresIn?: string;
 }
 
-/** Reads when a key shall end, in milliseconds since 1970; null where nothing is said, or the problem with it. */
+/** Reads the expiry of a key. @returns milliseconds since 1970, null without an expiry, or the problem */
 export function expiryIn({ expiresAt, expiresIn }: Expiry, now: number): number | null | Problem {
   if (expiresAt !== undefined && expiresIn !== undefined) {
     return { path: 'expiresIn', message: 'expiresIn and expiresAt cannot both be given' };
   }
   if (expiresAt !== undefined) {
-    const moment = momentIn(expiresAt);
+    const moment = parseDateTime(expiresAt);
     if (moment !== null && moment > now && moment <= latestExpiry) return moment;
     return {
       path: 'expiresAt',
-      message: `expiresAt must be a date and time ${moment === null ? 'that there is' : 'to come, before the year 10000'}`,
+      message: `expiresAt must be a date and time ${moment === null ? 'that exists' : 'in the future, before the year 10000'}`,
     };
   }
   if (expiresIn === undefined) return null;

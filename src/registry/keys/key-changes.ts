@@ -9,8 +9,8 @@ import { permissionProblem, resourceProblem } from './permission-problem.js';
 import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
 import type { ApiKey, KeyReset, NewKey } from './schema.js';
 
-/** A key, as its owner sees it once. */
-export interface ShownKey extends ApiKey {
+/** A key with its secret, which is shown only once. */
+export interface CreatedKey extends ApiKey {
   readonly key: string;
 }
 
@@ -20,7 +20,7 @@ export function createKey(
   actor: string,
   merchantId: string,
   { environment, permissions: given = ['*'], label, ...expiry }: NewKey,
-): Promise<ShownKey> {
+): Promise<CreatedKey> {
   const problem = permissionProblem(given) ?? resourceProblem(given, context.resources);
   if (problem !== null) throw Refusal.invalid([problem]);
   const permissions = JSON.stringify([...new Set(given)]);
@@ -35,15 +35,18 @@ export function createKey(
   });
 }
 
-/** A key that is revoked, and of which change gateways have to know: a later one than its own where it was revoked before. */
+/**
+ * A revoked key, and the revision that gateways have to acknowledge. That revision is later than the key's own if the
+ * key was already revoked.
+ */
 export interface Revocation {
   readonly key: ApiKey;
   readonly revision: number;
 }
 
 /**
- * Ends a key for good. One that is revoked already stays as it is, and is written to the gateways' store again: if that has
- * come to hold an older record, there must be a way to mend it.
+ * Revokes a key permanently. A key that is already revoked does not change, but its record is written again: that
+ * repairs a store with an older record.
  * @throws Refusal
  */
 export function revokeKey(context: RegistryContext, actor: string, keyId: string): Promise<Revocation> {
@@ -51,7 +54,7 @@ export function revokeKey(context: RegistryContext, actor: string, keyId: string
     const { revision } = change;
     const row = await findKey(change.transaction, keyId);
     const [before, records] = [toApiKey(row), [recordOf(row)]];
-    // With a number of its own: that gateways know of the first revocation says nothing of what they have read since.
+    // A new revision: an acknowledgement of the first revocation proves nothing about what gateways have read since.
     if (row.status === 'REVOKED') return { result: { key: before, revision }, changed: { events: [], records } };
     const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
     const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
@@ -60,7 +63,7 @@ export function revokeKey(context: RegistryContext, actor: string, keyId: string
 }
 
 /**
- * Replaces a key by a new one that may do the same; the old one ends now, or when the grace is over.
+ * Replaces a key by a new one with the same permissions. The old key ends now, or after the grace period.
  * @throws Refusal
  */
 export function resetKey(
@@ -68,7 +71,7 @@ export function resetKey(
   actor: string,
   keyId: string,
   { graceSeconds = 0, ...expiry }: KeyReset,
-): Promise<ShownKey & { readonly replaces: ApiKey }> {
+): Promise<CreatedKey & { readonly replaces: ApiKey }> {
   return makeChange(context, actor, async (change) => {
     const old = await findKey(change.transaction, keyId);
     const { now } = change;
@@ -76,7 +79,7 @@ export function resetKey(
       throw new Refusal(409, 'The key is not active any more: create a new one');
     }
     const { merchant_id, environment, permissions, label } = old;
-    // A key that was to end must not live on for ever because it was replaced.
+    // A temporary key must not become permanent by a reset.
     const expires_at = acceptExpiry(expiry, now) ?? (await ownExpiryOf(change, old));
     const { key, row } = await addKey(context, change, { merchant_id, environment, permissions, label, expires_at });
     const graceEnds = Math.min(now + graceSeconds * 1000, old.expires_at ?? Infinity);
@@ -90,7 +93,7 @@ export function resetKey(
   });
 }
 
-/** When a key was to end without having been reset: the end of a grace is not what its successors have of it. */
+/** The expiry of a key before its first reset: its successors do not inherit the end of a grace period. */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);
   if (before === null) return expires_at;

@@ -5,7 +5,7 @@ import { holdsApiKey } from '../fields.js';
 
 const mostResourcesNamed = 20;
 
-/** What is wrong with permissions, by the gateway's own reading of them; null: nothing. */
+/** Checks permissions with the gateway's own parser. @returns the problem; null if they are valid */
 export function permissionProblem(permissions: readonly string[]): Problem | null {
   try {
     compilePermissions(permissions);
@@ -18,9 +18,9 @@ export function permissionProblem(permissions: readonly string[]): Problem | nul
 }
 
 /**
- * What is wrong with the resource that valid permissions name: without a route that has it, a permission opens nothing.
+ * Checks the resources that valid permissions name: without a route for its resource, a permission grants nothing.
  * @param resources those of all routes
- * @returns the first problem; null: nothing
+ * @returns the first problem; null without any
  */
 export function resourceProblem(permissions: readonly string[], resources: ReadonlySet<string>): Problem | null {
   const named = permissions.filter((permission) => permission !== '*').map((permission) => permission.split(':', 1)[0]);

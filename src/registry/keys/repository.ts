@@ -3,6 +3,7 @@ import { keyPrefixes } from '../../policy/key-format.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Change } from '../change.js';
+import { statusTimeOf } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { ApiKey } from './schema.js';
@@ -10,7 +11,7 @@ import type { ApiKey } from './schema.js';
 /** A key as it is stored. */
 export type StoredKey = Selectable<RegistryTables['api_keys']>;
 
-/** A key to add; the key itself is not part of it. */
+/** A key to add, without the secret itself. */
 export type KeyToAdd = Pick<
   StoredKey,
   'key_id' | 'merchant_id' | 'lookup_id' | 'environment' | 'permissions' | 'label' | 'expires_at'
@@ -24,7 +25,8 @@ export async function listKeys(database: RegistryDatabase, merchantId: string, p
   const rows = await owned
     .selectAll()
     .orderBy('created_revision', 'desc')
-    // What was imported at once has one number, and no order without this: pages would repeat some and leave out others.
+    // Keys of one import share a revision. Without a second column their order is undefined, and pages would repeat or
+    // skip some.
     .orderBy('key_id', 'desc')
     .offset(offset)
     .limit(limit)
@@ -34,7 +36,7 @@ export async function listKeys(database: RegistryDatabase, merchantId: string, p
 
 /**
  * One key as it is stored.
- * @throws Refusal where there is none
+ * @throws Refusal if it does not exist
  */
 export async function findKey(database: RegistryDatabase, keyId: string): Promise<StoredKey> {
   const row = await database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirst();
@@ -46,7 +48,10 @@ export async function findKey(database: RegistryDatabase, keyId: string): Promis
 export function insertKey({ transaction, revision, now }: Change, key: KeyToAdd): Promise<StoredKey> {
   return transaction
     .insertInto('api_keys')
-    .values({ ...key, status: 'ACTIVE', created_revision: revision, revision, created_at: now, updated_at: now })
+    .values({
+      ...{ ...key, status: 'ACTIVE', status_changed_at: now },
+      ...{ created_revision: revision, revision, created_at: now, updated_at: now },
+    })
     .returningAll()
     .executeTakeFirstOrThrow();
 }
@@ -59,13 +64,13 @@ export function endKey(
 ): Promise<StoredKey> {
   return transaction
     .updateTable('api_keys')
-    .set({ ...end, revision, updated_at: now })
+    .set({ ...end, ...('status' in end ? { status_changed_at: now } : {}), revision, updated_at: now })
     .where('key_id', '=', keyId)
     .returningAll()
     .executeTakeFirstOrThrow();
 }
 
-/** A key, as administrators see it: without its look-up id, by which a stolen store could be searched. */
+/** A key in the admin API. Leaves out the lookup id, by which a stolen store could be searched. */
 export function toApiKey(row: StoredKey): ApiKey {
   return {
     keyId: row.key_id,
@@ -79,5 +84,6 @@ export function toApiKey(row: StoredKey): ApiKey {
     revision: row.revision,
     createdAt: new Date(row.created_at).toISOString(),
     updatedAt: new Date(row.updated_at).toISOString(),
+    statusChangedAt: statusTimeOf(row),
   };
 }

@@ -7,15 +7,15 @@ import Type, { type Static } from '../../typebox/typebox.js';
 import { idIn } from '../fields.js';
 import { findMerchant } from '../merchants/repository.js';
 import { withPropagation } from '../propagation-schema.js';
-import { answerChange, type Routes } from '../routes.js';
+import { respondToChange, type Routes } from '../routes.js';
 import { createKey, resetKey, revokeKey } from './key-changes.js';
 import { listKeys } from './repository.js';
-import { apiKeySchema, newKeyBody, resetBody, resetKeySchema, shownKeySchema } from './schema.js';
+import { apiKeySchema, newKeyBody, resetBody, resetKeySchema, createdKeySchema } from './schema.js';
 
 const keyParams = Type.Object({ keyId: Type.String() });
 const keyIdIn = ({ keyId }: Static<typeof keyParams>): string => idIn({ id: keyId }, 'Key');
 
-/** Keys. A change counts for the gateways of the key's environment. */
+/** Routes of keys. A change affects the gateways of the key's environment. */
 export const keyRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 
@@ -24,13 +24,13 @@ export const keyRoutes: Routes = (app, context) => {
     {
       schema: { params: idParams, body: newKeyBody, querystring: noQuery },
       config: {
-        operation: { summary: 'Create a key, shown once', status: 201, data: withPropagation(shownKeySchema) },
+        operation: { summary: 'Create a key, shown once', status: 201, data: withPropagation(createdKeySchema) },
       },
     },
     async (request, reply) => {
       const merchantId = idIn(request.params, 'Merchant');
       const key = await createKey(context, actorOf(request), merchantId, request.body);
-      return answerChange(reply, 201, 'Key created', key, await confirm(key.revision, key.environment));
+      return respondToChange(reply, 201, 'Key created', key, await confirm(key.revision, key.environment));
     },
   );
 
@@ -51,12 +51,12 @@ export const keyRoutes: Routes = (app, context) => {
     '/keys/:keyId/revoke',
     {
       schema: { params: keyParams, querystring: noQuery },
-      config: { operation: { summary: 'End a key for good', data: withPropagation(apiKeySchema) } },
+      config: { operation: { summary: 'Revoke a key permanently', data: withPropagation(apiKeySchema) } },
     },
     async (request, reply) => {
       refuseContent(request.body);
       const { key, revision } = await revokeKey(context, actorOf(request), keyIdIn(request.params));
-      return answerChange(reply, 200, 'Key revoked', key, await confirm(revision, key.environment));
+      return respondToChange(reply, 200, 'Key revoked', key, await confirm(revision, key.environment));
     },
   );
 
@@ -70,12 +70,14 @@ export const keyRoutes: Routes = (app, context) => {
     },
     async (request, reply) => {
       const key = await resetKey(context, actorOf(request), keyIdIn(request.params), request.body);
-      return answerChange(reply, 201, 'Key reset', key, await confirm(key.revision, key.environment));
+      return respondToChange(reply, 201, 'Key reset', key, await confirm(key.revision, key.environment));
     },
   );
 };
 
-/** A revocation takes no options: whoever sends some believes in an effect that there is not. */
+/**
+ * Rejects a body: a revocation takes no options, and a client that sends some expects an effect that does not exist.
+ */
 function refuseContent(body: unknown): void {
   if (body === undefined || body === null) return;
   if (typeof body === 'object' && !Array.isArray(body) && Object.keys(body).length === 0) return;

@@ -1,6 +1,7 @@
-import { momentForm } from '../../rest/moment.js';
+import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { keylessLine } from '../../rest/line.js';
+import { statusTime } from '../fields.js';
 
 const mostPermissions = 100;
 const longestGraceSeconds = 30 * 24 * 60 * 60;
@@ -12,7 +13,7 @@ const permissions = Type.Array(Type.String({ maxLength: 128 }), {
   description: `a list of 1 to ${mostPermissions} permissions, such as * or payouts:write`,
 });
 const expiresAt = Type.String({
-  pattern: momentForm,
+  pattern: dateTimeForm,
   description: 'a date and time with its zone, such as 2030-01-31T12:00:00Z',
 });
 const expiresIn = Type.String({
@@ -20,7 +21,7 @@ const expiresIn = Type.String({
   description: 'a number of seconds, minutes, hours or days, such as 90d',
 });
 
-/** What may be said of a key, wherever it comes from. */
+/** Fields of a key, shared by the API and the import. */
 export const keyFields = { environment, permissions, expiresAt, label: keylessLine(100) };
 
 /** The body of `POST /merchants/:id/keys`. */
@@ -32,7 +33,7 @@ export const newKeyBody = Type.Object({
   label: Type.Optional(keyFields.label),
 });
 
-/** The body of `POST /keys/:keyId/reset`. Without an expiry, the new key has that of the old one. */
+/** The body of `POST /keys/:keyId/reset`. Without an expiry the new key gets that of the old one. */
 export const resetBody = Type.Object({
   graceSeconds: Type.Optional(
     Type.Integer({
@@ -45,12 +46,12 @@ export const resetBody = Type.Object({
   expiresIn: Type.Optional(expiresIn),
 });
 
-/** A key, as administrators see it. Nothing of its secret part. */
+/** A key in the admin API, without its secret part. */
 export const apiKeySchema = Type.Object({
   keyId: Type.String(),
   merchantId: Type.String(),
   environment: Type.Enum(['live', 'test']),
-  /** What every key of its environment begins with. */
+  /** The prefix of all keys of its environment. */
   prefix: Type.String(),
   status: Type.String(),
   permissions: Type.Array(Type.String()),
@@ -59,19 +60,20 @@ export const apiKeySchema = Type.Object({
   revision: Type.Integer(),
   createdAt: Type.String({ format: 'date-time' }),
   updatedAt: Type.String({ format: 'date-time' }),
+  statusChangedAt: statusTime,
 });
 
-/** The one answer that holds the key itself. */
-export const shownKeySchema = Type.Object({ ...apiKeySchema.properties, key: Type.String() });
+/** The only response that contains the key itself. */
+export const createdKeySchema = Type.Object({ ...apiKeySchema.properties, key: Type.String() });
 
-/** The answer to a reset: the new key, and which one it replaces. */
-export const resetKeySchema = Type.Object({ ...shownKeySchema.properties, replaces: apiKeySchema });
+/** The response to a reset: the new key, and the one that it replaces. */
+export const resetKeySchema = Type.Object({ ...createdKeySchema.properties, replaces: apiKeySchema });
 
-/** A key, as administrators see it. */
+/** A key in the admin API. */
 export type ApiKey = Readonly<Static<typeof apiKeySchema>>;
 
-/** What a new key is made of. */
+/** Input for a new key. */
 export type NewKey = Static<typeof newKeyBody>;
 
-/** How a key is reset. */
+/** Input for a reset. */
 export type KeyReset = Static<typeof resetBody>;

@@ -3,15 +3,15 @@ import { Refusal } from '../../rest/refusal.js';
 import { type CheckedAllowlist, checkIpAllowlist, type Concern } from './ip-allowlist.js';
 import { checkOriginAllowlist } from './origin-allowlist.js';
 
-/** The allowlists of a request. Absent: not spoken of; null: not configured. */
+/** The allowlists of a request. Absent: unchanged or not configured; null: not configured. */
 export interface Allowlists {
   readonly ipAllowlist?: readonly string[] | null;
   readonly originAllowlist?: readonly string[] | null;
 }
 
 /**
- * Brings allowlists into canonical form.
- * @throws Refusal with every problem, and the flags that would have to be sent
+ * Converts allowlists to canonical form.
+ * @throws Refusal with every problem, and the flags needed to confirm
  */
 export function acceptAllowlists(
   { ipAllowlist, originAllowlist }: Allowlists,
@@ -31,7 +31,7 @@ export function acceptAllowlists(
 
 const mostProblems = 100;
 
-/** What had to be confirmed of allowlists that have been accepted. */
+/** The concerns that had to be confirmed for accepted allowlists. */
 export function allowlistConcerns({ ipAllowlist, originAllowlist }: Allowlists): readonly Concern[] {
   return checkBoth(ipAllowlist, originAllowlist).lists.flatMap(({ concerns }) => concerns);
 }

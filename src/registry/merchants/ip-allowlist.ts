@@ -6,14 +6,14 @@ interface Range {
   readonly family: 4 | 6;
   readonly first: bigint;
   readonly last: bigint;
-  /** Canonical: host bits cleared, IPv4-mapped as IPv4, one address without a prefix length. */
+  /** Canonical form: host bits cleared, IPv4-mapped as IPv4, no prefix length for a single address. */
   readonly text: string;
 }
 
-/** What is more than this admits a large part of the internet: the size of an IPv4 /8 and of an IPv6 /16. */
+/** A larger range admits a large part of the internet: an IPv4 /8 or an IPv6 /16. */
 const largestSize = { 4: 2n ** 24n, 6: 2n ** 112n } as const;
 
-/** Reads an IP allowlist, with the gateway's own reader as the judge of each entry. */
+/** Checks an IP allowlist. The gateway's own parser decides which entries are valid. */
 export function checkIpAllowlist(given: readonly string[]): CheckedAllowlist {
   const ranges = new Map<string, Range>();
   const problems = [];
@@ -57,7 +57,7 @@ function addressOf(family: 4 | 6, value: bigint) {
   return address;
 }
 
-/** A range that only touches reserved addresses in its midst is as wide as the internet, and found as such. */
+/** Checks only the first and last address: a wide range with reserved addresses inside counts as open anyway. */
 function isPrivate({ family, first, last }: Range): boolean {
   return isReservedAddress(addressOf(family, first)) || isReservedAddress(addressOf(family, last));
 }
@@ -66,7 +66,7 @@ function sizeOf({ first, last }: Range): bigint {
   return last - first + 1n;
 }
 
-/** Many small ranges can admit as many as a large one. */
+/** Whether the ranges together exceed the limit: many small ones can admit as many addresses as a large one. */
 function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
   const sorted = ranges.filter((range) => range.family === family).toSorted((a, b) => (a.first < b.first ? -1 : 1));
   let covered = 0n;
@@ -80,17 +80,17 @@ function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
   return covered > largestSize[family];
 }
 
-/** What a request has to say expressly, because it is more often a slip than meant. */
+/** Settings that a request must confirm, because most are mistakes. */
 export const confirmations = ['open_range', 'private_range', 'empty_list'] as const;
 
-/** One entry, or list, that needs to be confirmed. */
+/** An entry, or a list, that needs a confirmation. */
 export interface Concern {
   readonly path: string;
   readonly flag: (typeof confirmations)[number];
   readonly what: string;
 }
 
-/** An allowlist in canonical form, without duplicates; what cannot be accepted, and what has to be confirmed. */
+/** An allowlist in canonical form without duplicates, its invalid entries, and what has to be confirmed. */
 export interface CheckedAllowlist {
   readonly entries: readonly string[];
   readonly problems: readonly Problem[];

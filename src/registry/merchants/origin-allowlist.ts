@@ -4,11 +4,11 @@ import { holdsApiKey } from '../fields.js';
 import type { CheckedAllowlist, Concern } from './ip-allowlist.js';
 
 const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
-/** In characters, without the dot of the root: DNS has no longer name. Gateways take no entry of more than 512 for a record. */
+/** Longest host in characters without the root dot, by DNS. Gateways reject entries of more than 512 characters. */
 const longestHost = 253;
 const defaultPorts: Readonly<Record<string, number>> = { 'http://': 80, 'https://': 443 };
 
-/** Reads an origin allowlist, with the gateway's own compiler as the judge of each entry. */
+/** Checks an origin allowlist. The gateway's own compiler decides which entries are valid. */
 export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist {
   const entries = new Set<string>();
   const problems = [];
@@ -22,12 +22,12 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
       continue;
     }
     const { text, host, wildcard } = canonical(entry);
-    // Of the canonical form, which is what would be kept: a host can be written in full-width letters too.
+    // Check the canonical form, which is stored: a host may be given in full-width letters too.
     if (holdsApiKey(text)) {
       problems.push({ path, message: `${path} must not hold anything that looks like a key` });
       continue;
     }
-    // In punycode a host can be several times as long as it was given.
+    // Punycode can make a host several times as long.
     if (host.length > longestHost) {
       const message = `${path} must name a host of at most ${longestHost} characters, as DNS has them; this one has ${host.length} (xn--…)`;
       problems.push({ path, message });
@@ -37,7 +37,7 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
     if (isPrivate(host)) {
       concerns.push({ path, flag: 'private_range', what: `${text} is not on the public internet` });
     } else if (wildcard && !host.includes('.')) {
-      concerns.push({ path, flag: 'open_range', what: `${text} admits everybody below a top-level domain` });
+      concerns.push({ path, flag: 'open_range', what: `${text} admits every host below a top-level domain` });
     }
   }
   return { entries: [...entries], problems, concerns };
@@ -53,7 +53,7 @@ function isOriginPattern(entry: string): boolean {
   }
 }
 
-/** Of an entry that the compiler has admitted: lower case, punycode, no trailing dot, no default port. */
+/** Canonical form of a valid entry: lower case, punycode, no trailing dot, no default port. */
 function canonical(entry: string): { text: string; host: string; wildcard: boolean } {
   const { scheme = '', wildcard = '', host: given = '', port } = entryForm.exec(entry)?.groups ?? {};
   const host = new URL(`https://${given}`).hostname.replace(/\.$/, '');

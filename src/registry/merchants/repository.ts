@@ -2,20 +2,21 @@ import { sql, type Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange } from '../change.js';
+import { statusTimeOf } from '../fields.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import { acceptAllowlists } from './allowlists.js';
 import type { Merchant, MerchantChanges, NewMerchant } from './schema.js';
 
-/** Which merchants are asked for. */
+/** Filter of the merchant list. */
 export interface MerchantFilter {
-  /** A part of the name, in whatever case. */
+  /** A part of the name, case-insensitive. */
   readonly name?: string | undefined;
   readonly status?: string | undefined;
 }
 
-/** The merchants that the filter names, newest first. */
+/** The merchants that match the filter, newest first. */
 export async function listMerchants(
   database: RegistryDatabase,
   { name, status }: MerchantFilter,
@@ -32,7 +33,8 @@ export async function listMerchants(
   const rows = await wanted
     .selectAll()
     .orderBy('created_revision', 'desc')
-    // What was imported at once has one number, and no order without this: pages would repeat some and leave out others.
+    // Merchants of one import share a revision. Without a second column their order is undefined, and pages would
+    // repeat or skip some.
     .orderBy('id', 'desc')
     .offset(offset)
     .limit(limit)
@@ -42,7 +44,7 @@ export async function listMerchants(
 
 /**
  * One merchant.
- * @throws Refusal where there is none
+ * @throws Refusal if it does not exist
  */
 export async function findMerchant(database: RegistryDatabase, id: string): Promise<Merchant> {
   const row = await database.selectFrom('merchants').selectAll().where('id', '=', id).executeTakeFirst();
@@ -50,7 +52,7 @@ export async function findMerchant(database: RegistryDatabase, id: string): Prom
   return toMerchant(row);
 }
 
-/** @throws Refusal for an allowlist that cannot be accepted */
+/** @throws Refusal for an invalid or unconfirmed allowlist */
 export function createMerchant(context: RegistryContext, actor: string, given: NewMerchant): Promise<Merchant> {
   const { name, status = 'ACTIVE', goLive = false, confirm, ...lists } = given;
   const { ipAllowlist = null, originAllowlist = null } = acceptAllowlists(lists, confirm);
@@ -60,7 +62,7 @@ export function createMerchant(context: RegistryContext, actor: string, given: N
       .values({
         id: newId('m', now, context.random),
         ...columnsOf({ name, status, goLive, ipAllowlist, originAllowlist }),
-        ...{ created_revision: revision, revision, created_at: now, updated_at: now },
+        ...{ created_revision: revision, revision, created_at: now, updated_at: now, status_changed_at: now },
       })
       .returningAll()
       .executeTakeFirstOrThrow();
@@ -76,16 +78,19 @@ export function createMerchant(context: RegistryContext, actor: string, given: N
   });
 }
 
-/** A merchant as it is now, and of which change gateways have to know: a later one than its own where nothing changed. */
+/**
+ * A merchant, and the revision that gateways have to acknowledge. That revision is later than the merchant's own if
+ * nothing changed.
+ */
 export interface MerchantChange {
   readonly merchant: Merchant;
   readonly revision: number;
 }
 
 /**
- * Changes a merchant. One that is already as it shall be stays as it is, and is written to the gateways' store again: who
- * suspends a suspended merchant has seen that it is served.
- * @throws Refusal where there is no such merchant, it has changed meanwhile, or an allowlist cannot be accepted
+ * Changes a merchant. Without a difference the merchant does not change, but its record is written again: an operator
+ * who suspends a suspended merchant has seen that gateways still serve it.
+ * @throws Refusal if the merchant does not exist, has changed meanwhile, or an allowlist is invalid or unconfirmed
  */
 export function changeMerchant(
   context: RegistryContext,
@@ -105,7 +110,10 @@ export function changeMerchant(
 
     const row = await transaction
       .updateTable('merchants')
-      .set({ ...columnsOf({ ...before, ...changes }), revision, updated_at: now })
+      .set({
+        ...columnsOf({ ...before, ...changes }),
+        ...{ revision, updated_at: now, ...(names.includes('status') ? { status_changed_at: now } : {}) },
+      })
       .where('id', '=', id)
       .returningAll()
       .executeTakeFirstOrThrow();
@@ -144,7 +152,7 @@ function only(merchant: Merchant, names: readonly (keyof Settings)[]): object {
   return Object.fromEntries(names.map((name) => [name, merchant[name]]));
 }
 
-/** A merchant, as administrators see it. */
+/** A merchant in the admin API. */
 export function toMerchant(row: Selectable<RegistryTables['merchants']>): Merchant {
   return {
     id: row.id,
@@ -156,6 +164,7 @@ export function toMerchant(row: Selectable<RegistryTables['merchants']>): Mercha
     revision: row.revision,
     createdAt: new Date(row.created_at).toISOString(),
     updatedAt: new Date(row.updated_at).toISOString(),
+    statusChangedAt: statusTimeOf(row),
   };
 }
 

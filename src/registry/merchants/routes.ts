@@ -4,11 +4,11 @@ import { idParams, noQuery } from '../../rest/rest-app.js';
 import { actorOf } from '../../rest/actor.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
-import { answerChange, type Routes } from '../routes.js';
+import { respondToChange, type Routes } from '../routes.js';
 import { changeMerchant, createMerchant, findMerchant, listMerchants } from './repository.js';
 import { merchantChangesBody, merchantSchema, merchantsQuery, newMerchantBody } from './schema.js';
 
-/** Merchants. A change counts for every gateway, of either environment. */
+/** Routes of merchants. A change affects every gateway, of both environments. */
 export const merchantRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 
@@ -20,7 +20,7 @@ export const merchantRoutes: Routes = (app, context) => {
     },
     async (request, reply) => {
       const merchant = await createMerchant(context, actorOf(request), request.body);
-      return answerChange(reply, 201, 'Merchant created', merchant, await confirm(merchant.revision, null));
+      return respondToChange(reply, 201, 'Merchant created', merchant, await confirm(merchant.revision, null));
     },
   );
 
@@ -54,7 +54,7 @@ export const merchantRoutes: Routes = (app, context) => {
     async (request, reply) => {
       const id = idIn(request.params, 'Merchant');
       const { merchant, revision } = await changeMerchant(context, actorOf(request), id, request.body);
-      return answerChange(reply, 200, 'Merchant changed', merchant, await confirm(revision, null));
+      return respondToChange(reply, 200, 'Merchant changed', merchant, await confirm(revision, null));
     },
   );
 };

@@ -2,6 +2,7 @@ import { keyPrefixes } from '../../policy/key-format.js';
 import { keylessLine, line } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
+import { statusTime } from '../fields.js';
 import { confirmations } from './ip-allowlist.js';
 
 const mostEntries = 1000;
@@ -26,7 +27,7 @@ function allowlist(entries: string) {
 const ipAllowlist = allowlist('IP addresses and CIDRs');
 const originAllowlist = allowlist('hosts');
 
-/** What may be said of a merchant, wherever it comes from. */
+/** Fields of a merchant, shared by the API and the import. */
 export const merchantFields = { name, status: statusWord, goLive, ipAllowlist, originAllowlist, confirm };
 
 /** The body of `POST /merchants`. */
@@ -69,7 +70,7 @@ export const merchantsQuery = Type.Object({
 
 const optionalList = Type.Union([Type.Null(), Type.Array(Type.String())]);
 
-/** A merchant, as administrators see it. */
+/** A merchant in the admin API. */
 export const merchantSchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
@@ -80,13 +81,14 @@ export const merchantSchema = Type.Object({
   revision: Type.Integer(),
   createdAt: Type.String({ format: 'date-time' }),
   updatedAt: Type.String({ format: 'date-time' }),
+  statusChangedAt: statusTime,
 });
 
-/** A merchant, as administrators see it. */
+/** A merchant in the admin API. */
 export type Merchant = Readonly<Static<typeof merchantSchema>>;
 
-/** What a new merchant is made of. */
+/** Input for a new merchant. */
 export type NewMerchant = Static<typeof newMerchantBody>;
 
-/** What may be changed of a merchant. */
+/** Input for a change of a merchant. */
 export type MerchantChanges = Static<typeof merchantChangesBody>;

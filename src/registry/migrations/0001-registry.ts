@@ -1,7 +1,7 @@
 import { sql, type CreateTableBuilder, type Kysely, type Migration } from '../../database/kysely.js';
 import { addSequence } from '../../database/dialects.js';
 
-/** Merchants, their keys, the events of both, and what has yet to be projected. */
+/** Merchants, their keys, their events, the outbox, the revision and the projector. */
 export const registry: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;

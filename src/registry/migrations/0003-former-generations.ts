@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** The names of the histories that this database has had: a store that has one of them is its own, though it is to be written anew. */
+/** The former generations of this database. A store with one of them belongs to it, even if it has to be rebuilt. */
 export const formerGenerations: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema

@@ -2,8 +2,8 @@ import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 import { addSequence } from '../../database/dialects.js';
 
 /**
- * The roster of gateways, what this database knows of the store that it was last compared with, and what was found out after it
- * had been restored from a backup.
+ * The roster of gateways, the state of the store at the last comparison, and the findings after a restore from a
+ * backup.
  */
 export const roster: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
@@ -32,7 +32,7 @@ export const roster: Migration = {
       .addColumn('lifetime_milliseconds', 'bigint', (column) => column.notNull())
       .addColumn('revision', 'bigint', (column) => column.notNull())
       .execute();
-    // One column at a time: SQLite adds no more.
+    // SQLite adds one column per statement.
     const change = (table: string) => schema.alterTable(table);
     await change('outbox').addColumn('change', 'text').execute();
     await change('revision').addColumn('servers', 'text').execute();

@@ -1,10 +1,10 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** What the records in the store are sealed with, and which gateways seal what they acknowledge. */
+/** The secrets that seal the records in the store, and the gateways that seal their acknowledgements. */
 export const seals: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const change = (table: string) => database.schema.alterTable(table);
-    // One column at a time: SQLite adds no more.
+    // SQLite adds one column per statement.
     await change('revision').addColumn('sealed_by', 'text').execute();
     await change('revision').addColumn('sealed_change', 'text').execute();
     await change('gateways')

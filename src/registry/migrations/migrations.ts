@@ -4,12 +4,18 @@ import { eventsOfChange } from './0002-events-of-change.js';
 import { formerGenerations } from './0003-former-generations.js';
 import { roster } from './0004-roster.js';
 import { seals } from './0005-seals.js';
+import { checkpoints } from './0006-checkpoints.js';
+import { statusChanges } from './0007-status-changes.js';
+import { nextRuns } from './0008-next-runs.js';
 
-/** The registry's migrations, oldest first. A released one never changes: the next change is a new one. */
+/** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
   '0001-registry': registry,
   '0002-events-of-change': eventsOfChange,
   '0003-former-generations': formerGenerations,
   '0004-roster': roster,
   '0005-seals': seals,
+  '0006-checkpoints': checkpoints,
+  '0007-status-changes': statusChanges,
+  '0008-next-runs': nextRuns,
 };

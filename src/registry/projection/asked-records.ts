@@ -1,44 +1,45 @@
-import type { RecordAsk, RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
+import type { RecordRequest, RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { canBeKnown, currentRecords, merchantOf } from './current-records.js';
 import { readHistory } from './history.js';
 import type { Lease } from './lease.js';
 import type { RecordsWriter } from './outbox.js';
 
-/** What gateways are answered with. */
-export interface AskedRecordsOptions {
+/** Options of the replies to gateways. */
+export interface RequestedRecordsOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'inbox'>;
   readonly writer: Pick<RecordsWriter, 'rewrite'>;
   readonly lease: Pick<Lease, 'keep'>;
 }
 
-/** What answering came to: there may be more to answer; there is not; or this process projects no more. */
-export type AnswerStep = 'more' | 'idle' | 'lost';
+/** Result of a step: `more` asks may wait, none wait (`idle`), or this process no longer projects (`lost`). */
+export type ReplyStep = 'more' | 'idle' | 'lost';
 
-/** Changes must not wait for those who ask. */
+/** Limits a batch, so that changes do not wait for asks. */
 const mostAtOnce = 500;
 
 /**
- * Answers gateways that do not find a record: it is looked up in the database by its name, and written again with its merchant, or there
- * is none. Of a record that may be missing, a gateway says "Invalid API Key" only after that.
+ * Replies to gateways that cannot find a record. Looks the record up in the database by its name and writes it again
+ * with its merchant, or replies that the record does not exist. Only after that reply does a gateway respond with
+ * "Invalid API Key" for a record that may be missing.
  */
-export class AskedRecords {
-  readonly #options: AskedRecordsOptions;
+export class RequestedRecords {
+  readonly #options: RequestedRecordsOptions;
 
-  constructor(options: AskedRecordsOptions) {
+  constructor(options: RequestedRecordsOptions) {
     this.#options = options;
   }
 
   /**
-   * Answers some of those who ask for what should be there.
-   * @param restore writes what is missing, up to a revision; false where this process projects no more
+   * Replies to some asks in a filled store.
+   * @param restore writes missing records, up to a revision; returns false if this process no longer projects
    */
-  async answer(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<AnswerStep> {
+  async answer(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
     const { database, store } = this.#options;
     const asks = store.inbox?.take(mostAtOnce) ?? [];
     if (asks.length === 0) return 'idle';
-    // Before the records are read: what is changed meanwhile is written with its change.
+    // Read the history before the records: a later change writes its own records.
     const { generation, revision } = await readHistory(database);
     const { present, entries } = await this.#find(asks);
     if (!(await restore(entries, revision))) return 'lost';
@@ -46,7 +47,7 @@ export class AskedRecords {
     return 'more';
   }
 
-  /** Answers some of those who ask for what is not written yet. @returns false where this process projects no more */
+  /** Replies to some asks while the store is being filled. @returns false if this process no longer projects */
   async answerWhileFilling(): Promise<boolean> {
     const { lease, writer } = this.#options;
     const step = await this.answer(async (entries, revision) => {
@@ -56,12 +57,12 @@ export class AskedRecords {
     return step !== 'lost';
   }
 
-  async #find(asks: readonly RecordAsk[]): Promise<{ present: ReadonlySet<string>; entries: StoreEntry[] }> {
+  async #find(asks: readonly RecordRequest[]): Promise<{ present: ReadonlySet<string>; entries: StoreEntry[] }> {
     const { database } = this.#options;
     const names = [...new Set(asks.map(({ record }) => record))].filter(canBeKnown);
     const found = (await currentRecords(database, names)).filter(({ value }) => value !== null);
     const present = new Set(found.map(({ name }) => name));
-    // A key is of no use without its merchant.
+    // A gateway cannot use a key without its merchant.
     const merchants = new Set(found.flatMap((entry) => merchantOf(entry) ?? []).filter((name) => !present.has(name)));
     return { present, entries: [...(await currentRecords(database, [...merchants])), ...found] };
   }

@@ -1,68 +1,68 @@
-import type { RecordsStore, StoredMeta, StoreLook } from '../../gateway/store-ports.js';
+import type { RecordsStore, StoredMeta, StoreSnapshot } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { changeOf, databaseName, hasHad, type History, statedGeneration } from './history.js';
-import { strangeNames } from './pages.js';
+import { changeOf, databaseName, hasGeneration, type History, generationIn } from './history.js';
+import { unknownStoreNames } from './pages.js';
 
-/** What a judgement needs. */
+/** Options of the comparison. */
 export interface ContinuityOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly longestLifetimeMilliseconds: number;
-  /** Resolves when gateways that can reach the store have reported what they remember; at once where it is not given. */
+  /** Resolves when the gateways that reach the store have reported what they remember; by default at once. */
   readonly untilReported?: () => Promise<void>;
 }
 
-/** What somebody knows of the history: an acknowledgement or a report of a gateway. */
+/** What an acknowledgement or a report of a gateway proves about the history. */
 interface Claim {
   readonly generation?: string | undefined;
   readonly revision: number;
 }
 
-/** What a store that is not as it was left means. */
+/** What was lost when a store is not in its recorded state. */
 export interface Loss {
-  /** The highest revision that anybody knows. */
+  /** The highest revision known anywhere. */
   readonly known: number;
-  /** Whether the database lacks changes that somebody knows of: it was restored from a backup. */
+  /** Whether the database lacks changes known elsewhere: it was restored from a backup. */
   readonly isBehind: boolean;
-  /** Whether nobody can say that the database lacks nothing. */
+  /** Whether the database may lack changes. */
   readonly isDoubtful: boolean;
   /** Whether every gateway that may use a record is known. */
   readonly isAccounted: boolean;
-  /** How long nothing is in force after everything was written: a gateway may use records without being in the roster. */
+  /** How long nothing is in force after the rebuild: a gateway outside the roster may use records. */
   readonly waitMilliseconds: number;
 }
 
-/** A server that was replaced may be answered by for so long, and its gateways know no more. */
+/** A replaced server may still reply for this long, and its gateways know no better. */
 const holdMilliseconds = 2_000;
 
-/** Judges whether a store is what the database says that it was left as, and what was lost where it is not. */
+/** Compares a store with the state that the database has recorded for it, and assesses what was lost. */
 export class Continuity {
   readonly #options: ContinuityOptions;
-  /** What this process was last sure of. */
+  /** The history when this process last found store and database consistent. */
   #last: History | null = null;
-  /** The generation that this process has begun, and not completed, after a loss that it could account for. */
+  /** The generation that this process has begun and not completed, after a loss with every gateway known. */
   #accountedIn: string | null = null;
 
   constructor(options: ContinuityOptions) {
     this.#options = options;
   }
 
-  /** Takes in that store and database were found to say the same. */
+  /** Notes that store and database were found consistent. */
   settled(history: History): void {
     this.#last = history;
     this.#accountedIn = null;
   }
 
-  /** Takes in that a generation was begun. Until it is complete nobody can be enrolled in it: if it fails, nobody is forgotten. */
+  /** Notes a begun generation. No gateway can be enrolled before it is complete, so a failed rebuild forgets none. */
   begun(generation: string, { isAccounted }: Loss): void {
     this.#accountedIn = isAccounted ? generation : null;
   }
 
   /**
-   * Whether the store is what this database says that it was left as.
-   * @param isForged somebody else has written the meta record, which then says nothing
+   * Whether the store is in the state that this database has recorded for it.
+   * @param isForged whether someone else has written the meta record, which then proves nothing
    */
-  async holds(look: StoreLook, history: History, isForged = false): Promise<boolean> {
+  async holds(look: StoreSnapshot, history: History, isForged = false): Promise<boolean> {
     const { meta, servers, revision, change, isWhole } = look;
     if (!isWhole || history.published === null || history.servers?.join() !== servers.join()) return false;
     const isOwn = meta?.generation === history.generation && meta.servers?.join() === servers.join();
@@ -71,8 +71,8 @@ export class Continuity {
     return change !== null && change === (await changeOf(this.#options.database, history, revision));
   }
 
-  /** Judges a store that is not what the database says that it was left as. */
-  async assess(look: StoreLook, history: History): Promise<Loss> {
+  /** Assesses a store that is not in its recorded state. */
+  async assess(look: StoreSnapshot, history: History): Promise<Loss> {
     const { store, untilReported } = this.#options;
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(look, history, claims);
@@ -83,20 +83,20 @@ export class Continuity {
     return this.#judge(look, history, claims);
   }
 
-  async #judge(look: StoreLook, history: History, claims: readonly Claim[]): Promise<Loss> {
+  async #judge(look: StoreSnapshot, history: History, claims: readonly Claim[]): Promise<Loss> {
     const { store, longestLifetimeMilliseconds } = this.#options;
     const generations = new Set(
-      [statedGeneration(look.meta), this.#last?.generation, ...claims.map(({ generation }) => generation)].filter(
+      [generationIn(look.meta), this.#last?.generation, ...claims.map(({ generation }) => generation)].filter(
         (generation) => typeof generation === 'string',
       ),
     );
     const known = Math.max(...[look.revision, this.#last?.revision ?? 0, ...claims.map(({ revision }) => revision)]);
-    const isBehind = known > history.revision || (await this.#isStrange(look, history, generations));
-    // Nobody can have read what was never there; nor what ends with this process.
+    const isBehind = known > history.revision || (await this.#knowsForeignHistory(look, history, generations));
+    // No gateway can have read from a store that was never written, or that ends with this process.
     const isUntouched = history.revision === 0 && look.meta === null && look.revision === 0;
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
-    // An earlier release of the registry names no servers, and its gateways need no grant.
+    // An earlier registry release names no servers, and its gateways need no grant.
     const hasGrants =
       look.meta === null ||
       (look.meta.generation === null ? look.meta.filling !== undefined : look.meta.servers !== undefined);
@@ -105,7 +105,7 @@ export class Continuity {
     if (isNew || isOwn) return { known, isBehind, isDoubtful: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // A store that is as this database left it, but for the server, shows that the database lacks nothing.
+    // A store in its recorded state on another server proves that the database lacks nothing.
     const isProven = history.published !== null && look.change === history.published.change;
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
@@ -113,10 +113,14 @@ export class Continuity {
     };
   }
 
-  /** Whether somebody knows a history, or a change, that this database never had. */
-  async #isStrange(look: StoreLook, history: History, generations: ReadonlySet<string>): Promise<boolean> {
+  /** Whether a store or gateway knows a generation or a change that this database never had. */
+  async #knowsForeignHistory(
+    look: StoreSnapshot,
+    history: History,
+    generations: ReadonlySet<string>,
+  ): Promise<boolean> {
     const { database } = this.#options;
-    for (const generation of generations) if (!(await hasHad(database, generation))) return true;
+    for (const generation of generations) if (!(await hasGeneration(database, generation))) return true;
     if (look.meta?.generation !== history.generation || look.change === null || history.published === null)
       return false;
     if (look.revision < history.published.revision) return false;
@@ -124,25 +128,25 @@ export class Continuity {
   }
 }
 
-/** What a look at a store needs. */
+/** Options of the check. */
 interface OwnStoreOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
-  /** Asked between two pages; false ends the look. */
+  /** Called between two pages; false ends the check. */
   readonly mayGoOn: () => Promise<boolean>;
 }
 
 const howToReplace =
-  'Is it the right database, and the right Redis? To replace what is there all the same, delete its record mg:meta: ' +
-  'gateways may answer 503 until all is written';
+  'Is it the right database, and the right Redis? To replace its content anyway, delete its record mg:meta: ' +
+  'gateways may respond with 503 until all records are written';
 
 /**
- * Refuses a store that is another registry's. What the database does not know is removed when everything is written anew, and on a
- * wrong or empty database that would be every key of every merchant.
+ * Refuses the store of another registry. A rebuild removes names that the database does not know; on a wrong or empty
+ * database that would be every key of every merchant.
  */
 export class OwnStore {
   readonly #options: OwnStoreOptions;
-  /** Of what was refused: all that would make the answer another one, so that a large store is not read again and again. */
+  /** The last refusal and its inputs, so that a large store is read again only when they change. */
   #refused: { readonly of: string; readonly error: Error } | null = null;
 
   constructor(options: OwnStoreOptions) {
@@ -150,9 +154,9 @@ export class OwnStore {
   }
 
   /**
-   * Says whether to go on; false where the look was ended.
-   * @throws Error where the store names another database; or where it names none, has a history that this database never had, and
-   * most of what it holds is strange to it
+   * @returns whether to continue; false if the check was ended
+   * @throws Error if the store names another database. Also if it names none, its generation is foreign and the
+   * database does not know most of its records
    */
   async require(meta: StoredMeta, history: History): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;
@@ -162,11 +166,11 @@ export class OwnStore {
       if (meta.database === (await databaseName(database))) return true;
       throw new Error(`the store is that of another database (${meta.database}). ${howToReplace}`);
     }
-    if (generation !== null && (await hasHad(database, generation))) return true;
+    if (generation !== null && (await hasGeneration(database, generation))) return true;
     const of = JSON.stringify([generation, history]);
     if (this.#refused?.of === of) throw this.#refused.error;
     let [strange, known] = [0, 0];
-    for await (const page of strangeNames(database, store)) {
+    for await (const page of unknownStoreNames(database, store)) {
       strange += page.unknown.length;
       known += page.length - page.unknown.length;
       if (!(await mayGoOn())) return false;

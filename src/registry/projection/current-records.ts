@@ -9,12 +9,12 @@ import type { RegistryTables } from '../tables.js';
 const keyPrefix = 'key:';
 const merchantPrefix = 'merchant:';
 
-/** The beginnings of all names that the registry writes. */
+/** Name prefixes of all records that the registry writes. */
 export const recordPrefixes = [merchantPrefix, keyPrefix] as const;
 
 /**
- * The records of these names as they are now; null for one that the database does not know. Merchants come first: a key
- * without its merchant cannot be judged.
+ * The current records of these names, with a null value if the database does not know the name. Merchants come first: a
+ * gateway cannot judge a key without its merchant.
  */
 export async function currentRecords(database: RegistryDatabase, names: readonly string[]): Promise<StoreEntry[]> {
   const merchantIds = below(merchantPrefix, names);
@@ -32,7 +32,7 @@ export async function currentRecords(database: RegistryDatabase, names: readonly
   return [...found, ...missingAmong(names, known).map((name) => ({ name, value: null }))];
 }
 
-/** The names of records that the database does not know. It is asked for names alone: a store may have a million, nearly all known. */
+/** The names that the database does not know. Queries only names: a store may have a million, nearly all known. */
 export async function unknownNames(database: RegistryDatabase, names: readonly string[]): Promise<string[]> {
   const merchantIds = below(merchantPrefix, names);
   const lookupIds = below(keyPrefix, names);
@@ -51,29 +51,43 @@ export async function unknownNames(database: RegistryDatabase, names: readonly s
 /** A merchant as gateways read it. */
 export function merchantEntry(row: Selectable<RegistryTables['merchants']>): StoreEntry {
   const { id, name, status, goLive, ipAllowlist, originAllowlist, revision } = toMerchant(row);
-  const value: MerchantRecord = { merchantId: id, name, status, goLive, ipAllowlist, originAllowlist, revision };
+  const value: MerchantRecord = {
+    ...{ merchantId: id, name, status, goLive, ipAllowlist, originAllowlist, revision },
+    ...statusChangedAt(row),
+  };
   return { name: merchantPrefix + id, value };
 }
 
 /** A key as gateways read it. */
 export function keyEntry(row: StoredKey): StoreEntry {
   const { keyId, merchantId, environment, status, permissions, expiresAt, revision } = toApiKey(row);
-  const value: KeyRecord = { keyId, merchantId, environment, status, permissions, expiresAt, revision };
+  const value: KeyRecord = {
+    ...{ keyId, merchantId, environment, status, permissions, expiresAt, revision },
+    ...statusChangedAt(row),
+  };
   return { name: keyPrefix + row.lookup_id, value };
 }
 
-/** The name of the record of a key's merchant; null for a record that is no key's. */
+/** Only an inactive record carries the time: adding it to active ones would rewrite them all. */
+function statusChangedAt({ status, status_changed_at: at }: Pick<StoredKey, 'status' | 'status_changed_at'>) {
+  return status === 'ACTIVE' || at === null ? {} : { statusChangedAt: new Date(at).toISOString() };
+}
+
+/** The name of the record of a key's merchant; null if the record is not a key's. */
 export function merchantOf({ name, value }: StoreEntry): string | null {
   const isKey = name.startsWith(keyPrefix) && value !== null && 'merchantId' in value;
   return isKey ? merchantPrefix + String(value.merchantId) : null;
 }
 
-/** Whether a database can know a record of this name. Redis may hold others, and PostgreSQL refuses to be asked for some, such as a NUL. */
+/**
+ * Whether the database can know a record of this name. Redis may hold other names, and PostgreSQL rejects some in
+ * queries, such as a NUL.
+ */
 export function canBeKnown(name: string): boolean {
   return /^(?:key|merchant):[A-Za-z0-9_-]{1,64}$/.test(name);
 }
 
-/** A change of the roster has a name in the outbox, and no record. */
+/** Record names outside `known`. A change of the roster has a name in the outbox but no record. */
 function missingAmong(names: readonly string[], known: ReadonlySet<string>): string[] {
   return [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));
 }

@@ -2,28 +2,28 @@ import { decodeTime, encodeTime } from 'ulid';
 import type { Position, StoredMeta } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** Where the database's history stands. */
+/** The state of the database's history. */
 export interface History {
-  /** The name of one unbroken history: where something may have been lost, another one begins. */
+  /** The name of one unbroken history. After a possible loss another generation begins. */
   readonly generation: string;
-  /** The number of the newest change. */
+  /** The revision of the newest change. */
   readonly revision: number;
-  /** The run ids of the servers that were last found to hold what this database says; null where that is to be found out. */
+  /** Run ids of the servers that were last found consistent with this database; null until they are compared. */
   readonly servers: readonly string[] | null;
   /** Whether every gateway that may use a record is known. */
   readonly isOpen: boolean;
-  /** When that will be, in milliseconds since 1970; null where it is, or is not known yet. */
+  /** When it will be, in milliseconds since 1970; null if it is, or if the time is not known yet. */
   readonly opensAt: number | null;
-  /** The newest change that was published in this generation; null where none was. */
+  /** The newest change published in this generation; null before the first. */
   readonly published: Position | null;
-  /** The names of the secrets by one of which each record in the store is sealed; empty where one may be unsealed. */
+  /** Ids of the secrets of which one seals each record in the store; empty if a record may be unsealed. */
   readonly sealedBy: readonly string[];
 }
 
-/** The name of a change that an earlier release made. */
+/** The name of a change by an earlier release. */
 export const unnamedChange = 'unnamed';
 
-/** Reads where the history stands. */
+/** Reads the state of the history. */
 export async function readHistory(database: RegistryDatabase): Promise<History> {
   const row = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
   return {
@@ -38,7 +38,7 @@ export async function readHistory(database: RegistryDatabase): Promise<History> 
   };
 }
 
-/** The name of the change of a number, as far as this database knows it; null where it does not. */
+/** The name of the change with this revision; null if this database does not know it. */
 export async function changeOf(
   database: RegistryDatabase,
   { published }: History,
@@ -46,17 +46,17 @@ export async function changeOf(
 ): Promise<string | null> {
   if (published?.revision === revision) return published.change;
   const rows = await database.selectFrom('outbox').select('change').where('revision', '=', revision).execute();
-  // What was put back to be written once more has lost the name.
+  // Records put back into the outbox have lost the name.
   return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 
-/** Names of former generations that are kept beside the first one: a store that has an older one is taken for one that lost something. */
-const keptGenerations = 1000;
+/** Number of former generations stored besides the first. A store with an older one counts as having lost data. */
+const storedGenerations = 1000;
 
 /**
- * Begins a new generation, which nobody has acknowledged anything in. Until a store was compared with it nothing is in force.
- * Belongs in a transaction.
- * @param revision one that somebody knows; the next change has a higher one
+ * Begins a new generation, in which no gateway has acknowledged anything. Nothing is in force in it until a store was
+ * compared with it. Call it in a transaction.
+ * @param revision the highest revision known anywhere; the next change gets a higher one
  */
 export async function beginGeneration(
   transaction: RegistryDatabase,
@@ -65,7 +65,7 @@ export async function beginGeneration(
   await transaction
     .insertInto('former_generations')
     .columns(['generation'])
-    // Without a condition SQLite takes what follows for a join.
+    // Without the condition SQLite parses the ON of the conflict clause as a join.
     .expression(transaction.selectFrom('revision').select('generation').where('id', '=', 1))
     .onConflict((conflict) => conflict.doNothing())
     .execute();
@@ -75,13 +75,13 @@ export async function beginGeneration(
     .set((it) => ({
       ...{ generation, servers: null, is_open: 0, opens_at: null, published_revision: 0, published_change: null },
       ...{ sealed_by: null, sealed_change: null },
-      // Changes are counted up meanwhile.
+      // The revision may have grown meanwhile.
       value: it.case().when('value', '<', revision).then(revision).else(it.ref('value')).end(),
     }))
     .execute();
 }
 
-/** The names sort in the order of their histories. */
+/** Deletes the oldest former generations but the first. Their names sort in order of time. */
 async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
   const former = transaction.selectFrom('former_generations');
   await transaction
@@ -92,7 +92,7 @@ async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
       former
         .select('generation')
         .orderBy('generation', 'desc')
-        .offset(keptGenerations - 1)
+        .offset(storedGenerations - 1)
         .limit(1),
     )
     .where(
@@ -103,19 +103,22 @@ async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
     .execute();
 }
 
-/** Takes down what was published. Belongs in the transaction that removes it from the outbox. */
+/** Notes the published position. Call it in the transaction that removes the change from the outbox. */
 export async function notePublished(transaction: RegistryDatabase, { revision, change }: Position): Promise<void> {
   await transaction
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // Unless an earlier release has published in between, which seals nothing.
+      // Unless an earlier release, which seals nothing, has published in between.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();
 }
 
-/** Takes down that each record in the store is sealed by one of these secrets. @param sealedBy their names; empty: one may be unsealed */
+/**
+ * Notes that one of these secrets seals each record in the store.
+ * @param sealedBy their ids; empty if a record may be unsealed
+ */
 export async function noteSealed(transaction: RegistryDatabase, sealedBy: readonly string[]): Promise<void> {
   await transaction
     .updateTable('revision')
@@ -126,8 +129,8 @@ export async function noteSealed(transaction: RegistryDatabase, sealedBy: readon
     .execute();
 }
 
-/** The generation of the records that a store has, or is being filled with; null where it names none. */
-export function statedGeneration(meta: StoredMeta | null): string | null {
+/** The generation of the records in a store, or with which it is being filled; null if the store names neither. */
+export function generationIn(meta: StoredMeta | null): string | null {
   if (meta === null) return null;
   if (meta.generation !== null) return meta.generation;
   return meta.filling ?? null;
@@ -137,8 +140,9 @@ const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;
 const latestTime = 2 ** 48 - 1;
 
 /**
- * A name for a new generation that sorts behind those that are known: gateways believe no record of an earlier one, and clocks go back.
- * @param made by the clock
+ * A name for a new generation that sorts after all known ones: gateways believe no record of an earlier generation, and
+ * clocks may go back.
+ * @param made the name by the clock
  */
 export function laterGeneration(made: string, known: readonly (string | null | undefined)[]): string {
   const latest = known.reduce<string>((one, other) => (typeof other === 'string' && other > one ? other : one), '');
@@ -149,7 +153,10 @@ export function laterGeneration(made: string, known: readonly (string | null | u
   return time >= latestTime ? made : `r_${encodeTime(time + 1)}${made.slice(-16)}`;
 }
 
-/** Takes down which servers hold what this database says. @param opensAt null: every gateway that may use a record is known */
+/**
+ * Notes the servers that are consistent with this database.
+ * @param opensAt null if every gateway that may use a record is known
+ */
 export async function noteServers(
   transaction: RegistryDatabase,
   { servers, opensAt }: { readonly servers: readonly string[]; readonly opensAt: number | null },
@@ -160,14 +167,14 @@ export async function noteServers(
     .execute();
 }
 
-/** Whether the database has, or once had, this history. */
-export async function hasHad(database: RegistryDatabase, generation: string): Promise<boolean> {
+/** Whether the database has, or once had, this generation. */
+export async function hasGeneration(database: RegistryDatabase, generation: string): Promise<boolean> {
   const current = database.selectFrom('revision').select('generation').where('generation', '=', generation);
   const former = database.selectFrom('former_generations').select('generation').where('generation', '=', generation);
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }
 
-/** The name of the database: that of its first history, which every backup of it has as well. */
+/** The name of the database: its first generation, which all its backups share. */
 export async function databaseName(database: RegistryDatabase): Promise<string> {
   const rows = await database
     .selectFrom('revision')

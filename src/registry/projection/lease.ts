@@ -2,36 +2,40 @@ import type { DatabaseSession } from '../../database/session.js';
 import type { Clock } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** Who projects, and for how long nobody else may. */
+/** Options of the lease: the projecting process and the means to exclude all others. */
 export interface LeaseOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
   /** Unique to this process. */
   readonly holder: string;
-  /** Its lock proves that this process lives. Where it is not held, the lease alone has to do. */
+  /** Its lock proves that this process is alive. Without the lock only the lease's length counts. */
   readonly session: DatabaseSession;
-  /** A time in milliseconds that only goes forward. */
+  /** A monotonic clock, in milliseconds. */
   readonly monotonic?: () => number;
 }
 
-/** Another registry, which looks once a second, takes over within five seconds after the holder's machine has crashed. */
+/**
+ * Other registries look once a second, so one takes over within five seconds after the holder's machine has crashed.
+ */
 const leaseMilliseconds = 3_500;
-/** The age at which an idle holder prolongs its lease: that of each look. */
+/** Age at which an idle holder renews its lease: the interval of its looks. */
 const idleMilliseconds = 1_000;
-/** The same while changes wait: `finish` prolongs it with them, and an idle holder looks often enough not to come to this age. */
+/** The same while changes wait: `finish` renews the lease with each batch. Idle holders renew before this age. */
 const busyMilliseconds = leaseMilliseconds / 2;
-const givenUp = 0;
-/** Behind the name of a holder that had the lock of its session. Earlier releases take it for a part of the name. */
+const released = 0;
+/**
+ * Suffix of the name of a holder with the lock of its session. Earlier releases read the suffix as part of the name.
+ */
 const lockedMark = '+lock';
 
-/** The row of the lease, and whether changes wait to be projected. */
+/** The row of the lease, and the oldest revision in the outbox; null if the outbox is empty. */
 interface Found {
   readonly holder: string;
   readonly lease_ends_at: number;
   readonly waiting: number | null;
 }
 
-/** A lease as it was found or written, and since when by one's own time. */
+/** A lease as this process found or wrote it, and since when by its monotonic clock. */
 interface Sighting {
   readonly holder: string;
   readonly lease_ends_at: number;
@@ -39,18 +43,20 @@ interface Sighting {
 }
 
 /**
- * Makes sure that one process projects at a time. Otherwise a slow one could put back a record that another one has
- * already replaced, and a revoked key would work again. A lease is over that has not been prolonged for its whole length,
- * by the time of whoever waits for it: the clock of another machine, or of the time before a restart, may be wrong by hours.
- * A holder's name says whether it had the lock of its session. Such a lease is over as soon as another process has the lock,
- * for its holder has ended; without the lock, its holder may be one that hangs, so the lease's length counts.
+ * Lets one process at a time project. With two, a slow process could overwrite a record that the other one has already
+ * replaced, and a revoked key would work again.
+ * A waiting process treats a lease as expired if the row has not changed for the lease's whole length. It measures that
+ * by its own monotonic clock: the clock of another machine, or from before a restart, may be wrong by hours.
+ * The holder's name records whether the holder had the lock of its session. The lease of a lock holder ends as soon as
+ * another process gets the lock, which proves that the holder has ended. A holder without the lock may only hang, so
+ * its lease runs for the whole length.
  */
 export class Lease {
   readonly #options: LeaseOptions;
   readonly #monotonic: () => number;
   readonly #lockedName: string;
   #sighting: Sighting | null = null;
-  /** What this process last wrote, and from when on the others count its length at the earliest. */
+  /** What this process wrote last. `since` is the earliest time from which other processes count its length. */
   #own: Sighting | null = null;
 
   constructor(options: LeaseOptions) {
@@ -59,10 +65,10 @@ export class Lease {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Takes the lease, or makes sure that it is kept, and prolongs it where that is due; false where another process has it. */
+  /** Takes, keeps or renews the lease. @returns false if another process holds it */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Before the row is read: what it says of a holder with the lock is then about one that had it earlier.
+    // Lock before reading the row: a holder with the lock in that row has then already lost it.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();
@@ -75,9 +81,9 @@ export class Lease {
       .updateTable('projector')
       .set(lease)
       .where((it) => {
-        const free = [it('holder', 'in', this.#ownNames), it('lease_ends_at', '=', givenUp)];
+        const free = [it('holder', 'in', this.#ownNames), it('lease_ends_at', '=', released)];
         if (over === null) return it.or(free);
-        // As it was found: it may have been prolonged since, or taken by a third.
+        // Matches the row as it was found: its holder may have renewed it, or a third process may have taken it.
         return it.or([...free, it.and([it('holder', '=', over.holder), it('lease_ends_at', '=', over.lease_ends_at)])]);
       })
       .executeTakeFirstOrThrow();
@@ -85,14 +91,16 @@ export class Lease {
       this.#own = { ...lease, since };
       return true;
     }
-    // It is for the holder, which may have lost it for a moment.
+    // Leave the lock to the lease's holder, which may have lost it only briefly.
     if (isLocked) await session.release();
     return false;
   }
 
   /**
-   * After records were written: does what is left to do, if the lease was kept. If it was lost meanwhile, the records may
-   * be older than what the new holder wrote, so they are put back into the outbox for it to write again.
+   * Runs `whenKept` after records were written, if this process still holds the lease. If it lost the lease, the
+   * records may be older than those of the new holder, so they go back into the outbox and the new holder writes them
+   * again.
+   * @returns whether this process still holds the lease
    */
   async finish(
     written: { readonly names: readonly string[]; readonly revision: number },
@@ -121,18 +129,21 @@ export class Lease {
     return holder !== null;
   }
 
-  /** The same where nothing is left to do: while nobody can have taken the lease since it was last written, that is only read. */
+  /**
+   * Like `finish` without further work. Only reads while no other process can have taken the lease since the last
+   * write.
+   */
   async keep(written: { readonly names: readonly string[]; readonly revision: number }): Promise<boolean> {
     const own = this.#own;
     if (own !== null && this.#isKept(await this.#read(), own.holder)) return true;
     return this.finish(written, () => Promise.resolve());
   }
 
-  /** Lets the next process begin at once. */
+  /** Lets the next process take the lease at once. */
   async giveUp(): Promise<void> {
     await this.#options.database
       .updateTable('projector')
-      .set({ lease_ends_at: givenUp })
+      .set({ lease_ends_at: released })
       .where('holder', 'in', this.#ownNames)
       .execute();
   }
@@ -153,11 +164,12 @@ export class Lease {
   }
 
   /**
-   * Whether the lease is as this process last wrote it, lately: that no other process has taken it is then as good as a
-   * write, which would be a flush to the disk before and after each change. Nobody takes it before its whole length is over,
-   * which is at least as long again. The name has to be right: a lock that was lost is no longer a reason to take the lease
-   * at once, and one that was got is. A process, or a machine, that is paused may find its lease taken just after this, as it may
-   * after a write: what it then writes to the store is outdated by the later revision, and `finish` notices.
+   * Whether the row is as this process last wrote it, recently enough. A read then serves instead of a write, which
+   * would cost a disk flush before and after each change. No other process takes the lease before its whole length has
+   * passed; a recent lease has at least half of that left.
+   * The name must match too: it shows other processes whether this one has the lock.
+   * A paused process or machine may lose its lease just after this check, as it may after a write. A later revision
+   * then outdates its writes to the store, and `finish` notices.
    */
   #isKept({ holder, lease_ends_at, waiting }: Found, name: string): boolean {
     const own = this.#own;
@@ -165,7 +177,7 @@ export class Lease {
     return this.#monotonic() - own.since < (waiting === null ? idleMilliseconds : busyMilliseconds);
   }
 
-  /** The lease of another process that has ended, or that has been as it is for its whole length; null where there is none. */
+  /** The lease of a process that has ended, or that has not renewed it for its whole length; null if neither. */
   #overAt(before: number, { holder, lease_ends_at }: Found, isLocked: boolean): Omit<Sighting, 'since'> | null {
     if (this.#ownNames.includes(holder)) return null;
     if (isLocked && holder.endsWith(lockedMark)) return { holder, lease_ends_at };
@@ -178,8 +190,8 @@ export class Lease {
   }
 
   /**
-   * An expired lease that nobody else has taken is kept; one that another process has had in between is not.
-   * @returns the name under which it is kept
+   * Renews the lease, also if it has expired but no other process has taken it.
+   * @returns the name under which this process holds it; null if another process has taken it
    */
   async #prolong(database: RegistryDatabase, lease_ends_at: number): Promise<string | null> {
     const row = await database

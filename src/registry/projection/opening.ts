@@ -2,19 +2,21 @@ import type { Clock } from '../../gateway/store-ports.js';
 import { noteServers, type History } from './history.js';
 import type { Lease } from './lease.js';
 
-/** What the wait is kept with. */
+/** Options of the wait. */
 export interface OpeningOptions {
   readonly lease: Pick<Lease, 'finish'>;
   readonly clock: Clock;
-  /** A time in milliseconds that only goes forward. */
+  /** A monotonic clock, in milliseconds. */
   readonly monotonic: () => number;
-  /** How long a gateway may use what it holds at most, and a second. */
+  /** The longest time for which a gateway may use its cached records, plus one second. */
   readonly longestLifetimeMilliseconds: number;
 }
 
 const nothing = { names: [], revision: 0 };
 
-/** The wait for gateways that the database may have forgotten: until it ends, no change of its generation is in force. */
+/**
+ * The wait for gateways that the database may have forgotten. No change of its generation is in force before it ends.
+ */
 export class Opening {
   readonly #options: OpeningOptions;
   #wait: { readonly generation: string; readonly at: number } | null = null;
@@ -23,24 +25,24 @@ export class Opening {
     this.#options = options;
   }
 
-  /** In how many milliseconds it ends; null where nothing is waited for. */
+  /** Milliseconds until the wait ends; null without a wait. */
   get dueIn(): number | null {
     return this.#wait === null ? null : Math.max(0, this.#wait.at - this.#options.monotonic());
   }
 
-  /** Begins anew. @returns until when it lasts, in milliseconds since 1970; null: nothing is waited for */
+  /** Starts the wait. @returns when it ends, in milliseconds since 1970; null without a wait */
   begin(generation: string, milliseconds: number): number | null {
     const { monotonic, clock } = this.#options;
     this.#wait = milliseconds === 0 ? null : { generation, at: monotonic() + milliseconds };
     return milliseconds === 0 ? null : clock.now() + milliseconds;
   }
 
-  /** Another process sees to it. */
+  /** Forgets the wait: another process projects now. */
   leave(): void {
     this.#wait = null;
   }
 
-  /** Ends it where it is over. Another process may have ended while it waited: then it begins anew. */
+  /** Ends the wait once it is over. If another process has ended during its own wait, the wait starts again. */
   async goOn({ generation, isOpen, servers }: History): Promise<void> {
     const { lease, longestLifetimeMilliseconds } = this.#options;
     if (isOpen) this.#wait = null;

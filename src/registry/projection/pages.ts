@@ -2,10 +2,10 @@ import type { RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { keyEntry, merchantEntry, recordPrefixes, unknownNames } from './current-records.js';
 
-/** How many records or names make a page. */
+/** Records or names per page. */
 export const pageLength = 500;
 
-/** Every record of the database, in pages, merchants first. A page is read when it is asked for, so it is current then. */
+/** Every record of the database in pages, merchants first. Each page is read on demand, so it is current. */
 export async function* storedPages(database: RegistryDatabase): AsyncGenerator<StoreEntry[]> {
   for (let after = ''; ;) {
     const rows = await database
@@ -35,15 +35,15 @@ export async function* storedPages(database: RegistryDatabase): AsyncGenerator<S
   }
 }
 
-/** Names that were looked through. */
+/** A page of names from the store. */
 export interface NamesPage {
   readonly length: number;
-  /** Those of them that the database does not know. */
+  /** The names that the database does not know. */
   readonly unknown: readonly string[];
 }
 
-/** The names in the store, and which of them the database does not know, in pages; the last one may be empty. */
-export async function* strangeNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<NamesPage> {
+/** Yields the names in the store and which of them the database does not know, in pages; the last page may be empty. */
+export async function* unknownStoreNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<NamesPage> {
   for (const prefix of recordPrefixes) {
     let page: string[] = [];
     for await (const name of store.names(prefix)) {

@@ -1,41 +1,41 @@
 import type { MetaRecord } from '../../gateway/records.js';
-import type { Clock, Logger, Position, RecordsStore, StoreLook } from '../../gateway/store-ports.js';
+import type { Clock, Logger, Position, RecordsStore, StoreSnapshot } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { AskedRecords } from './asked-records.js';
+import { RequestedRecords } from './asked-records.js';
 import { Continuity, OwnStore } from './continuity.js';
 import { type History, notePublished, noteSealed, noteServers, readHistory } from './history.js';
 import { Lease, type LeaseOptions } from './lease.js';
 import { Opening } from './opening.js';
 import { isWaiting, oldestChanges, RecordsWriter, removeChanges } from './outbox.js';
 import { Rebuild } from './rebuild.js';
-import { RecordRepairs, type RepairFigures } from './record-repairs.js';
+import { RecordRepairs, type RepairCounts } from './record-repairs.js';
 import { EvictionGuard } from './repair-pause.js';
 import { Sealing } from './sealing.js';
 
-/** What a projection works with. */
+/** Options of the projection. */
 export interface ProjectionOptions extends LeaseOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
-  /** A name for a new generation. */
+  /** Creates the name of a new generation. */
   readonly newGeneration: () => string;
-  /** How long a gateway may use what it holds at most, and a second. */
+  /** The longest time for which a gateway may use its cached records, plus one second. */
   readonly longestLifetimeMilliseconds: number;
   /** As in `ContinuityOptions`. */
   readonly untilReported?: () => Promise<void>;
-  /** Asked between two batches. */
+  /** Called between two batches; true ends the run. */
   readonly shouldStop?: () => boolean;
   readonly logger?: Logger | undefined;
-  /** Told when a change was published. */
+  /** Called after each published change. */
   readonly onPublished?: () => void;
 }
 
 const nothing = { names: [], revision: 0 };
 
 /**
- * Brings the store into the state of the database. Each step can be done again, so an end at any point does no harm: the
- * outbox keeps a change until its records are written and its number is published. Where the store is not what the database
- * says that it was left as, a new generation begins, and everything is written anew.
+ * Brings the store into the state of the database. Every step is idempotent, so a crash at any point is harmless: the
+ * outbox keeps a change until its records are written and its revision is published. If the store differs from the
+ * state that the database has recorded for it, a new generation begins and every record is rewritten.
  */
 export class Projection {
   readonly #options: ProjectionOptions;
@@ -47,10 +47,10 @@ export class Projection {
   readonly #rebuilding: Rebuild;
   readonly #repairs: RecordRepairs;
   readonly #sealing: Sealing;
-  readonly #asked: AskedRecords;
+  readonly #asked: RequestedRecords;
   readonly #opening: Opening;
   #isHolder = false;
-  /** The epoch of the store in which this process has begun to write. */
+  /** The store epoch in which this process has started to write. */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
   #hasReachedStore = false;
@@ -65,7 +65,7 @@ export class Projection {
     const parts = { ...options, lease: this.lease, writer: this.#writer };
     const [monotonic, eviction] = [options.monotonic ?? (() => performance.now()), this.eviction];
     this.#opening = new Opening({ ...parts, monotonic });
-    this.#asked = new AskedRecords(parts);
+    this.#asked = new RequestedRecords(parts);
     this.#repairs = new RecordRepairs({ ...parts, monotonic, eviction, isContinuous: () => this.#isContinuous() });
     this.#sealing = new Sealing({
       ...parts,
@@ -79,37 +79,37 @@ export class Projection {
     });
   }
 
-  /** Whether every record of this revision, and of those before it, is in the store. */
+  /** Whether all records up to this revision are in the store. */
   async hasProjected(revision: number): Promise<boolean> {
     return !(await isWaiting(this.#options.database, revision));
   }
 
-  /** The epoch in which this process projects, and has found the store to be what the database says; null while there is none. */
+  /** The epoch in which this process projects and has found the store consistent with the database; null otherwise. */
   get settledIn(): number | null {
     return this.#settledIn;
   }
 
-  /** Whether the store could be looked at when that was last tried. */
+  /** Whether the last look at the store succeeded. */
   get hasReachedStore(): boolean {
     return this.#hasReachedStore;
   }
 
-  /** In how many milliseconds there will be something to do without a change; null where there will not. */
+  /** Milliseconds until the next scheduled work that no change triggers; null without any. */
   get dueIn(): number | null {
     return this.#opening.dueIn;
   }
 
-  /** Whether it is known that no record is missing in the store. */
+  /** Whether the store is known to lack no record. */
   get isComplete(): boolean {
     return this.#settledIn !== null && this.#repairs.isComplete;
   }
 
-  /** What was compared with the database, and repaired. */
-  get repairFigures(): RepairFigures {
+  /** Counts of compared and repaired records. */
+  get repairFigures(): RepairCounts {
     return this.#repairs.figures;
   }
 
-  /** Projects everything that is waiting, and the whole database where the store does not hold it. */
+  /** Projects all pending changes, and the whole database if the store does not hold it. */
   async run(): Promise<void> {
     try {
       await this.#run();
@@ -119,7 +119,7 @@ export class Projection {
     }
   }
 
-  /** Lets another process go on. */
+  /** Releases the lease so that another process can project. */
   async end(): Promise<void> {
     this.#unsettle();
     await this.lease.giveUp();
@@ -127,13 +127,13 @@ export class Projection {
 
   async #run(): Promise<void> {
     const { database, store } = this.#options;
-    // Whoever cannot reach the store must not keep the lease from those who can.
+    // Reach the store before taking the lease: a registry without Redis must not keep the lease from one with Redis.
     this.#hasReachedStore = false;
-    // First: a server that is full refuses to be looked at.
+    // Check the memory policy first: a full server refuses the look.
     await this.eviction.look();
     const before = await store.look();
     this.#hasReachedStore = true;
-    // Nor whoever cannot seal it.
+    // Before the lease too: a registry without the right secret must leave it to others.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
       this.#isHolder = false;
@@ -141,16 +141,16 @@ export class Projection {
       this.#unsettle();
       return;
     }
-    // What was seen before the lease was taken may have been changed by its former holder.
+    // The former holder may have changed the store before this process took the lease.
     const look = this.#isHolder ? before : await store.look();
     this.#isHolder = true;
     if (look.servers.length === 0)
-      throw new Error('Redis does not tell its run id: allow the registry INFO (ACL: +info)');
+      throw new Error('Redis does not report its run id: allow the registry INFO (ACL: +info)');
     const history = await readHistory(database);
     this.#sealing.require(look, history);
     const holds = await this.#holds(look, history);
     const credible = this.#sealing.credible(look, history);
-    // Before anything is written: a registry that is wrong here must not get into the way of the right one.
+    // Before any write: a registry on the wrong database must not disturb the right one.
     if (!holds && look.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
       return;
     if (this.#begunIn !== look.epoch) await store.begin();
@@ -163,8 +163,8 @@ export class Projection {
     if (meta === null || (await this.#sealing.run(meta, history))) await this.#drain(look.epoch);
   }
 
-  /** Nothing was lost. @returns the meta record; null where this process projects no more */
-  async #goOn(look: StoreLook, history: History): Promise<MetaRecord | null> {
+  /** Continues with an intact store. @returns its meta record; null if this process no longer projects */
+  async #goOn(look: StoreSnapshot, history: History): Promise<MetaRecord | null> {
     if (!(await this.#sealing.begin(history))) return null;
     const meta = await this.#sealing.restore(look, history);
     await this.#opening.goOn(history);
@@ -179,13 +179,13 @@ export class Projection {
       if (!isFirst && !(await this.#mayGoOn())) return false;
       const asked = await this.#asked.answer((entries) => this.#repairs.restore(entries, epoch));
       const batch = await oldestChanges(database);
-      // Before the changes: a forged record of a later revision would be taken for one of a lost history.
+      // Before the changes: a forged record of a later revision would look like one of a lost history.
       const step = asked === 'lost' ? asked : await this.#repairs.step(epoch, batch === null);
       if (step === 'lost') return this.#unsettle();
       if (batch === null && (step === 'more' || asked === 'more')) continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
-      // What was put back to be written once more has an older number; gateways must see none that goes back.
+      // Records put back into the outbox have an older revision. Gateways must never see the revision go back.
       const position: Position = published !== null && published.revision > batch.revision ? published : batch;
       await store.publish(position);
       const isKept = await this.lease.finish(batch, async (transaction) => {
@@ -194,15 +194,15 @@ export class Projection {
       });
       if (!isKept) return false;
       published = position;
-      session.tell(); // the process of the change waits for this
+      session.tell(); // the process that made the change waits for this notification
       onPublished?.();
-      // Changes may come without end: the next run ends the wait for forgotten gateways.
+      // Changes may arrive without end. Return so that the next run ends the wait for forgotten gateways.
       if (this.dueIn === 0) return true;
     }
   }
 
   /** @returns whether this process still projects */
-  async #rebuild(look: StoreLook, before: History): Promise<boolean> {
+  async #rebuild(look: StoreSnapshot, before: History): Promise<boolean> {
     this.#settledIn = null;
     const loss = await this.#continuity.assess(look, before);
     const rebuilt = await this.#rebuilding.run(look, { before, loss });
@@ -216,7 +216,7 @@ export class Projection {
     });
   }
 
-  #holds(look: StoreLook, history: History): Promise<boolean> {
+  #holds(look: StoreSnapshot, history: History): Promise<boolean> {
     return this.#continuity.holds(look, history, this.#sealing.isForged(look, history));
   }
 

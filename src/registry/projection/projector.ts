@@ -2,25 +2,28 @@ import { DatabaseError } from '../../database/database-error.js';
 import type { Logger, Timers, WatchedRecords } from '../../gateway/store-ports.js';
 import type { EvictionGuard } from './repair-pause.js';
 import { Projection, type ProjectionOptions } from './projection.js';
-import type { RepairFigures } from './record-repairs.js';
+import type { RepairCounts } from './record-repairs.js';
 
-/** How a projector runs. */
+/** Options of a projector. */
 export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' | 'onPublished'> {
   readonly timers: Timers;
 }
 
-/** How often changes of other processes, and an emptied store, are looked for. */
+/** Interval for finding changes of other processes, and an emptied store. */
 const pollMilliseconds = 1000;
-/** Whoever forges records in a loop must not have this process do nothing else. */
+/** Minimum interval between repairs: a client that forges records in a loop must not occupy this process. */
 const betweenRepairsMilliseconds = 20;
 const firstPauseMilliseconds = 100;
 const longestPauseMilliseconds = 10_000;
-/** A database says nothing when it can be used again. */
+/** Longest pause after a database error: a database sends no event when it is back. */
 const longestForDatabaseMilliseconds = 500;
-/** A Cluster sends no event when its masters agree again. A look that fails writes nothing, so it is repeated as often as one that succeeds. */
+/**
+ * Longest pause after a failed look at the store: a Cluster sends no event when its masters agree again. A failed look
+ * writes nothing, so it is retried as often as it is polled.
+ */
 const longestForLookMilliseconds = pollMilliseconds;
 
-/** Projects at once after a change of this process, and otherwise now and then; after a failure more and more seldom. */
+/** Projects at once after a change of this process, and otherwise at the poll interval. Backs off after failures. */
 export class Projector {
   readonly #projection: Projection;
   readonly #session: ProjectorOptions['session'];
@@ -29,10 +32,10 @@ export class Projector {
   #running: Promise<void> | null = null;
   #isWanted = false;
   #isStopped = false;
-  #isAsked = false;
+  #isAskHandled = false;
   #failures = 0;
-  /** Failures of one kind since the store was last found: they make the pause longer. */
-  #failuresInVain = 0;
+  /** Failures of one kind in a row since the store was last reachable; they lengthen the pause. */
+  #failuresInRow = 0;
   #longestPause = longestPauseMilliseconds;
   #cancelTimer: () => void = () => undefined;
   #next: { readonly pass: Promise<void>; readonly ended: () => void } | null = null;
@@ -42,7 +45,7 @@ export class Projector {
       ...{ ...options, logger },
       shouldStop: () => this.#isStopped,
       onPublished: () => {
-        this.#tellWaiting();
+        this.#notifyWaiting();
       },
     });
     this.#session = options.session;
@@ -51,35 +54,35 @@ export class Projector {
     void this.#watch(options.store.watched);
     const { inbox } = options.store;
     const answer = (): void => {
-      this.#answer();
+      this.#onAsk();
     };
     if (inbox !== null) inbox.onWork = answer;
   }
 
-  /** Begins as soon as possible; where it is at it, it will look once more. */
+  /** Starts a pass as soon as possible; during a pass, requests another one. */
   wake(): void {
     if (this.#isStopped) return;
     this.#isWanted = true;
     this.#running ??= this.#passes().finally(() => {
       this.#running = null;
-      // Whoever came while the last pass ended must not wait for the poll.
+      // A call during the end of the last pass must not wait for the poll.
       if (this.#shouldGoOn()) this.wake();
     });
   }
 
-  /** Sees to a change of this process: another one may be the one that projects. */
+  /** Handles a change of this process. Notifies other processes too: one of them may be the one that projects. */
   changed(): void {
     this.#session.tell();
     this.wake();
   }
 
-  /** Tries at once, whatever has failed: the store can be asked again. */
+  /** Retries at once after earlier failures: the store is reachable again. */
   storeFound(): void {
-    this.#failuresInVain = 0;
+    this.#failuresInRow = 0;
     this.wake();
   }
 
-  /** Settles when a change was next published, or a pass has ended, well or not. */
+  /** Resolves at the next published change, or at the end of the next pass, failed or not. */
   nextPass(): Promise<void> {
     if (this.#next === null) {
       let ended = (): void => undefined;
@@ -89,32 +92,32 @@ export class Projector {
     return this.#next.pass;
   }
 
-  /** Whether the last pass failed: then it is not known what the store holds. */
+  /** Whether the last pass failed. The content of the store is then unknown. */
   get isFailing(): boolean {
     return this.#failures > 0;
   }
 
-  /** What Redis does with the store, as far as an operator has to see to it. */
+  /** Redis' evictions and memory policy, as far as an operator has to act on them. */
   get eviction(): Pick<EvictionGuard, 'evictedKeys' | 'warnings'> {
     return this.#projection.eviction;
   }
 
-  /** Whether every record of this revision, and of those before it, is in the store. */
+  /** Whether all records up to this revision are in the store. */
   hasProjected(revision: number): Promise<boolean> {
     return this.#projection.hasProjected(revision);
   }
 
-  /** What was compared with the database, and repaired. */
-  get repairFigures(): RepairFigures {
+  /** Counts of compared and repaired records. */
+  get repairFigures(): RepairCounts {
     return this.#projection.repairFigures;
   }
 
-  /** What the roster is kept by: this process alone while it projects. */
+  /** What the roster needs: only the projecting process maintains it. */
   get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
   }
 
-  /** Ends after the batch at hand, and lets another process go on. */
+  /** Stops after the current batch and releases the lease. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancelTimer();
@@ -122,11 +125,14 @@ export class Projector {
     try {
       await this.#projection.end();
     } catch (error) {
-      this.#logger?.warn({ err: error }, 'the lease of the projection could not be given up; it ends by itself');
+      this.#logger?.warn({ err: error }, 'the projection lease could not be released; it expires by itself');
     }
   }
 
-  /** Begins where somebody has changed a record, or notices were lost. What has failed is tried again in its own time. */
+  /**
+   * Starts a pass when someone has changed a record or notifications were lost. Failed passes keep their own retry
+   * pause.
+   */
   async #watch(watched: WatchedRecords | null): Promise<void> {
     while (watched !== null && !this.#isStopped) {
       await watched.next();
@@ -135,13 +141,16 @@ export class Projector {
     }
   }
 
-  /** Begins where a gateway asks for records, and not for each question. While a store is filled they are taken between two pages. */
-  #answer(): void {
-    if (this.isFailing || this.#isStopped || this.#isAsked || this.#projection.settledIn === null) return;
-    this.#isAsked = true;
+  /**
+   * Starts a pass when a gateway asks for records, at most once per interval. During a rebuild the asks are taken
+   * between two pages.
+   */
+  #onAsk(): void {
+    if (this.isFailing || this.#isStopped || this.#isAskHandled || this.#projection.settledIn === null) return;
+    this.#isAskHandled = true;
     this.wake();
     this.#timers.after(betweenRepairsMilliseconds, () => {
-      this.#isAsked = false;
+      this.#isAskHandled = false;
       this.wake();
     });
   }
@@ -151,7 +160,7 @@ export class Projector {
     do {
       this.#isWanted = false;
       await this.#pass();
-      this.#tellWaiting();
+      this.#notifyWaiting();
     } while (this.#shouldGoOn());
     if (!this.#isStopped)
       this.#cancelTimer = this.#timers.after(this.#pause(), () => {
@@ -159,7 +168,7 @@ export class Projector {
       });
   }
 
-  #tellWaiting(): void {
+  #notifyWaiting(): void {
     this.#next?.ended();
     this.#next = null;
   }
@@ -169,16 +178,16 @@ export class Projector {
       await this.#projection.run();
       if (this.#failures > 0) this.#logger?.info({ failures: this.#failures }, 'records are projected again');
       this.#failures = 0;
-      this.#failuresInVain = 0;
+      this.#failuresInRow = 0;
     } catch (error) {
-      // Told once: an outage of an hour is thousands of attempts.
+      // Log only the first failure: an outage of an hour causes thousands of attempts.
       if (this.#failures === 0) {
-        this.#logger?.warn({ err: error }, 'records could not be projected; it is tried again until they are');
+        this.#logger?.warn({ err: error }, 'records could not be projected; retrying');
       }
       this.#failures += 1;
       const longestPause = this.#longestPauseAfter(error);
-      // A store that can be looked at again is another state: the pauses begin anew.
-      this.#failuresInVain = longestPause === this.#longestPause ? this.#failuresInVain + 1 : 1;
+      // A different kind of failure, e.g. after the store is reachable again, starts a new backoff.
+      this.#failuresInRow = longestPause === this.#longestPause ? this.#failuresInRow + 1 : 1;
       this.#longestPause = longestPause;
     }
   }
@@ -194,6 +203,6 @@ export class Projector {
 
   #pause(): number {
     if (this.#failures === 0) return Math.min(pollMilliseconds, this.#projection.dueIn ?? pollMilliseconds);
-    return Math.min(firstPauseMilliseconds * 2 ** (this.#failuresInVain - 1), this.#longestPause);
+    return Math.min(firstPauseMilliseconds * 2 ** (this.#failuresInRow - 1), this.#longestPause);
   }
 }

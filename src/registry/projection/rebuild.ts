@@ -1,50 +1,43 @@
 import { ulid } from 'ulid';
 import type { MetaRecord } from '../../gateway/records.js';
-import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreLook } from '../../gateway/store-ports.js';
+import type { Clock, Logger, Position, RecordsStore, StoredMeta, StoreSnapshot } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBackFromReports, holdBackFromStore, noteRestore } from '../restores/restores.js';
 import type { Loss } from './continuity.js';
-import {
-  beginGeneration,
-  databaseName,
-  type History,
-  laterGeneration,
-  readHistory,
-  statedGeneration,
-} from './history.js';
+import { beginGeneration, databaseName, type History, laterGeneration, readHistory, generationIn } from './history.js';
 import type { Lease } from './lease.js';
 import { oldestChanges, type RecordsWriter } from './outbox.js';
-import { storedPages, strangeNames } from './pages.js';
+import { storedPages, unknownStoreNames } from './pages.js';
 
-/** What a rebuild works with. */
+/** Options of a rebuild. */
 export interface RebuildOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish' | 'keep'>;
   readonly writer: RecordsWriter;
-  /** A name for a new generation. */
+  /** Creates the name of a new generation. */
   readonly newGeneration: () => string;
-  /** Asked between two batches. */
+  /** Called between two batches; false ends the rebuild. */
   readonly mayGoOn: () => Promise<boolean>;
-  /** Answers gateways that ask for records; false where this process projects no more. */
+  /** Replies to gateways that ask for records; false if this process no longer projects. */
   readonly answerAsks: () => Promise<boolean>;
-  /** Told of the new generation, before anything is written. */
+  /** Called with the new generation before the first write. */
   readonly onBegun: (generation: string, loss: Loss) => void;
   readonly logger?: Logger | undefined;
 }
 
-/** A store that holds everything. */
+/** A completely filled store. */
 export interface Rebuilt {
   readonly generation: string;
-  /** The newest change that it holds. */
+  /** The newest change in it. */
   readonly written: Position;
 }
 
 /**
- * Begins a new generation, writes every record, then removes what the database does not know, then says that the store is
- * complete. Nothing that is valid is missing meanwhile. Changes are written between two pages; they are published at the end,
- * for a gateway that knows the number of a change relies on every record up to it.
+ * Begins a new generation, writes every record, removes records that the database does not know, then marks the store
+ * complete. No valid record is missing meanwhile. Changes are written between two pages but published at the end: a
+ * gateway that knows a revision relies on every record up to it.
  */
 export class Rebuild {
   readonly #options: RebuildOptions;
@@ -53,23 +46,22 @@ export class Rebuild {
     this.#options = options;
   }
 
-  /** @returns null where this process projects no more */
+  /** @returns null if this process no longer projects */
   async run(
-    look: StoreLook,
+    look: StoreSnapshot,
     { before, loss }: { readonly before: History; readonly loss: Loss },
   ): Promise<Rebuilt | null> {
     const { database, store, clock, writer, newGeneration, onBegun, logger } = this.#options;
     const { meta, servers } = look;
-    const generation = laterGeneration(newGeneration(), [before.generation, statedGeneration(meta)]);
+    const generation = laterGeneration(newGeneration(), [before.generation, generationIn(meta)]);
     const details = {
       ...{ generation, before: before.generation, inStore: meta?.generation ?? null, servers },
       ...{ revision: before.revision, revisionInStore: look.revision, waitMilliseconds: loss.waitMilliseconds },
     };
-    if (store.endsWithProcess || before.published === null)
-      logger?.info(details, 'every record is written to the store');
+    if (store.endsWithProcess || before.published === null) logger?.info(details, 'writing every record to the store');
     else {
-      const why = 'the store is not what the database says that it was left as';
-      logger?.warn(details, `${why}: everything is written anew, in a new generation`);
+      const why = 'the store differs from the state that the database has recorded for it';
+      logger?.warn(details, `${why}: rewriting all records in a new generation`);
     }
     const begun = { generation, revision: loss.known };
     const { lease } = this.#options;
@@ -77,9 +69,9 @@ export class Rebuild {
     if (!isKept) return null;
     onBegun(generation, loss);
     if (loss.isDoubtful) await noteRestore(this.#options, loss.isBehind);
-    // A process that ended here had counted up the revision: nothing shows any more that the database is behind.
+    // An earlier run that ended here may have raised the revision, which hides that the database is behind.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Before anything is written: the store is the one that knows, or gateways are.
+    // Before any write: only the store or the gateways may still know the lost changes.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);
@@ -89,7 +81,7 @@ export class Rebuild {
       replicas: Math.max(look.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
     };
     const now = (): string => new Date(clock.now()).toISOString();
-    // Only where gateways believe nothing that is there: one that believes the store would have to ask for each record.
+    // Only in an empty store: gateways that still believe the old one would have to ask for each record.
     const isEmpty = meta === null || (meta.generation === null && meta.filling !== undefined);
     if (isEmpty) await store.fill?.({ version: 2, filling: true, ...common, projectedAt: now() });
     for await (const entries of storedPages(database)) {
@@ -97,7 +89,7 @@ export class Rebuild {
       const names = entries.map(({ name }) => name);
       if (!(await this.#goOn(names, revision, progress))) return null;
     }
-    for await (const { unknown: names } of strangeNames(database, store)) {
+    for await (const { unknown: names } of unknownStoreNames(database, store)) {
       const gone = names.map((name) => ({ name, value: null }));
       if (gone.length > 0) await writer.rewrite(gone, revision);
       if (!(await this.#goOn(names, revision, progress))) return null;
@@ -107,7 +99,7 @@ export class Rebuild {
     return { generation, written };
   }
 
-  /** Makes sure that a page was written by the process that projects, and writes what was changed meanwhile. */
+  /** Checks that this process still projects after a page, and writes pending changes. */
   async #goOn(names: readonly string[], revision: number, progress: { written: Position }): Promise<boolean> {
     const { database, lease, writer, mayGoOn, answerAsks } = this.#options;
     if (!(await lease.keep({ names, revision }))) return false;
@@ -132,7 +124,7 @@ export class Rebuild {
   }
 }
 
-/** Whether it is a meta record that can be used. */
+/** Whether the meta record is complete and usable. */
 export function isMeta(meta: StoredMeta | null): meta is MetaRecord {
   return meta !== null && meta.generation !== null;
 }

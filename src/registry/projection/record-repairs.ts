@@ -1,6 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type NewEvent, recordEvents } from '../events/repository.js';
-import type { Clock, Difference, Logger, RecordsStore, StoreEntry, WatchedRecords } from '../../gateway/store-ports.js';
+import type {
+  Clock,
+  RecordDifference,
+  Logger,
+  RecordsStore,
+  StoreEntry,
+  WatchedRecords,
+} from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { canBeKnown, currentRecords } from './current-records.js';
 import { readHistory } from './history.js';
@@ -12,40 +19,44 @@ import { type EvictionGuard, RepairPause } from './repair-pause.js';
 /**
  * Why a record was repaired:
  * - `missing`: it was evicted or deleted;
- * - `unknown`: the database does not know its name;
- * - `older`: it names a former revision;
- * - `layout`: it says the same in another text, as that of another release may;
- * - `forged`: anything else.
+ * - `unknown`: the database has no record of this name;
+ * - `older`: it has a former revision;
+ * - `layout`: it has the same content in another text, as another release may write it;
+ * - `forged`: any other difference.
  */
 const repairCauses = ['missing', 'unknown', 'older', 'layout', 'forged'] as const;
 
-/** One of them. */
 type RepairCause = (typeof repairCauses)[number];
 
-/** Why a record that is stored otherwise is repaired. */
-function causeOf({ isStored, stored, value }: Difference): RepairCause {
+/** The cause of a difference between store and database. */
+function causeOf({ isStored, stored, value }: RecordDifference): RepairCause {
   if (!isStored) return 'missing';
   if (value === null) return 'unknown';
-  if (stored !== null && saysAll(stored, value)) return 'layout';
+  if (stored !== null && matchesAll(stored, value)) return 'layout';
   return isOlder(stored, value) ? 'older' : 'forged';
 }
 
-/** Whether somebody has written a record who may not: eviction, deletion and another release of the registry are no forgery. */
+/**
+ * Whether a client without the right to do so has written the record. Eviction, deletion and another release's layout
+ * are no forgery.
+ */
 function isForgery(cause: RepairCause): boolean {
   return cause !== 'missing' && cause !== 'layout';
 }
 
 /**
- * Whether a record may be as it is because its newest change is yet to be projected.
- * @param value what it should be, by the database, where that change is waiting
+ * Whether a pending change may explain the difference.
+ * @param value the record by the database, with a change in the outbox
  */
-function mayBeWaiting({ isStored, stored, value }: Difference): boolean {
+function mayBeWaiting({ isStored, stored, value }: RecordDifference): boolean {
   return !isStored || value === null || isOlder(stored, value);
 }
 
-function saysAll(stored: object, value: object): boolean {
+function matchesAll(stored: object, value: object): boolean {
   const held = stored as Record<string, unknown>;
-  return Object.entries(value).every(([name, member]) => isDeepStrictEqual(held[name], member));
+  // Earlier releases do not write the time of the last status change.
+  const isAsEarlier = (name: string): boolean => name === 'statusChangedAt' && held[name] === undefined;
+  return Object.entries(value).every(([name, member]) => isAsEarlier(name) || isDeepStrictEqual(held[name], member));
 }
 
 function isOlder(stored: object | null, value: object): boolean {
@@ -58,34 +69,37 @@ function revisionOf(record: object | null): number | null {
   return typeof revision === 'number' && Number.isSafeInteger(revision) ? revision : null;
 }
 
-/** What records are repaired with. */
+/** Options of the repairs. */
 export interface RecordRepairsOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'names' | 'watched'>;
   readonly lease: Pick<Lease, 'finish'>;
   readonly clock: Clock;
   readonly monotonic: () => number;
-  /** Whether the store is, at this moment, what the database says that it was left as. */
+  /** Whether the store is still in the state that the database has recorded for it. */
   readonly isContinuous: () => Promise<boolean>;
   readonly eviction: Pick<EvictionGuard, 'look' | 'memory'>;
   readonly logger?: Logger | undefined;
 }
 
-/** What was compared and repaired since the start of this process. */
-export interface RepairFigures {
+/** What this process has compared and repaired since its start. */
+export interface RepairCounts {
   readonly repaired: ReadonlyMap<RepairCause, number>;
   readonly compared: number;
-  /** When all records were last compared, in milliseconds since 1970; null where that was never. */
+  /** End of the last sweep over all records, in milliseconds since 1970; null before the first. */
   readonly sweptAt: number | null;
-  /** Whether this process leaves records missing for now, because Redis evicts others for them. */
+  /** Whether this process skips missing records for now, because each repair makes Redis evict others. */
   readonly isPaused: boolean;
 }
 
-/** What a step came to: there is more to do at once; there is not; or the store is not the one any more that was looked at. */
+/**
+ * Result of a step: there is `more` to do at once, nothing to do (`idle`), or the store is no longer the one that was
+ * looked at (`lost`).
+ */
 export type RepairStep = 'more' | 'idle' | 'lost';
 
 const registryActor = 'registry';
-/** Whoever forges the same record in a loop, or one record after the other, must not fill the database. */
+/** Limits events: a client that forges one record in a loop, or many in turn, must not fill the database. */
 const windowMilliseconds = 600_000;
 const mostEvents = 1_000;
 const betweenLinesMilliseconds = 1_000;
@@ -93,28 +107,28 @@ const namesInLine = 10;
 const longestName = 100;
 
 /**
- * Keeps every record as the database has it, whoever changes, removes or adds one in the store. It works in the projection's own
- * turn, so that a repair never replaces the record of a later change. A store that was emptied, or has gone back, is not repaired:
- * everything is written anew then.
+ * Restores every record to the state of the database when a client changes, removes or adds one in the store. Runs
+ * within the projection's passes, so that a repair never replaces the record of a later change. An emptied or restored
+ * store is not repaired but rebuilt.
  */
 export class RecordRepairs {
   readonly #options: RecordRepairsOptions;
   readonly #sweep: RecordSweep;
   readonly #pause: RepairPause;
-  /** Another process may be the one that repairs. */
+  /** Whether this process does not project; another one may repair. */
   #isResting = true;
-  /** Whether some records were taken that are not compared and repaired yet. */
+  /** Whether taken records are not yet compared and repaired. */
   #isComparing = false;
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
   #sweptAt: number | null = null;
-  /** The records of this time for which there is an event. */
+  /** The records of the current window that already have an event. */
   #noted = new Set<string>();
   #notedSince = -Infinity;
-  /** What the next line tells of. */
-  #untold: { name: string; cause: RepairCause }[] = [];
-  #untoldCounts: Partial<Record<RepairCause, number>> = {};
-  #toldAt = -Infinity;
+  /** Repairs for the next log line. */
+  #unlogged: { name: string; cause: RepairCause }[] = [];
+  #unloggedCounts: Partial<Record<RepairCause, number>> = {};
+  #loggedAt = -Infinity;
 
   constructor(options: RecordRepairsOptions) {
     this.#options = options;
@@ -127,19 +141,19 @@ export class RecordRepairs {
     });
   }
 
-  get figures(): RepairFigures {
+  get figures(): RepairCounts {
     const isPaused = this.#pause.isPaused && !this.#isResting;
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
-  /** Whether all records were compared with the database, and every change since then was noticed and repaired. */
+  /** Whether all records were compared with the database, and every later notification was handled. */
   get isComplete(): boolean {
     const { watched } = this.#options.store;
     if (watched === null) return true;
     return watched.isQuiet && !this.#isComparing && !this.#sweep.isHasty && !this.#pause.isPaused;
   }
 
-  /** This process does not project. */
+  /** Stops watching: this process does not project. */
   rest(): void {
     this.#isResting = true;
     this.#options.store.watched?.rest();
@@ -147,14 +161,14 @@ export class RecordRepairs {
   }
 
   /**
-   * Compares some records: those that somebody has changed or, if there are none, the next ones of all. Repairs what is wrong.
-   * @param epoch that in which the store was found to be what the database says
-   * @param sweeps whether to go on with all records: not while changes wait
+   * Compares and repairs some records: those with a notification, otherwise the next page of the sweep.
+   * @param epoch the epoch in which the store was found consistent with the database
+   * @param sweeps whether to continue the sweep; false while changes wait
    */
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     this.#isComparing = true;
     const step = await this.#step(epoch, sweeps);
-    // After a failure the store is compared anew.
+    // Stays set after a failure: the store then counts as incomplete until the next comparison.
     this.#isComparing = false;
     return step;
   }
@@ -163,7 +177,7 @@ export class RecordRepairs {
     const { database, store } = this.#options;
     if (store.watched === null) return 'idle';
     this.#isResting = false;
-    this.#tell();
+    this.#log();
     if (this.#pause.isTrialDue) return this.#try(store.watched, epoch);
     const { names, isIncomplete } = store.watched.take(pageLength);
     if (isIncomplete) this.#sweep.hasten();
@@ -175,22 +189,22 @@ export class RecordRepairs {
     return 'idle';
   }
 
-  /** Repairs these records where they need it, also during a pause. @returns false where a step would be lost */
+  /** Repairs these records if needed, also during a pause. @returns false if the step was `lost` */
   async restore(entries: readonly StoreEntry[], epoch: number | null): Promise<boolean> {
     const { watched } = this.#options.store;
     return watched === null || (await this.#check(watched, entries, epoch, true)) !== 'lost';
   }
 
-  /** Repairs a few records that are missing, and finds out whether Redis evicts others for them. */
+  /** Tries to repair a few missing records, to learn whether Redis still evicts others. */
   async #try(watched: WatchedRecords, epoch: number | null): Promise<RepairStep> {
     try {
       const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());
       const step = await this.#check(watched, entries, epoch, true);
-      // None of them was missing any more.
+      // All of the tried records were present again.
       if (step === 'more' && this.#pause.isTrialDue) this.#pause.end();
       return step;
     } catch (error) {
-      // Redis may be full, and refuse writes: changes must not wait for the next trial.
+      // Redis may be full and refuse writes: changes must not wait for the next trial.
       this.#pause.prolong();
       throw error;
     }
@@ -210,7 +224,7 @@ export class RecordRepairs {
     const differences = isTrial ? found.differences : this.#pause.withoutPaused(found.differences);
     const wrong = await this.#withoutWaiting(differences);
     if (wrong.length === 0) return 'more';
-    // After the database was read: what it says may be that of a backup which was put back in between.
+    // Check after reading the database: a backup may have been restored in between.
     if (!(await this.#options.isContinuous())) return 'lost';
     await watched.repair(wrong, generation);
     const step = (await this.#note(wrong)) ? 'more' : 'lost';
@@ -218,8 +232,11 @@ export class RecordRepairs {
     return step;
   }
 
-  /** Without those that wait to be projected. What an attacker stores as later than the database would be taken for a lost change. */
-  async #withoutWaiting(differences: readonly Difference[]): Promise<Difference[]> {
+  /**
+   * Drops records with a pending change. A forged record with a later revision stays: otherwise it would look like a
+   * lost change.
+   */
+  async #withoutWaiting(differences: readonly RecordDifference[]): Promise<RecordDifference[]> {
     const names = differences.map(({ name }) => name).filter(canBeKnown);
     if (names.length === 0) return [...differences];
     const rows = await this.#options.database
@@ -232,27 +249,27 @@ export class RecordRepairs {
     return differences.filter((one) => !waiting.has(one.name) || !mayBeWaiting(one));
   }
 
-  /** @returns whether this process was the one that projects */
-  async #note(repaired: readonly Difference[]): Promise<boolean> {
+  /** Counts, logs and records the repairs. @returns whether this process was still the one that projects */
+  async #note(repaired: readonly RecordDifference[]): Promise<boolean> {
     const { database, clock, lease } = this.#options;
     const events: NewEvent[] = [];
     for (const difference of repaired) {
       const cause = causeOf(difference);
       this.#repaired.set(cause, (this.#repaired.get(cause) ?? 0) + 1);
-      this.#untoldCounts[cause] = (this.#untoldCounts[cause] ?? 0) + 1;
+      this.#unloggedCounts[cause] = (this.#unloggedCounts[cause] ?? 0) + 1;
       const name = difference.name.slice(0, longestName);
-      if (this.#untold.length < namesInLine) this.#untold.push({ name, cause });
+      if (this.#unlogged.length < namesInLine) this.#unlogged.push({ name, cause });
       if (isForgery(cause) && this.#isEvent(name)) events.push(eventOf(difference, name, cause));
     }
-    this.#tell();
+    this.#log();
     const { revision } = await readHistory(database);
-    // Whoever projects by now writes them once more.
+    // If another process projects by now, it writes them again.
     const written = { names: repaired.map(({ name }) => name).filter(canBeKnown), revision };
     const common = { at: clock.now(), actor: registryActor, revision };
     return lease.finish(written, (transaction) => recordEvents(transaction, events, common));
   }
 
-  /** Whether the forgery of a record is an event: once in a time, and only so many in all. */
+  /** Whether this forgery gets an event: one per record and window, up to a limit in all. */
   #isEvent(name: string): boolean {
     const now = this.#options.monotonic();
     if (now - this.#notedSince >= windowMilliseconds) [this.#noted, this.#notedSince] = [new Set(), now];
@@ -261,16 +278,16 @@ export class RecordRepairs {
     return true;
   }
 
-  #tell(): void {
+  #log(): void {
     const { monotonic, logger } = this.#options;
-    if (this.#untold.length === 0 || monotonic() - this.#toldAt < betweenLinesMilliseconds) return;
-    const details = { repaired: this.#untoldCounts, records: this.#untold };
-    logger?.warn(details, 'records in the store were not what the database says; they were written anew');
-    [this.#untold, this.#untoldCounts, this.#toldAt] = [[], {}, monotonic()];
+    if (this.#unlogged.length === 0 || monotonic() - this.#loggedAt < betweenLinesMilliseconds) return;
+    const details = { repaired: this.#unloggedCounts, records: this.#unlogged };
+    logger?.warn(details, 'records in the store differed from the database and were rewritten');
+    [this.#unlogged, this.#unloggedCounts, this.#loggedAt] = [[], {}, monotonic()];
   }
 }
 
-function eventOf({ value }: Difference, record: string, cause: RepairCause): NewEvent {
+function eventOf({ value }: RecordDifference, record: string, cause: RepairCause): NewEvent {
   const { keyId = null, merchantId } = (value ?? {}) as { keyId?: string; merchantId?: string };
   const ofName = record.startsWith('merchant:') ? record.slice('merchant:'.length) : '';
   return {

@@ -3,23 +3,23 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { recordPrefixes, unknownNames } from './current-records.js';
 import { pageLength, storedPages } from './pages.js';
 
-/** What all records are compared by. */
+/** Options of the sweep. */
 export interface SweepOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'names'>;
   readonly monotonic: () => number;
 }
 
-/** A page is of 500 names: a million records, and then their names in the store, take 34 minutes. */
+/** At 500 names a page, a million records and then their names in the store take 34 minutes. */
 const pagesPerSecond = 2;
-/** The same after notices were lost: a change that nobody heard of is found within minutes. */
+/** The same after lost notifications: an unnoticed change is found within minutes. */
 const hastyPagesPerSecond = 20;
-/** Of few records: there is no need to go through all names in Redis again and again. */
+/** A small store does not need continuous sweeps through all names in Redis. */
 const betweenSweepsMilliseconds = 60_000;
 
 /**
- * Goes through all records of the database and then through all names of the store, again and again, at a bounded rate. It finds
- * what no notice has told of.
+ * Walks all records of the database, then all names of the store, repeatedly and at a bounded rate. Finds changes
+ * without a notification.
  */
 export class RecordSweep {
   readonly #options: SweepOptions;
@@ -28,31 +28,31 @@ export class RecordSweep {
   #began = -Infinity;
   #allowance = 0;
   #allowedAt = -Infinity;
-  /** Sweeps that are to end soon: the one that is under way, and a whole one. */
+  /** Remaining sweeps at the higher rate: the running one, and a whole one. */
   #hasty = 1;
 
   constructor(options: SweepOptions) {
     this.#options = options;
   }
 
-  /** Whether notices were lost since the last whole sweep began. */
+  /** Whether notifications were lost since the last whole sweep began. */
   get isHasty(): boolean {
     return this.#hasty > 0;
   }
 
-  /** Goes faster until everything was compared once more. */
+  /** Uses the higher rate until every record was compared once more. */
   hasten(): void {
     this.#hasty = this.#records === null ? 1 : 2;
   }
 
-  /** Begins anew. */
+  /** Starts the sweep again from the beginning. */
   restart(): void {
     this.#records = null;
     this.#names = null;
     this.#began = -Infinity;
   }
 
-  /** The next page, as the database has it at this moment; null where it is too early for one, `done` at the end of a sweep. */
+  /** The next page, as the database has it now; null if it is not due yet, `done` at the end of a sweep. */
   async next(): Promise<readonly StoreEntry[] | 'done' | null> {
     const { database, store, monotonic } = this.#options;
     if (!this.#isDue()) return null;
@@ -90,7 +90,7 @@ export class RecordSweep {
   }
 }
 
-/** Reads names ahead: Redis may have to look through many others for a page of them, and no change shall wait for that. */
+/** Prefetches names: Redis may scan many other names for one page, and no change should wait for that. */
 class NamesAhead {
   readonly #iterator: AsyncGenerator<string>;
   #names: string[] = [];
@@ -103,7 +103,7 @@ class NamesAhead {
     this.#read();
   }
 
-  /** A page; an empty one at the end; null while it is not read yet. @throws what the store failed with */
+  /** A page of names; empty at the end, null while it is still being read. @throws the store's error */
   take(): readonly string[] | null {
     if (this.#failure !== null) throw this.#failure;
     if (this.#names.length < pageLength && !this.#hasEnded) return null;

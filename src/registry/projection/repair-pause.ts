@@ -1,54 +1,55 @@
-import type { Difference, Logger, RecordsStore, StoreMemory } from '../../gateway/store-ports.js';
+import type { RecordDifference, Logger, RecordsStore, StoreMemory } from '../../gateway/store-ports.js';
 
-/** What a pause of repair is decided by. */
+/** Options of the pause. */
 export interface RepairPauseOptions {
   readonly eviction: Pick<EvictionGuard, 'look' | 'memory'>;
   readonly monotonic: () => number;
   readonly logger?: Logger | undefined;
-  /** Called when a pause has ended: records that were left missing have to be found again. */
+  /** Called at the end of a pause: the sweep has to find the skipped records again. */
   readonly onEnded: () => void;
 }
 
-/** What an operator has to do while repair is paused. */
+/** Warning for the operator while repair is paused. */
 export const repairPausedWarning =
   'Redis is full and evicts records that the registry writes back: repair of missing records is paused; ' +
   'raise maxmemory, then set maxmemory-policy noeviction';
 
-/** Batches of a loop follow each other within a second. */
+/** The longest gap between two batches in a row: those of a loop follow within a second. */
 const mostBetweenBatchesMilliseconds = 10_000;
 const firstPauseMilliseconds = 10_000;
 const longestPauseMilliseconds = 60_000;
 const triedRecords = 10;
 
 /**
- * Pauses the repair of missing records while Redis evicts others for them. A full Redis with `allkeys-*` evicts as much as is written to it,
- * so each repair would cause the next one, without end. Evictions in two batches in a row begin a pause: those before one batch alone may
- * have had a cause that is over. They are counted from batch to batch, because reading records takes memory of Redis too.
+ * Pauses the repair of missing records while each repair makes Redis evict others. A full Redis with `allkeys-*` evicts
+ * as much as is written to it, so repair would cause itself without end. A pause begins after two batches in a row with
+ * evictions: those of one batch may have a cause that is over. Evictions are counted from batch to batch, because
+ * reading records takes Redis memory too.
  */
 export class RepairPause {
   readonly #options: RepairPauseOptions;
   #evictingBatches = 0;
   #countedKeys = 0;
   #countedAt = -Infinity;
-  /** When missing records are next tried, on the monotonic clock; null while there is no pause. */
+  /** Time of the next trial, by the monotonic clock; null without a pause. */
   #until: number | null = null;
   #length = 0;
   #endedAt = -Infinity;
-  /** The settings with which Redis evicted. */
+  /** The Redis memory settings at the last eviction. */
   #settings = '';
-  /** Some of the records that were left missing. */
-  readonly #left = new Set<string>();
+  /** Some of the records that were not repaired. */
+  readonly #skipped = new Set<string>();
 
   constructor(options: RepairPauseOptions) {
     this.#options = options;
   }
 
-  /** Whether missing records stay missing for now. */
+  /** Whether missing records are skipped for now. */
   get isPaused(): boolean {
     return this.#until !== null;
   }
 
-  /** Whether it is time to write some missing records: after a while, and at once when Redis was given other settings. */
+  /** Whether a trial is due: after the pause, and at once when Redis' memory settings have changed. */
   get isTrialDue(): boolean {
     if (this.#until === null) return false;
     return this.#options.monotonic() >= this.#until || this.#currentSettings !== this.#settings;
@@ -58,23 +59,24 @@ export class RepairPause {
   async tryAgain(): Promise<readonly string[]> {
     await this.#options.eviction.look();
     this.#countedAt = -Infinity;
-    return [...this.#left];
+    return [...this.#skipped];
   }
 
-  /** Those that are repaired now: during a pause none that is missing. */
-  withoutPaused(differences: readonly Difference[]): readonly Difference[] {
+  /** The differences to repair now: during a pause all but missing records. */
+  withoutPaused(differences: readonly RecordDifference[]): readonly RecordDifference[] {
     if (!this.isPaused) return differences;
-    for (const { name } of differences.filter(isMissing)) if (this.#left.size < triedRecords) this.#left.add(name);
+    for (const { name } of differences.filter(isMissing))
+      if (this.#skipped.size < triedRecords) this.#skipped.add(name);
     return differences.filter((one) => !isMissing(one));
   }
 
-  /** Takes in that these were repaired. */
-  async repaired(differences: readonly Difference[]): Promise<void> {
+  /** Counts a finished batch of repairs. */
+  async repaired(differences: readonly RecordDifference[]): Promise<void> {
     if (!differences.some(isMissing)) return;
     const hasEvicted = await this.#countEvictions();
     if (this.isPaused) {
-      // They are not missing any more; others are.
-      this.#left.clear();
+      // These are present again; others are missing.
+      this.#skipped.clear();
       if (hasEvicted) this.prolong();
       else this.end();
       return;
@@ -83,23 +85,23 @@ export class RepairPause {
     if (this.#evictingBatches >= 2) this.#begin();
   }
 
-  /** Pauses for longer than before. */
+  /** Doubles the pause. */
   prolong(): void {
     this.#pauseFor(this.#length * 2);
   }
 
-  /** Lets missing records be repaired again. */
+  /** Ends the pause. */
   end(): void {
     const { logger, monotonic, onEnded } = this.#options;
     [this.#until, this.#endedAt, this.#evictingBatches] = [null, monotonic(), 0];
-    this.#left.clear();
-    logger?.info({}, 'missing records are repaired again');
+    this.#skipped.clear();
+    logger?.info({}, 'repair of missing records resumed');
     onEnded();
   }
 
   #begin(): void {
     const { eviction, logger, monotonic } = this.#options;
-    // Soon after the last pause: there was room for the records of a trial, and not for all.
+    // Soon after the last pause: Redis had room for the records of the trial, but not for all.
     const isAgain = monotonic() - this.#endedAt < longestPauseMilliseconds;
     this.#pauseFor(isAgain ? this.#length * 2 : firstPauseMilliseconds);
     logger?.warn({ ...eviction.memory }, repairPausedWarning);
@@ -111,7 +113,7 @@ export class RepairPause {
     this.#settings = this.#currentSettings;
   }
 
-  /** @returns whether Redis has evicted something for the batch that ended now, or since the one before it */
+  /** @returns whether Redis evicted keys during this batch, or since the batch before it */
   async #countEvictions(): Promise<boolean> {
     const { eviction, monotonic } = this.#options;
     const isNext = monotonic() - this.#countedAt < mostBetweenBatchesMilliseconds;
@@ -129,15 +131,16 @@ export class RepairPause {
   }
 }
 
-function isMissing({ isStored }: Difference): boolean {
+function isMissing({ isStored }: RecordDifference): boolean {
   return !isStored;
 }
 
 const remedy = 'set maxmemory-policy noeviction, and maxmemory to more than all records need';
 
 /**
- * Knows what Redis evicts. A record that was evicted cannot be told from one that never was, so a registry that starts writes nothing
- * to a Redis that may evict records. One that writes already goes on: a revocation matters more than what may be evicted.
+ * Knows Redis' memory policy. An evicted record looks like one that never existed, so a starting registry writes
+ * nothing to a Redis that may evict records. A registry that already writes continues: a revocation matters more than a
+ * possible eviction.
  */
 export class EvictionGuard {
   readonly #store: Pick<RecordsStore, 'memory'>;
@@ -148,17 +151,20 @@ export class EvictionGuard {
     this.#store = store;
   }
 
-  /** What Redis last said of its memory; null for a store that evicts nothing, or was not reached. */
+  /** Redis' memory as last read; null for a store without eviction, or before the first contact. */
   get memory(): StoreMemory | null {
     return this.#memory;
   }
 
-  /** How many records, or others, Redis has evicted since it started; null for a store that evicts none, or was not reached. */
+  /**
+   * Number of keys that Redis has evicted since its start; null for a store without eviction, or before the first
+   * contact.
+   */
   get evictedKeys(): number | null {
     return this.#memory?.evictedKeys ?? null;
   }
 
-  /** What an operator has to see to. */
+  /** Warnings for the operator. */
   get warnings(): readonly string[] {
     const policies = this.#memory?.policies ?? [];
     const ofAll = policies.find(evictsRecords);
@@ -169,21 +175,21 @@ export class EvictionGuard {
   }
 
   /**
-   * Looks at what Redis does when it is full.
-   * @throws Error where it may evict records, and this process has written none yet
+   * Reads Redis' memory policy.
+   * @throws Error if it may evict records, and this process has not written any yet
    */
   async look(): Promise<void> {
     this.#memory = await this.#store.memory();
     if (!this.#hasWritten && this.#memory?.policies.some(evictsRecords) === true) throw new Error(this.warnings[0]);
   }
 
-  /** Takes in that this process writes to the store. */
+  /** Notes that this process has begun to write to the store. */
   written(): void {
     this.#hasWritten = true;
   }
 }
 
-/** Whether a `maxmemory-policy` lets Redis evict what has no lifetime. */
+/** Whether a `maxmemory-policy` lets Redis evict keys without an expiry. */
 function evictsRecords(policy: string): boolean {
   return policy.startsWith('allkeys-');
 }

@@ -1,5 +1,5 @@
 import type { MetaRecord } from '../../gateway/records.js';
-import type { Clock, Logger, RecordsStore, StoreLook } from '../../gateway/store-ports.js';
+import type { Clock, Logger, RecordsStore, StoreSnapshot } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { databaseName, noteSealed, readHistory } from './history.js';
 import type { History } from './history.js';
@@ -8,30 +8,30 @@ import { storedPages } from './pages.js';
 import { isMeta } from './rebuild.js';
 import type { RecordsWriter } from './outbox.js';
 
-/** What records are sealed with. */
+/** Options of the sealing. */
 export interface SealingOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'sealIds' | 'complete' | 'inbox'>;
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish'>;
   readonly writer: Pick<RecordsWriter, 'rewrite'>;
-  /** Publishes what was changed meanwhile. @returns whether this process still projects */
+  /** Publishes pending changes. @returns whether this process still projects */
   readonly drain: () => Promise<boolean>;
   readonly logger?: Logger | undefined;
 }
 
 const nothing = { names: [], revision: 0 };
 const howToSeal =
-  'set keys.recordSecretFile to the secret of the gateways. To write everything anew all the same, delete the record mg:meta: ' +
-  'gateways may answer 503 until all is written';
+  'set keys.recordSecretFile to the secret of the gateways. To rewrite all records anyway, delete the record mg:meta: ' +
+  'gateways may respond with 503 until all records are written';
 
 /**
- * Sees to it that every record is sealed by the secret that seals now. The database says by which secrets the records may be sealed:
- * a store that says otherwise was written by somebody else.
+ * Ensures that the current secret seals every record. The database stores which secrets may have sealed the records. A
+ * store with another seal was written by someone else.
  */
 export class Sealing {
   readonly #options: SealingOptions;
-  /** The most replicas that a meta record named which this process has believed. */
+  /** The highest replica count of any meta record that this process has accepted. */
   #replicas = 0;
 
   constructor(options: SealingOptions) {
@@ -39,10 +39,10 @@ export class Sealing {
   }
 
   /**
-   * Refuses a store that is sealed by a secret which this process does not have: what it wrote would be refused by every gateway.
+   * Refuses a store that is sealed with a secret which this process lacks: every gateway would refuse its records.
    * @throws Error
    */
-  require({ meta, seal }: StoreLook, { sealedBy }: History): void {
+  require({ meta, seal }: StoreSnapshot, { sealedBy }: History): void {
     const { sealIds } = this.#options.store;
     const isKnown = sealedBy.length > 0 ? sealedBy.some((id) => sealIds.includes(id)) : seal !== 'other';
     if (meta === null || isKnown) return;
@@ -50,23 +50,23 @@ export class Sealing {
     throw new Error(`the records of the store are sealed, and ${why}: ${howToSeal}`);
   }
 
-  /** Whether somebody else has written the meta record, or put back an earlier one. */
-  isForged({ meta, seal }: StoreLook, { sealedBy, generation, servers }: History): boolean {
+  /** Whether someone else has written the meta record, or restored an earlier one. */
+  isForged({ meta, seal }: StoreSnapshot, { sealedBy, generation, servers }: History): boolean {
     if (sealedBy.length === 0 || meta === null) return false;
     if (!isSealed(seal) || !isMeta(meta)) return true;
     return meta.generation !== generation || meta.servers?.join() !== servers?.join();
   }
 
-  /** A look at a store without what it says of itself, where nobody with a secret has written that. */
-  credible(look: StoreLook, { sealedBy }: History): StoreLook {
+  /** Drops the meta record from a look at the store if no holder of a secret has written it. */
+  credible(look: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(look.seal) ? look : { ...look, meta: null };
   }
 
   /**
-   * Takes in a store where nothing was lost, and writes its meta record where that is not sealed as it should be.
+   * Accepts a store that has lost nothing. Rewrites its meta record if its seal or content is wrong.
    * @returns the meta record that the store has now
    */
-  async restore(look: StoreLook, history: History): Promise<MetaRecord> {
+  async restore(look: StoreSnapshot, history: History): Promise<MetaRecord> {
     const { database, store, clock, logger } = this.#options;
     const { sealedBy, generation, servers, published } = history;
     const isForged = this.isForged(look, history);
@@ -76,9 +76,9 @@ export class Sealing {
       const isSealedAnew = look.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
       if (!isAhead && !isSealedAnew && look.meta.asks === asks) return look.meta;
-      // A change that was published, and is not noted yet, would be taken back.
+      // Skip if a change was published but is not noted yet: `complete` would set the revision back.
       if (look.revision !== published?.revision) return look.meta;
-      // Another replica can take the server's place: gateways have to know how many.
+      // Another replica may be promoted: gateways need the number of replicas.
       const meta = { ...look.meta, replicas: Math.max(look.replicas, look.meta.replicas ?? 0), asks };
       if (this.#mayWriteMeta(look, history)) await store.complete(meta, published);
       return meta;
@@ -88,12 +88,12 @@ export class Sealing {
       ...{ database: await databaseName(database), servers: [...(servers ?? look.servers)] },
       ...{ replicas: Math.max(this.#replicas, look.replicas), asks: store.inbox !== null },
     };
-    logger?.error({ generation }, 'the meta record of the store is not what this registry wrote: it is written again');
+    logger?.error({ generation }, 'the meta record of the store is not what this registry wrote: rewriting it');
     if (published !== null) await store.complete(meta, published);
     return meta;
   }
 
-  /** Notes by what the next records are sealed, before any is. @returns whether this process still projects */
+  /** Notes the secret of the next records before any is written. @returns whether this process still projects */
   async begin({ sealedBy }: History): Promise<boolean> {
     const { store, lease } = this.#options;
     const [own] = store.sealIds;
@@ -102,16 +102,16 @@ export class Sealing {
   }
 
   /**
-   * Writes every record again in the same generation, where some are not sealed by the secret that seals now. The meta record comes
-   * last: gateways with the secret believe nothing before it is sealed.
+   * Rewrites every record in the same generation if the current secret has not sealed all of them. Writes the meta
+   * record last: gateways with the secret believe nothing before it is sealed.
    * @returns whether this process still projects
    */
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
     const { database, store, lease, writer, drain, logger } = this.#options;
     const [own] = store.sealIds;
-    // The wait for forgotten gateways would not end while records are written.
+    // Not during the wait for forgotten gateways: that wait would not end while records are written.
     if (own === undefined || sealedBy.join() === own || !isOpen) return true;
-    logger?.info({ sealedBy, secret: own }, 'every record is sealed with the secret that seals now');
+    logger?.info({ sealedBy, secret: own }, 'sealing every record with the current secret');
     for await (const entries of storedPages(database)) {
       await writer.rewrite(entries, revision);
       const names = entries.map(({ name }) => name);
@@ -125,12 +125,12 @@ export class Sealing {
     return isKept;
   }
 
-  /** A sealed meta record says that all records are sealed. */
-  #mayWriteMeta({ seal }: StoreLook, { sealedBy }: History): boolean {
+  /** Whether a meta record may be written: a sealed one states that all records are sealed. */
+  #mayWriteMeta({ seal }: StoreSnapshot, { sealedBy }: History): boolean {
     return this.#options.store.sealIds.length === 0 || sealedBy.length > 0 || isSealed(seal);
   }
 }
 
-function isSealed(seal: StoreLook['seal']): boolean {
+function isSealed(seal: StoreSnapshot['seal']): boolean {
   return seal === 'current' || seal === 'accepted';
 }

@@ -12,18 +12,18 @@ import type { HeldBack } from './schema.js';
 
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
-/** A status as the admin API takes it. */
+/** A status as the admin API accepts it. */
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
-/** In whose name the registry acts by itself. */
+/** Actor of the registry's own changes. */
 const registryActor = 'registry';
 
 /**
- * Keeps inactive what somebody knows as inactive under a later revision than this database, which was restored from a backup:
- * otherwise every key would be valid again that was revoked since. An operator lifts each one.
- * @param entries records as somebody has them
- * @param source who has them: `store`, or the instance id of a gateway
- * @param uncompared up to which number changes may have been made before anybody compared the database; 0: none were
- * @returns how many are held back that were not before
+ * Deactivates keys and merchants that another source knows as inactive under a later revision than this restored
+ * database. Otherwise every key revoked since the backup would be valid again. An operator lifts each one.
+ * @param entries records as the source has them
+ * @param source `store`, or the instance id of a gateway
+ * @param uncompared changes up to this revision may have been made before the database was compared; 0 if none
+ * @returns how many are newly held back
  */
 export async function holdBack(
   context: ChangeContext,
@@ -35,7 +35,7 @@ export async function holdBack(
   if (found.keys.length + found.merchants.length === 0) return 0;
   return makeChange(context, registryActor, async (change) => {
     const { transaction } = change;
-    // Read again: it may have been changed meanwhile.
+    // Read again within the transaction: the records may have changed meanwhile.
     const { keys, merchants } = await laterRecords(transaction, entries, uncompared);
     const events: NewEvent[] = [];
     const records: string[] = [];
@@ -51,7 +51,7 @@ export async function holdBack(
   });
 }
 
-/** What is held back, newest first. */
+/** The held-back keys and merchants, newest first. */
 export async function listHeldBack(database: RegistryDatabase, paging: Paging): Promise<Page<HeldBack>> {
   const { offset, limit } = rangeOf(paging);
   const held = database.selectFrom('held_back');
@@ -73,24 +73,24 @@ function named(kind: HeldBack['kind'], id: string): Pick<HeldBack, 'kind' | 'key
   return { kind, keyId: kind === 'key' ? id : null };
 }
 
-/** What was lifted, and of which change gateways have to know. */
+/** A lifted record, and the revision of the change that gateways have to acknowledge. */
 export interface Lifted {
   readonly held: Pick<HeldBack, 'id' | 'keyId' | 'kind' | 'merchantId'>;
   readonly revision: number;
 }
 
 /**
- * Gives a key or a merchant back what the restored database says of it.
- * @throws Refusal where it is not held back
+ * Restores a held-back key or merchant to its state in the restored database.
+ * @throws Refusal if it is not held back
  */
 export function lift(context: ChangeContext, actor: string, id: string): Promise<Lifted> {
   return makeChange(context, actor, async (change): Promise<Outcome<Lifted>> => {
     const { transaction, revision, now } = change;
     const row = await transaction.selectFrom('held_back').selectAll().where('id', '=', id).executeTakeFirst();
-    if (row === undefined) throw Refusal.notFound('Record that is held back');
+    if (row === undefined) throw Refusal.notFound('Held-back record');
     await transaction.deleteFrom('held_back').where('id', '=', id).execute();
     const { kind, merchant_id: merchantId } = row;
-    const set = { ...(JSON.parse(row.was) as Record<string, number | string | null>), revision, updated_at: now };
+    const was = JSON.parse(row.was) as Record<string, number | string | null> & { readonly status: string };
     const result = { held: { id, ...named(kind, id), merchantId }, revision };
     if (kind === 'merchant') {
       const before = await transaction
@@ -100,7 +100,7 @@ export function lift(context: ChangeContext, actor: string, id: string): Promise
         .executeTakeFirstOrThrow();
       const after = await transaction
         .updateTable('merchants')
-        .set(set)
+        .set({ ...was, revision, updated_at: now, ...statusChange(before, was.status, change) })
         .where('id', '=', id)
         .returningAll()
         .executeTakeFirstOrThrow();
@@ -115,7 +115,7 @@ export function lift(context: ChangeContext, actor: string, id: string): Promise
       .executeTakeFirstOrThrow();
     const after = await transaction
       .updateTable('api_keys')
-      .set(set)
+      .set({ ...was, revision, updated_at: now, ...statusChange(before, was.status, change) })
       .where('key_id', '=', id)
       .returningAll()
       .executeTakeFirstOrThrow();
@@ -129,11 +129,12 @@ async function holdKey(change: Change, { row, record }: LaterKey, source: string
   const { transaction, revision, now } = change;
   const { key_id, merchant_id, status, expires_at } = row;
   const ends = Math.min(endOf(record.expiresAt), expires_at ?? Infinity);
+  const held = heldStatus(record.status, status);
   const after: StoredKey = await transaction
     .updateTable('api_keys')
     .set({
-      ...{ status: heldStatus(record.status, status), expires_at: ends === Infinity ? null : ends },
-      ...{ revision, updated_at: now },
+      ...{ status: held, expires_at: ends === Infinity ? null : ends },
+      ...{ revision, updated_at: now, ...statusChange(row, held, change) },
     })
     .where('key_id', '=', key_id)
     .returningAll()
@@ -146,11 +147,12 @@ async function holdKey(change: Change, { row, record }: LaterKey, source: string
 async function holdMerchant(change: Change, { row, record }: LaterMerchant, source: string): Promise<NewEvent> {
   const { transaction, revision, now } = change;
   const { id, status, go_live } = row;
+  const held = heldStatus(record.status, status);
   const after = await transaction
     .updateTable('merchants')
     .set({
-      ...{ status: heldStatus(record.status, status), go_live: record.goLive ? go_live : 0 },
-      ...{ revision, updated_at: now },
+      ...{ status: held, go_live: record.goLive ? go_live : 0 },
+      ...{ revision, updated_at: now, ...statusChange(row, held, change) },
     })
     .where('id', '=', id)
     .returningAll()
@@ -165,10 +167,19 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
   };
 }
 
-/** The status to keep. A damaged record may have one that the database refuses, and the comparison would fail without end. */
+/** The status to set. A malformed record may have one that the database rejects, which would fail every comparison. */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;
   return statusForm.test(known) ? known : 'INACTIVE';
+}
+
+/** The time of the status change; empty if the status stays and something else is held back. */
+function statusChange(
+  before: { readonly status: string },
+  status: string,
+  { now }: Change,
+): { status_changed_at?: number } {
+  return status === before.status ? {} : { status_changed_at: now };
 }
 
 async function note(
@@ -178,7 +189,7 @@ async function note(
   await transaction
     .insertInto('held_back')
     .values({ ...one, merchant_id: merchantId, was: JSON.stringify(was), found_at: now })
-    // What the first restored database said is what is given back.
+    // Keep the state in the first restored database: lifting returns to it.
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
 }

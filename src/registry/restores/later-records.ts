@@ -7,22 +7,22 @@ import type { StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A key whose record is of a later change than the database knows, and says less. */
+/** A key whose record has a later revision than the database and grants less. */
 export interface LaterKey {
   readonly row: StoredKey;
   readonly record: KeyRecord;
 }
 
-/** The same of a merchant. */
+/** A merchant whose record has a later revision than the database and grants less. */
 export interface LaterMerchant {
   readonly row: Selectable<RegistryTables['merchants']>;
   readonly record: MerchantRecord;
 }
 
 /**
- * Of some records, those that are inactive, or end earlier, by a later change than this database knows.
- * @param uncompared the restored database may have given numbers up to this one again, before anybody compared it: a row whose change
- * with such a number is not published yet says nothing about a record
+ * The records that are inactive, or end earlier, by a later change than this database knows.
+ * @param uncompared the restored database may have reused revisions up to this one before it was compared. A row with
+ * an unpublished change up to that revision does not outdate a record
  */
 export async function laterRecords(
   database: RegistryDatabase,
@@ -44,7 +44,7 @@ export async function laterRecords(
     keys: keyRows.flatMap((row) => {
       const record = keyRecords.get(row.lookup_id);
       const isLater = (record?.revision ?? 0) > row.revision || waiting.has(`key:${row.lookup_id}`);
-      return record !== undefined && isLater && saysLess(record, row) ? [{ row, record }] : [];
+      return record !== undefined && isLater && grantsLess(record, row) ? [{ row, record }] : [];
     }),
     merchants: merchantRows.flatMap((row) => {
       const record = merchantRecords.get(row.id);
@@ -56,7 +56,7 @@ export async function laterRecords(
   };
 }
 
-/** Of the names of some records, those with a change up to a number that is not published yet. */
+/** The names with an unpublished change up to a revision. */
 async function waitingNames(
   database: RegistryDatabase,
   entries: readonly StoreEntry[],
@@ -73,18 +73,18 @@ async function waitingNames(
   return new Set(rows.map(({ name }) => name));
 }
 
-function saysLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {
+function grantsLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {
   if (row.status !== 'ACTIVE') return false;
   return status !== 'ACTIVE' || endOf(expiresAt) < (row.expires_at ?? Infinity);
 }
 
-/** When a record says that a key ends, in milliseconds since 1970; Infinity for never, or for a text that is not a date. */
+/** The expiry in a record, in milliseconds since 1970; Infinity for none or an invalid date. */
 export function endOf(expiresAt: string | null): number {
   const end = expiresAt === null ? NaN : Date.parse(expiresAt);
   return Number.isNaN(end) ? Infinity : end;
 }
 
-/** The records of one kind, by what is behind the prefix of their names; one that cannot be used is left out. */
+/** The records of one kind, by their names without the prefix; skips malformed ones. */
 function read<Kept>(
   entries: readonly StoreEntry[],
   prefix: string,

@@ -3,13 +3,13 @@ import { recordPrefixes } from '../projection/current-records.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBack } from './held-back.js';
 
-/** More than anybody restores; the newest are kept. */
+/** Number of stored restores; the newest are kept. */
 export const mostRestores = 100;
 const pageLength = 500;
-/** A gateway's report ends by then. */
+/** Lifetime of a gateway's report. */
 const reportMilliseconds = 86_400_000;
 
-/** What is worked with after the database went back. */
+/** Options of the steps after a restore. */
 export interface RestoreOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'names' | 'read' | 'reports' | 'removeReports'>;
@@ -17,8 +17,8 @@ export interface RestoreOptions {
 }
 
 /**
- * Takes down that changes may be unknown: those since the newest moment that the database knows of.
- * @param isCertain whether somebody knows a change that the database lacks
+ * Notes that changes since the newest event in the database may be unknown.
+ * @param isCertain whether another source knows a change that the database lacks
  */
 export async function noteRestore({ database, clock }: RestoreOptions, isCertain: boolean): Promise<void> {
   const { newest } = await database
@@ -36,10 +36,10 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 }
 
 /**
- * Holds back everything that the store knows as inactive under a later revision.
- * @param uncompared up to which number changes may have been made before anybody compared the database; 0: none were
- * @param mayGoOn asked between two pages
- * @returns how many; null where it was not to go on
+ * Holds back all records that are inactive in the store under a later revision.
+ * @param uncompared as in `holdBack`
+ * @param mayGoOn called between two pages; false ends the run
+ * @returns how many; null if the run was ended
  */
 export async function holdBackFromStore(
   options: RestoreOptions,
@@ -67,8 +67,8 @@ export async function holdBackFromStore(
 }
 
 /**
- * Holds back everything that a gateway reports as inactive under a later revision, and takes the reports away.
- * @param uncompared as in `holdBackFromStore`
+ * Holds back all records that a gateway reports as inactive under a later revision, then deletes the reports.
+ * @param uncompared as in `holdBack`
  * @returns how many
  */
 export async function holdBackFromReports(
@@ -83,7 +83,7 @@ export async function holdBackFromReports(
   const mustSeal = new Set(sealing.map(({ instance_id }) => instance_id));
   for await (const { name, instanceId, entries, isSealed } of store.reports()) {
     names.push(name);
-    // Somebody else may have written it, and good keys would be held back.
+    // Another client may have forged the report to have valid keys held back.
     if (!isSealed && mustSeal.has(instanceId)) continue;
     count += await holdBack({ ...options, onChange }, entries, instanceId, uncompared);
   }
@@ -92,9 +92,9 @@ export async function holdBackFromReports(
 }
 
 /**
- * Holds back what gateways report after every record was written: they could not reach the store before. Where nothing was
- * doubtful lately the database lacks nothing, and the reports are taken away.
- * @returns how many are held back
+ * Holds back records from reports that arrive after the rebuild, from gateways that could not reach the store before.
+ * Without a recent restore the database lacks nothing, so the reports are only deleted.
+ * @returns how many
  */
 export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {
   const { database, store, clock } = options;

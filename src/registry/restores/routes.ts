@@ -5,12 +5,12 @@ import Type from '../../typebox/typebox.js';
 import { actorOf } from '../../rest/actor.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
-import { answerChange, type Routes } from '../routes.js';
+import { respondToChange, type Routes } from '../routes.js';
 import { lift, listHeldBack } from './held-back.js';
 import { mostRestores } from './restores.js';
 import { heldBackSchema, restoreSchema } from './schema.js';
 
-/** What is known of a database that was restored from a backup. */
+/** Routes about a database that was restored from a backup. */
 export const restoreRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 
@@ -20,7 +20,7 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { querystring: noQuery },
       config: {
         operation: {
-          summary: 'When the database was found to lack changes, or nobody could say that it lacks none, newest first',
+          summary: 'Times when the database was found, or suspected, to lack changes, newest first',
           data: Type.Array(restoreSchema),
         },
       },
@@ -45,7 +45,7 @@ export const restoreRoutes: Routes = (app, context) => {
     '/restores/held',
     {
       schema: { querystring: pagingQuery },
-      config: { operation: { summary: 'Keys and merchants that are held back, newest first', page: heldBackSchema } },
+      config: { operation: { summary: 'Held-back keys and merchants, newest first', page: heldBackSchema } },
     },
     async ({ query }) => {
       const paging = pagingOf(query);
@@ -60,15 +60,15 @@ export const restoreRoutes: Routes = (app, context) => {
       schema: { params: idParams, querystring: noQuery },
       config: {
         operation: {
-          summary: 'Give a key or a merchant that is held back what the restored database says of it',
+          summary: 'Restore a held-back key or merchant to its state in the restored database',
           data: withPropagation(lifted),
         },
       },
     },
     async (request, reply) => {
-      const id = idIn(request.params, 'Record that is held back');
+      const id = idIn(request.params, 'Held-back record');
       const { held, revision } = await lift(context, actorOf(request), id);
-      return answerChange(reply, 200, 'Record lifted', held, await confirm(revision, null));
+      return respondToChange(reply, 200, 'Record lifted', held, await confirm(revision, null));
     },
   );
 };

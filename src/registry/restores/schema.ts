@@ -2,28 +2,31 @@ import Type, { type Static } from '../../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 
-/** A time after which the database may lack changes. */
+/** A period for which the database may lack changes. */
 export const restoreSchema = Type.Object({
-  /** When that was found. */
+  /** When the restore was detected. */
   foundAt: moment,
-  /** The newest moment that the database knew of: changes since then, until it was found, are unknown. Null: it knew of none. */
+  /** Time of the newest event in the database: changes between it and `foundAt` are unknown. Null without events. */
   unknownSince: Type.Union([moment, Type.Null()]),
-  /** Whether somebody knew a change that the database lacks. If not, nobody is left who could know one, and it may lack none. */
+  /**
+   * Whether another source knew a change that the database lacks. If false, no such source is left, and the database
+   * may be complete.
+   */
   certain: Type.Boolean(),
 });
 
-/** A key or a merchant that is inactive because somebody knew it as inactive under a later revision than the restored database. */
+/** A key or merchant that is inactive because another source knew it as inactive under a later revision. */
 export const heldBackSchema = Type.Object({
   kind: Type.Enum(['key', 'merchant']),
-  /** Of the key; null: it is the merchant that is held back. */
+  /** The id of the key; null if the merchant is held back. */
   keyId: Type.Union([Type.String(), Type.Null()]),
   merchantId: Type.String(),
   /** The former name of keyId or, for a merchant, of merchantId. */
-  id: Type.String({ deprecated: true, description: 'In place of it, read keyId or, for a merchant, merchantId.' }),
-  /** Who knew: `store`, or the instance id of a gateway. */
+  id: Type.String({ deprecated: true, description: 'Read keyId instead or, for a merchant, merchantId.' }),
+  /** The source: `store`, or the instance id of a gateway. */
   source: Type.String(),
   foundAt: moment,
 });
 
-/** What is held back, as administrators see it. */
+/** A held-back record in the admin API. */
 export type HeldBack = Readonly<Static<typeof heldBackSchema>>;

@@ -12,7 +12,7 @@ import {
   recordSchema,
 } from './json-schema.js';
 
-/** A route that is part of the described API. */
+/** A route of the described API. */
 export interface DescribedRoute {
   /** In lower case. */
   readonly method: string;
@@ -21,25 +21,25 @@ export interface DescribedRoute {
   readonly schema: RouteOptions['schema'];
 }
 
-/** What an API says of itself as a whole. */
+/** The parts of a description that hold for the whole API. */
 export interface ApiDescription {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly security: Readonly<Record<string, object>>;
-  /** The failures of a route, by status, beside its own. */
+  /** Failures common to routes of this kind, by status. */
   readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
-  /** What `data` of a failure may have beside the code. */
+  /** Properties of a failure's `data` besides the code. */
   readonly failureDetails?: TProperties;
-  /** The envelopes of a route's failures of one status, by their codes. */
+  /** Example envelopes of a route's failures with one status, by code. */
   readonly failureExamples?: (route: DescribedRoute, status: number) => FailureExamples;
-  /** Headers that a route looks at. */
+  /** Request headers that a route reads. */
   readonly headersOf: (route: DescribedRoute) => readonly object[];
-  /** Headers that an answer of a route may bear, by its status. */
+  /** Response headers of a route, by status. */
   readonly answerHeaders?: (route: DescribedRoute) => Readonly<Record<number, object>>;
-  /** A second way to succeed. */
+  /** Further success responses, by status. */
   readonly alsoAnswers?: (route: DescribedRoute) => Readonly<Record<number, string>>;
 }
 
-/** A description in OpenAPI 3.1, as far as this program reads it again. */
+/** An OpenAPI 3.1 description, as far as this program reads it. */
 export interface OpenApi {
   readonly openapi: '3.1.0';
   readonly info: ApiDescription['info'];
@@ -50,22 +50,22 @@ export interface OpenApi {
 
 /** One operation of a description. */
 export interface DescribedOperation {
-  readonly responses: Readonly<Record<string, DescribedAnswer>>;
+  readonly responses: Readonly<Record<string, DescribedResponse>>;
 }
 
-/** An answer of one status. */
-export interface DescribedAnswer {
+/** The response of one status. */
+export interface DescribedResponse {
   readonly description: string;
   readonly headers?: object;
   readonly content: { readonly 'application/json': { readonly examples?: FailureExamples } };
 }
 
-/** Envelopes of failures, by their codes. */
+/** Example envelopes of failures, by code. */
 export type FailureExamples = Readonly<Record<string, { readonly value: unknown }>>;
 
 /**
- * Describes the routes that are added after this in OpenAPI 3.1, from the very schemas by which requests are checked.
- * @returns the description, once all routes are there
+ * Describes routes added later in OpenAPI 3.1, from the schemas that validate their requests.
+ * @returns a function for the description; call it after all routes were added
  */
 export function describeRoutes(app: RestApp, api: ApiDescription): () => OpenApi {
   const routes: DescribedRoute[] = [];
@@ -114,13 +114,13 @@ function describe(route: DescribedRoute, api: ApiDescription): DescribedOperatio
       ...api.headersOf(route),
     ],
   };
-  const answers: Readonly<Record<string, DescribedAnswer>> = {
-    [operation.status ?? 200]: answer('Done', operation),
-    ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => answer(text, operation)),
-    ...mapValues(failures, (text, status) => failureAnswer(text, api.failureExamples?.(route, Number(status)))),
+  const answers: Readonly<Record<string, DescribedResponse>> = {
+    [operation.status ?? 200]: successResponse('Done', operation),
+    ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => successResponse(text, operation)),
+    ...mapValues(failures, (text, status) => failureResponse(text, api.failureExamples?.(route, Number(status)))),
   };
   const allHeaders = api.answerHeaders?.(route) ?? {};
-  const responses = Object.entries(answers).map(([status, one]): [string, DescribedAnswer] => {
+  const responses = Object.entries(answers).map(([status, one]): [string, DescribedResponse] => {
     const headers = allHeaders[Number(status)];
     return [status, headers === undefined ? one : { description: one.description, headers, content: one.content }];
   });
@@ -139,12 +139,12 @@ function successSchema({ data = Type.Null(), page }: Operation): TSchema {
   return page === undefined ? recordSchema(data) : pageSchema(page);
 }
 
-function answer(description: string, operation: Operation): DescribedAnswer {
+function successResponse(description: string, operation: Operation): DescribedResponse {
   const schema = byName(successSchema(operation)) as object;
   return { description, content: { 'application/json': withExample(schema, successExample(operation)) } };
 }
 
-/** The envelope of success, where the records of the operation have examples. */
+/** Example envelope of a success, if the operation's records have examples. */
 function successExample({ data = Type.Null(), page, message = 'Done', example = {} }: Operation): unknown {
   const record = exampleOf(page ?? data);
   if (record === undefined) return undefined;
@@ -157,8 +157,8 @@ function withExample(schema: object, example: unknown): object {
   return { schema, ...(example === undefined ? {} : { example }) };
 }
 
-/** The description of a failure, in the envelope. */
-export function failureAnswer(description: string, examples: FailureExamples = {}) {
+/** The response of a failure, in the envelope. */
+export function failureResponse(description: string, examples: FailureExamples = {}) {
   const schema = { $ref: '#/components/schemas/Failure' };
   const shown = Object.keys(examples).length === 0 ? {} : { examples };
   return { description, content: { 'application/json': { schema, ...shown } } };
@@ -171,34 +171,34 @@ function mapValues<Value, Result>(
   return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, act(value, name)]));
 }
 
-/** What a route says of itself in the API's description, besides the schemas by which its requests are checked. */
+/** What a route adds to the description besides its request schemas. */
 interface Operation {
   readonly summary: string;
-  /** Of the request, where it is described more closely than its schema checks. */
+  /** The request body, if its description is more precise than the validated schema. */
   readonly body?: TSchema;
-  /** Of the answer: one record, */
+  /** The response data: one record. */
   readonly data?: TSchema;
-  /** or a page of them. */
+  /** The response data: a page of these records. */
   readonly page?: TSchema;
-  /** It changes nothing, though its method may say otherwise. */
+  /** The operation changes nothing, even if its method suggests so. */
   readonly isRead?: true;
-  /** The status of success, where it is not 200. */
+  /** Success status other than 200. */
   readonly status?: 201;
-  /** The message of success, for the example of its answer. */
+  /** The success message in the example response. */
   readonly message?: string;
-  /** Fields of `data` in that example, where they are not those of its schema. */
+  /** Fields of `data` in that example that differ from the schema's examples. */
   readonly example?: Readonly<Record<string, unknown>>;
-  /** Codes of failures that not every route of its kind has. */
+  /** Failure codes of only some routes of its kind. */
   readonly codes?: readonly string[];
-  /** Failures that it has beyond those of every route of its kind, by status. */
+  /** Failures besides those of every route of its kind, by status. */
   readonly failures?: Readonly<Record<number, string>>;
 }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The route is part of the described API. */
+    /** The operation, for routes of the described API. */
     operation?: Operation;
-    /** The route can be asked without a token. */
+    /** The route needs no token. */
     isOpen?: true;
   }
 }

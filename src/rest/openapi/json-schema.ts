@@ -1,11 +1,11 @@
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 
-/** A schema as JSON, in which records that have a title stand under it in the components. */
+/** A schema as JSON that references titled schemas by `$ref`. */
 export function byName(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
 }
 
-/** The schemas that have a title, by it. */
+/** The schemas with a title, by title. */
 export function namedSchemas(schemas: readonly TSchema[]): object {
   return Object.fromEntries(
     schemas.flatMap((schema) => ('title' in schema ? [[String(schema.title), plain(schema)] as const] : [])),
@@ -17,14 +17,14 @@ function referenceTo(value: unknown): unknown {
   return isNamed ? { $ref: `#/components/schemas/${String(value.title)}` } : value;
 }
 
-/** A schema as JSON: a pattern as its text, and without what typebox keeps for itself. */
+/** A schema as JSON: patterns as text, without typebox's internal properties. */
 function plain(schema: unknown): unknown {
   return JSON.parse(
     JSON.stringify(schema, (_, value: unknown) => (value instanceof RegExp ? value.source : value)),
   ) as unknown;
 }
 
-/** The schema of a body. Unknown fields are refused, which the check does by itself. */
+/** The schema of a body. Validation rejects unknown fields, so `additionalProperties` is false. */
 export function closed(body: TSchema): object {
   const { properties = {}, ...rest } = plain(body) as { properties?: Readonly<Record<string, Purposeful>> };
   const fields = Object.entries(properties).map(([name, { purpose, description, ...form }]) => {
@@ -39,13 +39,13 @@ interface Purposeful {
   readonly description?: string;
 }
 
-/** Says what a parameter or field is for; the description of its schema is the form that its value must have. */
+/** Adds the purpose of a parameter or field. The schema's description states the form of its value. */
 export function withPurpose<Schema extends TSchema>(schema: Schema, purpose: string): Schema {
   return { ...schema, purpose };
 }
 
-/** Shows another form than the one that is checked: a parameter that is a number is checked as the text that it comes as. */
-export function shownAs<Schema extends TSchema>(schema: Schema, shown: TSchema): Schema {
+/** Describes another form than the validated one: a numeric query parameter is validated as text. */
+export function describedAs<Schema extends TSchema>(schema: Schema, shown: TSchema): Schema {
   return { ...schema, shown };
 }
 
@@ -83,18 +83,18 @@ const pageMeta = Type.Object({
 
 /**
  * The envelope of a request that was not carried out.
- * @param details what `data` may have beside the code
+ * @param details properties of `data` besides the code
  */
 export function failureSchema(details: TProperties): TObject {
   const errors = Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
-    description: 'What is wrong with which field, parameter or header; empty where it is none of them',
+    description: 'The problem of each invalid field, parameter or header; empty for any other failure',
   });
-  const code = Type.String({ description: 'The stable name of the failure, for programs; there may be new ones' });
+  const code = Type.String({ description: 'The stable code of the failure, for programs; releases may add codes' });
   const data = Type.Union([Type.Object({ code, ...details, errors }), Type.Null()]);
   return Type.Object({ success: Type.Literal(false), message: Type.String(), data }, { title: 'Failure' });
 }
 
-/** What an example is made from. */
+/** The parts of a schema from which an example is made. */
 interface Form {
   readonly examples?: readonly unknown[];
   readonly enum?: readonly unknown[];
@@ -105,7 +105,7 @@ interface Form {
   readonly type?: string;
 }
 
-/** An example of what a schema describes, made from those of its fields; undefined where one of them has none. */
+/** An example for a schema, made from its fields' examples; undefined if a field has none. */
 export function exampleOf(schema: TSchema): unknown {
   const form: Form = schema;
   const { examples, anyOf, items, properties } = form;

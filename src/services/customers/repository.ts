@@ -1,17 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { isUniqueViolation } from '../../database/database-error.js';
-import type { Moment } from '../../database/dialects.js';
+import type { SqlTime } from '../../database/dialects.js';
 import { type Selectable, sql } from '../../database/kysely.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Tenant } from '../assertion-verifier.js';
-import { completeUpTo, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
+import { lastCompleteNumber, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import type { Customer, CustomerChanges, CustomersQuery, NewCustomer } from './schema.js';
 
 const batch = 1000;
 
-/** The merchant's customers that the query names, newest first. A search is for a part of the name, email or phone. */
+/**
+ * Lists the merchant's customers that match the query, newest first. `search` matches a part of name, email or phone.
+ * @throws Refusal 404 for an unknown customer in `up_to`
+ */
 export async function listCustomers(
   database: ServicesDatabase,
   tenant: Tenant,
@@ -20,15 +23,15 @@ export async function listCustomers(
 ): Promise<Page<Customer>> {
   let wanted = database.selectFrom('customers').where(ownedBy(tenant));
   if (query.search !== undefined) {
-    const pattern = `%${folded(query.search).replaceAll(/[\\%_]/g, '\\$&')}%`;
+    const pattern = `%${caseFolded(query.search).replaceAll(/[\\%_]/g, '\\$&')}%`;
     wanted = wanted.where(sql<boolean>`search_text like ${pattern} escape '\\'`);
   }
   if (query.up_to !== undefined) {
-    const last = await placeOf(database, tenant, query.up_to.toLowerCase());
+    const last = await sequenceOf(database, tenant, query.up_to.toLowerCase());
     if (last === null) throw Refusal.notFound('Customer');
     wanted = wanted.where('sequence', '<=', last);
   }
-  const complete = await completeUpTo(database, tenant, 'customers', 'sequence');
+  const complete = await lastCompleteNumber(database, tenant, 'customers', 'sequence');
   if (complete !== null) wanted = wanted.where('sequence', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
@@ -36,14 +39,14 @@ export async function listCustomers(
   return { items: rows.map(toCustomer), totalRecords: total };
 }
 
-/** One customer of the merchant. */
+/** Finds one customer of the merchant; null if the merchant has no customer with this id. */
 export async function findCustomer(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Customer | null> {
   const row = await rowOf(database, tenant, id);
   return row === undefined ? null : toCustomer(row);
 }
 
-/** Where in the list a customer stands, or stood: it may be deleted while its list is read page by page. */
-async function placeOf(database: ServicesDatabase, tenant: Tenant, id: string): Promise<number | null> {
+/** A customer's `sequence` in the list, also after its deletion: a client may be paging through the list meanwhile. */
+async function sequenceOf(database: ServicesDatabase, tenant: Tenant, id: string): Promise<number | null> {
   const row = await rowOf(database, tenant, id);
   if (row !== undefined) return row.sequence;
   const deleted = await database
@@ -59,12 +62,12 @@ function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
   return database.selectFrom('customers').selectAll().where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
 }
 
-/** Adds a customer, unless another one has the email address. */
+/** Inserts a customer; returns `email_taken` if another customer of the merchant has the email address. */
 export function insertCustomer(
   database: ServicesDatabase,
   tenant: Tenant,
   customer: NewCustomer,
-  now: Moment | number,
+  now: SqlTime | number,
 ): Promise<Customer | 'email_taken'> {
   return unlessEmailTaken(async () => {
     const row = await database
@@ -86,13 +89,13 @@ export function insertCustomer(
   });
 }
 
-/** Changes a customer, unless another one has the email address. */
+/** Updates a customer; returns `email_taken` if another customer has the email address, null for an unknown id. */
 export function updateCustomer(
   database: ServicesDatabase,
   tenant: Tenant,
   id: string,
   changes: CustomerChanges,
-  now: Moment,
+  now: SqlTime,
 ): Promise<Customer | 'email_taken' | null> {
   return unlessEmailTaken(() =>
     database.transaction().execute(async (transaction) => {
@@ -111,7 +114,7 @@ export function updateCustomer(
         .executeTakeFirst();
       if (row === undefined) return null;
       const customer = toCustomer(row);
-      // The row is locked by now, so that of two changes at once each sees the other's.
+      // The first update locked the row, so of two concurrent changes the later one sees the fields of the earlier one.
       await transaction
         .updateTable('customers')
         .set({ search_text: searchTextOf(customer) })
@@ -122,8 +125,8 @@ export function updateCustomer(
   );
 }
 
-/** Removes a customer but for its place in the list; false where there is none. */
-export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: string, now: Moment): Promise<boolean> {
+/** Deletes a customer but stores its position in the list, for paging; returns false for an unknown id. */
+export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: string, now: SqlTime): Promise<boolean> {
   return database.transaction().execute(async (transaction) => {
     const row = await transaction
       .deleteFrom('customers')
@@ -140,8 +143,8 @@ export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: s
   });
 }
 
-/** Forgets where customers stood that were deleted then or before, some at a time; true where there may be more. */
-export async function forgetDeletedCustomers(database: ServicesDatabase, until: Moment): Promise<boolean> {
+/** Purges up to 1000 positions of customers deleted at `until` or before; returns true if more may remain. */
+export async function purgeDeletedCustomers(database: ServicesDatabase, until: SqlTime): Promise<boolean> {
   const old = database.selectFrom('deleted_customers').select('id').where('deleted_at', '<=', until).limit(batch);
   const { numDeletedRows } = await database.deleteFrom('deleted_customers').where('id', 'in', old).executeTakeFirst();
   return numDeletedRows >= BigInt(batch);
@@ -156,13 +159,13 @@ async function unlessEmailTaken<Result>(write: () => Promise<Result>): Promise<R
   }
 }
 
-/** Fields are apart by what no search can hold, so that none is found across two of them. */
+/** Joins the fields with a line feed, which a search text cannot contain, so that no match spans two fields. */
 function searchTextOf({ firstName, lastName, email, phone }: NewCustomer | Customer): string {
-  return [`${firstName} ${lastName}`, email, phone ?? ''].map(folded).join('\n');
+  return [`${firstName} ${lastName}`, email, phone ?? ''].map(caseFolded).join('\n');
 }
 
-/** In lower case, and composed: the same letters may be written in two ways. */
-function folded(text: string): string {
+/** Lower case, in Unicode NFC: the same letter may be encoded composed or decomposed. */
+function caseFolded(text: string): string {
   return text.normalize('NFC').toLowerCase();
 }
 

@@ -2,8 +2,8 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
-import { answerOnce } from '../idempotency/answer-once.js';
-import { joinAdding } from '../services-database.js';
+import { runIdempotent } from '../idempotency/answer-once.js';
+import { lockListForInsert } from '../services-database.js';
 import { recordParams } from '../fields.js';
 import { tenantOf } from '../identity.js';
 import { idIn, type Routes } from '../routes.js';
@@ -12,7 +12,7 @@ import { customerChangesBody, customerSchema, customersQuery, newCustomerBody, t
 
 const emailTaken = { 409: 'Another customer has the email address' };
 
-/** The merchant's customers. */
+/** Adds the routes of customers. */
 export const customerRoutes: Routes = (app, context) => {
   const { database, clock } = context;
   const list = '/dev/customers';
@@ -30,9 +30,9 @@ export const customerRoutes: Routes = (app, context) => {
       },
     },
     (request, reply) =>
-      answerOnce(context, request, reply, async (transaction) => {
+      runIdempotent(context, request, reply, async (transaction) => {
         const tenant = tenantOf(request);
-        await joinAdding(transaction, tenant);
+        await lockListForInsert(transaction, tenant);
         const outcome = await insertCustomer(transaction, tenant, request.body, clock.now());
         return success('Customer created', customerIn(outcome));
       }),

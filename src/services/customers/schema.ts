@@ -2,7 +2,7 @@ import { keylessLine, line } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { id, moment, optional, textOrNull, uuid } from '../fields.js';
+import { id, timestamp, optionalOrNull, textOrNull, uuid } from '../fields.js';
 import { upTo } from '../list-query.js';
 
 const email = Type.String({
@@ -12,7 +12,7 @@ const email = Type.String({
 });
 const phone = Type.String({
   pattern: /^\+?[0-9]{5,15}$/,
-  description: 'a phone number of 5 to 15 digits, with or without a + before them',
+  description: 'a phone number of 5 to 15 digits, optionally with a leading +',
   examples: ['+2348012345678'],
 });
 
@@ -21,16 +21,16 @@ export const newCustomerBody = Type.Object({
   email,
   firstName: keylessLine(100, 'Ada'),
   lastName: keylessLine(100, 'Obi'),
-  phone: optional(phone),
+  phone: optionalOrNull(phone),
 });
 
-/** The body of `PATCH /dev/customers/:id`: the fields to change, of which null takes the phone number away. */
+/** The body of `PATCH /dev/customers/:id`: the fields to change. `phone: null` removes the phone number. */
 export const customerChangesBody = Type.Object(
   {
     email: Type.Optional(email),
     firstName: Type.Optional(keylessLine(100, 'Ada')),
     lastName: Type.Optional(keylessLine(100, 'Obi')),
-    phone: optional(phone),
+    phone: optionalOrNull(phone),
   },
   { minProperties: 1 },
 );
@@ -39,21 +39,21 @@ export const customerChangesBody = Type.Object(
 export const customersQuery = Type.Object({
   ...pagingQuery.properties,
   search: Type.Optional(
-    withPurpose(line(100, 'ada'), 'A part of the name, the email address or the phone number, in whatever case'),
+    withPurpose(line(100, 'ada'), 'A part of the name, the email address or the phone number; case-insensitive'),
   ),
   up_to: Type.Optional(upTo(uuid)),
 });
 
-/** What a new customer is made of. */
+/** The fields of a new customer. */
 export type NewCustomer = Static<typeof newCustomerBody>;
 
-/** What may be changed of a customer. */
+/** Changes to a customer. */
 export type CustomerChanges = Static<typeof customerChangesBody>;
 
-/** Which customers are asked for. */
+/** The parsed query of the list of customers. */
 export type CustomersQuery = Static<typeof customersQuery>;
 
-/** A merchant's customer. The email address is in lower case, and no other customer of the merchant has it. */
+/** A merchant's customer. The email address is in lower case and unique per merchant and environment. */
 export const customerSchema = Type.Object(
   {
     id,
@@ -61,8 +61,8 @@ export const customerSchema = Type.Object(
     firstName: Type.String({ examples: ['Ada'] }),
     lastName: Type.String({ examples: ['Obi'] }),
     phone: textOrNull('+2348012345678'),
-    createdAt: moment,
-    updatedAt: moment,
+    createdAt: timestamp,
+    updatedAt: timestamp,
   },
   { title: 'Customer' },
 );

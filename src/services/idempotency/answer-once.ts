@@ -6,20 +6,21 @@ import { tenantOf } from '../identity.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase, ServicesTransaction } from '../services-database.js';
 import { idempotencyKeyIn } from './idempotency-key.js';
-import { findAnswer, keepAnswer, type Answer } from './repository.js';
+import { findStoredResponse, storeResponse, type ResponseToStore } from './repository.js';
 import { requestFingerprint } from './request-fingerprint.js';
 
-/** Makes a record inside a database transaction; a Refusal undoes it. The result is the body of the answer. */
+/** Creates a record inside a database transaction and returns the response body. A Refusal rolls the record back. */
 type Create = (transaction: ServicesDatabase) => Promise<object>;
 
 const created = 201;
 
 /**
- * Carries out a creating request, and where it has an idempotency key, once: the answer is kept in the database transaction
- * of the effect, so that a crash leaves both or neither. A refusal that came of looking at the records is kept as well; what
- * failed for want of a database is not, and may be sent again.
+ * Carries out a creating request, once per idempotency key if the request has one. The transaction of the effect also
+ * stores the response, so that a crash leaves both or neither. A Refusal thrown by `create` is stored too. A database
+ * failure is not stored, so the client may retry the request.
+ * @throws Refusal 409 `idempotency_in_progress`, 422 `idempotency_key_reused`
  */
-export async function answerOnce(
+export async function runIdempotent(
   context: RouteContext,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -35,22 +36,22 @@ export async function answerOnce(
   const tenant = tenantOf(request);
   const fingerprint = requestFingerprint(`${request.method} ${request.routeOptions.url ?? ''}`, request.body);
   const name = JSON.stringify([tenant.merchantId, tenant.environment, key]);
-  const stillRunning = (): Refusal => {
+  const inProgress = (): Refusal => {
     reply.header('retry-after', '1');
-    return new Refusal(409, stillRunningMessage, [], 'idempotency_in_progress');
+    return new Refusal(409, inProgressMessage, [], 'idempotency_in_progress');
   };
-  if (running.has(name)) throw stillRunning();
+  if (running.has(name)) throw inProgress();
   running.add(name);
   try {
     const { answer, isRepeated } = await database.transaction().execute(async (transaction) => {
-      // Another process may be at it, or have been killed while it was.
-      if (!(await tryLock(transaction, name))) throw stillRunning();
-      const kept = await findAnswer(transaction, tenant, key);
+      // Another process has the lock while it carries out this request, or after a crash until its session ends.
+      if (!(await tryLock(transaction, name))) throw inProgress();
+      const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)
-        throw Refusal.invalid([otherRequest], 'idempotency_key_reused');
+        throw Refusal.invalid([keyReusedProblem], 'idempotency_key_reused');
       if (kept !== null) return { answer: kept, isRepeated: true };
       const answer = await attempt(transaction, create);
-      await keepAnswer(transaction, tenant, key, { ...answer, fingerprint }, clock.now());
+      await storeResponse(transaction, tenant, key, { ...answer, fingerprint }, clock.now());
       return { answer, isRepeated: false };
     });
     if (isRepeated) reply.header('idempotency-replayed', 'true');
@@ -61,14 +62,14 @@ export async function answerOnce(
   }
 }
 
-const stillRunningMessage = 'A request with this Idempotency-Key is still being carried out: try again';
+const inProgressMessage = 'A request with this Idempotency-Key is still being carried out: try again';
 
-const otherRequest = {
+const keyReusedProblem = {
   path: 'Idempotency-Key',
-  message: 'This Idempotency-Key was used for another request: give each request a key of its own',
+  message: 'This Idempotency-Key was used for another request: use a different key for each request',
 };
 
-async function attempt(transaction: ServicesTransaction, create: Create): Promise<Answer> {
+async function attempt(transaction: ServicesTransaction, create: Create): Promise<ResponseToStore> {
   await sql`savepoint attempt`.execute(transaction);
   try {
     return { status: created, body: await create(transaction) };

@@ -7,21 +7,21 @@ const problem = {
   message: 'Idempotency-Key must be given once, and be 1 to 255 visible ASCII characters without spaces',
 };
 
-/** The header in the description of the API. */
+/** The `Idempotency-Key` header in the OpenAPI description. */
 export const idempotencyKeyParameter = {
   name: 'Idempotency-Key',
   in: 'header',
   required: false,
   description:
-    'Names this request. Sent again under the same key within 24 hours it has the same answer once more, and no further effect.',
+    'Identifies this request. Repeating it with the same key within 24 hours returns the same response and has no further effect.',
   schema: { type: 'string', pattern: keyForm.source, examples: ['4f6c0d3e-invoice-42'] },
   example: '4f6c0d3e-invoice-42',
 } as const;
 
 /**
- * The key under which a request was sent; null where there is none. An empty one is a mistake of the caller, who believes
- * to be protected. Node joins a repeated header with a comma and a space, which the form does not admit.
- * @throws Refusal
+ * The request's idempotency key; null without the header. An empty key is rejected, because its client relies on a
+ * protection that it does not have. Node joins repeated headers with a comma and a space, which `keyForm` rejects.
+ * @throws Refusal 422
  */
 export function idempotencyKeyIn({ headers }: FastifyRequest): string | null {
   const key = headers['idempotency-key'];

@@ -1,22 +1,26 @@
-import type { Moment } from '../../database/dialects.js';
+import type { SqlTime } from '../../database/dialects.js';
 import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 
-/** An answer, as it goes out. */
-export interface Answer {
+/** A response as sent to the client: status code and JSON body. */
+export interface ResponseToStore {
   readonly status: number;
   readonly body: object;
 }
 
-/** An answer and the request that it belongs to. */
-export interface KeptAnswer extends Answer {
+/** A stored response and the fingerprint of its request. */
+export interface StoredResponse extends ResponseToStore {
   readonly fingerprint: string;
 }
 
 const batch = 1000;
 
-/** The answer that was given under a key, however old: only what has been forgotten may be carried out again. */
-export async function findAnswer(database: ServicesDatabase, tenant: Tenant, key: string): Promise<KeptAnswer | null> {
+/** Finds the response stored under a key, whatever its age: only after its deletion may the request run again. */
+export async function findStoredResponse(
+  database: ServicesDatabase,
+  tenant: Tenant,
+  key: string,
+): Promise<StoredResponse | null> {
   const row = await database
     .selectFrom('answers')
     .select(['fingerprint', 'status', 'body'])
@@ -27,15 +31,15 @@ export async function findAnswer(database: ServicesDatabase, tenant: Tenant, key
 }
 
 /**
- * Keeps an answer; belongs in the database transaction of what it tells.
- * @throws Error where one is kept under the key: then nothing of the transaction may stay
+ * Stores a response. Call this in the database transaction of the effect.
+ * @throws Error if the key already has a response; the whole transaction must then roll back
  */
-export async function keepAnswer(
+export async function storeResponse(
   database: ServicesDatabase,
   tenant: Tenant,
   key: string,
-  { fingerprint, status, body }: KeptAnswer,
-  now: Moment,
+  { fingerprint, status, body }: StoredResponse,
+  now: SqlTime,
 ): Promise<void> {
   await database
     .insertInto('answers')
@@ -43,8 +47,8 @@ export async function keepAnswer(
     .execute();
 }
 
-/** Forgets answers that were given then or before, some at a time; true where there may be more. */
-export async function forgetAnswers(database: ServicesDatabase, until: Moment): Promise<boolean> {
+/** Purges up to 1000 responses stored at `until` or before; returns true if more may remain. */
+export async function purgeStoredResponses(database: ServicesDatabase, until: SqlTime): Promise<boolean> {
   const old = database
     .selectFrom('answers')
     .select(['merchant_id', 'environment', 'key'])

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 
-/** What tells one request from another: the route, and the body as JSON whose fields are in a fixed order. */
+/** Identifies a request: the hex SHA-256 of its route and of its body as JSON with sorted fields. */
 export function requestFingerprint(route: string, body: unknown): string {
   return createHash('sha256')
     .update(`${route}\n${canonicalJson(body)}`)
     .digest('hex');
 }
 
-/** A client that repeats a request may well write its fields in another order, or null for those that it leaves out. */
+/** Sorts fields and omits nulls: a retry may order its fields differently, or send null for an absent field. */
 function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join()}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);

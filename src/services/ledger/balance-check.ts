@@ -2,20 +2,20 @@ import type { Logger } from '../../rest/answer-errors.js';
 import type { ServicesDatabase } from '../services-database.js';
 import { readLedger } from './read-ledger.js';
 
-/** How many wallets the log names. */
-const mostNamed = 20;
+/** Most wallet ids in one log line. */
+const maxLoggedWallets = 20;
 
-/** What a look at the whole ledger has found. */
+/** The result of one check of the whole ledger. */
 export interface LedgerState {
   /** Wallets whose balance is not the sum of their entries. */
   readonly mismatchedWallets: number;
   /** Environments and currencies whose accounts do not add up to zero. */
   readonly unbalancedCurrencies: number;
-  /** Milliseconds since 1970, by the clock of the process. */
+  /** Milliseconds since 1970, by the process clock. */
   readonly checkedAt: number;
 }
 
-/** What the check works with. */
+/** Dependencies of the balance check. */
 export interface BalanceCheckOptions {
   readonly database: ServicesDatabase;
   readonly now: () => number;
@@ -23,46 +23,46 @@ export interface BalanceCheckOptions {
 }
 
 /**
- * Compares every balance with its entries, at the start and every ten minutes. It reports a difference and mends none: only an operator
- * can find out which of the two is right.
+ * Compares every balance with its entries; the services run it at the start and every ten minutes. It only reports a
+ * difference: an operator must find out which side is right.
  */
 export class BalanceCheck {
   readonly #options: BalanceCheckOptions;
   #state: LedgerState | null = null;
-  #told = '';
+  #lastLogged = '';
 
   constructor(options: BalanceCheckOptions) {
     this.#options = options;
   }
 
-  /** What was found last; null before the first look has ended. */
+  /** The result of the last check; null until the first check has finished. */
   get state(): LedgerState | null {
     return this.#state;
   }
 
-  /** What an operator has to know, in words that name no wallet: whoever asks for readiness needs no token. */
+  /** Warnings for operators. `/readyz` shows them without a token, so they contain no wallet id. */
   get warnings(): string[] {
     const { mismatchedWallets = 0, unbalancedCurrencies = 0 } = this.#state ?? {};
-    const wallets = `the ledger does not agree: wallets whose balance is not the sum of their entries: ${mismatchedWallets}`;
-    const currencies = `the accounts do not add up to zero: currencies: ${unbalancedCurrencies}`;
+    const wallets = `ledger mismatch: wallets whose balance is not the sum of their entries: ${mismatchedWallets}`;
+    const currencies = `ledger mismatch: currencies whose accounts do not add up to zero: ${unbalancedCurrencies}`;
     return [...(mismatchedWallets > 0 ? [wallets] : []), ...(unbalancedCurrencies > 0 ? [currencies] : [])];
   }
 
-  /** Looks once. Resolves with false: there is no more to do now. */
+  /** Checks the ledger once. Resolves with false, because a check never leaves more work. */
   async look(): Promise<boolean> {
     const { database, now, logger } = this.#options;
     const { mismatched, unbalanced } = await readLedger(database);
     const mismatchedWallets = mismatched.length;
     this.#state = { mismatchedWallets, unbalancedCurrencies: unbalanced.length, checkedAt: now() };
-    // Again only when it has changed: it stays until somebody has looked.
+    // Log a mismatch again only when it changes: it persists until an operator repairs it.
     const found = JSON.stringify([mismatched, unbalanced]);
-    if (found !== this.#told && mismatchedWallets + unbalanced.length > 0) {
+    if (found !== this.#lastLogged && mismatchedWallets + unbalanced.length > 0) {
       logger?.error(
-        { wallets: mismatched.slice(0, mostNamed), mismatchedWallets, currencies: unbalanced },
-        'the ledger does not agree with the balances; nothing was changed: see docs/services.md, "Wallets and the ledger"',
+        { wallets: mismatched.slice(0, maxLoggedWallets), mismatchedWallets, currencies: unbalanced },
+        'ledger mismatch: balances differ from the entries; nothing was changed: see docs/services.md, "Wallets and the ledger"',
       );
     }
-    this.#told = found;
+    this.#lastLogged = found;
     return false;
   }
 }

@@ -1,48 +1,49 @@
-import { type DatabaseClock, waitForLock } from '../../database/dialects.js';
+import { type DatabaseClock, takeLock } from '../../database/dialects.js';
 import { sql } from '../../database/kysely.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Environment, Tenant } from '../assertion-verifier.js';
-import { findAnswer, keepAnswer } from '../idempotency/repository.js';
+import { findStoredResponse, storeResponse } from '../idempotency/repository.js';
 import { requestFingerprint } from '../idempotency/request-fingerprint.js';
 import type { RouteContext } from '../routes.js';
-import { joinAdding, type ServicesDatabase, type ServicesTransaction } from '../services-database.js';
+import { lockListForInsert, type ServicesDatabase, type ServicesTransaction } from '../services-database.js';
 import { type EntryRow, type Movement, moveMoney } from './move-money.js';
 import type { WalletRow } from './open-wallet.js';
 
-/** What an operator orders: money from the float into a wallet (`credit`), or back (`debit`). */
+/** An operator's order: move money from the float into a wallet (`credit`), or back (`debit`). */
 export interface OperatorMovement {
   readonly type: Movement['type'];
   readonly amount: number;
   readonly currency: string;
   readonly environment: Environment;
-  /** Null: the wallet may belong to any merchant. */
+  /** The expected owner of the wallet; null accepts any merchant. */
   readonly merchantId: string | null;
-  /** The operator's own, and no other entry's. Under it the movement happens once, however often it is ordered. */
+  /** The operator's reference, unique among all entries. Repeated orders with the same reference move money once. */
   readonly reference: string;
   readonly reason: string;
   readonly actor: string;
 }
 
-/** The entry of a movement, and whether it was made by an earlier order. */
+/** The entry of a movement; `isRepeated` if an earlier order created it. */
 export interface OperatorEntry {
   readonly entry: EntryRow;
   readonly isRepeated: boolean;
 }
 
-/** A movement, and the wallet that it is about. */
+/** A movement and the id of its wallet. */
 type WalletMovement = OperatorMovement & { readonly walletId: string };
 
-/** Why there was no money to move, or no room for it. */
-const refusals = {
+/** The refusals that are stored under the reference, with their messages. */
+const storedRefusals = {
   insufficient_balance: 'Insufficient wallet balance',
-  balance_too_large: `The balance, with the payouts that are under way, would be above ${Number.MAX_SAFE_INTEGER}`,
+  balance_too_large: `The balance plus the payouts in progress would exceed ${Number.MAX_SAFE_INTEGER}`,
 } as const;
-type RefusalCode = keyof typeof refusals;
+type RefusalCode = keyof typeof storedRefusals;
 
 /**
- * Carries out what an operator orders, once for a reference. A refusal for want of money is kept under its reference: the same order may
- * still be under way, delayed, and must not move money after somebody was told that none has moved.
- * @throws Refusal for a wallet that is another's, a reference of something else, or money that is not there
+ * Carries out an operator's order, once per reference. Also stores a refusal because of the balance: a delayed copy of
+ * the order must not move money after the operator has received the refusal.
+ * @throws Refusal 422 `wrong_environment`, `wrong_currency`, `wrong_merchant`, `insufficient_balance` or
+ *   `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement
  */
 export async function moveByOperator(
   { database, clock }: Pick<RouteContext, 'database' | 'clock'>,
@@ -52,20 +53,20 @@ export async function moveByOperator(
   const tenant = ownerOf(wallet, order);
   const movement = { ...order, walletId: wallet.id };
   const outcome = await database.transaction().execute(async (transaction): Promise<OperatorEntry | RefusalCode> => {
-    await waitForLock(transaction, `reference ${order.reference}`);
+    await takeLock(transaction, `reference ${order.reference}`);
     const earlier = await findEarlier(transaction, tenant, movement);
     if (earlier !== null) return typeof earlier === 'string' ? earlier : { entry: earlier, isRepeated: true };
     const made = await move(transaction, clock, tenant, movement);
     if (typeof made !== 'string') return { entry: made, isRepeated: false };
-    await keepRefusal(transaction, clock, tenant, movement, made);
+    await storeRefusal(transaction, clock, tenant, movement, made);
     return made;
   });
   if (typeof outcome !== 'string') return outcome;
-  const message = `${refusals[outcome]}. The reference ${order.reference} is used up: send the movement again with another one`;
-  throw refused('amount', message, outcome);
+  const message = `${storedRefusals[outcome]}. The reference ${order.reference} is used up: send the movement again with a new reference`;
+  throw unprocessable('amount', message, outcome);
 }
 
-/** What became of an earlier order under the reference; null where there was none. */
+/** The result of an earlier order with the same reference; null if there was no earlier order. */
 async function findEarlier(
   transaction: ServicesTransaction,
   tenant: Tenant,
@@ -87,7 +88,7 @@ async function findEarlier(
     if (!isSame) throw referenceTaken(reference);
     return entry;
   }
-  const kept = await findAnswer(transaction, tenant, keyOf(movement));
+  const kept = await findStoredResponse(transaction, tenant, keyOf(movement));
   if (kept === null) return null;
   if (kept.fingerprint !== fingerprintOf(movement)) throw referenceTaken(reference);
   return (kept.body as { readonly code: RefusalCode }).code;
@@ -99,7 +100,7 @@ async function move(
   tenant: Tenant,
   { walletId, type, amount, currency, reference, reason, actor }: WalletMovement,
 ): Promise<EntryRow | RefusalCode> {
-  await joinAdding(transaction, tenant);
+  await lockListForInsert(transaction, tenant);
   await sql`savepoint movement`.execute(transaction);
   const between = { walletId, type, amount, currency, counterAccount: 'float' } as const;
   const moved = await moveMoney(transaction, tenant, between, () => ({
@@ -112,8 +113,8 @@ async function move(
   return 'balance_too_large';
 }
 
-/** With the answers under merchants' idempotency keys, and as long as those; no key of theirs has a space. */
-function keepRefusal(
+/** Stores the refusal like a response under an idempotency key. Merchants' keys contain no space, so none collides. */
+function storeRefusal(
   transaction: ServicesTransaction,
   clock: DatabaseClock,
   tenant: Tenant,
@@ -121,7 +122,7 @@ function keepRefusal(
   code: RefusalCode,
 ): Promise<void> {
   const kept = { fingerprint: fingerprintOf(movement), status: 422, body: { code } };
-  return keepAnswer(transaction, tenant, keyOf(movement), kept, clock.now());
+  return storeResponse(transaction, tenant, keyOf(movement), kept, clock.now());
 }
 
 function keyOf({ reference }: WalletMovement): string {
@@ -132,32 +133,36 @@ function fingerprintOf({ walletId, type, amount, reason }: WalletMovement): stri
   return requestFingerprint(`operator ${type}`, { walletId, amount, reason });
 }
 
-/** Whoever orders says again what the wallet is, so that a wrong id moves nothing. */
+/** Checks the environment, currency and owner that the order repeats, so that a wrong wallet id moves nothing. */
 function ownerOf(wallet: WalletRow, { environment, currency, merchantId }: OperatorMovement): Tenant {
   const { merchant_id: owner, environment: actual } = wallet;
   if (environment !== actual)
-    throw refused(
+    throw unprocessable(
       'environment',
       `The wallet is in the environment ${actual}, not in ${environment}`,
       'wrong_environment',
     );
   if (currency !== wallet.currency)
-    throw refused('currency', `The wallet is in ${wallet.currency}, not in ${currency}`, 'wrong_currency');
+    throw unprocessable('currency', `The wallet is in ${wallet.currency}, not in ${currency}`, 'wrong_currency');
   if (merchantId !== null && merchantId !== owner)
-    throw refused('merchantId', `The wallet belongs to the merchant ${owner}, not to ${merchantId}`, 'wrong_merchant');
+    throw unprocessable(
+      'merchantId',
+      `The wallet belongs to the merchant ${owner}, not to ${merchantId}`,
+      'wrong_merchant',
+    );
   return { merchantId: owner, environment: actual };
 }
 
 function referenceTaken(reference: string): Refusal {
   return new Refusal(
     409,
-    `The reference ${reference} is that of another movement: nothing was moved. To repeat that one, send what it was sent with`,
+    `The reference ${reference} belongs to another movement: nothing was moved. To repeat that movement, send its exact request`,
     [],
     'reference_taken',
   );
 }
 
-/** The wallet is locked, so none of its payouts begins or comes back meanwhile. */
+/** Whether the balance plus all payouts in progress is a safe integer. The wallet's lock keeps that sum unchanged. */
 async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {
   const { underway } = await transaction
     .selectFrom('payouts')
@@ -168,6 +173,6 @@ async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow)
   return entry.balance_after + Number(underway) <= Number.MAX_SAFE_INTEGER;
 }
 
-function refused(path: string, message: string, code: string): Refusal {
+function unprocessable(path: string, message: string, code: string): Refusal {
   return new Refusal(422, message, [{ path, message }], code);
 }

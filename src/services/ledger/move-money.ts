@@ -1,10 +1,10 @@
-import type { Moment } from '../../database/dialects.js';
+import type { SqlTime } from '../../database/dialects.js';
 import type { Selectable } from '../../database/kysely.js';
 import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 
-/** An account that is no wallet, of an environment and a currency. */
+/** The account on the other side of a wallet. Each environment and currency has its own. */
 type CounterAccount = EntryRow['counter_account'];
 
 /** One row of the ledger, as it is stored. */
@@ -21,24 +21,25 @@ export interface Movement {
   readonly counterAccount: CounterAccount;
 }
 
-/** What else the ledger keeps of a movement. */
+/** The other columns of a ledger entry. */
 export interface EntryDetails {
   readonly payoutId: string | null;
   readonly status: EntryRow['status'];
-  /** No other entry has it. */
+  /** Unique among all entries. */
   readonly reference: string;
   /** Milliseconds since 1970. */
-  readonly createdAt: number | Moment;
-  /** Why, and in whose name, an operator moved it; null for what a payout moved. */
+  readonly createdAt: number | SqlTime;
+  /** The reason and the name (`actor`) of the operator who moved the money; both null for a payout. */
   readonly reason: string | null;
   readonly actor: string | null;
 }
 
 /**
- * Moves money and records it: the only way to change a balance. The entry names both accounts, so that the sum over all accounts
- * stays zero. Belongs in a database transaction, so that both happen or neither.
- * @param detailsOf asked for them when the wallet is locked and has changed: what has to be there before the entry is made here
- * @returns the entry and its details, or null where the wallet has too little for a debit or no room for a credit
+ * Changes a wallet's balance and inserts the ledger entry; no other code changes a balance. The entry names both
+ * accounts, so the sum over all accounts stays zero. Call this in a database transaction, so that both writes commit
+ * together.
+ * @param detailsOf called once the wallet is locked and its balance changed; inserts rows to which the entry refers
+ * @returns the entry and its details, or null if the balance is too small for a debit or has no room for a credit
  */
 export async function moveMoney<Details extends EntryDetails>(
   transaction: ServicesDatabase,
@@ -72,7 +73,7 @@ export async function moveMoney<Details extends EntryDetails>(
   return { entry, details };
 }
 
-/** The condition and the change are one statement, so that nobody can spend in between. Locks the wallet. */
+/** Checks and changes the balance in one statement: no other transaction can spend in between. Locks the wallet. */
 async function changeBalance(
   transaction: ServicesDatabase,
   tenant: Tenant,

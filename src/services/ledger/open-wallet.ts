@@ -1,34 +1,34 @@
 import { randomUUID } from 'node:crypto';
-import type { Moment } from '../../database/dialects.js';
+import type { SqlTime } from '../../database/dialects.js';
 import type { Selectable } from '../../database/kysely.js';
 import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 
-/** A wallet, as it is stored. */
+/** A wallet as stored in the database. */
 export type WalletRow = Selectable<ServicesTables['wallets']>;
 
-/** A wallet to make. */
+/** A wallet to create. */
 export interface NewWallet {
-  /** Null: one is made up. */
+  /** Null: a random UUID. */
   readonly id: string | null;
   readonly currency: string;
-  /** Whether payouts that name no wallet shall be paid from it. The first one of a currency is the default in any case. */
+  /** Whether payouts without a wallet id use this wallet. The first wallet in a currency is always the default. */
   readonly isDefault: boolean;
   readonly createdBy: string;
   /** Milliseconds since 1970. */
-  readonly createdAt: number | Moment;
+  readonly createdAt: number | SqlTime;
 }
 
-/** A wallet, and whether it was there before. */
+/** A wallet, and whether it existed before. */
 export interface OpenedWallet {
   readonly wallet: WalletRow;
   readonly existed: boolean;
 }
 
 /**
- * Makes an empty wallet: the only way to one. A wallet with the same id, or a default one where that is asked for, is returned as it
- * is; whether it is the one that was meant is for the caller to see.
+ * Creates an empty wallet; no other code creates wallets. An existing wallet with the same id, or the existing default
+ * wallet where a default is requested, is returned unchanged. The caller checks that it is the intended wallet.
  */
 export async function openWallet(
   transaction: ServicesDatabase,
@@ -51,7 +51,7 @@ export async function openWallet(
         created_by: createdBy,
         created_at: createdAt,
       })
-      // Two who make the first wallet at once: the second one waits, and finds it.
+      // Of two concurrent requests for the first wallet, the second one waits here and then finds the wallet.
       .onConflict((conflict) => conflict.doNothing())
       .returningAll()
       .executeTakeFirst();

@@ -2,18 +2,18 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql } from '../../database/kysely.js';
 import type { ServicesDatabase } from '../services-database.js';
 
-/** Rows of one statement. SQLite answers nobody else meanwhile. */
+/** Rows per statement. A statement on SQLite blocks all other requests of the process. */
 const batch = 5000;
 
-/** What the ledger says, and where the balances say something else. */
+/** Differences between the ledger and the balances. */
 export interface LedgerReading {
   /** Ids of wallets whose balance is not the sum of their entries, oldest first. */
   readonly mismatched: readonly string[];
-  /** Environments and currencies whose accounts do not add up to zero, such as `live NGN`. */
+  /** Environments and currencies whose accounts do not add up to zero, e.g. `live NGN`. */
   readonly unbalanced: readonly string[];
 }
 
-/** Reads the whole ledger, some of it at a time, and compares it with the balances of one moment. */
+/** Reads the whole ledger in batches and compares it with a snapshot of the balances. */
 export async function readLedger(database: ServicesDatabase): Promise<LedgerReading> {
   const sums = new Sums();
   if (isPostgres(database)) {
@@ -23,7 +23,8 @@ export async function readLedger(database: ServicesDatabase): Promise<LedgerRead
       return sums.compare(transaction);
     });
   }
-  // A transaction keeps the one connection from everybody else, and entries are added in their order, so only the last ones need it.
+  // On SQLite a transaction blocks the only connection. Entries are appended in the order of their ids, so only the
+  // newest entries must be read inside the transaction.
   await sums.addEntries(database);
   return database.transaction().execute(async (transaction) => {
     await sums.addEntries(transaction);
@@ -33,7 +34,7 @@ export async function readLedger(database: ServicesDatabase): Promise<LedgerRead
 
 interface EntrySum {
   readonly wallet: string;
-  /** Such as `live NGN`. */
+  /** Environment and currency, e.g. `live NGN`. */
   readonly currency: string;
   readonly sum: string;
   readonly last: number;
@@ -43,7 +44,7 @@ interface EntrySum {
 class Sums {
   #last = 0;
   readonly #ofWallets = new Map<string, bigint>();
-  /** Of the accounts that are no wallets, by environment and currency. */
+  /** Sums of the accounts other than wallets, by environment and currency. */
   readonly #ofOthers = new Map<string, bigint>();
 
   async addEntries(database: ServicesDatabase): Promise<void> {

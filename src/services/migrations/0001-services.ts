@@ -4,7 +4,7 @@ import { addSequence } from '../../database/dialects.js';
 const largestAmount = sql.lit(Number.MAX_SAFE_INTEGER);
 const owner = ['merchant_id', 'environment'] as const;
 
-/** Wallets, payouts, transactions, customers and kept answers. The rules about money are also the database's own. */
+/** Creates the tables and their constraints: the database also enforces the rules about money. */
 export const services: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;

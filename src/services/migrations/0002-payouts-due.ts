@@ -1,6 +1,6 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
-/** Finds the due payouts of one state: beside many that are pending, the few that are processing are looked for each second. */
+/** Indexes due payouts by status: each second the worker looks for few processing payouts next to many pending ones. */
 export const payoutsDue: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema
@@ -9,7 +9,7 @@ export const payoutsDue: Migration = {
       .columns(['status', 'due_at', 'sequence'])
       .where(sql.ref('due_at'), 'is not', null)
       .execute();
-    // Nothing asks for due payouts of whatever state.
+    // No query selects due payouts of every status.
     await schema.dropIndex('payouts_due_at').execute();
   },
 };

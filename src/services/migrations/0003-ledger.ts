@@ -1,13 +1,13 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Makes the transactions a ledger: each row names the wallet and the account on the other side, from which its money came or to
- * which it went. Beside this release the former one adds rows of payouts without naming an account, so that is the default.
+ * Makes the transactions a ledger: each row names the wallet and the account on the other side of the movement. During
+ * an upgrade the former release inserts payout rows without that account, so `payouts` is the default.
  */
 export const ledger: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;
-    // A statement each: SQLite adds one column at a time.
+    // One statement per column: SQLite adds one column at a time.
     await schema
       .alterTable('transactions')
       .addColumn('counter_account', 'text', (column) =>

@@ -1,8 +1,8 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * The merchant's own reference of a payout, which no other payout of the merchant and environment has. The former release leaves it
- * null. And where in the list deleted customers stood.
+ * Adds the merchant's own reference of a payout, unique per merchant and environment; the former release leaves the
+ * reference null. Also adds the list positions of deleted customers.
  */
 export const payoutReference: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

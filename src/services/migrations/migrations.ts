@@ -4,7 +4,7 @@ import { payoutsDue } from './0002-payouts-due.js';
 import { ledger } from './0003-ledger.js';
 import { payoutReference } from './0004-payout-reference.js';
 
-/** The services' migrations, oldest first. A released one never changes: the next change is a new one. */
+/** The services' migrations, oldest first. Never change a released migration: add a new one. */
 export const migrations: Migrations = {
   '0001-services': services,
   '0002-payouts-due': payoutsDue,

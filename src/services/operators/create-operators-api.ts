@@ -8,16 +8,16 @@ import { createRestApp, type RestApp, type ServerTls } from '../../rest/rest-app
 import { movementRoutes } from './movement-routes.js';
 import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 
-/** What the operators' API is made with. */
+/** Options of the operators' API. */
 export interface OperatorsOptions extends OperatorContext {
-  /** What operators show to be let in. */
+  /** The operators' bearer token. */
   readonly token: string;
   /** Null: plain HTTP. */
   readonly tls: ServerTls | null;
   readonly logger?: Logger | undefined;
 }
 
-/** Makes the operators' API: wallets and their money. It is an app of its own, which no request of a merchant comes to. */
+/** Creates the operators' API for wallets and their money. A separate app and listener keep merchants' requests out. */
 export function createOperatorsApi({ token, tls, logger, ...context }: OperatorsOptions): RestApp {
   const admit = requireToken(token);
   const app = createRestApp({
@@ -36,7 +36,10 @@ export function createOperatorsApi({ token, tls, logger, ...context }: Operators
   return app;
 }
 
-/** Also where an upstream was set to this address by mistake: the gateway names the merchant in each request, and takes the header from callers. */
+/**
+ * Rejects requests that came through the gateway, in case an upstream has this address by mistake. The gateway sets
+ * `x-merchant-id` on every request and removes that header from clients' requests.
+ */
 function refuseForwarded(app: FastifyInstance): void {
   app.addHook('onRequest', ({ headers }, _reply, done) => {
     const isForwarded = headers['x-merchant-id'] !== undefined || headers['x-gateway-assertion'] !== undefined;
@@ -47,7 +50,7 @@ function refuseForwarded(app: FastifyInstance): void {
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'In whose name',
+  description: 'Name of the operator who makes the change',
   schema: { type: 'string', maxLength: 64 },
 };
 
@@ -60,27 +63,28 @@ const operatorsDescription: ApiDescription = {
   security: { token: { type: 'http', scheme: 'bearer' } },
   failuresOf,
   headersOf: ({ method }) => (method === 'get' ? [] : [actor]),
-  alsoAnswers: ({ method }) => (method === 'get' ? {} : { 200: 'It was done before, by the same request' }),
+  alsoAnswers: ({ method }) =>
+    method === 'get' ? {} : { 200: 'An earlier, identical request already made the change' },
 };
 
 function failuresOf({ method, schema }: DescribedRoute): Record<number, string> {
   const isChange = method !== 'get';
   return {
-    400: 'The request cannot be read',
+    400: 'Malformed request',
     401: 'The token is missing or wrong',
     403: 'The request came through the gateway',
-    ...(schema?.params === undefined ? {} : { 404: 'There is no such wallet' }),
+    ...(schema?.params === undefined ? {} : { 404: 'The wallet does not exist' }),
     ...(isChange
       ? {
-          409: 'The reference, or the id, is that of something else (reference_taken, wallet_exists)',
+          409: 'The reference or the id is already in use (reference_taken, wallet_exists)',
           413: 'The body is too large',
           415: 'The body is not application/json, or it is compressed',
         }
       : {}),
-    422: 'Fields cannot be accepted (data.errors), or data.code says why: wrong_environment, wrong_currency, wrong_merchant, insufficient_balance, balance_too_large',
-    500: 'A failure that nobody foresaw',
+    422: 'Invalid fields (data.errors), or the reason in data.code: wrong_environment, wrong_currency, wrong_merchant, insufficient_balance, balance_too_large',
+    500: 'Unexpected error',
     503: isChange
-      ? 'The database is away. It may have been done all the same: send the same request again'
-      : 'The database is away',
+      ? 'The database is unavailable. The change may have been made nevertheless: send the same request again'
+      : 'The database is unavailable',
   };
 }

@@ -14,16 +14,16 @@ const movements = [
   {
     path: '/wallets/:id/fund',
     type: 'credit',
-    summary: 'Put money of the float into a wallet, once for a reference',
+    summary: 'Move money from the float into a wallet, once per reference',
   },
   {
     path: '/wallets/:id/withdraw',
     type: 'debit',
-    summary: 'Take money out of a wallet, back into the float, once for a reference',
+    summary: 'Move money from a wallet back into the float, once per reference',
   },
 ] as const;
 
-/** Adds the routes about the money in wallets and other accounts. */
+/** Adds the routes for movements, entries and accounts. */
 export function movementRoutes(app: RestApp, context: OperatorContext): void {
   const { database } = context;
   for (const { path, type, summary } of movements) {
@@ -39,7 +39,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
         const actor = actorOf(request);
         const { entry, isRepeated } = await moveByOperator(context, wallet, { ...order, merchantId, type, actor });
         reply.code(isRepeated ? 200 : 201);
-        const message = isRepeated ? 'The money was moved before, under this reference' : 'Money moved';
+        const message = isRepeated ? 'An earlier request with this reference already moved the money' : 'Money moved';
         return success(message, { ...toEntry(entry), isRepeated });
       },
     );
@@ -65,7 +65,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       schema: { querystring: noQuery },
       config: {
         operation: {
-          summary: 'The accounts of each environment and currency, which add up to zero; it reads the whole ledger',
+          summary: 'The accounts of each environment and currency, which add up to zero; reads the whole ledger',
           page: accountSchema,
         },
       },
@@ -99,19 +99,19 @@ function toEntry(row: EntryRow): Entry {
   };
 }
 
-/** What an account holds. The wallets of an environment and a currency are together one line. */
+/** The balance of an account. All wallets of an environment and currency together are one account. */
 export interface Account {
   readonly environment: Environment;
   readonly currency: string;
-  /** `float`: the operator's; `payouts`: on its way to the bank, and at it; `wallets`: the merchants'. */
+  /** `float`: the operator's money; `payouts`: money at the bank or on its way; `wallets`: the merchants' money. */
   readonly account: 'float' | 'payouts' | 'wallets';
-  /** In minor units, as text: the sum of many wallets may be more than a number of JSON holds exactly. */
+  /** In minor units, as text: the sum of many wallets may exceed what a JSON number holds exactly. */
   readonly balance: string;
 }
 
 /**
- * All accounts, of wallets by their balances, of the others by the entries. Those of an environment and a currency add up to zero.
- * It reads the whole ledger, in one statement, so that all of it is of one moment.
+ * Lists all accounts: wallets from their balances, other accounts from the entries. The accounts of an environment and
+ * currency add up to zero. One statement reads the whole ledger, so that all sums come from one snapshot.
  */
 export async function listAccounts(database: ServicesDatabase): Promise<Account[]> {
   const { rows } = await sql<Account>`
@@ -125,7 +125,7 @@ export async function listAccounts(database: ServicesDatabase): Promise<Account[
   return rows;
 }
 
-/** The entries of a wallet, newest first: their numbers are given while the wallet is locked, so none turns up behind a newer one. */
+/** Lists a wallet's entries, newest first. Ids are assigned under the wallet's lock, so ids follow the commit order. */
 async function listEntries(
   database: ServicesDatabase,
   wallet: { readonly id: string; readonly merchant_id: string; readonly environment: string },
@@ -133,7 +133,7 @@ async function listEntries(
 ): Promise<Page<EntryRow>> {
   const wanted = database
     .selectFrom('transactions')
-    // Of the merchant too: the index begins with it.
+    // Filter by merchant and environment too: the index starts with these columns.
     .where('merchant_id', '=', wallet.merchant_id)
     .where('environment', '=', wallet.environment as EntryRow['environment'])
     .where('wallet_id', '=', wallet.id);

@@ -2,7 +2,7 @@ import { keylessLine, noKeyIn, noKeyWords } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { amount, currency, id, moment, textOrNull, uuid } from '../fields.js';
+import { amount, currency, id, timestamp, textOrNull, uuid } from '../fields.js';
 
 const environment = Type.Enum(['live', 'test'], { type: 'string', description: 'one of live, test' });
 const merchantId = Type.String({
@@ -11,21 +11,21 @@ const merchantId = Type.String({
   examples: ['m_01JH3Z7Q4X'],
 });
 
-/** The form of an operator's own reference of a movement. */
+/** The form of the reference that an operator gives a movement. */
 export const referenceForm = new RegExp(`${noKeyIn}[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`);
 
-/** The body of a request for a wallet. */
+/** The body of `POST /wallets`. */
 export const newWalletBody = Type.Object({
   merchantId,
   environment,
   currency,
   isDefault: Type.Optional(
-    Type.Boolean({ description: 'true or false; without it true: the wallet that pays where none is named' }),
+    Type.Boolean({ description: 'true or false (default true): whether payouts without a wallet id use this wallet' }),
   ),
   id: Type.Optional(uuid),
 });
 
-/** The body of a movement. What the wallet is has to be said again, so that a wrong id moves nothing. */
+/** The body of a movement. It repeats the wallet's currency and environment: a wrong wallet id moves nothing. */
 export const movementBody = Type.Object({
   amount,
   currency,
@@ -33,7 +33,7 @@ export const movementBody = Type.Object({
   merchantId: Type.Optional(merchantId),
   reference: Type.String({
     pattern: referenceForm,
-    description: `1 to 100 letters, digits and . _ : / -, of which the first is a letter or a digit, ${noKeyWords}`,
+    description: `1 to 100 letters, digits and . _ : / -, the first a letter or a digit, ${noKeyWords}`,
     examples: ['deposit-2026-0042'],
   }),
   reason: keylessLine(200, 'Deposit of 2026-01-31'),
@@ -56,9 +56,9 @@ export const operatorWalletSchema = Type.Object(
     currency,
     balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     isDefault: Type.Boolean(),
-    /** In whose name it was made; null where that is not known. */
+    /** The name of the operator who created it; null if unknown. */
     createdBy: textOrNull('alice'),
-    createdAt: moment,
+    createdAt: timestamp,
   },
   { title: 'OperatorWallet' },
 );
@@ -66,7 +66,7 @@ export const operatorWalletSchema = Type.Object(
 /** A wallet, as operators see it. */
 export type OperatorWallet = Readonly<Static<typeof operatorWalletSchema>>;
 
-/** What a request for a wallet is answered with. */
+/** The response to `POST /wallets`; `isRepeated` if the wallet existed before. */
 export const openedWalletSchema = Type.Object(
   { ...operatorWalletSchema.properties, isRepeated: Type.Boolean() },
   { title: 'OpenedWallet' },
@@ -88,12 +88,12 @@ export const entrySchema = Type.Object(
     status: Type.Enum(['pending', 'successful', 'reversed'], { type: 'string' }),
     reference: Type.String(),
     reason: textOrNull('Deposit of 2026-01-31'),
-    /** In whose name an operator moved it; null for what a payout moved. */
+    /** The name of the operator who moved the money; null for a payout. */
     actor: textOrNull('alice'),
     payoutId: Type.Union([id, Type.Null()]),
-    /** What the wallet held after it. */
+    /** The wallet's balance after this entry. */
     balanceAfter: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
-    createdAt: moment,
+    createdAt: timestamp,
   },
   { title: 'Entry' },
 );
@@ -101,13 +101,13 @@ export const entrySchema = Type.Object(
 /** One row of the ledger. */
 export type Entry = Readonly<Static<typeof entrySchema>>;
 
-/** What a movement is answered with. */
+/** The response to a movement; `isRepeated` if an earlier request made it. */
 export const movedSchema = Type.Object(
   { ...entrySchema.properties, isRepeated: Type.Boolean() },
   { title: 'MovedEntry' },
 );
 
-/** What an account holds; those of an environment and a currency add up to zero. */
+/** The balance of an account. The accounts of an environment and currency add up to zero. */
 export const accountSchema = Type.Object(
   {
     environment,

@@ -16,10 +16,10 @@ import {
   operatorWalletsQuery,
 } from './schema.js';
 
-/** What the routes of operators work with. */
+/** Dependencies of the operators' routes. */
 export type OperatorContext = Pick<RouteContext, 'database' | 'clock'>;
 
-/** Adds the routes about wallets. */
+/** Adds the routes of wallets. */
 export function walletRoutes(app: RestApp, { database, clock }: OperatorContext): void {
   app.post(
     '/wallets',
@@ -27,7 +27,7 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
       schema: { body: newWalletBody, querystring: noQuery },
       config: {
         operation: {
-          summary: 'Make an empty wallet; the same request again has the same wallet as its answer',
+          summary: 'Create an empty wallet; repeating the request returns the same wallet',
           status: 201,
           data: openedWalletSchema,
         },
@@ -44,7 +44,7 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
         .execute((transaction) => openWallet(transaction, tenant, wanted));
       if (existed) requireSame(wallet, { ...tenant, id, currency });
       reply.code(existed ? 200 : 201);
-      const message = existed ? 'The wallet was there already' : 'Wallet created';
+      const message = existed ? 'The wallet already exists' : 'Wallet created';
       return success(message, { ...toWallet(wallet), isRepeated: existed });
     },
   );
@@ -80,19 +80,19 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
 }
 
 /**
- * The wallet that a path names.
- * @throws Refusal
+ * Finds a wallet by the id in a path.
+ * @throws Refusal 404 `wallet_not_found`
  */
 export async function walletOf(database: ServicesDatabase, id: string): Promise<WalletRow> {
   const wanted = database.selectFrom('wallets').selectAll().where('id', '=', id.toLowerCase());
-  // What cannot be an id is answered like one that nobody has.
+  // A malformed id gives the same response as an unknown one.
   const row = uuidForm.test(id) ? await wanted.executeTakeFirst() : undefined;
   if (row === undefined) throw new Refusal(404, 'Wallet not found', [], 'wallet_not_found');
   return row;
 }
 
 function idMissing(): Refusal {
-  const message = 'id is required where isDefault is false, so that the request can be sent again';
+  const message = 'id is required when isDefault is false, so that the request can be repeated safely';
   return new Refusal(422, message, [{ path: 'id', message }], 'validation_failed');
 }
 
@@ -103,7 +103,7 @@ interface Wanted {
   readonly currency: string;
 }
 
-/** A wallet that is there is only the answer where it is the one that was asked for. */
+/** Rejects an existing wallet that differs from the requested one, with 409 `wallet_exists`. */
 function requireSame(wallet: WalletRow, { id, merchantId, environment, currency }: Wanted): void {
   const isSame =
     (id === null || wallet.id === id) &&
@@ -113,8 +113,8 @@ function requireSame(wallet: WalletRow, { id, merchantId, environment, currency 
   if (isSame) return;
   const message =
     wallet.id === id
-      ? `The id ${wallet.id} is that of another wallet: choose another id`
-      : `The default wallet of the merchant in ${currency} is there already, as ${wallet.id}: for another one, isDefault has to be false`;
+      ? `The id ${wallet.id} belongs to another wallet: choose another id`
+      : `The merchant already has a default wallet in ${currency}, with the id ${wallet.id}: set isDefault to false for another wallet`;
   throw new Refusal(409, message, [], 'wallet_exists');
 }
 

@@ -1,43 +1,43 @@
 import { ulid } from 'ulid';
 import { DatabaseError } from '../../database/database-error.js';
-import { later, type Moment, limitLockWait } from '../../database/dialects.js';
+import { addMilliseconds, type SqlTime, limitLockWait } from '../../database/dialects.js';
 import { type Selectable, sql, type SqlBool } from '../../database/kysely.js';
 import type { Logger } from '../../rest/answer-errors.js';
 import { moveMoney } from '../ledger/move-money.js';
 import type { RouteContext } from '../routes.js';
-import { joinAdding, type ServicesDatabase } from '../services-database.js';
+import { lockListForInsert, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
-import { endDebits } from '../transactions/repository.js';
+import { setDebitStatus } from '../transactions/repository.js';
 import { type BankOptions, bankOutcomeOf } from './simulated-bank.js';
 
 type PayoutRow = Selectable<ServicesTables['payouts']>;
 
-/** What moves payouts. */
+/** Dependencies of the payout worker. */
 export type AdvanceContext = Pick<RouteContext, 'database' | 'clock' | 'bank'> & {
   readonly logger?: Logger | undefined;
 };
 
 const batch = 100;
-/** After which another process may ask the bank again, where the one that was at it has died. */
-const claimMilliseconds = 30_000;
-/** How much later than that a payout may be due: its taker may have looked at the clock after others, who waited for it. */
-const latestMilliseconds = 900_000;
-/** How long a refund may wait for its wallet, which a process that hangs may have locked, while other payouts wait for it. */
+/** Lease on a processing payout: if its process dies, another one may ask the bank again after this time. */
+const leaseMilliseconds = 30_000;
+/** Slack above the longest lease: a statement that waited for a row lock compares with its own, earlier start time. */
+const leaseSlackMilliseconds = 900_000;
+/** Lock timeout of a refund. A hung process may hold the wallet's lock, and other payouts wait behind this refund. */
 const lockWaitMilliseconds = 1000;
 
 /**
- * Moves the payouts whose time has come a step on: to the bank, or to their end.
- * @returns true where there may be more of them
+ * Advances due payouts by one step: from pending to processing, or from processing to successful or failed.
+ * @returns true if more payouts may be due now
  */
 export async function advancePayouts(context: AdvanceContext): Promise<boolean> {
   const { database, clock, bank } = context;
   const now = clock.now();
-  const longest = Math.max(claimMilliseconds, bank.delayMilliseconds) + latestMilliseconds;
-  // What has just gone to the bank is not due before its next delay, were it none.
-  const processed = await takeDue(database, 'processing', { now, wait: claimMilliseconds, longest });
-  const taken = await takeDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
+  const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
+  // Processing payouts first: a payout sent to the bank in this run ends in a later run, even with a bank delay of 0.
+  const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
+  const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
-  await endPaid(database, paid, clock.now());
+  await settlePaid(database, paid, clock.now());
   const lockedWallets = new Set<string>();
   for (const payout of processed) {
     const outcome = outcomeOf(bank, payout);
@@ -47,17 +47,17 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   return Math.max(processed.length, taken.length) === batch || (taken.length > 0 && bank.delayMilliseconds === 0);
 }
 
-/** When payouts are taken, how long nobody shall take them again, and how long that can be at most. */
-interface Times {
-  readonly now: Moment;
+/** When payouts are leased, for how long (`wait`, ms), and the longest lease with its slack (`longest`, ms). */
+interface LeaseTimes {
+  readonly now: SqlTime;
   readonly wait: number;
   readonly longest: number;
 }
 
-/** Takes due payouts of one state for processing. A process that comes second finds them due later, and leaves them. */
-function takeDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: Times) {
-  // What is due later than anything can be was taken before the clock was put back.
-  const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${later(now, longest)})`;
+/** Leases due payouts of one status by moving `due_at` into the future, so that a concurrent process skips them. */
+function leaseDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: LeaseTimes) {
+  // A due time beyond the longest lease was set before the clock was set back, so this payout counts as due.
+  const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${addMilliseconds(now, longest)})`;
   const due = database
     .selectFrom('payouts')
     .select('id')
@@ -68,7 +68,11 @@ function takeDue(database: ServicesDatabase, status: 'pending' | 'processing', {
     .limit(batch);
   return database
     .updateTable('payouts')
-    .set({ status: 'processing', due_at: later(now, wait), ...(status === 'pending' ? { updated_at: now } : {}) })
+    .set({
+      status: 'processing',
+      due_at: addMilliseconds(now, wait),
+      ...(status === 'pending' ? { updated_at: now } : {}),
+    })
     .where('id', 'in', due)
     .where(isDue)
     .where('status', '=', status)
@@ -80,8 +84,8 @@ function outcomeOf(bank: BankOptions, { destination_account_number: destinationA
   return bankOutcomeOf(bank, { destinationAccountNumber, recipient });
 }
 
-/** Ends payouts that have arrived, together: nothing but their states changes. */
-async function endPaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: Moment): Promise<void> {
+/** Marks paid payouts and their debits as successful, all in one transaction: no balance changes. */
+async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: SqlTime): Promise<void> {
   if (payouts.length === 0) return;
   await database.transaction().execute(async (transaction) => {
     const ended = await transaction
@@ -95,7 +99,7 @@ async function endPaid(database: ServicesDatabase, payouts: readonly PayoutRow[]
       .where('status', '=', 'processing')
       .returning('id')
       .execute();
-    await endDebits(
+    await setDebitStatus(
       transaction,
       ended.map(({ id }) => id),
       'successful',
@@ -104,8 +108,8 @@ async function endPaid(database: ServicesDatabase, payouts: readonly PayoutRow[]
 }
 
 /**
- * One payout that cannot be given back must not hold up the others; it comes up again when its claim has ended.
- * @returns false where its wallet could not be had, so that others of the wallet are not worth a try now
+ * Refunds one failed payout. An error is logged and does not block other payouts; the lease's expiry triggers a retry.
+ * @returns false after a DatabaseError, e.g. a lock timeout: the wallet's other refunds are skipped in this run
  */
 async function giveBack(
   { database, clock, logger }: AdvanceContext,
@@ -113,24 +117,29 @@ async function giveBack(
   reason: string,
 ): Promise<boolean> {
   try {
-    await endFailed(database, payout, reason, clock.now());
+    await refundFailed(database, payout, reason, clock.now());
     return true;
   } catch (error) {
-    logger?.error({ err: error, payout: payout.id }, 'a payout could not be settled; it is tried again');
+    logger?.error({ err: error, payout: payout.id }, 'a failed payout could not be refunded; retrying');
     return !(error instanceof DatabaseError);
   }
 }
 
 /**
- * Ends a payout that has failed, and puts the money back: all of it or nothing. Only the first to come finds it processing,
- * so that it ends once and is refunded once.
+ * Marks a payout as failed and refunds its amount in one transaction. Only the first caller finds the payout in
+ * `processing`, so it is refunded once.
  */
-export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason: string, now: Moment): Promise<void> {
+export function refundFailed(
+  database: ServicesDatabase,
+  payout: PayoutRow,
+  reason: string,
+  now: SqlTime,
+): Promise<void> {
   const { id, amount, currency, wallet_id: walletId, merchant_id: merchantId, environment } = payout;
   const tenant = { merchantId, environment };
   return database.transaction().execute(async (transaction) => {
     await limitLockWait<ServicesTables>(transaction, lockWaitMilliseconds);
-    await joinAdding(transaction, tenant);
+    await lockListForInsert(transaction, tenant);
     const ended = await transaction
       .updateTable('payouts')
       .set({ status: 'failed', failure_reason: reason, due_at: null, updated_at: now })
@@ -139,13 +148,13 @@ export function endFailed(database: ServicesDatabase, payout: PayoutRow, reason:
       .returning('updated_at')
       .executeTakeFirst();
     if (ended === undefined) return;
-    await endDebits(transaction, [id], 'reversed');
+    await setDebitStatus(transaction, [id], 'reversed');
     const refund = { type: 'credit', walletId, amount, currency, counterAccount: 'payouts' } as const;
     const moved = await moveMoney(transaction, tenant, refund, () => ({
       ...({ payoutId: id, status: 'successful', reason: null, actor: null } as const),
       ...{ reference: ulid(), createdAt: ended.updated_at },
     }));
-    // What is under way is kept free in its wallet, so that there is room for it to come back.
-    if (moved === null) throw new Error(`the wallet ${walletId} has no room for a refund`);
+    // Credits by operators leave room in the wallet for its payouts in progress, so a refund always fits.
+    if (moved === null) throw new Error(`the refund would exceed the largest balance of the wallet ${walletId}`);
   });
 }

@@ -1,22 +1,25 @@
-import type { Moment } from '../../database/dialects.js';
+import type { SqlTime } from '../../database/dialects.js';
 import type { Selectable } from '../../database/kysely.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Tenant } from '../assertion-verifier.js';
 import { createdRangeOf } from '../list-query.js';
-import { completeUpTo, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
+import { lastCompleteNumber, ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import { findWallet } from '../wallets/repository.js';
 import { hasReference } from './merchant-reference.js';
 import type { Payout, PayoutsQuery } from './schema.js';
 
-/** A payout to record, and when the worker shall look at it first. */
+/** A payout to insert; the worker first processes it at `dueAt`. */
 export type NewPayout = Omit<Payout, 'status' | 'failureReason' | 'createdAt' | 'updatedAt'> & {
-  readonly createdAt: Moment;
-  readonly dueAt: Moment;
+  readonly createdAt: SqlTime;
+  readonly dueAt: SqlTime;
 };
 
-/** The merchant's payouts that the query names, newest first. */
+/**
+ * Lists the merchant's payouts that match the query, newest first.
+ * @throws Refusal 404 for an unknown wallet or an unknown payout in `up_to`
+ */
 export async function listPayouts(
   database: ServicesDatabase,
   tenant: Tenant,
@@ -39,7 +42,7 @@ export async function listPayouts(
     if (last === undefined) throw Refusal.notFound('Payout');
     wanted = wanted.where('sequence', '<=', last.sequence);
   }
-  const complete = await completeUpTo(database, tenant, 'payouts', 'sequence');
+  const complete = await lastCompleteNumber(database, tenant, 'payouts', 'sequence');
   if (complete !== null) wanted = wanted.where('sequence', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
@@ -47,7 +50,7 @@ export async function listPayouts(
   return { items: rows.map(toPayout), totalRecords: total };
 }
 
-/** One payout of the merchant. */
+/** Finds one payout of the merchant; null if the merchant has no payout with this id. */
 export async function findPayout(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Payout | null> {
   const row = await rowOf(database, tenant, id);
   return row === undefined ? null : toPayout(row);
@@ -57,7 +60,7 @@ function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
   return database.selectFrom('payouts').selectAll().where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
 }
 
-/** Adds a payout; belongs in the database transaction that debits the wallet. */
+/** Inserts a pending payout. Call this in the database transaction that debits the wallet. */
 export async function insertPayout(database: ServicesDatabase, tenant: Tenant, payout: NewPayout): Promise<Payout> {
   const row = await database
     .insertInto('payouts')

@@ -1,20 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { ulid } from 'ulid';
-import { later } from '../../database/dialects.js';
+import { addMilliseconds } from '../../database/dialects.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import type { Environment, Tenant } from '../assertion-verifier.js';
 import { recordParams } from '../fields.js';
-import { answerOnce } from '../idempotency/answer-once.js';
+import { runIdempotent } from '../idempotency/answer-once.js';
 import { tenantOf } from '../identity.js';
 import { moveMoney } from '../ledger/move-money.js';
 import { idIn, type RouteContext, type Routes } from '../routes.js';
-import { joinAdding, type ServicesDatabase } from '../services-database.js';
+import { lockListForInsert, type ServicesDatabase } from '../services-database.js';
 import { findDefaultWallet, findWallet } from '../wallets/repository.js';
 import type { Wallet } from '../wallets/schema.js';
-import { claimReference } from './merchant-reference.js';
+import { reserveReference } from './merchant-reference.js';
 import { findPayout, insertPayout, listPayouts } from './repository.js';
 import {
   bankPayoutBody,
@@ -27,7 +27,7 @@ import {
 
 const created = 'Payout created';
 
-/** Payouts. */
+/** Adds the routes of payouts. */
 export const payoutRoutes: Routes = (app, context) => {
   const { database } = context;
 
@@ -37,21 +37,21 @@ export const payoutRoutes: Routes = (app, context) => {
       schema: { body: bankPayoutBody, querystring: noQuery },
       config: {
         operation: {
-          summary: 'Pay out to a bank account, from a wallet that is named',
+          summary: 'Pay out to a bank account from a given wallet',
           status: 201,
           data: payoutSchema,
           message: created,
           codes: ['reference_taken', 'insufficient_balance'],
-          failures: { 404: 'There is no such wallet' },
+          failures: { 404: 'The wallet does not exist' },
         },
       },
     },
     (request, reply) =>
-      answerOnce(context, request, reply, async (transaction) => {
+      runIdempotent(context, request, reply, async (transaction) => {
         const tenant = tenantOf(request);
         const { walletId, amount, reference, remarks, ...account } = request.body;
         const merchantReference = reference ?? null;
-        await claimReference(transaction, tenant, merchantReference);
+        await reserveReference(transaction, tenant, merchantReference);
         const wallet = await findWallet(transaction, tenant, walletId.toLowerCase());
         if (wallet === null) throw Refusal.notFound('Wallet');
         const destination = { ...account, recipient: null, remarks: remarks ?? null };
@@ -66,7 +66,7 @@ export const payoutRoutes: Routes = (app, context) => {
       schema: { body: recipientPayoutBody, querystring: noQuery },
       config: {
         operation: {
-          summary: 'Pay out to a recipient, from the default wallet of the currency',
+          summary: 'Pay out to a recipient from the default wallet of the currency',
           status: 201,
           data: payoutSchema,
           message: created,
@@ -76,11 +76,11 @@ export const payoutRoutes: Routes = (app, context) => {
       },
     },
     (request, reply) =>
-      answerOnce(context, request, reply, async (transaction) => {
+      runIdempotent(context, request, reply, async (transaction) => {
         const tenant = tenantOf(request);
         const { amount, currency, recipient, reference } = request.body;
         const merchantReference = reference ?? null;
-        await claimReference(transaction, tenant, merchantReference);
+        await reserveReference(transaction, tenant, merchantReference);
         const wallet = await findDefaultWallet(transaction, tenant, currency);
         if (wallet === null) throw noDefaultWallet(currency, tenant.environment);
         const order = { wallet, amount, merchantReference, destination: { ...noAccount, recipient } };
@@ -130,22 +130,22 @@ const noAccount = {
   remarks: null,
 };
 
-/** A payout that a merchant asks for. */
+/** A payout that a merchant orders. */
 interface PayoutOrder {
   readonly wallet: Wallet;
   readonly amount: number;
-  /** The merchant's own, which is claimed already; null where it gave none. */
+  /** The merchant's reference, already reserved by `reserveReference`; null if the request has none. */
   readonly merchantReference: string | null;
   readonly destination: PayoutDestination;
 }
 
-const tooLittle = { path: 'amount', message: 'Insufficient wallet balance' };
+const insufficientBalance = { path: 'amount', message: 'Insufficient wallet balance' };
 
 /**
- * Debits the wallet, records that, and makes the payout; belongs in a database transaction, so that all of it happens or
- * nothing. Too little money is a 422 like any other field that cannot be accepted: 402 is the gateway's own bill in the
- * clients that know it.
- * @throws Refusal
+ * Debits the wallet, inserts the ledger entry and creates the payout. Call this in a database transaction, so that all
+ * three writes commit together. Insufficient balance is 422, like any invalid field: clients that support 402 would
+ * read 402 as a charge by the gateway itself.
+ * @throws Refusal 422 `insufficient_balance`
  */
 async function createPayout(
   transaction: ServicesDatabase,
@@ -153,18 +153,18 @@ async function createPayout(
   tenant: Tenant,
   { wallet, amount, merchantReference, destination }: PayoutOrder,
 ): Promise<Payout> {
-  await joinAdding(transaction, tenant);
+  await lockListForInsert(transaction, tenant);
   const shared = { walletId: wallet.id, amount, currency: wallet.currency };
   const debit = { ...shared, type: 'debit', counterAccount: 'payouts' } as const;
   const moved = await moveMoney(transaction, tenant, debit, async () => {
     const now = clock.now();
     const named = { ...shared, id: randomUUID(), reference: ulid(), merchantReference };
-    const times = { createdAt: now, dueAt: later(now, bank.delayMilliseconds) };
+    const times = { createdAt: now, dueAt: addMilliseconds(now, bank.delayMilliseconds) };
     const payout = await insertPayout(transaction, tenant, { ...named, ...destination, ...times });
     const { id: payoutId, reference } = payout;
     const createdAt = Date.parse(payout.createdAt);
     return { payout, payoutId, status: 'pending', reference, createdAt, reason: null, actor: null };
   });
-  if (moved === null) throw Refusal.invalid([tooLittle], 'insufficient_balance');
+  if (moved === null) throw Refusal.invalid([insufficientBalance], 'insufficient_balance');
   return moved.details.payout;
 }

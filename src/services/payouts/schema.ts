@@ -2,33 +2,43 @@ import { keylessLine, noKeyIn, noKeyWords } from '../../rest/line.js';
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { amount, currency, digits, id, moment, optional, ownReference, textOrNull, uuid } from '../fields.js';
-import { createdQuery, ofWallet, upTo } from '../list-query.js';
+import {
+  amount,
+  currency,
+  digits,
+  id,
+  timestamp,
+  optionalOrNull,
+  serviceReference,
+  textOrNull,
+  uuid,
+} from '../fields.js';
+import { createdQuery, walletFilter, upTo } from '../list-query.js';
 
-/** The merchant's own reference of a payout. In ASCII, so that none looks like another one in a different encoding of its letters. */
+/** The merchant's own reference of a payout. ASCII only: in Unicode, two encodings of the same letters look alike. */
 const reference = Type.String({
   pattern: new RegExp(`${noKeyIn}[!-~]{1,64}$`),
   description: `1 to 64 visible ASCII characters without spaces, and ${noKeyWords}`,
   examples: ['invoice-42'],
 });
 
-const newReference = optional(
+const newReference = optionalOrNull(
   reference,
-  'Your own name for this payout, and for no other: a second payout with it is 409',
+  'Your own reference, unique among your payouts: a second payout with this reference is rejected with 409',
 );
 
-/** The body of `POST /dev/payouts`: to a bank account, from a wallet that is named. */
+/** The body of `POST /dev/payouts`: a payout to a bank account, from a given wallet. */
 export const bankPayoutBody = Type.Object({
   walletId: uuid,
   destinationBankCode: digits(3, 10, '058'),
   destinationAccountNumber: digits(5, 34, '0123456789'),
   destinationAccountName: keylessLine(100, 'Amina Okafor'),
   amount,
-  remarks: optional(keylessLine(255, 'Invoice 42')),
+  remarks: optionalOrNull(keylessLine(255, 'Invoice 42')),
   reference: newReference,
 });
 
-/** The body of `POST /payouts`: to a recipient, from the merchant's default wallet in the currency. */
+/** The body of `POST /payouts`: a payout to a recipient, from the merchant's default wallet in the currency. */
 export const recipientPayoutBody = Type.Object({
   amount,
   currency,
@@ -43,8 +53,8 @@ export const recipientPayoutBody = Type.Object({
 const statuses = ['pending', 'processing', 'successful', 'failed'] as const;
 
 /**
- * What has become of a payout: the wallet is debited (pending), the bank has it (processing), the money has arrived
- * (successful), or it is back in the wallet (failed). The last two never change again.
+ * Status of a payout: `pending` (the wallet is debited), `processing` (the bank has the order), `successful` (the money
+ * has arrived) or `failed` (the money is back in the wallet). The last two are final.
  */
 export type PayoutStatus = (typeof statuses)[number];
 
@@ -55,17 +65,17 @@ export const payoutsQuery = Type.Object({
   ...pagingQuery.properties,
   status: Type.Optional(status),
   reference: Type.Optional(
-    withPurpose(reference, 'Only the payout that was sent with this reference, or whose own reference it is'),
+    withPurpose(reference, 'Only the payout with this reference, as merchantReference or as reference'),
   ),
-  walletId: Type.Optional(ofWallet),
+  walletId: Type.Optional(walletFilter),
   ...createdQuery,
   up_to: Type.Optional(upTo(uuid)),
 });
 
-/** Which payouts are asked for. */
+/** The parsed query of the list of payouts. */
 export type PayoutsQuery = Static<typeof payoutsQuery>;
 
-/** A payout, as a merchant sees it. Its reference is also that of the transaction that debited the wallet. */
+/** A payout, as a merchant sees it. The transaction that debited the wallet has the same `reference`. */
 export const payoutSchema = Type.Object(
   {
     id,
@@ -73,17 +83,17 @@ export const payoutSchema = Type.Object(
     status,
     amount,
     currency,
-    reference: ownReference,
-    /** What the merchant sent as `reference`; no other payout of the merchant and environment has it. */
-    merchantReference: textOrNull('invoice-42', 'What was sent as reference'),
+    reference: serviceReference,
+    /** The `reference` of the merchant's request; unique per merchant and environment. */
+    merchantReference: textOrNull('invoice-42', 'The reference that the request contained'),
     destinationBankCode: textOrNull('058'),
     destinationAccountNumber: textOrNull('0123456789'),
     destinationAccountName: textOrNull('Amina Okafor'),
     recipient: textOrNull(null),
     remarks: textOrNull('Invoice 42'),
     failureReason: textOrNull(null),
-    createdAt: moment,
-    updatedAt: moment,
+    createdAt: timestamp,
+    updatedAt: timestamp,
   },
   { title: 'Payout' },
 );

@@ -1,17 +1,17 @@
 import type { Payout } from './schema.js';
 
-/** How the bank behaves that stands in for a real one. */
+/** Options of the simulated bank. */
 export interface BankOptions {
-  /** How long a payout waits until the bank takes it, and again until the bank has paid it. */
+  /** Delay until the bank accepts a payout, and the same delay again until the bank has paid it. */
   readonly delayMilliseconds: number;
-  /** Account numbers and recipients that the bank does not pay to. */
+  /** Account numbers and recipients to which every transfer fails. */
   readonly failingAccounts: readonly string[];
 }
 
-/** What came of a transfer. */
+/** The outcome of a transfer. */
 export type BankOutcome = { readonly status: 'successful' } | { readonly status: 'failed'; readonly reason: string };
 
-/** What the bank says of a transfer, as often as it is asked: the same payout always has the same outcome. */
+/** Returns the bank's outcome for a transfer. Every query about the same payout gives the same outcome. */
 export function bankOutcomeOf(
   { failingAccounts }: BankOptions,
   { destinationAccountNumber, recipient }: Pick<Payout, 'destinationAccountNumber' | 'recipient'>,

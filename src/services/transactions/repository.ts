@@ -3,14 +3,15 @@ import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Tenant } from '../assertion-verifier.js';
 import { createdRangeOf } from '../list-query.js';
-import { completeUpTo, ownedBy, type ServicesDatabase } from '../services-database.js';
+import { lastCompleteNumber, ownedBy, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import { findWallet } from '../wallets/repository.js';
 import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';
 
 /**
- * The merchant's transactions that the query names, newest first. Their numbers are given while the wallet is locked, so
- * that those of a wallet are in the order in which its money moved.
+ * Lists the merchant's transactions that match the query, newest first. Ids are assigned under the wallet's lock, so a
+ * wallet's transactions are in the order in which its money moved.
+ * @throws Refusal 404 for an unknown wallet or an unknown transaction in `up_to`
  */
 export async function listTransactions(
   database: ServicesDatabase,
@@ -34,7 +35,7 @@ export async function listTransactions(
     if (last === null) throw Refusal.notFound('Transaction');
     wanted = wanted.where('id', '<=', last.id);
   }
-  const complete = await completeUpTo(database, tenant, 'transactions', 'id');
+  const complete = await lastCompleteNumber(database, tenant, 'transactions', 'id');
   if (complete !== null) wanted = wanted.where('id', '<=', complete);
   const { offset, limit } = rangeOf(paging);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
@@ -42,7 +43,7 @@ export async function listTransactions(
   return { items: rows.map(toTransaction), totalRecords: total };
 }
 
-/** One transaction of the merchant. */
+/** Finds one transaction of the merchant; null if the merchant has no transaction with this id. */
 export async function findTransaction(
   database: ServicesDatabase,
   tenant: Tenant,
@@ -57,8 +58,8 @@ export async function findTransaction(
   return row === undefined ? null : toTransaction(row);
 }
 
-/** Says of the debits of payouts what has become of those; belongs in the database transaction that ends the payouts. */
-export async function endDebits(
+/** Sets the final status of the payouts' debits. Call this in the database transaction that ends the payouts. */
+export async function setDebitStatus(
   database: ServicesDatabase,
   payoutIds: readonly string[],
   status: Exclude<TransactionStatus, 'pending'>,

@@ -1,22 +1,22 @@
-import { shownAs } from '../../rest/openapi/json-schema.js';
+import { describedAs } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { amount, currency, id, moment, ownReference } from '../fields.js';
-import { createdQuery, ofWallet, upTo } from '../list-query.js';
+import { amount, currency, id, timestamp, serviceReference } from '../fields.js';
+import { createdQuery, walletFilter, upTo } from '../list-query.js';
 
 const types = ['credit', 'debit'] as const;
 const statuses = ['pending', 'successful', 'reversed'] as const;
 
-/** The direction of a movement, seen from the wallet. */
+/** The direction of a movement: `credit` adds to the wallet, `debit` takes from it. */
 export type TransactionType = (typeof types)[number];
 
 /**
- * What has become of the payout that a debit pays for: it is under way (pending), paid (successful), or failed, and another
- * transaction has brought the money back (reversed). A credit is successful from the first.
+ * Status of the payout behind a debit: `pending` (in progress), `successful` (paid) or `reversed` (failed; another
+ * transaction refunded the money). A credit is always `successful`.
  */
 export type TransactionStatus = (typeof statuses)[number];
 
-/** The form of the ids of transactions, which are numbers. */
+/** The form of a transaction id: a positive integer of at most 15 digits. */
 export const transactionNumberForm = /^[1-9][0-9]{0,14}$/;
 
 const type = Type.Enum([...types], { type: 'string', description: `one of ${types.join(', ')}` });
@@ -27,40 +27,40 @@ const number = Type.Integer({
 });
 const numberText = Type.String({ pattern: transactionNumberForm, description: 'the id of a transaction' });
 
-/** The path of one transaction. Whatever the id is, it is looked for: what cannot be one is not found either. */
-export const transactionParams = Type.Object({ id: shownAs(Type.String(), number) });
+/** The path of one transaction. The schema accepts any text: a malformed id gives 404, like an unknown one. */
+export const transactionParams = Type.Object({ id: describedAs(Type.String(), number) });
 
 /** The query of the list of transactions. */
 export const transactionsQuery = Type.Object({
   ...pagingQuery.properties,
   type: Type.Optional(type),
   status: Type.Optional(status),
-  walletId: Type.Optional(ofWallet),
+  walletId: Type.Optional(walletFilter),
   ...createdQuery,
-  up_to: Type.Optional(upTo(shownAs(numberText, number))),
+  up_to: Type.Optional(upTo(describedAs(numberText, number))),
 });
 
-/** Which transactions are asked for. */
+/** The parsed query of the list of transactions. */
 export type TransactionsQuery = Static<typeof transactionsQuery>;
 
 /**
- * A movement on a wallet, as a merchant sees it. Movements are added, and nothing but their status ever changes; those of
- * a wallet, whatever their status, add up to its balance.
+ * A movement on a wallet, as a merchant sees it. Movements are append-only except for their status. All movements of a
+ * wallet, whatever their status, add up to its balance.
  */
 export const transactionSchema = Type.Object(
   {
     id: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, examples: [1] }),
-    /** In minor units, always positive; the type tells the direction. */
+    /** In minor units, always positive; `type` gives the direction. */
     amount,
     currency,
     type,
     status,
-    reference: ownReference,
+    reference: serviceReference,
     walletId: id,
-    /** The payout that this movement paid for, or whose money it brought back. */
+    /** The payout that this movement paid or refunded; null for an operator's movement. */
     payoutId: Type.Union([id, Type.Null()]),
     balanceAfter: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [750_000] }),
-    createdAt: moment,
+    createdAt: timestamp,
   },
   { title: 'Transaction' },
 );

@@ -6,7 +6,10 @@ import { ownedBy, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 import type { Wallet, WalletsQuery } from './schema.js';
 
-/** The merchant's wallets that the query names, newest first. */
+/**
+ * Lists the merchant's wallets that match the query, newest first.
+ * @throws Refusal 404 for an unknown wallet in `up_to`
+ */
 export async function listWallets(
   database: ServicesDatabase,
   tenant: Tenant,
@@ -26,7 +29,7 @@ export async function listWallets(
   return { items: rows.map(toWallet), totalRecords: total };
 }
 
-/** One wallet of the merchant. */
+/** Finds one wallet of the merchant; null if the merchant has no wallet with this id. */
 export async function findWallet(database: ServicesDatabase, tenant: Tenant, id: string): Promise<Wallet | null> {
   const row = await rowOf(database, tenant, id);
   return row === undefined ? null : toWallet(row);
@@ -36,7 +39,7 @@ function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
   return database.selectFrom('wallets').selectAll().where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
 }
 
-/** The wallet that pays where none is named. */
+/** Finds the merchant's default wallet in a currency, which pays payouts without a wallet id; null if none exists. */
 export async function findDefaultWallet(
   database: ServicesDatabase,
   tenant: Tenant,

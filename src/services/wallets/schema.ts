@@ -1,7 +1,7 @@
 import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { currency, id, moment, uuid } from '../fields.js';
+import { currency, id, timestamp, uuid } from '../fields.js';
 import { upTo } from '../list-query.js';
 
 /** The query of the list of wallets. */
@@ -11,17 +11,17 @@ export const walletsQuery = Type.Object({
   up_to: Type.Optional(upTo(uuid)),
 });
 
-/** Which wallets are asked for. */
+/** The parsed query of the list of wallets. */
 export type WalletsQuery = Static<typeof walletsQuery>;
 
-/** A merchant's wallet. Its balance is in minor units; from a default one are paid, in its currency, payouts that name none. */
+/** A merchant's wallet; its balance is in minor units. A default wallet pays payouts that name no wallet. */
 export const walletSchema = Type.Object(
   {
     id,
     currency,
     balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [1_000_000] }),
     isDefault: Type.Boolean({ examples: [true] }),
-    createdAt: moment,
+    createdAt: timestamp,
   },
   { title: 'Wallet' },
 );

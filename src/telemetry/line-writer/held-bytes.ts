@@ -1,12 +1,12 @@
 const firstBytes = 128 * 1024;
 
-/** Lines that wait, as bytes: a line is copied once, when it comes, instead of once more each time that lines are joined. */
-export class HeldBytes {
+/** Waiting lines, as bytes. Each line is copied once, on arrival, and not again each time lines are joined. */
+export class LineBuffer {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
   #spare: Buffer | null = null;
   #length = 0;
 
-  /** Takes a line and gives back how many bytes it is with its line end. */
+  /** Adds a line. Returns its number of bytes, including the line end. */
   add(line: Buffer): number {
     const bytes = line.length + 1;
     if (this.#length + bytes > this.#bytes.length) this.#grow(this.#length + bytes);
@@ -16,7 +16,7 @@ export class HeldBytes {
     return bytes;
   }
 
-  /** Gives out what is held, until the next call; null where that is nothing. */
+  /** Returns the held bytes, valid until the next call; null without any. */
   take(): Buffer | null {
     if (this.#length === 0) return null;
     const taken = this.#bytes.subarray(0, this.#length);

@@ -1,45 +1,48 @@
 import { close, closeSync, fdatasync, fstat, write } from 'node:fs';
-import { HeldBytes } from './held-bytes.js';
+import { LineBuffer } from './held-bytes.js';
 import { UnconfirmedLines } from './unconfirmed-lines.js';
 
-/** What is held in memory at most while the destination is slow; beyond it there is no room. */
+/** The most bytes held in memory while the destination is slow; further lines do not fit. */
 const maxHeldBytes = 16 * 1024 * 1024;
-/** From here on the destination counts as not keeping up: there is still room for the lines of what is under way. */
+/** From here on the destination counts as too slow. Requests in progress still have room for their lines. */
 const slowBytes = 8 * 1024 * 1024;
-/** Lines wait so long for others to be written with; a write for each would cost more than the line. */
-const gatherMilliseconds = 10;
-const gatherBytes = 64 * 1024;
+/** How long lines wait to be written together. A write per line would cost more than the line. */
+const batchMilliseconds = 10;
+const batchBytes = 64 * 1024;
 const retryMilliseconds = 1_000;
-/** A pipe is mostly full for a moment: whoever reads it has not come to it yet. */
+/** A pipe is usually full for a short time only, until its reader catches up. */
 const fullPipeMilliseconds = 2;
-/** There is no room now. */
-const noRoom: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT']);
-/** What a file may get over: others mean that it takes nothing more, as one whose disk is broken, or that has become too large. */
-const passing: ReadonlySet<string | undefined> = new Set([...noRoom, 'EAGAIN', 'EINTR']);
+/** Errors of a full disk or an exhausted quota. */
+const fullDiskCodes: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT']);
+/**
+ * Errors that may pass. After any other error the file accepts nothing more: its disk is broken, or the file is too
+ * large.
+ */
+const transientCodes: ReadonlySet<string | undefined> = new Set([...fullDiskCodes, 'EAGAIN', 'EINTR']);
 const lineEnd = 0x0a;
 
-/** Lines for one open file, in their order. */
+/** The lines of one open file, in their order. */
 interface Segment {
   readonly descriptor: number;
-  readonly held: HeldBytes;
+  readonly held: LineBuffer;
   /** The lines to write again if the file is removed; null for a stream. */
   readonly unconfirmed: UnconfirmedLines | null;
-  /** Whether the file was removed: its lines are written again to the next one. */
+  /** Whether the file was removed. Its lines are then written again to the next file. */
   isGone: boolean;
-  /** What is being written, from the beginning of a line on; null: nothing is. */
+  /** The bytes being written, from the beginning of a line; null without a write. */
   pending: Buffer | null;
-  /** How much of that was taken already. */
+  /** How many of these bytes are already written. */
   taken: number;
-  /** How much the file has taken in all. */
+  /** How many bytes were written to the file in total. */
   written: number;
   syncWanted: boolean;
-  /** Called when everything taken before them is on the disk, or could not be put there. */
+  /** Called when all lines accepted before are synced to disk, or syncing failed. */
   synced: ((isSynced: boolean) => void)[];
 }
 
 /**
- * Appends lines without ever waiting for them. One write is under way at a time, so that lines keep their order; a
- * failed one is tried again from where it stopped, or, where the file takes nothing more and there is another one, there.
+ * Appends lines without blocking the caller. Only one write runs at a time, so lines keep their order. A failed write
+ * resumes where it stopped, or moves to the next file if the current one accepts nothing more.
  */
 export class LineWriter {
   readonly #segments: [Segment, ...Segment[]];
@@ -49,12 +52,12 @@ export class LineWriter {
   #failure: string | null = null;
   #onIdle: (() => void) | null = null;
 
-  /** @param isFile false for a stream, which nobody can remove */
+  /** @param isFile false for a stream, which cannot be removed */
   constructor(descriptor: number, isFile: boolean) {
     this.#segments = [segmentFor(descriptor, isFile)];
   }
 
-  /** Whether another line can be held. */
+  /** Whether another line fits into memory. */
   get hasRoom(): boolean {
     return this.#heldBytes < maxHeldBytes;
   }
@@ -63,23 +66,23 @@ export class LineWriter {
     return this.#heldBytes;
   }
 
-  /** How many bytes the newest file has taken. */
+  /** How many bytes were written to the newest file. */
   get written(): number {
     return this.#newest.written;
   }
 
-  /** How many bytes it may have taken by now: those that are being written as well. */
+  /** How many bytes the newest file may contain by now, including the write in progress. */
   get handed(): number {
     const { written, pending, taken } = this.#newest;
     return written + (pending === null ? 0 : pending.length - taken);
   }
 
-  /** Why lines are not getting out, in words for an operator; null while they are. */
+  /** Why lines cannot be written, in words for an operator; null while they can. */
   get problem(): string | null {
     return this.#failure ?? (this.#heldBytes > slowBytes ? `${this.#heldBytes} bytes wait to be written` : null);
   }
 
-  /** Takes a line, without its line end. */
+  /** Accepts a line, without its line end. */
   append(line: Buffer): void {
     this.#heldBytes += this.#newest.held.add(line);
     this.#newest.unconfirmed?.add(line);
@@ -87,8 +90,8 @@ export class LineWriter {
   }
 
   /**
-   * Has everything that was taken so far put onto the disk itself, where the destination is a file.
-   * @param onSynced told whether it is there, as soon as that is known; of a stream when that has taken it
+   * Syncs everything accepted so far to disk, if the destination is a file.
+   * @param onSynced called with whether that succeeded; for a stream, once it has accepted everything
    */
   sync(onSynced?: (isSynced: boolean) => void): void {
     this.#newest.syncWanted = true;
@@ -96,13 +99,13 @@ export class LineWriter {
     if (!this.#writing && this.#timer === null) this.#writeNext();
   }
 
-  /** What is taken from now on goes to another file; the one before is closed when its lines are out. */
+  /** Sends later lines to another file. The current file is closed once its lines are written. */
   switchTo(descriptor: number): void {
     this.#segments.push(segmentFor(descriptor, true));
     if (!this.#writing) this.#writeNext();
   }
 
-  /** Says that the newest file still had its name after so many bytes: those need not be written again. */
+  /** Confirms that the newest file still had its name after this many bytes. They need not be written again. */
   confirm(written: number): void {
     this.#newest.unconfirmed?.confirm(written);
   }
@@ -113,8 +116,8 @@ export class LineWriter {
   }
 
   /**
-   * Switches to another file after the newest one was removed, and writes the lines again that may have been lost with it.
-   * @returns how many lines are lost because there was no room to keep them
+   * Switches to another file after the newest one was removed, and rewrites the lines that may be lost with it.
+   * @returns how many lines are lost because memory had no room for them
    */
   replaceGone(descriptor: number): number {
     const gone = this.#newest;
@@ -133,7 +136,7 @@ export class LineWriter {
     return lost;
   }
 
-  /** Writes out what is held, as far as that is possible within the time, and closes the file. */
+  /** Writes the held lines as far as the timeout allows, and closes the file. */
   async close(timeoutMilliseconds: number): Promise<void> {
     if (!this.#writing) this.#writeNext();
     await new Promise<void>((resolve) => {
@@ -156,18 +159,18 @@ export class LineWriter {
     return this.#segments.at(-1) ?? this.#segments[0];
   }
 
-  /** Lines that came while others were written gather as well: they would else go out by ones and twos, for ever. */
+  /** Gathers lines that arrived during a write, too. Otherwise they would always go out one or two at a time. */
   #writeOrGather(): void {
     const [segment, next] = this.#segments;
     const isDue = segment.pending !== null || segment.syncWanted || next !== undefined || this.#onIdle !== null;
-    if (isDue || this.#heldBytes === 0 || this.#heldBytes >= gatherBytes) {
+    if (isDue || this.#heldBytes === 0 || this.#heldBytes >= batchBytes) {
       this.#writeNext();
       return;
     }
     this.#writing = false;
     this.#timer ??= setTimeout(() => {
       this.#writeNext();
-    }, gatherMilliseconds);
+    }, batchMilliseconds);
   }
 
   #writeNext(): void {
@@ -181,7 +184,7 @@ export class LineWriter {
     } else if (segment.syncWanted) {
       segment.syncWanted = false;
       const synced = segment.synced.splice(0);
-      // A pipe cannot be synchronised; of a file whose disk fails the next write tells.
+      // Syncing a pipe fails. After a failed sync of a file, the next write reports the broken disk.
       fdatasync(segment.descriptor, (error) => {
         for (const onSynced of synced) onSynced(error === null || segment.unconfirmed === null);
         this.#writeNext();
@@ -199,7 +202,7 @@ export class LineWriter {
 
   #write(segment: Segment, bytes: Buffer, next: Segment | undefined): void {
     write(segment.descriptor, bytes, segment.taken, (error, written) => {
-      const isFullPipe = error?.code === 'EAGAIN'; // no failure: how much may wait for its reader is limited
+      const isFullPipe = error?.code === 'EAGAIN'; // not a failure: the number of waiting bytes is limited
       this.#failure = error === null || isFullPipe ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
       segment.taken += written;
@@ -221,10 +224,10 @@ export class LineWriter {
       }
       const again = isFullPipe ? fullPipeMilliseconds : retryMilliseconds;
       if (next === undefined) this.#writeAgain(again);
-      else if (!passing.has(error.code)) this.#moveOn(segment, bytes, next);
-      else if (!noRoom.has(error.code)) this.#writeAgain(again);
+      else if (!transientCodes.has(error.code)) this.#moveOn(segment, bytes, next);
+      else if (!fullDiskCodes.has(error.code)) this.#writeAgain(again);
       else {
-        // One that was removed to make room keeps it from the next one for as long as it is open.
+        // A removed file occupies its disk space, which the next file needs, as long as it is open.
         fstat(segment.descriptor, (unknown, found) => {
           if (unknown === null && found.nlink === 0) this.#moveOn(segment, bytes, next);
           else this.#writeAgain(again);
@@ -239,7 +242,7 @@ export class LineWriter {
     }, milliseconds).unref();
   }
 
-  /** Leaves a file that takes nothing more: its lines go into the next one, from that on which was not taken whole. */
+  /** Leaves a file that accepts nothing more. Its lines go to the next file, from the first incomplete line on. */
   #moveOn(segment: Segment, bytes: Buffer, next: Segment): void {
     const begin = segment.taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, segment.taken - 1) + 1;
     this.#heldBytes += segment.taken - begin;
@@ -257,7 +260,7 @@ export class LineWriter {
 function segmentFor(descriptor: number, isFile: boolean): Segment {
   const unconfirmed = isFile ? new UnconfirmedLines() : null;
   return {
-    ...{ descriptor, held: new HeldBytes(), unconfirmed, isGone: false },
+    ...{ descriptor, held: new LineBuffer(), unconfirmed, isGone: false },
     ...{ pending: null, taken: 0, written: 0, syncWanted: false, synced: [] },
   };
 }

@@ -1,25 +1,25 @@
-/** At most so much can be written once more after the file was removed. */
+/** The most bytes that can be written again after the file was removed. */
 const mostBytes = 16 * 1024 * 1024;
 const firstBytes = 128 * 1024;
 const lineEnd = 0x0a;
 
 /**
- * The lines written since the file was last seen under its name. When somebody removes the file, writes still succeed, and the lines
- * are lost until the process looks again.
+ * The lines written since the file was last seen under its name. Writes to a removed file succeed, but the lines are
+ * lost until the next check.
  */
 export class UnconfirmedLines {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
   #length = 0;
-  /** How many bytes the file got before those. */
+  /** How many bytes were written to the file before these lines. */
   #start = 0;
-  /** How many lines had no room here, since the file was last seen. */
+  /** How many lines were dropped for lack of room since the file was last seen. */
   #dropped = 0;
 
   get length(): number {
     return this.#length;
   }
 
-  /** Takes one line or several, without the last line end. */
+  /** Adds one or several lines, without the last line end. */
   add(line: Buffer): void {
     const bytes = line.length + 1;
     if (this.#length + bytes > mostBytes) this.#drop();
@@ -29,17 +29,20 @@ export class UnconfirmedLines {
     this.#bytes[this.#length - 1] = lineEnd;
   }
 
-  /** Takes lines that the file gets before all others. @param lines with their line ends */
+  /**
+   * Adds lines that the file receives before all others.
+   * @param lines with their line ends
+   */
   prepend(lines: Buffer): void {
     const bytes = Buffer.concat([lines, this.#bytes.subarray(0, this.#length)]);
     [this.#bytes, this.#length] = [bytes, bytes.length];
   }
 
-  /** The file was there when it had taken so many bytes. */
+  /** Records that the file still existed after this many bytes. */
   confirm(written: number): void {
     const bytes = Math.min(written - this.#start, this.#length);
     if (bytes < 0) return;
-    // A line of which the file has taken a part is none yet.
+    // A line that is only partly written is not confirmed.
     const confirmed = bytes === 0 ? 0 : this.#bytes.lastIndexOf(lineEnd, bytes - 1) + 1;
     this.#bytes.copyWithin(0, confirmed, this.#length);
     this.#length -= confirmed;
@@ -47,7 +50,7 @@ export class UnconfirmedLines {
     this.#dropped = 0;
   }
 
-  /** @returns the lines with their line ends, and how many more there were */
+  /** @returns the lines with their line ends, and how many further lines were dropped */
   take(): { readonly bytes: Buffer; readonly lost: number } {
     const taken = { bytes: this.#bytes.subarray(0, this.#length), lost: this.#dropped };
     [this.#bytes, this.#length, this.#dropped] = [Buffer.alloc(0), 0, 0];

@@ -9,18 +9,18 @@ import type { Scenario } from './scenarios.js';
 import { quantileOf } from './statistics.js';
 import { usageOf } from './usage.js';
 
-/** What one subject did in one round. */
+/** The figures of one subject in one round. */
 export interface Round {
   readonly requests: number;
   readonly perSecond: number;
-  /** CPU time of the subject, in microseconds a request. */
+  /** CPU time of the subject, in microseconds per request. */
   readonly cpu: number;
   readonly residentMegabytes: number;
-  /** Milliseconds; null where they were not measured. */
+  /** Milliseconds; null if not measured. */
   readonly latency: { readonly p50: number; readonly p99: number; readonly p999: number } | null;
 }
 
-/** What a subject writes or tidies up behind an answer still belongs to it. */
+/** Pause after the load: log writes and cleanup after a response still count as the subject's CPU time. */
 const settleMilliseconds = 50;
 const readySeconds = 60;
 
@@ -28,7 +28,7 @@ const readySeconds = 60;
 export class Contender {
   readonly name: string;
   readonly rounds: Round[] = [];
-  /** Why it has dropped out; null while it has not. */
+  /** The reason why it has dropped out; null if it has not. */
   failure: string | null = null;
   readonly #scenario: Scenario;
   readonly #started: StartedSubject;
@@ -52,7 +52,7 @@ export class Contender {
     this.#connections = connections;
   }
 
-  /** Starts a subject, and waits until it gives the right answer. */
+  /** Starts a subject and waits until it responds with the expected status. */
   static async start(subject: Subject, scenario: Scenario, place: Place, connections: number): Promise<Contender> {
     const keys = subject.keys ?? scenario.keys;
     const started = await subject.start({ ...place, keys });
@@ -61,11 +61,11 @@ export class Contender {
     return contender;
   }
 
-  /** Puts load on it for a while, and counts. */
+  /** Runs the load for this time and measures. */
   async round(seconds: number): Promise<Round> {
     const { transport, perSecond, status } = this.#scenario;
     const { pid, logFile, disturb } = this.#started;
-    // Made anew for each round, because servers close what is idle while the others have their turn.
+    // Open new connections for each round: servers close connections that idle during the turns of other subjects.
     const load = await openLoad(transport, this.#target, this.#connections, perSecond);
     const stop = disturb?.();
     try {
@@ -85,12 +85,12 @@ export class Contender {
     } finally {
       await stop?.();
       load.close();
-      // Logs of many rounds would fill the disk.
+      // The access logs of many rounds would fill the disk.
       if (logFile !== null) truncateSync(logFile);
     }
   }
 
-  /** Some listen before they are ready. */
+  /** Polls for the expected status: some subjects listen before they are ready. */
   async #untilReady(): Promise<void> {
     const { status: expected } = this.#scenario;
     const deadline = performance.now() + readySeconds * 1000;

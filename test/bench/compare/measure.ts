@@ -13,11 +13,11 @@ let isStopping = false;
 export interface Measured {
   readonly subject: string;
   readonly rounds: readonly Round[];
-  /** Why it dropped out; null where it did not. */
+  /** The reason why it dropped out; null if it did not. */
   readonly failure: string | null;
 }
 
-/** How long and how often. */
+/** Number and length of the rounds, length of the warm-up, and number of connections. */
 export interface Extent {
   readonly rounds: number;
   readonly seconds: number;
@@ -25,12 +25,12 @@ export interface Extent {
   readonly connections: number;
 }
 
-/** Starts the subjects anew, and measures them by turns. */
+/** Starts new processes of the subjects and measures the subjects in turn. */
 export async function measure(scenario: Scenario, subjects: readonly Subject[], extent: Extent): Promise<Measured[]> {
   const t = new Teardowns();
   const stop = (): void => {
     isStopping = true;
-    // What it has started would go on without it.
+    // Otherwise the started programs would outlive this process.
     void t.close().finally(() => process.exit(interruptedStatus));
   };
   process.once('SIGINT', stop).once('SIGTERM', stop);
@@ -46,7 +46,7 @@ export async function measure(scenario: Scenario, subjects: readonly Subject[], 
       for (const contender of contenders) {
         await unlessFailed(contender, async () => contender.rounds.push(await contender.round(extent.seconds)));
       }
-      say(`${scenario.name}, round ${round}, CPU µs a request: ${contenders.map(lastCpu).join(', ')}`);
+      say(`${scenario.name}, round ${round}, CPU µs per request: ${contenders.map(lastCpu).join(', ')}`);
     }
     return contenders.map(({ name, rounds, failure }) => ({ subject: name, rounds, failure }));
   } finally {
@@ -55,7 +55,7 @@ export async function measure(scenario: Scenario, subjects: readonly Subject[], 
   }
 }
 
-/** On a machine that has much else to do, a time alone would not warm anything up. */
+/** Warms up by time and number of requests: on a busy machine the time alone would mean few requests. */
 async function warmUp(contender: Contender, { transport }: Scenario, seconds: number): Promise<void> {
   const enough = transport === 'tls-new' || transport === 'tls-resumed' ? 2_000 : 20_000;
   let requests = 0;
@@ -64,13 +64,13 @@ async function warmUp(contender: Contender, { transport }: Scenario, seconds: nu
   }
 }
 
-/** Who does not stand the load drops out, and the others go on. */
+/** Runs work for a subject; a subject that fails drops out, and the run continues with the others. */
 async function unlessFailed(contender: Contender, work: () => Promise<unknown>): Promise<void> {
   if (contender.failure !== null) return;
   try {
     await work();
   } catch (error) {
-    // That it fails now says nothing: the process is about to end.
+    // A failure during shutdown means nothing: the process is about to end.
     if (isStopping) await new Promise(() => undefined);
     contender.failure = (error as Error).message;
     say(`${contender.name} drops out: ${contender.failure}`);

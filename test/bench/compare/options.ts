@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { scenarios } from './scenarios.js';
 import { subjects } from '../subjects/index.js';
 
-/** What a run of the benchmark is told. */
+/** The options of a benchmark run. */
 export interface BenchOptions {
   readonly scenarios: readonly string[];
   readonly subjects: readonly string[];
@@ -10,12 +10,12 @@ export interface BenchOptions {
   readonly seconds: number;
   readonly warmUpSeconds: number;
   readonly connections: number;
-  /** Only what the table of targets needs. */
+  /** Measures only what the table of targets needs. */
   readonly targetsOnly: boolean;
   readonly jsonFile: string;
-  /** Plots and tables go into docs/benchmarks.md. */
+  /** Plots and tables go into docs/benchmarks/, the table of targets into docs/benchmarks.md. */
   readonly docs: boolean;
-  /** Figures of an earlier run, in place of a new one; null: a new one. */
+  /** File with the figures of an earlier run, used instead of measuring; null: measure. */
   readonly fromFile: string | null;
 }
 
@@ -33,14 +33,14 @@ Compares what a request costs here with other gateways and proxies, in CPU time,
   --warm-up N        seconds of load before the first round (${defaults['warm-up']})
   --connections N    connections at once (${defaults.connections})
   --json FILE        where the figures go (${defaults.json})
-  --docs             draws plots into docs/benchmarks/, and writes them and the tables into docs/benchmarks.md
+  --docs             updates plots and tables in docs/benchmarks/, and the targets in docs/benchmarks.md
   --from FILE        measures nothing: prints, and draws, the figures of such a file
   --help             this text
 
 NAMES are separated by commas; without them, all.
 `;
 
-/** Reads the command line. Ends the process with 0 for --help, and with 2 and every problem where it cannot be followed. */
+/** Parses the command line. Ends the process with 0 for --help, and with 2 and all problems if invalid. */
 export function readOptions(args: readonly string[]): BenchOptions {
   const problems: string[] = [];
   const values = parse(args, problems);

@@ -1,29 +1,32 @@
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { plotSvg, type Bar } from './plot.js';
-import { scenarioTitle, tables, titleOf, type Results } from './report.js';
+import { scenarioSections, scenarioTitle, targetSection, titleOf, type Results } from './report.js';
 import { spreadOf } from './statistics.js';
 
-const page = 'docs/benchmarks.md';
 const folder = 'docs/benchmarks';
+const [page, data] = ['docs/benchmarks.md', `${folder}/tables.md`];
 const [begin, end] = ['<!-- written by npm run bench -- --docs -->', '<!-- end of what the bench writes -->'];
 
-/** Draws the plots, and puts them and the tables into the page of the benchmarks, in place of those before. */
+/** Draws the plots, and replaces the table of targets in the page of the benchmarks and the tables in its data. */
 export function writePage(results: Results): void {
-  rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder, { recursive: true });
+  for (const name of readdirSync(folder)) if (name.endsWith('.svg')) rmSync(`${folder}/${name}`);
   for (const scenario of results.scenarios) writeFileSync(`${folder}/${scenario.name}.svg`, plotOf(scenario));
-  const text = readFileSync(page, 'utf8');
-  const [before = '', rest] = text.split(begin);
-  const after = rest?.split(end)[1];
-  if (after === undefined) throw new Error(`${page} has no place between ${begin} and ${end}`);
   const { node, cpu, cpus, date } = results.machine;
   const about = `Node ${String(node)}, ${String(cpus)} × ${String(cpu)}, ${String(date).slice(0, 10)}; ${results.extent.rounds} rounds of ${results.extent.seconds} s.`;
-  const image = (name: string): string => `![${scenarioTitle(name)}](benchmarks/${name}.svg)\n\n`;
-  const parts = [begin, about, tables(results, image), end];
-  writeFileSync(page, before + parts.join('\n\n') + after);
+  const image = (name: string): string => `![${scenarioTitle(name)}](${name}.svg)\n\n`;
+  replaceIn(page, [about, targetSection(results)]);
+  replaceIn(data, [about, scenarioSections(results, image)]);
 }
 
-/** CPU time a request; where the rate is given, how long an answer took. */
+/** Replaces what an earlier run wrote into a file. */
+function replaceIn(file: string, parts: readonly string[]): void {
+  const [before = '', rest] = readFileSync(file, 'utf8').split(begin);
+  const after = rest?.split(end)[1];
+  if (after === undefined) throw new Error(`${file} lacks the markers ${begin} and ${end}`);
+  writeFileSync(file, before + [begin, ...parts, end].join('\n\n') + after);
+}
+
+/** CPU time per request; at a fixed rate, the latency of the response. */
 function plotOf({ name, measured }: Results['scenarios'][number]): string {
   const isTimed = measured.some(({ rounds }) => rounds.some(({ latency }) => latency !== null));
   const standing = measured.filter(({ failure }) => failure === null);
@@ -36,5 +39,5 @@ function plotOf({ name, measured }: Results['scenarios'][number]): string {
       value: spreadOf(rounds.map(({ latency }) => latency?.[which] ?? NaN)),
     }));
   });
-  return plotSvg({ title: scenarioTitle(name), unit: isTimed ? 'milliseconds' : 'CPU µs a request', bars });
+  return plotSvg({ title: scenarioTitle(name), unit: isTimed ? 'milliseconds' : 'CPU µs per request', bars });
 }

@@ -6,42 +6,42 @@ import { lookupIdOf } from '../../../src/gateway/api-key.js';
 import type { Teardowns } from '../deployment.js';
 import { startProgram } from './processes.js';
 
-/** Where subjects run: an upstream, a certificate, keys that they shall know, and a directory for each. */
+/** The environment of the subjects: an upstream, a certificate, known keys, and a directory for each subject. */
 export interface Place {
   readonly t: Teardowns;
   readonly upstreamPort: number;
   readonly certFile: string;
   readonly keyFile: string;
-  /** The certificate, for who speaks to them. */
+  /** The certificate that clients of the subjects trust. */
   readonly ca: string;
   readonly privateKey: string;
-  /** How many keys there are: those of `benchKey` from 0. */
+  /** Number of known keys: `benchKey(0)` and following. */
   readonly keys: number;
-  /** A new directory for the files of a subject. */
+  /** Creates the directory for a subject's files. */
   directory(name: string): Promise<string>;
 }
 
-/** Keys of each merchant. */
+/** Keys per merchant. */
 const keysOfMerchant = 10;
 
-/** The key of this number, as long as a generated one. */
+/** The API key of this number, as long as a generated key. */
 export function benchKey(number: number): string {
   return `svc_live_${number.toString(36).padStart(49, 'k')}`;
 }
 
-/** Whose the key of this number is. */
+/** The merchant of the key of this number. */
 export function merchantOf(number: number): string {
   return `m_${Math.floor(number / keysOfMerchant)}`;
 }
 
-/** The look-up ids of the keys, each with its merchant. */
+/** The look-up ids of all known keys, each with its merchant. */
 export function* merchantsByLookupId({ keys }: Pick<Place, 'keys'>): Generator<[lookupId: string, merchantId: string]> {
   for (let number = 0; number < keys; number += 1) {
     yield [lookupIdOf(benchKey(number), null), merchantOf(number)];
   }
 }
 
-/** Starts the upstream, and makes the certificate. */
+/** Starts the upstream and creates the certificate. */
 export async function openPlace(t: Teardowns, keys: number): Promise<Place> {
   const root = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-bench-'));
   t.teardown(() => rm(root, { recursive: true, force: true }));

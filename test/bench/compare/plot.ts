@@ -1,14 +1,14 @@
 import type { Spread } from './statistics.js';
 
-/** One bar: its median is drawn, its least and greatest round as a line over its end. */
+/** One bar: its length is the median; a line over its end spans the lowest to the highest round. */
 export interface Bar {
   readonly label: string;
   readonly value: Spread;
-  /** Stands out: what the plot is about. */
+  /** Highlighted: this gateway. */
   readonly isOurs: boolean;
 }
 
-/** Bars of what they are compared in. */
+/** A bar plot with its title and unit. */
 export interface Plot {
   readonly title: string;
   readonly unit: string;
@@ -28,7 +28,7 @@ svg { color-scheme: light dark; --ink: #1d2733; --dim: #667485; --ours: #2f9e6e;
 text { font: 13px system-ui, sans-serif; fill: var(--ink) } .dim { fill: var(--dim) } .title { font-weight: 600 }
 `;
 
-/** Draws bars as an SVG image that needs nothing else. */
+/** Draws bars as a self-contained SVG image. */
 export function plotSvg({ title, unit, bars }: Plot): string {
   const most = Math.max(...bars.map(({ value }) => value.max)) || 1;
   const x = (value: number): string => (left + ((width - left - right) * value) / most).toFixed(1);
@@ -53,7 +53,7 @@ ${rows.join('\n')}
 `;
 }
 
-/** A figure for people: three digits of it count. */
+/** Formats a figure with three significant digits. */
 export function figure(value: number): string {
   return Number.isNaN(value) ? '-' : value >= 99.95 ? value.toFixed(0) : value.toFixed(value >= 9.995 ? 1 : 2);
 }

@@ -8,10 +8,10 @@ import type { Teardowns } from '../deployment.js';
 const startSeconds = 60;
 const lookMilliseconds = 20;
 const mostPrinted = 10_000;
-/** Load, upstream and Redis on the first, what is measured on the second. */
+/** CPU numbers: load, upstream and Redis run on the first CPU, the measured subject on the second. */
 const cpus = { load: '0', subject: '1' };
 
-/** Why subjects cannot have a CPU of their own here; null where they can. */
+/** The reason why subjects cannot have a dedicated CPU on this machine; null if they can. */
 export const notPinned: string | null =
   availableParallelism() < 2
     ? 'this machine has one CPU'
@@ -19,35 +19,35 @@ export const notPinned: string | null =
       ? null
       : 'taskset is not installed (Debian: util-linux)';
 
-/** Keeps this process, which is the load, and what it starts from now on, off the CPU of the subjects. */
+/** Pins this process (the load) and its future children to the load's CPU. */
 export function pinLoad(): void {
   if (notPinned === null) spawnSync('taskset', ['--all-tasks', '--pid', '--cpu-list', cpus.load, `${process.pid}`]);
 }
 
-/** A program to run, until the teardown. */
+/** A program that runs until the teardown. */
 export interface Program {
   readonly command: string;
   readonly args: readonly string[];
-  /** What of its environment is not as here. */
+  /** Environment variables that differ from this process. */
   readonly env?: NodeJS.ProcessEnv;
   /** Runs on the CPU of the subjects. */
   readonly isSubject: boolean;
-  /** What it prints when it has started, or the port that it listens on then. */
+  /** The text that it prints once started, or the port on which it then listens. */
   readonly started: RegExp | number;
 }
 
-/** A program that runs, and what `started` has found in what it printed. */
+/** A running program, and the first group that `started` matched in its output. */
 export interface Running {
   readonly pid: number;
   readonly found: string;
 }
 
-/** Starts a program and waits until it says that it has started. */
+/** Starts a program and waits until `started` matches its output or its port accepts connections. */
 export async function startProgram(t: Teardowns, program: Program): Promise<Running> {
   const line = [program.command, ...program.args];
   const pinned = program.isSubject && notPinned === null ? ['taskset', '--cpu-list', cpus.subject, ...line] : line;
   const [command = '', ...args] = pinned;
-  // Options of this process are not for those.
+  // Node options of this process do not apply to the program.
   const env = { ...process.env, NODE_OPTIONS: '', ...program.env };
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], env });
   t.teardown(() => end(child));
@@ -56,11 +56,11 @@ export async function startProgram(t: Teardowns, program: Program): Promise<Runn
   return { pid: child.pid ?? 0, found };
 }
 
-/** What a regular expression found in what was printed; empty where a port was waited for. */
+/** Waits for the start; returns the first group of the regular expression, or an empty text for a port. */
 async function untilStarted(child: ChildProcess, started: RegExp | number, name: string): Promise<string> {
   let printed = '';
   for (const output of [child.stdout, child.stderr]) {
-    // Read to the end, or the program would wait for its reader.
+    // Read all output: a full pipe would block the program.
     output?.on('data', (chunk: Buffer) => (printed = (printed + chunk.toString()).slice(-mostPrinted)));
   }
   const closed = once(child, 'close').then(() => 'ended');
@@ -74,7 +74,7 @@ async function untilStarted(child: ChildProcess, started: RegExp | number, name:
   }
 }
 
-/** Empty where something listens, null where nothing does. */
+/** Returns an empty text if a process listens on the port, otherwise null. */
 async function knock(port: number): Promise<'' | null> {
   const socket = net.connect(port, '127.0.0.1');
   try {

@@ -6,11 +6,11 @@ import { scenarios } from './scenarios.js';
 import { ratiosOf, spreadOf, type Spread } from './statistics.js';
 import type { Judged } from './targets.js';
 
-/** All that a run has found. */
+/** All results of a run. */
 export interface Results {
   readonly machine: Readonly<Record<string, string | number>>;
   readonly extent: Readonly<Record<string, number>>;
-  /** Why which subjects were left out. */
+  /** The omitted subjects, each with the reason. */
   readonly leftOut: Readonly<Record<string, string>>;
   readonly scenarios: readonly { readonly name: string; readonly measured: readonly Measured[] }[];
   readonly targets: readonly Judged[];
@@ -20,9 +20,14 @@ function spreadText({ median, min, max }: Spread): string {
   return `${figure(median)} (${figure(min)} to ${figure(max)})`;
 }
 
-/** For people: the subject's title. */
+/** The title of a subject. */
 export function titleOf(name: string): string {
   return subjects.find((one) => one.name === name)?.title ?? name;
+}
+
+/** For people: the subject's title; of the gateway only its variant, such as "everything on". */
+function variantOf(name: string): string {
+  return titleOf(name).replace(/^merchant-gateway, /, '');
 }
 
 /** For people: the scenario's title. */
@@ -30,16 +35,25 @@ export function scenarioTitle(name: string): string {
   return scenarios.find((one) => one.name === name)?.title ?? name;
 }
 
+/** The table of targets and one table for each scenario, in Markdown. */
+export function tables(results: Results): string {
+  const parts = results.targets.length > 0 ? [targetSection(results)] : [];
+  return [...parts, scenarioSections(results)].join('\n\n');
+}
+
+/** A section with the table of targets, in Markdown. */
+export function targetSection({ targets }: Results): string {
+  return `### Targets\n\n${targetTable(targets)}`;
+}
+
 /**
- * The figures as tables in Markdown: that of the targets, and one for each scenario.
- * @param image what stands above the table of a scenario; empty: nothing
+ * A section with a table for each scenario, in Markdown.
+ * @param image the text above the table of a scenario; empty: none
  */
-export function tables(results: Results, image: (scenario: string) => string = () => ''): string {
-  const parts = results.scenarios.map(({ name, measured }) => {
-    return `### ${scenarioTitle(name)}\n\n${image(name)}${scenarioTable(measured)}`;
-  });
-  if (results.targets.length > 0) parts.unshift(`### Targets\n\n${targetTable(results.targets)}`);
-  return parts.join('\n\n');
+export function scenarioSections(results: Results, image: (scenario: string) => string = () => ''): string {
+  return results.scenarios
+    .map(({ name, measured }) => `### ${scenarioTitle(name)}\n\n${image(name)}${scenarioTable(measured)}`)
+    .join('\n\n');
 }
 
 function scenarioTable(measured: readonly Measured[]): string {
@@ -59,11 +73,11 @@ function scenarioTable(measured: readonly Measured[]): string {
     ];
   });
   const latencyHeads = hasLatency ? ['ms p50', 'ms p99', 'ms p99.9'] : [];
-  const heads = ['subject', 'CPU µs a request', 'the first against it', 'requests a second', 'MB resident'];
+  const heads = ['subject', 'CPU µs per request', 'first row ÷ this row', 'requests per second', 'MB resident'];
   return table([...heads, ...latencyHeads], rows);
 }
 
-/** Of the first round and of the last, so that growth shows, and the most. */
+/** Memory in the first and the last round, which shows growth, and the maximum. */
 function memoryText(rounds: readonly Round[]): string {
   const megabytes = rounds.map(({ residentMegabytes }) => residentMegabytes);
   return `${figure(megabytes[0] ?? NaN)} … ${figure(megabytes.at(-1) ?? NaN)}, at most ${figure(spreadOf(megabytes).max)}`;
@@ -71,10 +85,10 @@ function memoryText(rounds: readonly Round[]): string {
 
 function targetTable(targets: readonly Judged[]): string {
   const rows = targets.map(({ scenario, subject, figure: what, against, atMost, stretch, measured, holds }) => [
-    ...[scenario, titleOf(subject), what, against === null ? '(MB)' : titleOf(against)],
+    ...[scenario, variantOf(subject), what, against === null ? '(MB)' : variantOf(against)],
     ...[spreadText(measured), `${atMost}`, stretch === null ? '' : `${stretch}`, holds ? 'yes' : '**no**'],
   ]);
-  return table(['scenario', 'of', 'figure', 'against', 'measured', 'at most', 'stretch', 'holds'], rows);
+  return table(['scenario', 'of', 'metric', 'against', 'measured', 'at most', 'stretch', 'met'], rows);
 }
 
 function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {

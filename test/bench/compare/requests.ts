@@ -1,14 +1,14 @@
 import { benchKey } from './place.js';
 
-/** Whose host the requests name. */
+/** The Host header of the requests. */
 export const host = 'api.merchant.example';
-/** Where the callers are. */
+/** The network of the client addresses. */
 export const clientAddresses = '198.18.0.0/15';
 
 const addressCount = 4096;
 const unknownKeys = 64;
 
-/** What a request says; the rest is the same for all of them. */
+/** The variable parts of a request. */
 interface Said {
   readonly target?: string;
   readonly key: string;
@@ -16,7 +16,7 @@ interface Said {
   readonly body?: string;
 }
 
-/** A request as a load balancer in front sends it on. */
+/** A request as forwarded by a load balancer in front of the subject. */
 function requestText({ target = '/v1/transactions', key, address, body }: Said): string {
   const from = `198.18.${Math.floor(address / 250)}.${(address % 250) + 1}`;
   const head =
@@ -27,13 +27,13 @@ function requestText({ target = '/v1/transactions', key, address, body }: Said):
     : `${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
 }
 
-/** Gives these requests in turn, for ever. */
+/** Cycles through these requests without end. */
 function inTurn(requests: readonly string[]): () => string {
   let index = 0;
   return () => requests[(index += 1) % requests.length] ?? '';
 }
 
-/** Requests of callers with keys that open, each from an address of its own. */
+/** Requests with valid keys, each from a different client address. */
 export function accepted(keys: number, target?: string, body?: string): () => string {
   return inTurn(
     Array.from({ length: keys }, (_, number) =>
@@ -46,12 +46,12 @@ export function accepted(keys: number, target?: string, body?: string): () => st
   );
 }
 
-/** Requests with something that has not the form of a key. */
+/** Requests with a malformed key. */
 export function badFormat(): () => string {
   return inTurn(Array.from({ length: addressCount }, (_, address) => requestText({ key: 'sk_live_4eC39Hq', address })));
 }
 
-/** Requests with a few keys that nobody has, from so many addresses that none of them is throttled for them. */
+/** Requests with a few unknown keys, from so many addresses that no address is throttled. */
 export function unknownKey(): () => string {
   const key = (number: number): string => benchKey(number).replace('kk', 'zz');
   return inTurn(
@@ -59,7 +59,7 @@ export function unknownKey(): () => string {
   );
 }
 
-/** Payouts of 206 bytes, of callers with keys that open. */
+/** Payout requests with valid keys and a body of 206 bytes. */
 export function payouts(keys: number): () => string {
   const bare = {
     ...{ walletId: '0b9f3c9e-8f6d-4a57-9f2a-3f1c2a7d5e10', destinationBankCode: '058' },
@@ -69,7 +69,7 @@ export function payouts(keys: number): () => string {
   return accepted(keys, '/v1/dev/payouts', JSON.stringify({ ...bare, remarks }));
 }
 
-/** Accepted requests whose keys are drawn as in life: the second is asked with half as often as the first, the third a third as often. */
+/** Requests with keys in a Zipf distribution: the second key is half as frequent as the first, the third a third. */
 export function zipf(keys: number): () => string {
   const sums = new Float64Array(keys);
   let sum = 0;

@@ -7,17 +7,17 @@ import type { Results } from './report.js';
 import { scenarios } from './scenarios.js';
 import { judge, targets } from './targets.js';
 
-/** What is to be measured. */
+/** What to measure. */
 export interface Wish extends Extent {
   /** Names of scenarios. */
   readonly scenarios: readonly string[];
   /** Names of subjects. */
   readonly subjects: readonly string[];
-  /** Only what the table of targets needs. */
+  /** Measures only what the table of targets needs. */
   readonly targetsOnly: boolean;
 }
 
-/** Measures, and says on the way how far it is and who is left out. */
+/** Measures the subjects, reporting progress and omitted subjects on standard error. */
 export async function run(wish: Wish): Promise<Results> {
   if (notPinned === null) pinLoad();
   else say(`Subjects have no CPU of their own: ${notPinned}.`);
@@ -47,14 +47,14 @@ function isWanted(wish: Wish, scenario: string, subject: string): boolean {
     .filter((target) => target.scenario === scenario)
     .flatMap((target) => [
       ...[target.subject, target.against],
-      // Beside a bound on CPU time, what Node can do at all.
+      // For a bound on CPU time, also measure these two as the limit of what Node can do.
       ...(target.figure === 'cpu' ? ['dispatch', 'sockets'] : []),
     ]);
   const isNeeded = needed.includes(subject);
   return wish.subjects.includes(subject) && (isNeeded || !wish.targetsOnly);
 }
 
-/** Why which of these cannot run here. */
+/** The subjects that cannot run on this machine, each with the reason. */
 function missingOf(names: readonly string[]): Record<string, string> {
   const missing: Record<string, string> = {};
   for (const subject of subjects.filter(({ name }) => names.includes(name))) {

@@ -1,21 +1,21 @@
 import type { Transport } from '../load/open-load.js';
 import { accepted, badFormat, payouts, unknownKey, zipf } from './requests.js';
 
-/** A kind of load, which all subjects get in the same way. */
+/** A kind of load, identical for all subjects. */
 export interface Scenario {
   readonly name: string;
-  /** For people. */
+  /** The title in tables and plots. */
   readonly title: string;
-  /** Who gets it. */
+  /** Names of the subjects under this load. */
   readonly subjects: readonly string[];
   readonly transport: Transport;
-  /** Requests a second, and then latencies are what counts; null: as many as there is time for. */
+  /** A fixed rate of requests per second, to measure latency; null: as many requests as possible. */
   readonly perSecond: number | null;
-  /** The status that each answer must have. */
+  /** The expected status of each response. */
   readonly status: number;
-  /** How many keys there are. */
+  /** Number of known keys. */
   readonly keys: number;
-  /** Makes the source of its requests. */
+  /** Creates the source of the requests. */
   readonly requests: (keys: number) => () => string;
 }
 

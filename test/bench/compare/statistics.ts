@@ -1,16 +1,16 @@
-/** The middle of some figures, and how far they reach. */
+/** Median, minimum and maximum of a sample. */
 export interface Spread {
   readonly median: number;
   readonly min: number;
   readonly max: number;
 }
 
-/** The value below which this share of the sorted numbers is; of none, NaN. */
+/** The quantile of sorted numbers for a share from 0 to 1; NaN for an empty sample. */
 export function quantileOf(sorted: readonly number[], share: number): number {
   return sorted[Math.min(Math.floor(share * sorted.length), sorted.length - 1)] ?? NaN;
 }
 
-/** Median, least and greatest; of none, NaN. */
+/** Median, minimum and maximum; NaN for an empty sample. */
 export function spreadOf(numbers: readonly number[]): Spread {
   const sorted = numbers.toSorted((a, b) => a - b);
   const half = (sorted.length - 1) / 2;
@@ -18,7 +18,7 @@ export function spreadOf(numbers: readonly number[]): Spread {
   return { median, min: sorted[0] ?? NaN, max: sorted.at(-1) ?? NaN };
 }
 
-/** How one compares with another, round by round: what disturbs the machine for a while disturbs both. */
+/** The ratios of one subject to another, round by round: a temporary disturbance of the machine affects both. */
 export function ratiosOf(ones: readonly number[], others: readonly number[]): Spread {
   return spreadOf(ones.map((one, round) => one / (others[round] ?? NaN)));
 }

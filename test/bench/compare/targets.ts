@@ -2,28 +2,28 @@ import type { Round } from './contender.js';
 import type { Measured } from './measure.js';
 import { ratiosOf, type Spread } from './statistics.js';
 
-/** What is compared: a figure of each round. */
+/** The figures that targets can bound, each per round. */
 const figures = {
   cpu: ({ cpu }: Round) => cpu,
   p99: ({ latency }: Round) => latency?.p99 ?? NaN,
   memory: ({ residentMegabytes }: Round) => residentMegabytes,
 } as const;
 
-/** A bound on how one subject compares with another in a scenario. */
+/** An upper bound on a subject's figure in a scenario, relative to another subject or absolute. */
 export interface Target {
   readonly scenario: string;
   readonly subject: string;
-  /** With whom it is compared; null: the figure itself counts. */
+  /** The other subject; null: an absolute bound. */
   readonly against: string | null;
   readonly figure: keyof typeof figures;
   readonly atMost: number;
-  /** What would be better still; null: nothing. */
+  /** A more ambitious bound; null: none. */
   readonly stretch: number | null;
 }
 
 const ofAll = { subject: 'gateway', figure: 'cpu' } as const;
 
-/** What this gateway is to reach. */
+/** The targets of this gateway. */
 export const targets: readonly Target[] = [
   { ...ofAll, scenario: 'get', against: 'stock-log', atMost: 0.7, stretch: 0.6 },
   { ...ofAll, scenario: 'get', against: 'fast-proxy', atMost: 1.05, stretch: 0.9 },
@@ -43,13 +43,13 @@ export const targets: readonly Target[] = [
   { scenario: 'changes', subject: 'gateway-changes', figure: 'p99', against: 'gateway', atMost: 1.1, stretch: null },
 ];
 
-/** A target, and what came of it. */
+/** A target with its measured ratio and the verdict. */
 export interface Judged extends Target {
   readonly measured: Spread;
   readonly holds: boolean;
 }
 
-/** Judges the targets of one scenario by its figures; those of which a subject was left out are not judged. */
+/** Judges the targets of one scenario. Targets with an omitted subject are not judged. */
 export function judge(scenario: string, measured: readonly Measured[]): Judged[] {
   return targets
     .filter((target) => target.scenario === scenario)
@@ -61,7 +61,7 @@ export function judge(scenario: string, measured: readonly Measured[]): Judged[]
       const others = target.against === null ? ones?.map(() => 1) : of(target.against);
       if (ones === undefined || others === undefined) return [];
       const ratios = ratiosOf(ones, others);
-      // Of what is held against nobody, no round may be above the bound.
+      // For an absolute bound every round must stay within the bound; for a relative bound the median counts.
       const counts = target.against === null ? ratios.max : ratios.median;
       return [{ ...target, measured: ratios, holds: counts <= target.atMost }];
     });

@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** CPU time and memory of a process with all that it has started. */
+/** CPU time and memory of a process and its descendants. */
 export interface Usage {
   readonly cpuMicroseconds: number;
   readonly residentMegabytes: number;
 }
 
-/** What a process and its children, such as its workers, have used so far, and hold now. */
+/** CPU time used so far, and resident memory now, of a process and its descendants, e.g. workers. */
 export function usageOf(pid: number): Usage {
   let [cpuMicroseconds, residentKibibytes] = [0, 0];
   for (const one of withChildren(pid)) {
@@ -16,7 +16,7 @@ export function usageOf(pid: number): Usage {
   return { cpuMicroseconds, residentMegabytes: Math.round(residentKibibytes * 0.01024) / 10 };
 }
 
-/** CPU time of all threads. utime and stime of `stat` say the same, but in steps of ten milliseconds. */
+/** CPU time of all threads in microseconds. utime and stime of `stat` have a resolution of only ten milliseconds. */
 function cpuOf(pid: number): number {
   const tasks = readdirSync(`/proc/${pid}/task`);
   const nanoseconds = tasks.map((task) => Number(read(`/proc/${pid}/task/${task}/schedstat`).split(' ')[0]));
@@ -25,7 +25,7 @@ function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * 10_000;
 }
 
-/** The fields of `stat` behind the name, which may hold blanks: the state first, then the parent. */
+/** The fields of `stat` after the name, which may contain blanks: first the state, then the parent's pid. */
 function fieldsOf(pid: number): string[] {
   const text = read(`/proc/${pid}/stat`);
   return text.slice(text.lastIndexOf(')') + 2).split(' ');
@@ -40,7 +40,7 @@ function withChildren(root: number): number[] {
   return found;
 }
 
-/** Empty for what has ended meanwhile. */
+/** Reads a file; returns an empty text if the process has ended meanwhile. */
 function read(file: string): string {
   try {
     return readFileSync(file, 'utf8');

@@ -1,17 +1,17 @@
-/** No head of an answer here is longer. */
+/** No response head in these benchmarks is longer. */
 const mostHeadBytes = 4096;
 const lastChunk = '0\r\n\r\n';
 
-/** Reads the answers of a connection, one at a time: as much HTTP as tells where each ends. */
+/** Parses the responses of a connection one at a time: only as much HTTP as needed to find the end of each response. */
 export class AnswerReader {
   #head = '';
   #status = 0;
-  /** Bytes of the body that are to come; null: it is chunked. */
+  /** Missing bytes of the body; null: chunked. */
   #missing: number | null = 0;
   #inBody = false;
   #tail = '';
 
-  /** Takes what has come, and gives the status of the answer that is whole with it; null until one is. */
+  /** Consumes received bytes; returns the status of a response that is now complete, otherwise null. */
   take(chunk: Buffer): number | null {
     if (this.#inBody) return this.#takeBody(chunk, 0);
     const before = this.#head.length;

@@ -2,10 +2,10 @@ import { Connections } from './connections.js';
 import type { Target } from './connection.js';
 import type { Load, LoadOrder, LoadResult } from './load.js';
 
-/** How many answers come between two looks at the clock, which costs as much as a request does. */
+/** Responses between two readings of the clock: a reading costs as much as a request. */
 const lookEvery = 16;
 
-/** Opens connections of which each asks again as soon as it has its answer. */
+/** Opens connections that each send the next request as soon as the response has arrived. */
 export async function openClosedLoop(target: Target, count: number): Promise<Load> {
   const connections = await Connections.open(target, count);
   return {

@@ -3,21 +3,21 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { AnswerReader } from './answer-reader.js';
 
-/** Where a subject listens, and how it is spoken to. */
+/** The port of a subject, and its TLS certificate. */
 export interface Target {
   readonly port: number;
-  /** The certificate that the subject has to show; null: no TLS. */
+  /** The trusted certificate of the subject; null: no TLS. */
   readonly ca: string | null;
 }
 
-/** A connection that is kept, and carries one request at a time. */
+/** A keep-alive connection with one request at a time. */
 export class Connection {
   readonly #socket: net.Socket;
   readonly #opened: Promise<unknown>;
   readonly #reader = new AnswerReader();
   #onAnswer: ((status: number) => void) | null = null;
 
-  /** @param onBroken told where the connection ends though nobody here has closed it */
+  /** @param onBroken called when the connection ends without a call of `close` */
   private constructor({ port, ca }: Target, onBroken: (reason: string) => void) {
     const where = { port, host: '127.0.0.1' };
     this.#socket = ca === null ? net.connect(where) : tls.connect({ ...where, ca, servername: 'localhost' });

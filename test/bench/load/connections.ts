@@ -1,6 +1,6 @@
 import { Connection, type Target } from './connection.js';
 
-/** Connections that are open, and whoever waits for them to break. */
+/** Open connections; a broken connection fails the current work. */
 export class Connections {
   readonly all: Connection[] = [];
   #fail: (error: Error) => void = () => undefined;
@@ -17,7 +17,7 @@ export class Connections {
     return opened;
   }
 
-  /** Does some work with them that ends badly where one of them breaks. */
+  /** Runs work on the connections; rejects if one of them breaks meanwhile. */
   use(work: (done: () => void, fail: (error: Error) => void) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#fail = reject;

@@ -3,9 +3,9 @@ import type { Target } from './connection.js';
 import type { Load, LoadOrder, LoadResult } from './load.js';
 
 /**
- * Opens connections for requests at a fixed rate, whatever becomes of them: those of each millisecond are meant to go out
- * when it begins. Where every connection is busy they wait, and their wait counts: a subject that stops for a moment is
- * not spared the requests that would have come.
+ * Opens connections for an open load: requests at a fixed rate, independent of the responses. Each request is due at
+ * the start of its millisecond. While every connection is busy, requests queue, and the queueing time counts as
+ * latency. So a subject that pauses briefly is charged for all requests of the pause (no coordinated omission).
  */
 export async function openFixedRate(target: Target, count: number, perSecond: number): Promise<Load> {
   const connections = await Connections.open(target, count);
@@ -34,7 +34,7 @@ async function run(
     };
     const sendWaiting = (): void => {
       while (waiting.length > 0) {
-        const connection = free.shift(); // by turns: one that is left out for long would be closed as idle
+        const connection = free.shift(); // in turn: an unused connection would be closed as idle
         if (connection === undefined) return;
         const intended = waiting.shift() ?? 0;
         connection.send(next(), (status) => {
@@ -59,7 +59,7 @@ async function run(
       }
       sendWaiting();
       if (elapsed < milliseconds) setTimeout(tick, 1);
-      else endWhenAnswered(); // at a low rate the last answer may be long there
+      else endWhenAnswered(); // at a low rate the last response may have arrived long ago
     };
     tick();
   });

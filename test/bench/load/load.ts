@@ -1,24 +1,24 @@
-/** What load is to do. */
+/** The parameters of one run of a load. */
 export interface LoadOrder {
-  /** The next request, whole, as it goes over the wire. */
+  /** Returns the next complete request, as sent over the wire. */
   readonly next: () => string;
-  /** The status that each answer must have. */
+  /** The expected status of each response. */
   readonly status: number;
-  /** Takes each other status, which ends the run where this is missing. */
+  /** Called with each other status; without this callback such a status fails the run. */
   readonly onOtherStatus?: (status: number) => void;
-  /** For how long requests are begun. */
+  /** For how long new requests start. */
   readonly seconds: number;
 }
 
-/** What load has seen. */
+/** The results of one run of a load. */
 export interface LoadResult {
   readonly requests: number;
   readonly seconds: number;
-  /** Milliseconds from the intended time of sending to the end of the answer; empty where that was not measured. */
+  /** Milliseconds from the intended send time to the end of the response; empty if not measured. */
   readonly latencies: readonly number[];
 }
 
-/** Some way to send requests to one subject, kept from round to round. */
+/** A way to send requests to one subject, reusable for several runs. */
 export interface Load {
   run(order: LoadOrder): Promise<LoadResult>;
   close(): void;

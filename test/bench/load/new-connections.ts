@@ -4,10 +4,10 @@ import { AnswerReader } from './answer-reader.js';
 import type { Target } from './connection.js';
 import type { Load, LoadOrder, LoadResult } from './load.js';
 
-/** Connections at once: a handshake is so much work that more would only wait. */
+/** Concurrent connections: a handshake is so much work that more connections would only wait. */
 const atOnce = 16;
 
-/** Opens a TLS connection for each request, with or without the session of the one before. */
+/** Opens a TLS connection for each request, with or without resuming the previous session. */
 export function openNewConnections(target: Target, resumes: boolean): Load {
   const held: Held = { session: null };
   return { run: (order) => run(target, resumes ? held : null, order), close: () => undefined };

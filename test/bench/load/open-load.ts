@@ -4,10 +4,10 @@ import { openFixedRate } from './fixed-rate.js';
 import type { Load } from './load.js';
 import { openNewConnections } from './new-connections.js';
 
-/** How requests reach a subject: on connections that are kept, or a TLS connection for each. */
+/** How requests reach a subject: on keep-alive connections, or on a new TLS connection each. */
 export type Transport = 'plain' | 'tls' | 'tls-new' | 'tls-resumed';
 
-/** Opens what a kind of load needs. @param perSecond null: as many as there is time for */
+/** Opens a load. @param perSecond null: as many requests as possible */
 export async function openLoad(
   transport: Transport,
   target: Target,

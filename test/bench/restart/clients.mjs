@@ -1,13 +1,13 @@
-// Clients that send nothing a second time that could have been carried out.
+// Clients that never retry a request that may have been carried out.
 import { once } from 'node:events';
 import https from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import tls from 'node:tls';
 
-/** HTTP/1.1; `ask` resolves to null, or to what went wrong. */
+/** An HTTP/1.1 client; `ask` resolves with null, or with the failure. */
 export function http1Client({ port, ca }, connections) {
   const to = { port, host: '127.0.0.1', ca, servername: 'localhost' };
-  // Each client has its own connection, which rests no longer than the client does.
+  // Each client has its own connection, which idles no longer than the client pauses.
   const agents = Array.from({ length: connections }, () => new https.Agent({ keepAlive: true, maxSockets: 1 }));
   const send = ({ method, path, headers, body }, how) =>
     new Promise((resolve) => {
@@ -21,7 +21,7 @@ export function http1Client({ port, ca }, connections) {
       );
       request.end(body);
     });
-  /** Connects, and sends the first request of the connection some time later. */
+  /** Connects and sends the first request after a delay. */
   const sendLate = async (what) => {
     const socket = tls.connect(to);
     try {

@@ -1,5 +1,5 @@
-// Redis with one merchant's records, a service that notes what arrives, three gateways, and HAProxy in front of them as a
-// TCP balancer.
+// Redis with one merchant's records, a service that records what arrives, three gateways, and HAProxy in front of the
+// gateways as a TCP balancer.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -31,7 +31,7 @@ async function startRedis() {
   return port;
 }
 
-/** A service that answers 200, and counts each body that is posted to it. */
+/** A service that responds with 200 and counts each posted body. */
 async function startService() {
   const arrived = new Map();
   const server = http.createServer((request, response) => {
@@ -79,7 +79,7 @@ async function prepareGateway(index, redisPort, url) {
   return { index, port, management, child: null };
 }
 
-/** Starts a gateway, and waits until it is ready. */
+/** Starts a gateway and waits until it is ready. */
 export async function startGateway(gateway) {
   const file = inDirectory(`gateway-${gateway.index}.yaml`);
   gateway.child = start(process.execPath, ['dist/cli/main.js', 'gateway', '--config', file]);
@@ -121,7 +121,7 @@ ${servers.join('\n')}
   return front;
 }
 
-/** Starts all of it. */
+/** Starts the whole deployment. */
 export async function startDeployment() {
   const redisPort = await startRedis();
   const service = await startService();

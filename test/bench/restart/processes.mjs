@@ -1,4 +1,4 @@
-// Processes of a bench, in a directory that ends with them.
+// The processes of a benchmark, in a directory that is removed with them.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -12,7 +12,7 @@ const children = new Set();
 
 export const inDirectory = (name) => path.join(directory, name);
 
-/** A port that stays free while nobody listens: below those from which the system takes the ports of callers. */
+/** A free port below the ephemeral range, so that no outgoing connection takes it meanwhile. */
 export async function freePort() {
   for (;;) {
     const port = 20_000 + Math.floor(Math.random() * 12_000);
@@ -41,7 +41,7 @@ export async function until(what, condition) {
   }
 }
 
-/** Ends all processes and removes what they wrote. */
+/** Ends all processes and removes their files. */
 export async function endProcesses(signal = 'SIGTERM') {
   const ends = [...children].map((child) => once(child, 'exit'));
   for (const child of children) child.kill(signal);

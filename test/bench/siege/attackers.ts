@@ -4,23 +4,24 @@ import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 import tls from 'node:tls';
 
-// Callers without a key, as a process of their own: connections that idle, bodies that trickle, handshakes without end. Takes one line
-// of JSON, an Attack; says "full" when it has opened what it may, prints how many of each were open or done when its input ends.
+// A child process of clients without a key: idle connections, trickled bodies and endless handshakes. It reads one line
+// of JSON (an Attack), prints "full" once its connections are open, and prints its counts (Reached) when its input
+// ends.
 
-/** What callers without a key do, and from how many addresses of the loopback network. */
+/** The attack of clients without a key, from this many loopback addresses. */
 export interface Attack {
   readonly port: number;
   readonly addresses: number;
   readonly idle: number;
   readonly bodies: number;
   readonly handshakesPerSecond: number;
-  /** Connections that are opened a second at most. */
+  /** Highest rate of new connections per second. */
   readonly opensPerSecond: number;
-  /** How long it takes at most, however its input goes on. */
+  /** Longest duration in seconds, even if the input stays open. */
   readonly seconds: number;
 }
 
-/** What they reached. */
+/** The results of the attack. */
 export interface Reached {
   readonly idle: number;
   readonly bodies: number;
@@ -49,7 +50,7 @@ class Attackers {
     return { ...this.#counts, idle: this.#open.idle.size, bodies: this.#open.bodies.size };
   }
 
-  /** Opens what is missing; what the gateway closes is opened anew. */
+  /** Keeps the number of connections: reopens those that the gateway closes. */
   async keepOpen(onFull: () => void): Promise<void> {
     const { idle, bodies, opensPerSecond } = this.#attack;
     let hasBeenFull = false;
@@ -83,7 +84,7 @@ class Attackers {
     return { port: this.#attack.port, host: '127.0.0.1', localAddress };
   }
 
-  /** A connection that was refused once may idle for longer than one on which nothing was asked. */
+  /** Sends one request without a key: after a rejected request a connection may idle longer than without a request. */
   #idle(): void {
     const socket = tls.connect({ ...this.#where(), rejectUnauthorized: false });
     this.#hold(this.#open.idle, socket);

@@ -1,4 +1,4 @@
-// The limit on Node: a server of node:http, undici's dispatch, a key check, and nothing else.
+// The lower bound on Node's HTTP stack: a node:http server, undici's dispatch and a key check, nothing more.
 import { Pool } from 'undici';
 import { admit, listen, settings, upstreamPath } from './key-check.mjs';
 

@@ -7,8 +7,8 @@ import { keyRecord, torExits } from './gateway-records.js';
 const changesPerSecond = 50;
 
 /**
- * Changes keys and replaces the list of Tor exits, as long as load is on.
- * @returns what begins it, and is given what ends it
+ * Changes key records and replaces the Tor exit list while the load runs.
+ * @returns a function that starts the changes and returns a function that stops them
  */
 export function changesOf(redis: Redis, { keys }: Place, torFile: string): () => () => Promise<void> {
   let [revision, lists] = [1, 0];

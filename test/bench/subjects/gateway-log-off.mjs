@@ -1,4 +1,4 @@
-// The gateway as `merchant-gateway gateway` starts it, but for the access log, which the product cannot go without.
+// The gateway as `merchant-gateway gateway` starts it, but without the access log, which the product cannot disable.
 import { loadConfig } from '../../../dist/config/load.js';
 import { openPorts } from '../../../dist/cli/compose/gateway-ports.js';
 import { startGateway } from '../../../dist/edge/start-gateway.js';

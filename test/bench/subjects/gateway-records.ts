@@ -4,13 +4,13 @@ import { clientAddresses, host } from '../compare/requests.js';
 
 const atOnce = 1000;
 
-/** As many as the Tor project lists, in a range that none of the callers is in. */
+/** About as many addresses as the Tor project lists, in a range without client addresses. */
 export const torExits = Array.from(
   { length: 1300 },
   (_, index) => `185.220.${100 + Math.floor(index / 250)}.${index % 250}`,
 );
 
-/** Writes the keys and merchants as the registry would, in pieces. */
+/** Writes the keys and merchants to Redis in batches, as the registry would. */
 export async function writeRecords(redis: Redis, place: Place): Promise<void> {
   let number = 0;
   let records: string[] = [];
@@ -33,7 +33,7 @@ export async function writeRecords(redis: Redis, place: Place): Promise<void> {
   });
 }
 
-/** The record of a key that opens. */
+/** The record of a valid key. */
 export function keyRecord(number: number, revision: number): object {
   return {
     ...{ keyId: `key_${number}`, merchantId: merchantOf(number), environment: 'live', status: 'ACTIVE' },
@@ -41,7 +41,7 @@ export function keyRecord(number: number, revision: number): object {
   };
 }
 
-/** Both allowlists are there, so that both checks have to look. */
+/** A merchant with both allowlists, so that requests run both checks. */
 function merchantRecord(merchantId: string): object {
   return {
     ...{ merchantId, name: 'Benchmark', status: 'ACTIVE', goLive: true, revision: 1 },

@@ -9,13 +9,13 @@ import { changesOf } from './gateway-changes.js';
 import { torExits, writeRecords } from './gateway-records.js';
 import type { Subject } from './subject.js';
 
-/** BENCH_PROFILE=DIR: the gateway writes a profile of its CPU time there when it ends. */
+/** BENCH_PROFILE=DIR: the gateway writes a CPU profile into this directory when it ends. */
 const { BENCH_PROFILE: profiles = '' } = process.env;
 const profiling = profiles === '' ? [] : ['--cpu-prof', '--cpu-prof-dir', path.resolve(profiles)];
 
 const product = ['dist/cli/main.js', 'gateway', '--config'];
 
-/** The environment that the image gives it. */
+/** The environment variables that the image sets. */
 const [environment = ''] = /^ENV (?:.*\\\n)*.*$/m.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
 const imageEnvironment = Object.fromEntries(
   [...environment.matchAll(/([A-Z_]+)=(?:"([^"]*)"|([^\s\\]+))/g)].map(([, name = '', quoted, bare]) => [
@@ -24,20 +24,20 @@ const imageEnvironment = Object.fromEntries(
   ]),
 );
 
-/** What a gateway is to be. */
+/** A variant of the gateway. */
 interface Kind {
   readonly name: string;
   readonly title: string;
   readonly log: boolean;
-  /** What runs it, in place of the product's own executable. */
+  /** Another program than the product's executable. */
   readonly program?: readonly string[];
-  /** How many keys it knows, where that is not left to the scenario. */
+  /** Number of known keys; absent: the scenario's number. */
   readonly keys?: number;
-  /** Keys and the list of Tor exits change while it is measured. */
+  /** Whether keys and the Tor exit list change during the measurement. */
   readonly changes?: boolean;
 }
 
-/** This gateway, with every check on. */
+/** This gateway with every check enabled. */
 export function gateway({ name, title, log, program = product, keys, changes = false }: Kind): Subject {
   return {
     ...{ name, title, ...(keys === undefined ? {} : { keys }) },
@@ -61,7 +61,7 @@ export function gateway({ name, title, log, program = product, keys, changes = f
   };
 }
 
-/** The defaults, but for what has to be told: addresses, files and the proxy in front, which the load plays. */
+/** The defaults, except for addresses, files and the trusted proxy, whose role the load plays. */
 async function writeConfig(place: Place, directory: string, redisUrl: string) {
   const file = (name: string): string => path.join(directory, name);
   const logFile = file('access.log');

@@ -6,10 +6,10 @@ import { merchantsByLookupId } from '../compare/place.js';
 import { startProgram } from '../compare/processes.js';
 import type { Subject } from './subject.js';
 
-/** Debian has it there, which is not on everybody's path. */
+/** Debian installs HAProxy in /usr/sbin, which is not in every user's PATH. */
 const env = { PATH: `${process.env.PATH ?? ''}:/usr/sbin` };
 
-/** HAProxy with one thread, and the keys in a map. It writes no log, because it cannot write one to a file. */
+/** HAProxy with one thread and the keys in a map. Without an access log: HAProxy cannot write a log to a file. */
 export const haproxy: Subject = {
   ...{ name: 'haproxy', title: 'HAProxy' },
   missing: () => (spawnSync('haproxy', ['-v'], { env }).status === 0 ? null : 'haproxy is not installed'),
@@ -19,7 +19,7 @@ export const haproxy: Subject = {
     const [httpPort, httpsPort] = [await freePort(), await freePort()];
     const records = [...merchantsByLookupId(place)].map((record) => record.join(' '));
     await writeFile(file('records.map'), `${records.join('\n')}\n`);
-    // HAProxy wants both in one file.
+    // HAProxy needs certificate and private key in one file.
     const pem = file('both.pem');
     await writeFile(pem, `${place.ca}\n${place.privateKey}\n`, { mode: 0o600 });
     const denial = (message: string): string =>

@@ -5,7 +5,7 @@ import { nodePeer } from './node-peer.js';
 import { peers } from './peers.js';
 import type { Subject } from './subject.js';
 
-/** Everything that can be measured, in the order of the tables. */
+/** All subjects, in the order of the tables. */
 export const subjects: readonly Subject[] = [
   gateway({ name: 'gateway', title: 'merchant-gateway, everything on', log: true }),
   gateway({

@@ -1,11 +1,11 @@
-// The check of keys that the peers are given: the form, SHA-256, a look-up in an LRU map before the records.
+// The key check of the compared proxies: the format, SHA-256, and a look-up in an LRU map in front of the records.
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import { LRUCache } from 'lru-cache';
 
-/** What the benchmark tells a peer: where the upstream is, its files, and whether it logs. */
+/** The settings that the benchmark passes to a proxy: the upstream, its files, and whether to log. */
 export const settings = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 
 const records = new Map(Object.entries(JSON.parse(readFileSync(settings.recordsFile, 'utf8'))));
@@ -18,7 +18,7 @@ const denials = {
 };
 const denialHeaders = { 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' };
 
-/** Whose key it is, or the body of the 401. */
+/** The merchant of the key, or the body of the 401 response. */
 export function checkKey(headers) {
   const key = headers['x-api-key'];
   if (key === undefined || key === '') return { denial: denials.missing };
@@ -33,13 +33,13 @@ export function checkKey(headers) {
   return record;
 }
 
-/** Answers 401. */
+/** Responds with 401. */
 export function deny(response, body) {
   response.writeHead(401, { ...denialHeaders, 'content-length': body.length });
   response.end(body);
 }
 
-/** Checks the key of a request, and gives it the headers that go upstream; false where it has been answered. */
+/** Checks the key of a request and sets the headers for the upstream; returns false after a 401 response. */
 export function admit(request, response) {
   const { denial: body, merchantId } = checkKey(request.headers);
   if (body !== undefined) {
@@ -51,22 +51,22 @@ export function admit(request, response) {
   return true;
 }
 
-/** The path below the base path, which is what the upstream gets. */
+/** The path for the upstream: without the base path. */
 export function upstreamPath(url) {
   return url.slice('/v1'.length);
 }
 
-/** What `https.createServer` is given. */
+/** The options of `https.createServer`. */
 export function certificate() {
   return { cert: readFileSync(settings.certFile), key: readFileSync(settings.keyFile) };
 }
 
-/** Tells the benchmark the ports. */
+/** Prints the ports for the benchmark. */
 export function ready(httpPort, httpsPort) {
   console.log(JSON.stringify({ ready: { http: httpPort, https: httpsPort } }));
 }
 
-/** Listens without and with TLS. */
+/** Listens on two ports, without and with TLS. */
 export function listen(handler) {
   const plain = http.createServer(handler).listen(0, '127.0.0.1', () => {
     const secure = https.createServer(certificate(), handler).listen(0, '127.0.0.1', () => {

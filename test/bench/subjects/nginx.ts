@@ -8,10 +8,10 @@ import { merchantsByLookupId } from '../compare/place.js';
 import type { Subject } from './subject.js';
 
 const modules = ['ndk_http_module.so', 'ngx_http_lua_module.so'].map((name) => `/usr/lib/nginx/modules/${name}`);
-/** Debian has it there, which is not on everybody's path. */
+/** Debian installs nginx in /usr/sbin, which is not in every user's PATH. */
 const env = { PATH: `${process.env.PATH ?? ''}:/usr/sbin` };
 
-/** nginx with one worker: the key check in Lua, and an access log that is written in pieces, as ours is. */
+/** nginx with one worker, the key check in Lua, and a buffered access log like the gateway's. */
 export const nginx: Subject = {
   ...{ name: 'nginx', title: 'nginx + Lua, access log' },
   missing() {

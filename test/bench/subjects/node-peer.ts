@@ -4,17 +4,17 @@ import { merchantsByLookupId } from '../compare/place.js';
 import { startProgram } from '../compare/processes.js';
 import type { Subject } from './subject.js';
 
-/** What is told of a program of this folder that stands between client and upstream on Node. */
+/** A proxy in this folder that runs on Node. */
 export interface NodePeer {
   readonly name: string;
   readonly title: string;
-  /** Its file, below this folder. */
+  /** Its file, relative to this folder. */
   readonly program: string;
   readonly log: boolean;
   readonly missing?: () => string | null;
 }
 
-/** A subject that is a program for Node. */
+/** Creates the subject of a proxy that runs on Node. */
 export function nodePeer({ name, title, program, log, missing }: NodePeer): Subject {
   return {
     ...{ name, title },

@@ -6,7 +6,7 @@ import type { Subject } from './subject.js';
 const folder = 'test/bench/subjects/peers';
 let problem: string | null | undefined;
 
-/** Installs what the product is compared with, apart from the product's own packages; why it cannot, or null. */
+/** Installs the compared proxies in a separate folder; returns the reason of a failure, otherwise null. */
 function install(): string | null {
   if (existsSync(`${folder}/node_modules/express-gateway`)) return null;
   const args = ['ci', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error'];
@@ -21,7 +21,7 @@ const titles = {
   'express-gateway': 'Express Gateway',
 };
 
-/** Proxies from npm, each a program below `peers/`. */
+/** Proxies from npm, each with a program in `peers/`. */
 export const peers: readonly Subject[] = Object.entries(titles).map(([name, title]) =>
   nodePeer({
     ...{ name, title, program: `peers/${name}.mjs`, log: false },

@@ -1,5 +1,5 @@
-// The limit below Node's HTTP: node:net and node:tls, a key check, and a fixed answer. It reads no request as HTTP has to be
-// read, and asks no upstream: what it costs is what a program on Node's sockets cannot cost less than.
+// The lower bound below Node's HTTP stack: node:net and node:tls, a key check and a fixed response. It does not parse
+// HTTP correctly and has no upstream: no program on Node's sockets can cost less.
 import net from 'node:net';
 import tls from 'node:tls';
 import { certificate, checkKey, ready } from './key-check.mjs';

@@ -1,4 +1,4 @@
-// Fastify with @fastify/http-proxy as their documents show them, a key check in a hook, and, with a log, one line of pino.
+// Fastify with @fastify/http-proxy as documented, a key check in a hook, and optionally one pino line per request.
 import httpProxy from '@fastify/http-proxy';
 import Fastify from 'fastify';
 import { certificate, checkKey, ready, settings } from './key-check.mjs';

@@ -1,24 +1,24 @@
 import type { Place } from '../compare/place.js';
 
-/** A subject that runs. */
+/** A running subject. */
 export interface StartedSubject {
   readonly pid: number;
   readonly httpPort: number;
   readonly httpsPort: number;
-  /** Its access log, which may be emptied between rounds; null: it has none. */
+  /** Its access log, which is truncated after each round; null: no access log. */
   readonly logFile: string | null;
-  /** Changes what it knows, until what it gives is called; absent: nothing changes. */
+  /** Starts changing the subject's records; the returned function stops that. Absent: no changes. */
   readonly disturb?: () => () => Promise<void>;
 }
 
-/** A program that is measured. */
+/** A program to measure. */
 export interface Subject {
   readonly name: string;
-  /** For people, in tables and plots. */
+  /** The title in tables and plots. */
   readonly title: string;
-  /** How many keys it knows; absent: as many as the scenario says. */
+  /** Number of known keys; absent: the scenario's number. */
   readonly keys?: number;
-  /** Why it cannot run here; null where it can. */
+  /** The reason why it cannot run on this machine; null if it can. */
   missing(): string | null;
   start(place: Place): Promise<StartedSubject>;
 }

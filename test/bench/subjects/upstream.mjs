@@ -1,4 +1,4 @@
-// What all subjects stand in front of: as little HTTP as they need, so that it takes little of the CPU of the load.
+// The upstream of all subjects: as little HTTP as they need, because it shares its CPU with the load.
 import net from 'node:net';
 
 const bare = { success: true, message: 'OK', data: [], pad: '' };
@@ -8,7 +8,7 @@ const answers = [184, 65_536].map((length) => {
   return Buffer.from(head + body);
 });
 
-/** How long the request at the beginning of this text is; null while it is not whole. */
+/** The length of the first request in this text; null while that request is incomplete. */
 function lengthOf(text) {
   const headEnd = text.indexOf('\r\n\r\n') + 4;
   if (headEnd === 3) return null;

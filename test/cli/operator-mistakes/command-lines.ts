@@ -1,10 +1,10 @@
-/** A mistake on the command line: what it is, the arguments, the exit status, and what is said of it. `$` is the folder of the test. */
+/** A mistake on the command line: title, arguments, exit status, expected message. `$` is the test's folder. */
 export type WrongCommandLine = readonly [what: string, args: string, status: 1 | 2, said: RegExp];
 
 const away = '--registry $closed --token-file $/token';
 const here = '--registry $registry --token-file $/token';
 
-/** Each is told with the option or the address, and with the next step. */
+/** Each message must name the option or the address, and the next step. */
 export const wrongCommandLines: readonly WrongCommandLine[] = [
   ['a command that is none', 'gatway --config $/empty.yaml', 2, /unknown command 'gatway'\n\(Did you mean gateway\?\)/],
   ['an option that is none', 'gateway --conf $/empty.yaml', 2, /unknown option '--conf'\n\(Did you mean --config\?\)/],
@@ -22,7 +22,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'a check that connects for no part',
     'config check --connect',
     2,
-    /--connect: needs --for, and one of gateway, registry, services/,
+    /--connect: requires --for with one of gateway, registry, services/,
   ],
   ['a database of a part that is none', 'database migrate gateway', 2, /Allowed choices are registry, services/],
   ['a migration of nothing', 'database migrate', 2, /missing required argument 'part'/],
@@ -49,7 +49,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'no token',
     'merchants list --registry http://127.0.0.1:1',
     2,
-    /name its file with --token-file .* or set MERCHANT_GATEWAY_TOKEN/,
+    /give its file with --token-file .* or set MERCHANT_GATEWAY_TOKEN/,
   ],
   [
     'a token file that is not there',
@@ -61,7 +61,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'a token file that everybody can read',
     'merchants list --token-file $/open',
     1,
-    /open to every user of this machine \(mode 0644\): chmod 0640 \S+open/,
+    /accessible to every user of this machine \(mode 0644\): chmod 0640 \S+open/,
   ],
   [
     'a token that is too short',
@@ -73,7 +73,7 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'a registry that is away',
     `merchants list ${away}`,
     1,
-    /registry at http:\/\/127\.0\.0\.1:\d+\S*: nothing listens there\. Start the registry, or give its address with --registry/,
+    /registry at http:\/\/127\.0\.0\.1:\d+\S*: the connection was refused\. Start the registry, or give its address with --registry/,
   ],
   [
     'a registry without a scheme',
@@ -85,25 +85,25 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     'a registry with a password',
     'merchants list --registry http://u:p@127.0.0.1:1 --token-file $/token',
     2,
-    /URL without a user/,
+    /URL without user,/,
   ],
   [
     'a registry whose name is none',
     'merchants list --registry http://nowhere.invalid --token-file $/token',
     1,
-    /nothing has that name\. Check --registry|cannot be looked up now/,
+    /the host name does not exist\. Check --registry|cannot be resolved now/,
   ],
   [
     'TLS to a registry without',
     'merchants list --registry $secure --token-file $/token',
     1,
-    /it does not speak TLS\. Check whether the address is one of http/,
+    /it does not speak TLS\. Check whether the address must begin with http:/,
   ],
   [
     'a token of another registry',
     'merchants list --registry $registry --token-file $/other-token',
     1,
-    /Invalid token.*Check the token: --token-file/s,
+    /Invalid token.*Check that --token-file/s,
   ],
   ['a merchant that is none', `merchants show m_nobody ${here}`, 1, /Check the id \(merchants list/],
   ['a key that is none', `keys revoke key_nobody ${here}`, 1, /Check the id \(merchants list, keys list\)/],

@@ -22,7 +22,7 @@ import { wrongFiles } from './wrong-files.js';
 import { wrongServers } from './wrong-servers.js';
 import type { Servers } from './wrong-servers.js';
 
-/** On a machine that is busy, as those that build often are, a process takes longer before it does anything. */
+/** On a busy machine, such as a build machine, a process starts more slowly. */
 const longestMilliseconds = Math.max(5_000, 8 * timeOfVersion());
 const day = 86_400_000;
 const directory = t.testdir({
@@ -55,8 +55,8 @@ async function said(...args: readonly string[]): Promise<{ status: number; err: 
 
 function checkEnd(t: Test, { status, err, milliseconds }: Awaited<ReturnType<typeof said>>, expected: number): void {
   t.equal(status, expected, err);
-  t.ok(milliseconds < longestMilliseconds, `within ${Math.round(milliseconds)} ms`);
-  t.notMatch(err, /^ +at /m, 'no stack');
+  t.ok(milliseconds < longestMilliseconds, `took ${Math.round(milliseconds)} ms`);
+  t.notMatch(err, /^ +at /m, 'no stack trace');
 }
 
 interface Misconfiguration {
@@ -69,7 +69,7 @@ const misconfigurations = parse(
   readFileSync('test/cli/operator-mistakes/configurations.yaml', 'utf8'),
 ) as Misconfiguration[];
 
-t.test('a mistake in a configuration is told with its line, its option and what is expected', async (t) => {
+t.test('a configuration error is reported with line, option and expected value', async (t) => {
   const file = at('gateway.yaml');
   for (const { what, yaml, said: expected } of misconfigurations) {
     writeFileSync(file, `${yaml}\n`);
@@ -79,7 +79,7 @@ t.test('a mistake in a configuration is told with its line, its option and what 
   }
 });
 
-t.test('a mistake on the command line is told with its option and the next step', async (t) => {
+t.test('a command-line error is reported with the option and the next step', async (t) => {
   chmodSync(at('open'), 0o644);
   writeFileSync(at('binary'), Buffer.from([0xff, 0xfe, 0x00]));
   const fixture = await registryFixture(t, 'sqlite::memory:');
@@ -96,7 +96,7 @@ t.test('a mistake on the command line is told with its option and the next step'
   }
 });
 
-/** Starts a part with a mistake, as a process, and returns when it has ended or said what was expected. */
+/** Starts a part with a mistake as a process; returns once it has ended or has logged the expected text. */
 async function start({ what, part, options, said: expected, goesOn, args = [] }: WrongStart, number: number) {
   const base = {
     listen: { https: { host: '127.0.0.1', port: 0, certFile: 'cert', keyFile: 'key' }, http: null, management: null },
@@ -110,7 +110,7 @@ async function start({ what, part, options, said: expected, goesOn, args = [] }:
   };
   const file = at(`start-${number}.yaml`);
   writeFileSync(file, JSON.stringify(merged(base, options)));
-  // Where the database is not the mistake, it is a new one.
+  // Unless the mistake is in the database, create a new one.
   const create = part !== 'gateway' && !JSON.stringify(options).includes('database') ? ['--create'] : [];
   const begun = performance.now();
   const child = spawn(...productCommand([part, '--config', file, ...create, ...args]), {
@@ -143,23 +143,23 @@ function merged(lower: unknown, upper: unknown): unknown {
   );
 }
 
-/** Two at a time: each is a process that takes half a second to start. */
+/** Runs two at a time: each is a process that needs half a second to start. */
 async function startAll(t: Test, rows: readonly WrongStart[], first: number): Promise<void> {
   const left = rows.map((row, index) => [row, first + index] as const);
   const work = async (): Promise<void> => {
     for (let next = left.shift(); next !== undefined; next = left.shift()) {
       const ended = await start(...next);
-      t.ok(ended.milliseconds < longestMilliseconds, `${ended.what}: within ${Math.round(ended.milliseconds)} ms`);
+      t.ok(ended.milliseconds < longestMilliseconds, `${ended.what}: took ${Math.round(ended.milliseconds)} ms`);
       if (ended.goesOn === true) t.equal(ended.status, 'goes on', `${ended.what}: ${ended.told}`);
       else t.ok(ended.status === 1 || ended.status === 2, `${ended.what}: ${ended.told}`);
       for (const one of ended.expected) t.match(ended.told, one, ended.what);
-      t.notMatch(ended.told, /^ +at /m, `${ended.what}: no stack`);
+      t.notMatch(ended.told, /^ +at /m, `${ended.what}: no stack trace`);
     }
   };
   await Promise.all([work(), work()]);
 }
 
-t.test('a file that a gateway cannot use is named when it starts', { timeout: 240_000 }, async (t) => {
+t.test('a starting gateway names the file that it cannot use', { timeout: 240_000 }, async (t) => {
   const write = (name: string, { cert, key }: { cert: string; key: string }): void => {
     writeFileSync(at(`${name}cert`), cert);
     writeFileSync(at(`${name}key`), key);
@@ -179,11 +179,11 @@ t.test('a file that a gateway cannot use is named when it starts', { timeout: 24
 });
 
 const skip = withoutRedis || postgresAlone.skip;
-t.test('a server that a part cannot use is named when it starts', { skip, timeout: 240_000 }, async (t) => {
+t.test('a starting part names the server that it cannot use', { skip, timeout: 240_000 }, async (t) => {
   await startAll(t, wrongServers(await startServers(t)), 1_000);
 });
 
-t.test('there are 150 mistakes', (t) => {
+t.test('at least 150 mistakes are covered', (t) => {
   const servers = new Proxy({} as Servers, { get: () => 'redis://127.0.0.1:1/d' });
   const all = [misconfigurations, wrongCommandLines, wrongFiles, wrongServers(servers)];
   t.ok(all.flat().length >= 150, `${all.flat().length}`);

@@ -1,14 +1,14 @@
-/** A mistake that shows only where a part starts: its own options above sound ones, and what is said of it. */
+/** A mistake that shows only when a part starts: the wrong options on top of valid ones, and the expected messages. */
 export interface WrongStart {
   readonly what: string;
   readonly part: 'gateway' | 'registry' | 'services';
   readonly options: object;
-  /** All of these. `$` is the folder of the test. */
+  /** All messages that must appear. `$` is the test's folder. */
   readonly said: readonly RegExp[];
-  /** It goes on, and says so: what is wrong is mended while it runs. */
+  /** The part continues and reports the problem, which can be fixed while it runs. */
   readonly goesOn?: true;
   readonly args?: readonly string[];
 }
 
-/** What is said of a secret that everybody can read. */
-export const chmod = /is open to every user of this machine \(mode 0644\): chmod 0640 \S+open/;
+/** The message for a secret file that every user can read. */
+export const chmod = /is accessible to every user of this machine \(mode 0644\): chmod 0640 \S+open/;

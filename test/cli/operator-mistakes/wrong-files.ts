@@ -3,7 +3,7 @@ import type { WrongStart } from './starts.js';
 
 const https = (options: object) => ({ listen: { https: options } });
 
-/** Of files that a gateway reads. */
+/** Mistakes in files that a gateway reads. */
 export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'a certificate that is not there',
@@ -50,7 +50,7 @@ export const wrongFiles: readonly WrongStart[] = [
     what: 'a certificate that has expired',
     options: https({ certFile: 'expired-cert', keyFile: 'expired-key' }),
     goesOn: true,
-    said: [/"level":"error".*clients refuse to connect: the certificate \S+\/expired-cert expired on \d{4}-/],
+    said: [/"level":"error".*clients reject the certificate: the certificate \S+\/expired-cert expired on \d{4}-/],
   },
   {
     what: 'a certificate that is not valid yet',
@@ -88,7 +88,7 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'a pepper in place of its file',
     options: { keys: { pepperFile: '5'.repeat(64) } },
-    said: [/looks like a secret, so it is not repeated here: put a secret into a file/],
+    said: [/looks like a secret, so it is not shown. Write the secret to a file/],
   },
   {
     what: 'a secret of the access log that is too short',
@@ -98,13 +98,13 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'an access log that is a directory',
     options: { accessLog: { destination: '.' } },
-    said: [/The access log \S+ cannot be opened for appending: it is a directory; name a file/],
+    said: [/The access log \S+ cannot be opened for appending: it is a directory; configure a file/],
   },
   {
     what: 'an access log below a file',
     options: { accessLog: { destination: 'token/access.log' } },
     said: [
-      /The access log \S+token\/access\.log cannot be opened for appending: .*; name a file that this user may write/,
+      /The access log \S+token\/access\.log cannot be opened for appending: .*; configure a file that this user may write/,
     ],
   },
   {
@@ -130,7 +130,7 @@ export const wrongFiles: readonly WrongStart[] = [
   {
     what: 'no records',
     options: { keyStore: { memory: { recordsFile: null } } },
-    said: [/keyStore\.memory\.recordsFile: expected the path of a file for the kind memory/],
+    said: [/keyStore\.memory\.recordsFile: expected the path of a file for kind: memory/],
   },
   {
     what: 'an authority of an upstream that is not there',
@@ -146,7 +146,7 @@ export const wrongFiles: readonly WrongStart[] = [
     what: 'no TLS and no proxies',
     options: { listen: { https: null, http: { port: 0 } } },
     said: [
-      /listen\.https: without a TLS listener and without trustedProxies no request can ever be accepted: expected/,
+      /listen\.https: without a TLS listener and without trustedProxies the gateway would reject every request: expected/,
     ],
   },
   {

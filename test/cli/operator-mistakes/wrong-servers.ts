@@ -1,7 +1,7 @@
 import { chmod } from './starts.js';
 import type { WrongStart } from './starts.js';
 
-/** What the tests start: their URLs, and files in one folder. */
+/** The URLs of the servers that the tests start, and a folder of files. */
 export interface Servers {
   readonly plain: string;
   readonly locked: string;
@@ -16,7 +16,7 @@ export interface Servers {
   readonly postgresOfServices: string;
 }
 
-/** Of servers, databases and ports. */
+/** Mistakes with servers, databases and ports. */
 export function wrongServers(at: Servers): readonly WrongStart[] {
   const redis = (options: object) => ({ keyStore: { kind: 'redis', redis: options } });
   const database = (part: 'registry' | 'services', url: string) => ({ [part]: { database: { url } } });
@@ -44,28 +44,28 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         goesOn,
         options: redis({ url: at.locked }),
-        said: [/passwordFile","msg":"Redis at \S+ asks for a password \(NOAUTH\): name the file/],
+        said: [/passwordFile","msg":"Redis at \S+ requires a password \(NOAUTH\): set the file/],
       },
       {
         what: `${part}: TLS to a plain Redis`,
         part,
         goesOn,
         options: redis({ url: at.plain.replace('redis:', 'rediss:') }),
-        said: [/speaks without TLS, and TLS is configured: write redis:/],
+        said: [/does not use TLS, but TLS is configured: write redis:/],
       },
       {
         what: `${part}: no TLS to a Redis with TLS`,
         part,
         goesOn,
         options: redis({ url: at.secure.replace('rediss:', 'redis:') }),
-        said: [/speaks TLS, and none is configured: write rediss:/],
+        said: [/uses TLS, but TLS is not configured: write rediss:/],
       },
       {
         what: `${part}: a Redis that nobody vouches for`,
         part,
         goesOn,
         options: redis({ url: at.secure }),
-        said: [/"option":"keyStore\.redis\.caFile","msg":".* not signed by an authority that is trusted/],
+        said: [/"option":"keyStore\.redis\.caFile","msg":".* not signed by a trusted authority/],
       },
       {
         what: `${part}: a node of a Cluster as one server`,
@@ -79,14 +79,14 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         goesOn,
         options: redis({ cluster: [at.plain.replace('redis://', '')] }),
-        said: [/is a single server and no Cluster: name it in keyStore\.redis\.url/],
+        said: [/is a single server, not a Cluster node: name it in keyStore\.redis\.url/],
       },
       {
         what: `${part}: a replica`,
         part,
         goesOn,
         options: redis({ url: at.replica }),
-        said: [/is a replica, which takes no writes: name the master/],
+        said: [/is a replica and refuses writes: name the master/],
       },
       {
         what: `${part}: a sentinel as Redis`,
@@ -121,7 +121,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         goesOn,
         options: redis({ url: `${at.plain}/99` }),
-        said: [/has no database 99: write a lower number/],
+        said: [/has no database 99: use a lower number/],
       },
       {
         what: `${part}: a name of Redis that is none`,
@@ -129,7 +129,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         goesOn,
         options: redis({ url: 'redis://nowhere.invalid' }),
         said: [
-          /"option":"keyStore\.redis\.url","msg":"Redis at nowhere\.invalid:6379: (?:nothing has that name|its name cannot)/,
+          /"option":"keyStore\.redis\.url","msg":"Redis at nowhere\.invalid:6379: (?:host name not found|DNS lookup failed)/,
         ],
       },
     ]),
@@ -150,7 +150,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
       what: 'a password of Redis that is empty',
       part: 'registry',
       options: redis({ passwordFile: 'empty' }),
-      said: [/The password of Redis \S+\/empty is empty: write the password into it/],
+      said: [/The password of Redis \S+\/empty is empty: write the password to this file/],
     },
     {
       what: 'a password of Redis that everybody can read',
@@ -163,7 +163,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
       part: 'gateway',
       options: { listen: { https: { port: at.takenPort } } },
       said: [
-        /Cannot listen on 127\.0\.0\.1:\d+ \(listen\.https\): the port is taken; stop whatever uses it or choose another one/,
+        /Cannot listen on 127\.0\.0\.1:\d+ \(listen\.https\): the port is in use; stop the process that uses it or choose another port/,
       ],
     },
     {
@@ -176,13 +176,13 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
       what: 'a port of the registry that is taken',
       part: 'registry',
       options: { registry: { listen: { port: at.takenPort } } },
-      said: [/\(registry\.listen\): the port is taken/],
+      said: [/\(registry\.listen\): the port is in use/],
     },
     {
       what: 'a port of the services that is taken',
       part: 'services',
       options: { services: { listen: { port: at.takenPort } } },
-      said: [/\(services\.listen\): the port is taken/],
+      said: [/\(services\.listen\): the port is in use/],
     },
     {
       what: 'a registry without a token',
@@ -201,13 +201,13 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         what: `${part}: a database that is not there`,
         part,
         options: database(part, 'sqlite:nowhere.db'),
-        said: [new RegExp(`There is no database \\S+/nowhere\\.db \\(${part}\\.database\\.url\\): give --create`)],
+        said: [new RegExp(`There is no database \\S+/nowhere\\.db \\(${part}\\.database\\.url\\): pass --create`)],
       },
       {
         what: `${part}: a database without tables`,
         part,
         options: database(part, at.emptyPostgres),
-        said: [new RegExp(`has no tables of the ${part} \\(${part}\\.database\\.url\\): give --create`)],
+        said: [new RegExp(`has no tables of the ${part} \\(${part}\\.database\\.url\\): pass --create`)],
       },
       {
         what: `${part}: a file that is no database`,
@@ -237,14 +237,14 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         what: `${part}: a host of PostgreSQL that is none`,
         part,
         options: database(part, 'postgres://u:p@nowhere.invalid/d'),
-        said: [/nothing has that name; correct the host|its name cannot be looked up/],
+        said: [/its host name does not exist; correct the host|its host name cannot be resolved/],
       },
     ]),
     {
       what: 'the database of the services for the registry',
       part: 'registry',
       options: database('registry', at.postgresOfServices),
-      said: [/The database is another part's .* give each part a database of its own/],
+      said: [/The database belongs to another part .* give each part a separate database/],
     },
   ];
 }

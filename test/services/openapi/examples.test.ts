@@ -34,10 +34,10 @@ interface Description {
 }
 
 const description = parse(readFileSync('docs/openapi.yaml', 'utf8')) as Description;
-/** The id of every example but those of transactions. */
+/** The id in every example except those of transactions. */
 const id = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
 
-/** The description as a schema in which no object has fields that are not described. */
+/** The description as a schema that forbids undescribed fields in all objects. */
 const closed = JSON.parse(JSON.stringify(description), (_, value: unknown) => {
   const isObject = typeof value === 'object' && value !== null && 'properties' in value && 'type' in value;
   return isObject ? { ...value, additionalProperties: false } : value;
@@ -45,7 +45,7 @@ const closed = JSON.parse(JSON.stringify(description), (_, value: unknown) => {
 const ajv = new Ajv2020({ strict: false, formats: { 'date-time': /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/ } });
 ajv.addSchema({ ...closed, $id: 'api' });
 
-/** What a value has against the schema at a place of the description. */
+/** Validation errors of a value against the schema at this path; null if it is valid. */
 function problemAt(place: readonly string[], value: unknown): string | null {
   const pointer = place.map((part) => part.replaceAll('~', '~0').replaceAll('/', '~1')).join('/');
   const check = ajv.compile({ $ref: `api#/${encodeURI(pointer)}` });
@@ -57,7 +57,7 @@ const operations = Object.entries(description.paths).flatMap(([path, methods]) =
 );
 type Named = (typeof operations)[number];
 
-/** Where an answer is described, be it in the components. */
+/** The path at which a response is described, possibly in the components. */
 function placeOf({ path, method, operation }: Named, status: string): string[] {
   const ref = operation.responses[status]?.$ref;
   return ref === undefined ? ['paths', path, method, 'responses', status] : ref.split('/').slice(1);
@@ -67,7 +67,7 @@ function answerAt(place: readonly string[]): Described {
   return place.reduce((it: object, part) => Reflect.get(it, part) as object, description);
 }
 
-/** Services in which the ids of the examples are those of records; what an operation shall create is not there yet. */
+/** Services whose records have the ids of the examples, except for a record that the operation creates. */
 async function servicesOfExamples(t: Test, creates: boolean) {
   const services = await servicesFixture(t);
   const { database } = services;
@@ -117,24 +117,28 @@ for (const named of operations) {
   const created = Object.hasOwn(operation.responses, '201');
   const success = created ? '201' : '200';
 
-  t.test(`the example of ${name} is sent, and answered as its response is described`, async (t) => {
+  t.test(`the example of ${name} gets its documented response`, async (t) => {
     const { call } = await servicesOfExamples(t, created);
     const media = operation.requestBody?.content['application/json'];
-    t.equal(media === undefined, method === 'get' || method === 'delete', 'a body has an example');
+    t.equal(
+      media === undefined,
+      method === 'get' || method === 'delete',
+      'exactly the methods with a body have an example body',
+    );
     const body = media?.example;
     if (media !== undefined) {
       t.not(body, undefined);
       const place = ['paths', path, method, 'requestBody', 'content', 'application/json', 'schema'];
-      t.equal(problemAt(place, body), null, 'the example of the body fits its schema');
+      t.equal(problemAt(place, body), null, 'the example body matches its schema');
     }
     for (const parameter of operation.parameters) {
       t.not(parameter.example, undefined, `${parameter.name} has an example`);
-      t.ok(ajv.validate(parameter.schema, parameter.example), `the example of ${parameter.name} fits its schema`);
+      t.ok(ajv.validate(parameter.schema, parameter.example), `the example of ${parameter.name} matches its schema`);
     }
     const target = operation.parameters
       .filter((one) => one.in === 'path')
       .reduce((url, one) => url.replace(`{${one.name}}`, String(one.example)), path);
-    t.notMatch(target, '{', 'each parameter of the path has an example');
+    t.notMatch(target, '{', 'each path parameter has an example');
     const headers = Object.fromEntries(
       operation.parameters.filter((one) => one.in === 'header').map((one) => [one.name, String(one.example)]),
     );
@@ -149,7 +153,7 @@ for (const named of operations) {
     }
   });
 
-  t.test(`the examples of the responses of ${name} fit their schemas`, (t) => {
+  t.test(`the response examples of ${name} match their schemas`, (t) => {
     for (const status of Object.keys(operation.responses)) {
       const place = placeOf(named, status);
       const { content, description: words } = answerAt(place);

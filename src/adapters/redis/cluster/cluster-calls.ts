@@ -5,21 +5,23 @@ import type { ClusterMaster } from './cluster-master.js';
 import type { ClusterMasters } from './cluster-masters.js';
 import { slotOf } from './hash-slots.js';
 
-/** A command about one name, which decides where it goes. */
+/** A command for one name. The slot of the name decides which master gets it. */
 export interface NamedCall {
   readonly name: string;
   readonly command: readonly string[];
-  /** Whether the answer is to be a Buffer where it would be a text. */
+  /** Whether a string reply is returned as a Buffer. */
   readonly inBytes?: boolean;
 }
 
-/** Stands for an answer that is an error of its own, and none of the store. @throws the error where it is one of the store */
+/** Maps an error reply that concerns one name to a result. @throws the error itself if the store failed */
 type Rescue = (error: unknown) => unknown;
 
-/** The slot has another owner than the map says; when the masters have agreed on a new one, it can be tried again. */
+/**
+ * The slot has another owner than the map shows. The command can be retried once the masters have agreed on a new map.
+ */
 export class SlotMoved extends KeyStoreUnavailable {
   constructor() {
-    super('a slot of the Cluster has another master now');
+    super('a slot of the Cluster has moved to another master');
     this.name = 'SlotMoved';
   }
 }
@@ -28,9 +30,10 @@ const callsAtATime = 500;
 const asking = { command: ['ASKING'] };
 
 /**
- * Asks the master of the name's slot. While the slot is being moved, a name that has gone ahead is asked for where it is.
+ * Sends a command to the master of the name's slot. While the slot migrates, it follows an ASK redirection to a known
+ * master.
  * @throws SlotMoved
- * @throws Error where it cannot be asked, or refuses
+ * @throws Error if the master does not reply or refuses the command
  */
 export async function callOne(masters: ClusterMasters, call: NamedCall): Promise<unknown> {
   const { name, command } = call;
@@ -42,7 +45,10 @@ export async function callOne(masters: ClusterMasters, call: NamedCall): Promise
   }
 }
 
-/** Asks about many names, in bounded batches; the answers are in the order of the calls. Some may have had effect when it rejects. */
+/**
+ * Sends many commands in bounded batches; the replies are in the order of the calls. After a rejection, some commands
+ * may have had effect.
+ */
 export async function callEach(
   masters: ClusterMasters,
   calls: readonly NamedCall[],
@@ -59,7 +65,7 @@ export async function callEach(
   const each = [...indexesOf].map(async ([master, indexes]) => {
     for (let start = 0; start < indexes.length; start += callsAtATime) {
       const batch = indexes.slice(start, start + callsAtATime);
-      const results = await inOneGo(
+      const results = await pipelined(
         master,
         batch.map((index) => calls[index]),
       );
@@ -76,13 +82,13 @@ export async function callEach(
   return answers;
 }
 
-/** Writes texts that end by themselves. @throws Error as `callEach` */
+/** Writes texts with an expiry (PX). @throws Error as `callEach` */
 export function writeEach(masters: ClusterMasters, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
   return callEach(masters, texts.map(setCommand));
 }
 
-/** A text, or null for none. */
-export function asText(answer: unknown): string | null {
+/** A string reply; null for any other reply. */
+export function stringReply(answer: unknown): string | null {
   return typeof answer === 'string' ? answer : null;
 }
 
@@ -94,14 +100,14 @@ async function follow(masters: ClusterMasters, call: NamedCall | undefined, erro
   }
   if (kind !== 'ASK') throw error;
   const target = masters.all.find((master) => master.isAt(place));
-  // What is not listened to must not be believed.
-  if (target === undefined) throw new Error('a slot is being moved to a node that is not known yet');
-  const [, [failure, answer] = [null, null]] = await inOneGo(target, [asking, call]);
+  // No notices arrive from an unknown node, so its records must not be trusted.
+  if (target === undefined) throw new Error('a slot of the Cluster is migrating to a node that is not connected yet');
+  const [, [failure, answer] = [null, null]] = await pipelined(target, [asking, call]);
   if (failure !== null) throw failure;
   return answer;
 }
 
-async function inOneGo(
+async function pipelined(
   { commands }: ClusterMaster,
   batch: readonly (Omit<NamedCall, 'name'> | undefined)[],
 ): Promise<[Error | null, unknown][]> {

@@ -7,15 +7,15 @@ import { SameServer } from '../server/same-server.js';
 import { readView } from './cluster-view.js';
 import type { ClusterNode, ClusterView } from './cluster-view.js';
 
-/** What is heard of a master. */
+/** Events of one master. */
 export interface MasterEvents extends InvalidationEvents {
-  /** It can be asked, or asked again. */
+  /** Both connections are ready and lead to one server, for the first time or again. */
   readonly onReady: () => void;
-  /** One of its connections was lost: the next one may lead to another server. */
+  /** A connection was lost. The next one may lead to another server. */
   readonly onLost: () => void;
 }
 
-/** One master of a Cluster: a connection to ask it by, and one to hear its changes. */
+/** One master of a Cluster, with one connection for commands and one for invalidation notices. */
 export class ClusterMaster {
   readonly node: ClusterNode;
   readonly commands: Redis;
@@ -63,38 +63,41 @@ export class ClusterMaster {
     });
   }
 
-  /** Stands for the time since it was last listened to anew, or flushed: what was seen of it before says nothing. */
+  /**
+   * Identifies the time since tracking last began, a connection closed, or the master was flushed. Facts of an earlier
+   * session do not count.
+   */
   get session(): object {
     return this.#session;
   }
 
-  /** Whether its changes are heard and it can be asked. */
+  /** Whether invalidation notices arrive and commands can be sent. */
   get isUp(): boolean {
     return this.#listener.hearing && this.#same.holds && this.commands.status === 'ready';
   }
 
-  /** Its run id; null where it does not say. */
+  /** The master's run id; null where INFO omits it. */
   get runId(): string | null {
     return this.#same.facts?.runId ?? null;
   }
 
-  /** What it does when it is full; null where it does not say. */
+  /** The eviction policy (`maxmemory-policy`); null where INFO omits it. */
   get policy(): string | null {
     return this.#same.facts?.policy ?? null;
   }
 
-  /** Whether a redirection to this place means this master. */
+  /** Whether this `host:port` of a redirection is this master. */
   isAt(place: string): boolean {
     const colon = place.lastIndexOf(':');
     return Number(place.slice(colon + 1)) === this.node.port && this.node.hosts.includes(place.slice(0, colon));
   }
 
-  /** What it sees of its Cluster at this moment. */
+  /** Reads this master's current view of the Cluster. */
   view(): Promise<ClusterView> {
     return viewOf(this.commands, this.#address, this.node);
   }
 
-  /** Resolves when every notice has been heard that it had sent before it got this question. */
+  /** Resolves once every notice that the master sent before it received this PING has been handled. */
   catchUp(): Promise<void> {
     return this.#listener.catchUp();
   }
@@ -106,7 +109,7 @@ export class ClusterMaster {
   }
 }
 
-/** What the node at the other end sees of its Cluster. */
+/** Reads the view of the Cluster that the node behind this connection has. */
 export async function viewOf(
   redis: Redis,
   address: RedisAddress,

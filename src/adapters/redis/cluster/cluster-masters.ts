@@ -6,25 +6,26 @@ import type { MasterEvents } from './cluster-master.js';
 import { ownersOf } from './cluster-view.js';
 import type { ClusterNode, ClusterView } from './cluster-view.js';
 
-/** What the masters of a Cluster are reached with. */
+/** How to reach the masters of a Cluster. */
 export interface ClusterOptions {
   readonly address: RedisAddress;
-  /** Prefixes of the names whose changes are listened for. */
+  /** Name prefixes to track for invalidation. */
   readonly prefixes: readonly string[];
   readonly events: Omit<MasterEvents, 'onLost'>;
-  /** Told of each failure of a connection, and when no node answers. */
+  /** Called for each connection failure, and when no node replies. */
   readonly onError: (error: Error) => void;
 }
 
 const attempts = 5;
-/** Nodes tell each other of a change within milliseconds. */
+/** Gossip between the nodes takes milliseconds. */
 const betweenAttemptsMilliseconds = 20;
 
 /**
- * The masters of a Cluster, and which of them has which slot: by a map that every one of them confirmed, and no other. A
- * redirection to a new owner is not followed: a replica that was promoted may have lost a revocation, which has to be
- * found out before it is asked for a key. And a master that was cut off from its Cluster answers on for a while, though
- * another has taken its place; but those that voted for the other one know the new epoch, so they confirm the old no more.
+ * The masters of a Cluster and their slots, by a slot map that every master has confirmed.
+ * MOVED is not followed: a promoted replica may have lost a revocation, and must be checked before any key is read from
+ * it.
+ * A master that was cut off keeps replying for a while after its replacement. The masters that voted for the new one
+ * know the new epoch, so they no longer confirm the old map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -40,17 +41,23 @@ export class ClusterMasters {
     this.#options = options;
   }
 
-  /** Whether the map was confirmed when that was last asked, and every change at every master has been heard since. */
+  /** Whether all masters confirmed the slot map in the last check, and no invalidation notice has been missed since. */
   get hearing(): boolean {
     return this.#isAgreed && this.all.every(({ isUp }) => isUp);
   }
 
-  /** Counts what makes everything known before doubtful: another map, a master connected to or listened to anew, one that was flushed. */
+  /**
+   * Counts events after which earlier reads no longer count: a new slot map, a reconnect, a restart of tracking, a
+   * flush.
+   */
   get epoch(): number {
     return this.#epoch;
   }
 
-  /** The run ids of the masters that have slots, null for one that does not say; null while the map is not confirmed. */
+  /**
+   * The run ids of the masters with slots, null for a master whose INFO omits it. Null while the slot map is not
+   * confirmed.
+   */
   get runIds(): readonly (string | null)[] | null {
     return this.#isAgreed ? [...new Set(this.#owners)].map(({ runId }) => runId) : null;
   }
@@ -61,15 +68,18 @@ export class ClusterMasters {
 
   /**
    * The master of a slot.
-   * @throws Error while the map is not confirmed
+   * @throws Error while the slot map is not confirmed
    */
   owner(slot: number): ClusterMaster {
     const owner = this.#isAgreed ? this.#owners[slot] : undefined;
-    if (owner === undefined) throw new Error('the masters of the Cluster do not agree yet on who has which slot');
+    if (owner === undefined) throw new Error('the masters of the Cluster do not agree on the slot map yet');
     return owner;
   }
 
-  /** Has all masters confirm the map at some moment after this was called; takes on another one that all confirm. */
+  /**
+   * Requires all masters to confirm the slot map after this call. Adopts a new map first if the current one is not
+   * confirmed.
+   */
   async agree(): Promise<void> {
     if (!this.#isAgreed) await (this.#adopting ??= this.#adopt().finally(() => (this.#adopting = null)));
     try {
@@ -80,14 +90,14 @@ export class ClusterMasters {
     }
   }
 
-  /** Believes the map no more until it is confirmed again. */
+  /** Stops trusting the slot map until all masters confirm it again. */
   doubt(): void {
     if (!this.#isAgreed) return;
     this.#isAgreed = false;
     this.#options.events.onDeaf();
   }
 
-  /** Resolves when every notice has been heard that any master had sent before it got this question. */
+  /** Resolves once every notice that any master sent before it received this PING has been handled. */
   async catchUp(): Promise<void> {
     await Promise.all(this.all.map((master) => master.catchUp()));
   }
@@ -119,25 +129,27 @@ export class ClusterMasters {
     if (isAnother) this.#missed();
   }
 
-  /** What the best informed of the nodes that can be asked sees: of those that are known, or else of the first ones. */
+  /**
+   * The view with the highest epoch: of the connected masters, or, if none of them replies, of the configured nodes.
+   */
   async #propose(): Promise<ClusterView> {
     const { address } = this.#options;
     const known = await Promise.allSettled(this.all.map((master) => master.view()));
     const answers = known.some(({ status }) => status === 'fulfilled')
       ? known
-      : await Promise.allSettled((address.cluster ?? []).map((node) => this.#askOnce(node)));
+      : await Promise.allSettled((address.cluster ?? []).map((node) => this.#readViewOnce(node)));
     const views = answers.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
     const [newest] = views.toSorted((one, other) => other.epoch - one.epoch);
     if (newest !== undefined) return newest;
     const cause = asError(answers.find((one) => one.status === 'rejected')?.reason);
-    const failure = new Error(`no node of the Cluster can tell who has which slot: ${cause.message}`, { cause });
+    const failure = new Error(`no node of the Cluster returned a usable slot map: ${cause.message}`, { cause });
     this.#options.onError(failure);
     throw failure;
   }
 
-  async #askOnce(node: { host: string; port: number }): Promise<ClusterView> {
+  async #readViewOnce(node: { host: string; port: number }): Promise<ClusterView> {
     const { address } = this.#options;
-    // That the connection is closed does not say why; the failure before it does.
+    // `connect()` only rejects with "Connection is closed"; the earlier error event has the cause.
     let failure: unknown = null;
     const redis = connectNodeOnce(address, node, (error) => (failure ??= error));
     try {
@@ -190,7 +202,7 @@ export class ClusterMasters {
     }
     for (const view of views) if (view.status === 'rejected') throw asError(view.reason);
     if (masters.length === 0 || !masters.every(({ isUp }) => isUp)) {
-      throw new Error('not every master of the Cluster is listened to yet');
+      throw new Error('not every master of the Cluster is connected and tracked yet');
     }
   }
 
@@ -202,7 +214,7 @@ export class ClusterMasters {
 
 class Disagreement extends Error {
   constructor() {
-    super('the masters of the Cluster do not see the same epoch and slots');
+    super('the masters of the Cluster do not report the same epoch and slots');
     this.name = 'Disagreement';
   }
 }

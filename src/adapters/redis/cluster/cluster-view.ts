@@ -1,50 +1,50 @@
 import { slotCount } from './hash-slots.js';
 
-/** A master of a Cluster, and where it is. */
+/** A master of a Cluster and its address. */
 export interface ClusterNode {
   readonly id: string;
   readonly host: string;
   readonly port: number;
-  /** Every name and address that the others may call it by. */
+  /** Every host name and address by which other nodes may name it in a redirection. */
   readonly hosts: readonly string[];
 }
 
-/** What one node sees of its Cluster. */
+/** The view that one node has of its Cluster. */
 export interface ClusterView {
   readonly epoch: number;
-  /** The masters, also those that have no slot yet. */
+  /** All masters, including those without slots. */
   readonly masters: readonly ClusterNode[];
-  /** For each master its slots, as `from-to` and single numbers. */
+  /** The slots of each master, as `from-to` ranges and single numbers. */
   readonly ranges: readonly (readonly string[])[];
-  /** Epoch, masters and slots as one text: two nodes that see the same say the same. */
+  /** Epoch, masters and slots as one text. Two nodes with the same view have the same fingerprint. */
   readonly fingerprint: string;
 }
 
-/** Who was asked, and how. */
-export interface Asked {
+/** The node that was queried, and how. */
+export interface QueriedNode {
   readonly host: string;
   readonly port: number;
-  /** Over TLS the name that a node announces is connected to, because its certificate may name nothing else. */
+  /** Over TLS, connections use the announced host name: the certificate may contain only that name. */
   readonly secure: boolean;
 }
 
-const mostMasters = 1_000;
+const maxMasters = 1_000;
 
 /**
- * Reads the answers to CLUSTER INFO and CLUSTER NODES.
- * @throws Error where the node does not see a whole Cluster
+ * Parses the replies to CLUSTER INFO and CLUSTER NODES.
+ * @throws Error if the node reports a state other than ok, no epoch, or too many masters
  */
-export function readView(info: string, nodes: string, asked: Asked): ClusterView {
+export function readView(info: string, nodes: string, asked: QueriedNode): ClusterView {
   const state = /^cluster_state:(\w+)\r?$/m.exec(info)?.[1];
-  if (state !== 'ok') throw new Error(`a node of the Cluster says that its state is ${state ?? 'unknown'}`);
+  if (state !== 'ok') throw new Error(`a node of the Cluster reports the state ${state ?? 'unknown'}`);
   const epoch = Number(/^cluster_current_epoch:(\d+)\r?$/m.exec(info)?.[1] ?? NaN);
-  if (!Number.isSafeInteger(epoch)) throw new Error('a node of the Cluster tells no epoch');
+  if (!Number.isSafeInteger(epoch)) throw new Error('a node of the Cluster reports no epoch');
   const seen = nodes
     .split('\n')
     .map((line) => readMaster(line, asked))
     .filter((master) => master !== null)
     .toSorted((one, other) => (one.node.id < other.node.id ? -1 : 1));
-  if (seen.length > mostMasters) throw new Error(`the Cluster has more than ${mostMasters} masters`);
+  if (seen.length > maxMasters) throw new Error(`the Cluster has more than ${maxMasters} masters`);
   return {
     epoch,
     masters: seen.map(({ node }) => node),
@@ -54,28 +54,28 @@ export function readView(info: string, nodes: string, asked: Asked): ClusterView
 }
 
 /**
- * Which master has which slot, as an index into `masters`.
- * @throws Error where a slot has none
+ * The master of each slot, as an index into `masters`.
+ * @throws Error if a slot has no master
  */
 export function ownersOf({ ranges }: ClusterView): Uint16Array {
-  const owners = new Uint16Array(slotCount).fill(mostMasters);
+  const owners = new Uint16Array(slotCount).fill(maxMasters);
   ranges.forEach((ofOne, master) => {
     for (const range of ofOne) {
       const [first = '', last = first] = range.split('-');
       owners.fill(master, Number(first), Number(last) + 1);
     }
   });
-  if (owners.includes(mostMasters)) throw new Error('the Cluster does not cover all slots');
+  if (owners.includes(maxMasters)) throw new Error('the Cluster does not cover all slots');
   return owners;
 }
 
-/** A line of CLUSTER NODES as it describes a master that is not known to have failed. */
-function readMaster(line: string, asked: Asked): { node: ClusterNode; ranges: string[] } | null {
+/** Parses a line of CLUSTER NODES; null unless it describes a master that is not marked as failed. */
+function readMaster(line: string, asked: QueriedNode): { node: ClusterNode; ranges: string[] } | null {
   const [id = '', address = '', flags = '', , , , , , ...slots] = line.trim().split(' ');
   const is = new Set(flags.split(','));
   if (!is.has('master') || is.has('fail') || is.has('handshake') || is.has('noaddr')) return null;
   const [, ip = '', port = '', name = ''] = /^(.*):(\d+)(?:@\d+)?(?:,([^,]*).*)?$/.exec(address) ?? [];
-  // A node that nobody has met yet does not know its own address.
+  // A node that no other node has met yet does not know its own address.
   const known = ip === '' ? asked.host : ip;
   return {
     node: {
@@ -84,7 +84,7 @@ function readMaster(line: string, asked: Asked): { node: ClusterNode; ranges: st
       port: Number(port),
       hosts: [known, ip, name],
     },
-    // What is in brackets is being moved, and still belongs to whom it did.
+    // A slot in brackets is migrating or being imported, and still belongs to its former owner.
     ranges: slots.filter((slot) => /^\d+(?:-\d+)?$/.test(slot)),
   };
 }

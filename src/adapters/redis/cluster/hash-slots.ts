@@ -1,16 +1,16 @@
 import Type, { Compile } from '../../../typebox/typebox.js';
 
-/** How many slots a Cluster spreads its names over. */
+/** Number of hash slots in a Cluster. */
 export const slotCount = 16_384;
 
-/** CRC16-XMODEM, by which a Cluster hashes. */
+/** Table of CRC16-XMODEM, the hash of Redis Cluster. */
 const crcOfByte = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;
   for (let bit = 0; bit < 8; bit += 1) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
   return crc;
 });
 
-/** The slot of a name; where it has a part in braces, that part alone counts. */
+/** The hash slot of a name. If the name has a hash tag in braces, only the tag is hashed. */
 export function slotOf(name: string): number {
   const open = name.indexOf('{');
   const close = open === -1 ? -1 : name.indexOf('}', open);
@@ -22,7 +22,7 @@ export function slotOf(name: string): number {
 
 let tags: readonly string[] | null = null;
 
-/** A short text for each slot that hashes to it: in braces, it puts a name into that slot. */
+/** A short hash tag for each slot: in braces, it puts a name into that slot. */
 export function slotTags(): readonly string[] {
   if (tags !== null) return tags;
   const found: string[] = [];
@@ -37,7 +37,7 @@ export function slotTags(): readonly string[] {
   return tags;
 }
 
-/** What a slot says of itself: whose records it holds, and that no change up to a revision is missing in it. */
+/** A slot's marker: the generation of its records, and the revision up to which no change is missing. */
 export interface SlotMarker {
   readonly generation: string;
   readonly revision: number;
@@ -50,7 +50,7 @@ export function slotMarkerText({ generation, revision }: SlotMarker): string {
   return JSON.stringify({ generation, revision });
 }
 
-/** A stored marker; null where there is none, or one that cannot be used. */
+/** Parses a stored marker; null for a missing or invalid one. */
 export function parseSlotMarker(text: string | null): SlotMarker | null {
   try {
     const value: unknown = JSON.parse(text ?? 'null');
@@ -61,8 +61,8 @@ export function parseSlotMarker(text: string | null): SlotMarker | null {
 }
 
 /**
- * Replaces a marker by one who knows what it said. Whoever does not know what a slot held before must not say that nothing
- * is missing in it: its master may have changed, and the new one lack a change.
+ * Replaces a marker only if its present value is the expected one. A writer that does not know what the slot contained
+ * must not mark it as complete: a new master may lack a change.
  */
 export const replaceMarker =
   "if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end redis.call('SET', KEYS[1], ARGV[2]) return 1";

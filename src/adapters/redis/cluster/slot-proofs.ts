@@ -1,5 +1,5 @@
 import type { RecordNames } from '../record-names.js';
-import { asText, callEach, callOne } from './cluster-calls.js';
+import { stringReply, callEach, callOne } from './cluster-calls.js';
 import type { ClusterMasters } from './cluster-masters.js';
 import {
   parseSlotMarker,
@@ -11,16 +11,17 @@ import {
   slotTags,
 } from './hash-slots.js';
 
-/** In the index of changes: every slot was changed, by a rebuild. */
+/** Member of the change index for a rebuild, which changed every slot. */
 const everySlot = 'all';
 
 const slotsOfStep = 2_000;
 
 /**
- * Which slots hold every change that was made in them. Changes are copied to replicas after they were confirmed, so a
- * replica that is promoted may lack the last ones, a revocation perhaps; and one master may be emptied while the others
- * are not. The index of changes, on one master, tells the newest change of each slot; the slot's marker, beside its
- * records, tells up to which change it is complete.
+ * Tracks which slots contain every change made in them.
+ * Redis replicates after it has replied. A promoted replica may therefore lack the last changes, for example a
+ * revocation. One master may also be emptied while the others are not.
+ * The change index, on one master, stores the newest revision of each slot. A slot's marker, next to its records,
+ * stores the revision up to which the slot is complete.
  */
 export class SlotProofs {
   readonly #masters: ClusterMasters;
@@ -34,7 +35,7 @@ export class SlotProofs {
   #newest = -1;
   #generation: string | null = null;
   #seed: string | null = null;
-  /** The look that is under way. */
+  /** The newest check of the markers; resolved when no check is running. */
   #checking: Promise<void> = Promise.resolve();
 
   constructor(masters: ClusterMasters, names: RecordNames) {
@@ -43,12 +44,12 @@ export class SlotProofs {
     this.#markerNames = slotTags().map((tag) => names.slotMarker(tag));
   }
 
-  /** Whether nothing is missing in a slot, as far as was looked. */
+  /** Whether no change is missing in the slot, as of the last check. */
   isWhole(slot: number): boolean {
     return this.#isWhole[slot] === 1 && this.#wasSeen(slot);
   }
 
-  /** How many slots lack something. */
+  /** Number of slots that lack a change. */
   get missing(): number {
     return this.#isWhole.reduce((count, isWhole) => count - isWhole, slotCount);
   }
@@ -58,8 +59,9 @@ export class SlotProofs {
   }
 
   /**
-   * Looks at every slot that may not be as it was: changed since, at another master, or emptied.
-   * @param seed the meta record as it stands; another one means that records were written anew
+   * Reads the marker of every slot that may have changed: its index entry is newer, its master is another one, or its
+   * master was flushed.
+   * @param seed the meta record's text; a different text means that the records were rewritten
    */
   check(seed: string, generation: string): Promise<void> {
     const checking = this.#check(seed, generation);
@@ -68,8 +70,8 @@ export class SlotProofs {
   }
 
   /**
-   * Whether nothing is missing in a slot. Waits for a look that is under way: a slot that was changed is not known to be whole
-   * before its marker was read, and a request must not be refused for that.
+   * Whether no change is missing in the slot. Waits for a running check: a changed slot counts as complete only once
+   * its marker has been read, and the request must not fail for that.
    */
   async provesWhole(slot: number): Promise<boolean> {
     if (!this.isWhole(slot)) await this.#checking;
@@ -82,27 +84,28 @@ export class SlotProofs {
     this.#begin(generation);
     await this.#readIndex();
     const open = [...this.#sessions.keys()].filter((slot) => !this.#wasSeen(slot));
-    // Each step keeps what it has read: if one late reply discarded everything, a busy gateway would begin anew with each beat.
+    // Each batch keeps its results. If one late reply discarded them all, a busy gateway would start again at each
+    // beat.
     for (let start = 0; start < open.length; start += slotsOfStep) {
       const slots = open.slice(start, start + slotsOfStep);
-      // Looked up before the answers come: what a master said before it was emptied does not count.
+      // Read the sessions before the replies arrive: a marker read before a flush does not count.
       const sessions = slots.map((slot) => this.#masters.owner(slot).session);
       const answers = await callEach(
         this.#masters,
         slots.map((slot) => ({ name: this.markerName(slot), command: ['GET', this.markerName(slot)] })),
       );
       slots.forEach((slot, index) => {
-        this.#accept(slot, asText(answers[index]), sessions[index] ?? null);
+        this.#accept(slot, stringReply(answers[index]), sessions[index] ?? null);
       });
     }
   }
 
-  /** Whether the slot's marker was read since its master was last listened to anew. */
+  /** Whether the slot's marker was read in the present session of its master. */
   #wasSeen(slot: number): boolean {
     return this.#sessions[slot] === this.#masters.owner(slot).session;
   }
 
-  /** Has whole slots say that they hold a change; of the others that is not known. */
+  /** Raises the markers of complete slots to this revision. An incomplete slot keeps its marker. */
   async advance(slots: readonly number[], revision: number): Promise<void> {
     const whole = slots.filter((slot) => this.isWhole(slot));
     await this.#replace(whole, (held) => ({
@@ -111,20 +114,21 @@ export class SlotProofs {
     }));
   }
 
-  /** Has every slot say that it holds everything up to a revision; for whoever has just written everything. */
+  /** Marks every slot as complete up to a revision. Only for a caller that has just written all records. */
   async seal(marker: SlotMarker): Promise<void> {
     const slots = [...this.#texts.keys()];
-    // They say so. To write them all takes seconds, in which a gateway believes nothing that it does not hold.
+    // All slots are marked already. Rewriting all markers takes seconds, in which gateways trust only records that they
+    // hold.
     if (marker.generation === this.#generation && slots.every((slot) => this.isWhole(slot))) return;
     this.#begin(marker.generation);
     await this.#replace(slots, () => marker);
     const name = this.#names.changedSlots;
-    // Both or none: without the index nobody could tell what a slot lacks.
+    // Both commands or neither: without the index, no reader could see which changes a slot lacks.
     const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
     await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(marker.revision), everySlot] });
   }
 
-  /** The numbers of another history are not comparable. */
+  /** Revisions of different generations cannot be compared. */
   #begin(generation: string): void {
     if (generation === this.#generation) return;
     this.#generation = generation;
@@ -138,7 +142,7 @@ export class SlotProofs {
       return { slot, before: before ?? '', after: slotMarkerText(next(parseSlotMarker(before))) };
     });
     const sessions = slots.map((slot) => this.#masters.owner(slot).session);
-    // Until it is known what became of it, nothing is known of the slot.
+    // Until the reply arrives, the state of these slots is unknown.
     for (const slot of slots) this.#sessions[slot] = null;
     const answers = await callEach(
       this.#masters,
@@ -151,7 +155,7 @@ export class SlotProofs {
       if (answers[index] === 1) this.#accept(slot, after, sessions[index] ?? null);
     });
     if (answers.some((answer) => answer !== 1)) {
-      throw new Error('a part of the store has lost changes while it was written');
+      throw new Error('a slot of the Cluster lost changes during the write');
     }
   }
 
@@ -186,7 +190,7 @@ export class SlotProofs {
   }
 }
 
-/** The slots of some names, each once. */
+/** The slots of these names, without duplicates. */
 export function slotsOf(names: readonly string[]): number[] {
   return [...new Set(names.map(slotOf))];
 }

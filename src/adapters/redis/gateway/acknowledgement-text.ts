@@ -3,15 +3,15 @@ import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 import type { BelievedState } from '../store-state.js';
 
-/** Who acknowledges. */
+/** The gateway that acknowledges. */
 export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment' | 'host' | 'startedAt' | 'version'>;
 
-/** The registry removes a gateway that was silent for a lifetime; until then it has to see the acknowledgement. */
+/** The registry removes a gateway that was silent for one lifetime, and needs its acknowledgement until then. */
 const lifetimesOfAcknowledgement = 3;
-/** What the registry's former release waits longer than a gateway serves. */
+/** An earlier release of the registry waits this much longer than a gateway serves stale records. */
 const formerMarginMilliseconds = 5_500;
 
-/** An acknowledgement as it is written. */
+/** An acknowledgement as it is stored in Redis. */
 export function acknowledgementText(
   identity: GatewayIdentity,
   { generation, revision, replicas }: BelievedState,
@@ -22,7 +22,7 @@ export function acknowledgementText(
   const acknowledgement: Acknowledgement = { revision, generation, ...said, ...identity };
   const { lifetimeMilliseconds, leaving } = said;
   const granted = lifetimeMilliseconds * (leaving === true ? 1 : lifetimesOfAcknowledgement);
-  // The former release waits for no gateway that has none, so it lives as long as something old might be served.
+  // An earlier release does not wait for a gateway without an acknowledgement, so it must outlive every stale record.
   const former = lifetimeMilliseconds + formerMarginMilliseconds;
   return {
     name,

@@ -7,30 +7,30 @@ import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
 import type { Standing } from './standing.js';
 
-/** For how long work is done before requests have their turn: with the pauses, a tenth of the time at most. */
+/** Length of one slice of work. With the pauses, preloading takes at most a tenth of the time. */
 const sliceMilliseconds = 0.5;
 const shortestPauseMilliseconds = 5;
 const longestPauseMilliseconds = 100;
-/** A pause that ends later than this shows that the process is busy: the next ones are longer by so many times that. */
+/** Event-loop lag above which the process counts as busy. The next pause is then a multiple of the lag. */
 const lateMilliseconds = 1.5;
 const pausePerLateness = 4;
 
-/** Spreads work in the background so that requests beside it are not held up. */
+/** Splits background work into slices, so that requests are not delayed. */
 class Pace {
   #pauseMilliseconds = shortestPauseMilliseconds;
   #sliceBegan = 0;
 
-  /** Begins a piece of work. */
+  /** Begins a slice. */
   begin(): void {
     this.#sliceBegan = performance.now();
   }
 
-  /** Whether that has gone on for long enough. */
+  /** Whether the slice has used up its time. */
   get isOver(): boolean {
     return performance.now() - this.#sliceBegan > sliceMilliseconds;
   }
 
-  /** Lets requests have their turn, for the longer the later that ends; after it the next piece of work begins. */
+  /** Pauses so that requests can run, then begins the next slice. Event-loop lag lengthens the next pause. */
   async pause(): Promise<void> {
     const began = performance.now();
     await rest(this.#pauseMilliseconds);
@@ -41,46 +41,49 @@ class Pace {
   }
 }
 
-/** Waits, and keeps no process from ending. */
+/** Waits on an unreferenced timer, which does not keep the process alive. */
 export async function rest(milliseconds: number): Promise<void> {
   await wait(milliseconds, undefined, { ref: false });
 }
 
-/** What records are read ahead with. */
+/** What the reader depends on. */
 export interface AheadReaderOptions {
   readonly link: Pick<RecordsLink, 'names' | 'readSome'>;
   readonly standing: Pick<Standing, 'fresh' | 'proof'>;
   readonly names: RecordNames;
-  /** No request of this gateway needs the keys of another one. */
+  /** Keys of the other environment are not cached: no request of this gateway needs them. */
   readonly environment: Environment;
   readonly keys: RecordCache<CompiledKey>;
   readonly merchants: RecordCache<CompiledMerchant>;
-  /** Of keys, and of merchants. */
+  /** Maximum number of cached keys, and of cached merchants. */
   readonly maxEntries: number;
-  /** Told of the keys that the store has, some at a time, also of those that do not fit. */
+  /**
+   * Called with the lookup ids of the keys in the store, page by page, including keys that do not fit into the cache.
+   */
   readonly onSeen: (lookupIds: readonly string[]) => void;
-  /** The record in a text, or why it cannot be used. */
+  /** Parses a record's text. Returns an error if the record cannot be used. */
   readonly compileKey: (name: string, text: string) => CompiledKey | KeyStoreUnavailable | null;
   readonly compileMerchant: (id: string, text: string) => CompiledMerchant | KeyStoreUnavailable | null;
 }
 
 const textsAtATime = 100;
-/** How often it is looked whether something can be read. */
-const lookMilliseconds = 100;
+/** How often to check whether records can be read. */
+const pollMilliseconds = 100;
 
-/** One kind of records: where they are held, and how they are read. */
+/** One type of record: its cache, and how to read it. */
 interface Kind<Compiled extends object> {
   readonly cache: RecordCache<Compiled>;
   readonly nameOf: (id: string) => string;
   readonly compile: (id: string, text: string) => Compiled | KeyStoreUnavailable | null;
-  /** What is to be read. */
+  /** The ids still to be read. */
   readonly waiting: Set<string>;
   isFull: boolean;
 }
 
 /**
- * Reads records that nobody has asked for into the memory for those that somebody has: in small steps, between which requests have
- * their turn, and only from a server that is believed, while its changes are heard.
+ * Loads records into the cache before a request needs them.
+ * It works in short slices so that requests are not delayed. It reads only from a trusted server, while invalidation
+ * notices arrive.
  */
 export class AheadReader {
   readonly #options: AheadReaderOptions;
@@ -102,23 +105,23 @@ export class AheadReader {
     };
   }
 
-  /** How many records wait to be read. */
+  /** Number of records that wait to be read. */
   get waiting(): number {
     return this.#keys.waiting.size + this.#merchants.waiting.size;
   }
 
-  /** Whether any record was not held for want of room. */
+  /** Whether a record did not fit into the cache. */
   get isFull(): boolean {
     return this.#keys.isFull || this.#merchants.isFull;
   }
 
-  /** These are to be read. */
+  /** Queues these records for reading. */
   add(lookupIds: readonly string[], merchantIds: readonly string[]): void {
     for (const id of lookupIds) this.#keys.waiting.add(id);
     for (const id of merchantIds) this.#merchants.waiting.add(id);
   }
 
-  /** Nothing waits any more, and what did not fit may fit now. */
+  /** Empties both queues, and assumes that the caches have room again. */
   clear(): void {
     for (const kind of [this.#keys, this.#merchants]) {
       kind.waiting.clear();
@@ -131,8 +134,8 @@ export class AheadReader {
   }
 
   /**
-   * The keys that the store has, some at a time, and in between time for requests.
-   * @returns the same keys more than once, perhaps, and those of all environments
+   * The lookup ids of the keys in the store, page by page, with pauses for requests.
+   * @returns keys of all environments; an id may occur more than once
    */
   async *keysInStore(): AsyncGenerator<readonly string[]> {
     await this.#turn();
@@ -144,13 +147,13 @@ export class AheadReader {
     }
   }
 
-  /** Reads what waits, or leaves it waiting. */
+  /** Reads the queued records. A record that cannot be read stays in its queue. */
   async readWaiting(): Promise<void> {
     await this.readKeys([...this.#keys.waiting]);
     await this.#readAll(this.#merchants, [...this.#merchants.waiting]);
   }
 
-  /** Reads keys, and the merchants that they name. What cannot be read waits. */
+  /** Reads keys and then the merchants that they name. A record that cannot be read stays in its queue. */
   async readKeys(ids: readonly string[]): Promise<void> {
     await this.#readAll(this.#keys, ids);
     const named = new Set<string>();
@@ -169,7 +172,7 @@ export class AheadReader {
       for (let start = 0; start < wanted.length; start += textsAtATime)
         await this.#read(kind, wanted.slice(start, start + textsAtATime));
     } catch (error) {
-      for (const id of ids) kind.waiting.add(id); // also what was read: what it names was not
+      for (const id of ids) kind.waiting.add(id); // also the keys that were read: their merchants were not
       throw error;
     }
   }
@@ -184,13 +187,14 @@ export class AheadReader {
       this.#pace.begin();
       for (const [index, id] of ids.entries()) {
         if (this.#pace.isOver) await this.#pace.pause();
-        if (proof === null || standing.proof !== proof) throw new Error('what was read may be another server’s');
+        if (proof === null || standing.proof !== proof)
+          throw new Error('the connection changed during the read; the records may come from another server');
         const text = texts[index];
         if (text === undefined) kind.waiting.add(id);
         const record = typeof text === 'string' ? kind.compile(id, text) : null;
         if (record === null || this.#isForeign(record)) continue;
         if (!kind.cache.holdAhead(ahead, id, record)) kind.isFull = true;
-        else if (kind.cache.peek(id) === undefined) kind.waiting.add(id); // it could not be held at this moment
+        else if (kind.cache.peek(id) === undefined) kind.waiting.add(id); // invalidated during the read
       }
     } finally {
       ahead.end();
@@ -201,10 +205,10 @@ export class AheadReader {
     return 'environment' in record && record.environment !== this.#options.environment;
   }
 
-  /** Ends when something can be read that may be held. */
+  /** Resolves once records can be read and cached. */
   async #turn(): Promise<void> {
     const { standing } = this.#options;
     await this.#pace.pause();
-    while (!this.#isClosed && (!standing.fresh || standing.proof === null)) await rest(lookMilliseconds);
+    while (!this.#isClosed && (!standing.fresh || standing.proof === null)) await rest(pollMilliseconds);
   }
 }

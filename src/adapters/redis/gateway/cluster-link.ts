@@ -2,14 +2,14 @@ import { KeyStoreUnavailable } from '../../../gateway/ports.js';
 import { setCommand } from '../calls.js';
 import type { RedisAddress } from '../connection.js';
 import { namesOfStep, type RecordNames, scanPages } from '../record-names.js';
-import { damagedText } from '../record-text.js';
+import { malformedText } from '../record-text.js';
 import type { AcknowledgementText, LinkEvents, RecordsLink } from '../records-link.js';
-import { asText, callEach, callOne } from '../cluster/cluster-calls.js';
+import { stringReply, callEach, callOne } from '../cluster/cluster-calls.js';
 import { ClusterMasters } from '../cluster/cluster-masters.js';
 import { parseSlotMarker, slotCount, slotOf } from '../cluster/hash-slots.js';
 import { SlotProofs } from '../cluster/slot-proofs.js';
 
-/** The records on the masters of a Cluster. About a slot that lacks a change, nothing is answered. */
+/** The record store on the masters of a Cluster. It returns no record from a slot that lacks a change. */
 export class ClusterLink implements RecordsLink {
   readonly #masters: ClusterMasters;
   readonly #proofs: SlotProofs;
@@ -19,7 +19,7 @@ export class ClusterLink implements RecordsLink {
     this.#names = names;
     this.#masters = new ClusterMasters({ address, prefixes: names.tracked, events, onError });
     this.#proofs = new SlotProofs(this.#masters, names);
-    // So that the first beat finds them connected; it is also what tells of a failure.
+    // Connects before the first heartbeat. That heartbeat also reports a failure.
     this.#masters.agree().catch(() => undefined);
   }
 
@@ -50,8 +50,9 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * The order matters. What the caller read was published after its records were written, at masters that all confirmed.
-   * So whoever still confirms the same map now, after that, is where they were written, and the notices are on the way.
+   * The order of these steps matters. The caller's revision was published after its records had been written, while all
+   * masters confirmed the slot map. A master that still confirms the same map now is where they were written, and its
+   * notices are on the way.
    */
   async catchUp(meta: string, generation: string): Promise<void> {
     await this.#proofs.check(meta, generation);
@@ -82,14 +83,14 @@ export class ClusterLink implements RecordsLink {
   async readSome(names: readonly string[]): Promise<(string | null | undefined)[]> {
     const slots = names.map(slotOf);
     const areWhole = await Promise.all(slots.map((slot) => this.#proofs.provesWhole(slot)));
-    // MGET of one name each: they are in different slots, and GET has an error for what is no text.
+    // MGET with one name each: the names are in different slots, and GET fails for a value that is not a string.
     const answers = await callEach(
       this.#masters,
       names.map((name) => ({ name, command: ['MGET', name] })),
     );
     return answers.map((answer, index) => {
       if (areWhole[index] !== true || !this.#proofs.isWhole(slots[index] ?? 0)) return undefined;
-      return asText(Array.isArray(answer) ? answer[0] : null);
+      return stringReply(Array.isArray(answer) ? answer[0] : null);
     });
   }
 
@@ -102,7 +103,7 @@ export class ClusterLink implements RecordsLink {
     return grant;
   }
 
-  /** Whoever has caught up with the masters has had all of them confirm the map. */
+  /** `catchUp` has already made all masters confirm the slot map. */
   witness(): 'masters' {
     return 'masters';
   }
@@ -119,15 +120,18 @@ export class ClusterLink implements RecordsLink {
     this.#masters.close();
   }
 
-  /** One master may be emptied while the meta record is on another: that a record is not there, its own slot must say. */
+  /**
+   * One master may be emptied while another has the meta record. Only the slot's own marker proves that a record does
+   * not exist.
+   */
   async #readWithMarker(name: string, slot: number, generation: string): Promise<string | null> {
     const answer = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });
-    const [text, marker] = Array.isArray(answer) ? answer.map(asText) : [];
+    const [text, marker] = Array.isArray(answer) ? answer.map(stringReply) : [];
     if (parseSlotMarker(marker ?? null)?.generation === generation) return text ?? null;
     throw new KeyStoreUnavailable('a slot of the Cluster was emptied');
   }
 
   async #get(name: string): Promise<string | null> {
-    return asText(await callOne(this.#masters, { name, command: ['GET', name] }).catch(damagedText));
+    return stringReply(await callOne(this.#masters, { name, command: ['GET', name] }).catch(malformedText));
   }
 }

@@ -1,55 +1,59 @@
 import { acknowledgementText, type GatewayIdentity } from './acknowledgement-text.js';
 import { readGrant } from '../gateway-records.js';
 import { InactiveMemory, type InactiveMemoryOptions } from './inactive-memory.js';
-import type { Moment } from './lease.js';
+import type { ClockReading } from './lease.js';
 import type { Outage } from '../outage.js';
 import type { RecordNames } from '../record-names.js';
 import type { AcknowledgementText, RecordsLink } from '../records-link.js';
 import { noCheck, type SealCheck } from '../seal.js';
 import { Standing, type StandingOptions } from './standing.js';
 import type { BelievedState } from '../store-state.js';
-import { Turn } from './turn.js';
+import { Signal } from './turn.js';
 
-/** What a heartbeat is made of. */
+/** What a heartbeat depends on. */
 export interface HeartbeatOptions extends StandingOptions {
   readonly link: Omit<RecordsLink, 'names' | 'readSome' | 'text' | 'heard'>;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
   readonly seals?: SealCheck;
-  /** Told when every notice was heard, before the revision is acknowledged; and whether any may have been missed since the last time. */
+  /**
+   * Called once all earlier notices have been handled, before the revision is acknowledged. `hasMissed`: notices may
+   * have been missed since the last call.
+   */
   readonly onCaughtUp: (hasMissed: boolean) => void;
-  /** Told when nothing may be held any more: the registry does not wait for this gateway. */
+  /** Called when the gateway must drop all cached records: the registry no longer waits for this gateway. */
   readonly onForget: () => void;
-  /** The keys and merchants that are held, and are inactive or end some day. */
+  /** Lists the cached keys and merchants that are inactive or have an expiry. */
   readonly inactive: InactiveMemoryOptions['held'];
 }
 
 const everyMilliseconds = 500;
-/** An echo of the registry that is older does not do: others are asked. */
+/** Maximum age of the registry's echo. After that, the sentinels or replicas are queried as well. */
 const oldEchoMilliseconds = 1_000;
 
 /**
- * Knows up to which moment everything that is held is true, and acknowledges it. A beat reads the newest revision,
- * catches up with the notices, and then acknowledges that revision: a record is written before its revision is, so
- * whatever changed up to it has been dropped by then. What a beat found out holds for the connections that it used, and no others.
+ * Determines how recent the cached records are, and acknowledges the newest revision.
+ * A beat reads that revision, catches up with the invalidation notices, and then acknowledges it. Records are written
+ * before their revision, so each record changed up to it has been dropped by then.
+ * A beat's result holds only for the connections that the beat used.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
   readonly standing: Standing;
-  /** Why no traffic should come yet, though requests are answered. */
+  /** Keeps the gateway unready at start until the first grant, although it already serves requests. */
   readonly firstGrant: FirstGrant;
-  /** When the connections of the moment were judged, well or not. */
-  readonly verdict = new Turn();
+  /** Signals that the present connections have been judged, whether they are trusted or not. */
+  readonly verdict = new Signal();
   readonly #inactive: InactiveMemory;
   readonly #seals: SealCheck;
   readonly #timer: NodeJS.Timeout;
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
-  /** The epoch of the link since which what is held was read: in another one notices may have been missed. */
+  /** The link's epoch in which the cached records were read. In another epoch, notices may have been missed. */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
-  /** Whether it acknowledges no more. */
+  /** Whether the gateway has stopped acknowledging. */
   isClosed = false;
 
   constructor(options: HeartbeatOptions) {
@@ -62,27 +66,27 @@ export class Heartbeat {
     }, everyMilliseconds).unref();
   }
 
-  /** Milliseconds since everything held was known to be true; for ever where nothing may be held. */
+  /** Milliseconds since all cached records were known to be current; Infinity while the gateway must not cache. */
   get sinceKnownTrue(): number {
     return this.standing.sinceKnownTrue;
   }
 
-  /** For how long after that it may be served. */
+  /** How long after that the cached records may be served. */
   get staleMilliseconds(): number {
     return this.standing.staleMilliseconds;
   }
 
-  /** Whether what is held can be believed without asking. */
+  /** Whether cached records can be served without a read from Redis. */
   get fresh(): boolean {
     return this.standing.fresh;
   }
 
-  /** Why nothing can be decided; null while it can, if only from what is held. */
+  /** Why the gateway must refuse every request; null while it can serve some, if only from its cache. */
   get reason(): string | null {
     return this.standing.reason;
   }
 
-  /** Resolves after a beat that began when this was called, or later. */
+  /** Resolves after a beat that began at this call or later. */
   beat(): Promise<void> {
     if (this.isClosed) return Promise.resolve();
     if (this.#running === null) {
@@ -96,17 +100,18 @@ export class Heartbeat {
     return this.#next;
   }
 
-  /** Tries to be fresh again, in bounded time; where it is known that this cannot be, at once. */
+  /** Tries to become fresh again within a bounded time. Returns at once where that is known to fail. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
-    // During an outage each would only hold a request up.
+    // During an outage, a further beat would only delay the request.
     if (this.standing.answers || this.standing.last === null) await this.#running;
     if (!this.fresh && this.standing.answers && this.#options.link.hearing) await this.beat();
   }
 
   /**
-   * Takes in that records have changed. A store that is not believed has nothing to replace them with.
-   * @returns whether to drop them now; otherwise they stay, as stale, until a beat believes the store again and everything is dropped
+   * Handles changed records. While the store is not trusted, no replacement can be read from it.
+   * @returns whether to drop them now. Otherwise they stay, as stale, until a beat trusts the store again and drops
+   * everything.
    */
   changed(): boolean {
     if (this.standing.state.isFormer || this.standing.isBelieved) return true;
@@ -114,21 +119,24 @@ export class Heartbeat {
     return false;
   }
 
-  /** Anything may have changed: what is held is stale until a beat believes the store again, and is dropped then. */
+  /** Any record may have changed: cached records are stale until a beat trusts the store again and drops them. */
   everythingChanged(): void {
-    // The registry's former release does not wait for a gateway that does not believe its store.
+    // An earlier release of the registry does not wait for a gateway that does not trust its store.
     if (this.standing.state.isFormer) this.#drop();
     this.#heldEpoch = NaN;
     this.doubt();
   }
 
-  /** Takes nothing for granted any more until the next beat. */
+  /** Trusts no earlier result until the next beat has succeeded. */
   doubt(): void {
     this.standing.doubt();
     void this.beat();
   }
 
-  /** Stops, and says so, so that nobody waits for this gateway. To be called after the last decision. */
+  /**
+   * Stops, and writes `leaving`, so that the registry does not wait for this gateway. Call it only after the last
+   * decision.
+   */
   async close(): Promise<void> {
     this.isClosed = true;
     clearInterval(this.#timer);
@@ -157,7 +165,8 @@ export class Heartbeat {
       answered = true;
       const { servers } = link;
       const found = this.standing.judgeState(meta, newest, servers);
-      // The registry's database may lack what is held here: it has to know before another generation is taken on.
+      // The registry's database may lack revocations that this cache has: report them before adopting another
+      // generation.
       const { last } = this.standing;
       if (found?.generation !== last?.generation) await this.#inactive.report(last, epoch);
       if (found === null || meta === null) {
@@ -165,16 +174,16 @@ export class Heartbeat {
         outage.report(this.standing.state.reason);
         return;
       }
-      if (servers === null && found.replicas !== null) throw new Error('it is not known yet which server this is');
+      if (servers === null && found.replicas !== null) throw new Error('INFO has not yet identified this Redis server');
       await link.catchUp(meta, found.generation);
-      if (this.standing.epoch !== epoch) return; // what was found is another server's; another beat has been asked for
+      if (this.standing.epoch !== epoch) return; // this result is for the old connections; another beat was requested
       this.standing.reconsider();
       onCaughtUp(link.epoch !== this.#heldEpoch);
       this.#heldEpoch = link.epoch;
       const acknowledgement = this.#textOf(found, beat);
       const grant = await link
         .acknowledge(acknowledgement, names.grant(identity.instanceId))
-        .catch((error: unknown) => this.#notTaken(error, found, epoch));
+        .catch((error: unknown) => this.#writeFailed(error, found, epoch));
       if (this.standing.lease.isOver) this.#forget();
       if (this.standing.epoch !== epoch) return;
       this.standing.acknowledgement.put(at);
@@ -185,8 +194,8 @@ export class Heartbeat {
       if (!isAsked) this.standing.lease.sure(at);
       this.standing.judge(epoch, true);
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
-        this.#asking ??= this.#askOthers(acknowledgement, found.replicas, at, epoch);
-        // A sentinel that hangs holds nothing up that can be decided without it.
+        this.#asking ??= this.#queryWitnesses(acknowledgement, found.replicas, at, epoch);
+        // A sentinel that hangs must not delay what can be decided without it.
         if (this.standing.proof === null) await this.#asking;
       }
       this.standing.goodAt = at.monotonic;
@@ -195,7 +204,7 @@ export class Heartbeat {
       outage.report(link.partLost);
     } catch (error) {
       this.standing.failure = error instanceof Error ? error.message : String(error);
-      // A single beat that fails is not an outage yet, unless a connection tells of one.
+      // A single failed beat is not an outage, unless a connection reports an error.
       if (!this.standing.isRecent) outage.report(String(error));
     } finally {
       this.standing.answers = answered;
@@ -203,15 +212,15 @@ export class Heartbeat {
     }
   }
 
-  async #askOthers(acknowledgement: AcknowledgementText, replicas: number, at: Moment, epoch: number): Promise<void> {
-    const isConfirmed = await this.#options.link.confirm(acknowledgement, replicas);
+  async #queryWitnesses(text: AcknowledgementText, replicas: number, at: ClockReading, epoch: number): Promise<void> {
+    const isConfirmed = await this.#options.link.confirm(text, replicas);
     this.#asking = null;
     if (this.standing.lease.isOver) this.#forget();
     if (isConfirmed && this.standing.epoch === epoch) this.standing.lease.sure(at);
   }
 
-  /** A server that is full, or cannot save, refuses the registry as well: it can still be asked. */
-  #notTaken(error: unknown, found: BelievedState, epoch: number): never {
+  /** A full server, or one that cannot save, refuses the registry's writes too. Its records can still be read. */
+  #writeFailed(error: unknown, found: BelievedState, epoch: number): never {
     this.standing.acknowledgement.failed(error);
     const isReply = error instanceof Error && error.name === 'ReplyError';
     if (isReply && this.standing.epoch === epoch) {
@@ -246,35 +255,35 @@ export class Heartbeat {
   }
 }
 
-/** How long a gateway that has started waits for its grant before it takes traffic without one. */
-const patienceMilliseconds = 2_000;
+/** How long a new gateway waits for its grant before it takes traffic without one. */
+const grantTimeoutMilliseconds = 2_000;
 
-/** The first grant of a gateway. Without one it asks Redis for each request, so it is worth a short wait. */
+/** Waits for the gateway's first grant. Without a grant, each request reads Redis, so a short wait is worthwhile. */
 export class FirstGrant {
   readonly #onNotice: (notice: string) => void;
   #since: number | null = null;
   #isOver = false;
 
-  /** @param onNotice told when it is waited for no more */
+  /** @param onNotice called when the wait ends without a grant */
   constructor(onNotice: (notice: string) => void) {
     this.#onNotice = onNotice;
   }
 
-  /** Why no traffic should come yet; null where it may. */
+  /** Why the gateway is not ready; null once it is. */
   get reason(): string | null {
-    const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < patienceMilliseconds;
+    const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < grantTimeoutMilliseconds;
     return waits ? 'waiting for the registry to enrol this gateway' : null;
   }
 
-  /** Takes in a beat that succeeded. @param hasLeave whether the gateway may hold records */
+  /** Records a successful beat. @param hasLeave whether the gateway is enrolled, so that it may cache records */
   beat(hasLeave: boolean): void {
     if (this.#isOver) return;
     this.#since ??= performance.now();
-    const isMissing = !hasLeave && performance.now() - this.#since >= patienceMilliseconds;
+    const isMissing = !hasLeave && performance.now() - this.#since >= grantTimeoutMilliseconds;
     this.#isOver = hasLeave || isMissing;
     if (isMissing)
       this.#onNotice(
-        'the registry has not enrolled this gateway: it holds no records, and asks Redis for each request',
+        'the registry has not enrolled this gateway: it caches no records, and reads Redis for each request',
       );
   }
 }

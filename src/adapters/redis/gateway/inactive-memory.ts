@@ -11,33 +11,38 @@ export interface InactiveMemoryOptions {
   readonly names: RecordNames;
   readonly instanceId: string;
   readonly seals: Seals;
-  /** The records that are held, and may not be used or end some day. */
+  /** The cached records that are inactive or have an expiry. */
   readonly held: () => Iterable<InactiveReport['entries'][number]>;
 }
 
-/** The history in which records were held, and the newest change of it that was known. */
+/** The generation in which records were cached, and its newest known revision. */
 type Known = Pick<InactiveReport, 'generation' | 'revision'>;
 
-/** How long a report stays in Redis. */
+/** Lifetime of a report in Redis. */
 const reportMilliseconds = 86_400_000;
 const mostRemembered = 100_000;
 
 /**
- * Remembers which keys and merchants are inactive when the gateway drops what it holds, and reports them to the registry when the
- * store has lost changes: its database may have been restored from a backup, and nobody else may know of their revocation.
+ * Remembers inactive keys and merchants when the gateway drops its cache. Reports them to the registry when the store
+ * has lost changes.
+ * The database may have been restored from a backup. The gateway may then be the only process that knows of a
+ * revocation.
  */
 export class InactiveMemory {
   readonly #options: InactiveMemoryOptions;
   readonly #records = new Map<string, object>();
   #known: Known | null = null;
-  /** The epoch of the connections over which the whole report was written. */
+  /** Epoch of the connections over which the whole report was written; NaN if it must be written again. */
   #writtenIn = NaN;
 
   constructor(options: InactiveMemoryOptions) {
     this.#options = options;
   }
 
-  /** Copies what is held, before it is dropped. @param known null before the gateway has believed any store */
+  /**
+   * Copies the cached inactive records before they are dropped.
+   * @param known null before the gateway has trusted any store
+   */
   remember(known: Known | null): void {
     if (known === null) return;
     for (const { name, value } of this.#options.held()) {
@@ -49,9 +54,9 @@ export class InactiveMemory {
   }
 
   /**
-   * Writes the report, unless that was done over these connections. Never rejects: a server that takes no writes does not take the
-   * registry's either, and the next call tries again.
-   * @param epoch stands for the connections
+   * Writes the report, once per connection epoch.
+   * Never rejects: a server that refuses this write refuses the registry's writes too. The next call tries again.
+   * @param epoch identifies the connections
    */
   async report(known: Known | null, epoch: number): Promise<void> {
     if (this.#writtenIn === epoch) return;
@@ -64,7 +69,10 @@ export class InactiveMemory {
     }
   }
 
-  /** Forgets, when the gateway is enrolled: nothing was lost, or the registry has read the report before it granted that. */
+  /**
+   * Forgets the report once the gateway is enrolled: nothing was lost, or the registry read the report before the
+   * grant.
+   */
   clear(): void {
     if (this.#known === null) return;
     this.#records.clear();
@@ -86,8 +94,8 @@ export class InactiveMemory {
 }
 
 /**
- * Of records by their ids, those that are inactive or end some day, as they are stored. Their lists are left out: the registry
- * looks at nothing but what ends them.
+ * Selects the records that are inactive or have an expiry, in their stored form. Omits permissions and allowlists: the
+ * registry only reads what ends a record.
  */
 export function* inactiveAmong(
   keys: Iterable<readonly [lookupId: string, key: CompiledKey]>,

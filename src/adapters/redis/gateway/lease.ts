@@ -1,92 +1,98 @@
 import type { Clock } from '../../../gateway/ports.js';
 import type { Grant } from '../gateway-records.js';
 
-/** A moment by two clocks: the wall's goes on while the machine sleeps, and the other one is set by nobody. */
-export interface Moment {
+/** A time on two clocks. Wall time continues while the machine sleeps; monotonic time cannot be set. */
+export interface ClockReading {
   readonly wall: number;
   readonly monotonic: number;
 }
 
-/** Three beats: a process that was stopped for longer must not believe what it holds before it has caught up. */
+/** Three beats. A process that was stopped for longer must catch up before it trusts its cache. */
 export const freshMilliseconds = 1_500;
-/** What the registry waits longer than a gateway serves. */
+/** The registry waits this much longer than a gateway serves stale records. */
 const marginMilliseconds = 1_000;
 const longestLifetimeMilliseconds = 86_400_000;
-/** The moments of beats that are kept, and how far apart: a beat in between counts as the one before. */
+/** How many beats' start times are stored, and how far apart. A beat in between counts as the one before it. */
 const mostBeats = 1_000;
 const betweenBeatsMilliseconds = 100;
 
 /**
- * A gateway's leave to use its memory. The registry gives it with a grant, and from then on waits for this gateway until its
- * lifetime is over: so it ends by the gateway's own clock, a second before that.
+ * A gateway's permission to use its cache.
+ * The registry gives the lease with a grant, and then waits for this gateway during the lease's lifetime. The lease
+ * therefore ends one second earlier on the gateway's own clock.
  */
 export class Lease {
-  /** How long the registry has to wait for this gateway after it was last sure of its server. */
+  /** How long the registry must wait for this gateway after it was last sure of its server. */
   readonly lifetimeMilliseconds: number;
   readonly #clock: Clock;
   readonly #ownMilliseconds: number;
   #milliseconds: number;
-  #sureAt: Moment = { wall: -Infinity, monotonic: -Infinity };
-  #echoedAt: Moment = this.#sureAt;
+  #sureAt: ClockReading = { wall: -Infinity, monotonic: -Infinity };
+  #echoedAt: ClockReading = this.#sureAt;
   #enrolled = false;
   #generation: string | null = null;
   #count = 0;
   #vouchedBeat = -1;
   #asks = false;
-  #beats: { readonly beat: number; readonly at: Moment }[] = [];
+  #beats: { readonly beat: number; readonly at: ClockReading }[] = [];
 
-  /** @param maxStaleMilliseconds how long the gateway wants to serve what can no longer be known to be true */
+  /** @param maxStaleMilliseconds how long the gateway wants to serve records that it cannot check */
   constructor(clock: Clock, maxStaleMilliseconds: number) {
     this.#clock = clock;
-    // What is fresh is served as well, though nothing stale be.
+    // Fresh records are served even where stale ones are not allowed (0).
     const wanted = Math.max(maxStaleMilliseconds, freshMilliseconds) + marginMilliseconds;
     this.lifetimeMilliseconds = Math.min(wanted, longestLifetimeMilliseconds);
     this.#ownMilliseconds = this.lifetimeMilliseconds - marginMilliseconds;
     this.#milliseconds = this.#ownMilliseconds;
   }
 
-  /** Whether the registry waits for this gateway, so that it may hold records. */
+  /** Whether the registry waits for this gateway, so that it may cache records. */
   get enrolled(): boolean {
     return this.#enrolled;
   }
 
-  /** The history in which it is enrolled; null while it is not. */
+  /** The generation in which the gateway is enrolled; null while it is not enrolled. */
   get generation(): string | null {
     return this.#enrolled ? this.#generation : null;
   }
 
-  /** How long after it was last sure of its server the gateway may still decide. */
+  /** How long the gateway may still decide after it was last sure of its server. */
   get milliseconds(): number {
     return this.#milliseconds;
   }
 
-  /** Milliseconds since the gateway was last sure that its server is the one. By a clock that was set back that was never. */
+  /**
+   * Milliseconds since a witness last showed that this server is the master. Infinity if the wall clock was set back.
+   */
   get sinceSure(): number {
     return this.#since(this.#sureAt);
   }
 
-  /** Milliseconds since the beginning of the newest beat that the registry is known to have seen. */
+  /**
+   * Milliseconds since the start of the newest beat that the registry is known to have seen; Infinity while not
+   * enrolled.
+   */
   get sinceEchoed(): number {
     return this.#enrolled ? this.#since(this.#echoedAt) : Infinity;
   }
 
-  /** How many beats have begun. */
+  /** Number of beats begun. */
   get beats(): number {
     return this.#count;
   }
 
-  /** The newest beat after which the registry knew that no record was missing; -1 for none in this generation. */
+  /** The newest beat after which the registry knew that the store lacked no record; -1 for none in this generation. */
   get vouchedBeat(): number {
     return this.#vouchedBeat;
   }
 
-  /** Whether the registry that enrolled this gateway answers when it is asked for a record. */
+  /** Whether the registry that enrolled this gateway replies to queries for a record. */
   get asks(): boolean {
     return this.#asks;
   }
 
-  /** Notes that a beat begins, and which one it is. */
-  begin(): { readonly beat: number; readonly at: Moment } {
+  /** Records the start of a beat and returns its number. */
+  begin(): { readonly beat: number; readonly at: ClockReading } {
     this.#count += 1;
     const begun = { beat: this.#count, at: { wall: this.#clock.now(), monotonic: performance.now() } };
     const apart = begun.at.monotonic - (this.#beats.at(-1)?.at.monotonic ?? -Infinity);
@@ -95,7 +101,7 @@ export class Lease {
     return begun;
   }
 
-  /** Whether it had ended by now: the registry waits no more. */
+  /** Whether the lease has run out: the registry no longer waits for this gateway. */
   get isOver(): boolean {
     return this.#enrolled && this.sinceSure > this.#milliseconds;
   }
@@ -105,8 +111,8 @@ export class Lease {
   }
 
   /**
-   * Takes in what a beat found of the grant.
-   * @param generation that of the store that was believed
+   * Applies the grant that a beat has read; null for no valid grant.
+   * @param generation of the trusted store
    */
   granted(grant: Grant | null, generation: string): void {
     if (this.#generation !== generation) {
@@ -119,7 +125,7 @@ export class Lease {
     }
     const milliseconds = Math.min(this.#ownMilliseconds, grant.lifetimeMilliseconds - marginMilliseconds);
     const seen = this.#beats.findLast(({ beat }) => beat <= grant.beat);
-    // A grant that was read late may be that of a gateway for which nobody waits any more.
+    // A grant that is read late may belong to a gateway that the registry has already removed.
     if (!this.#enrolled && (seen === undefined || this.#since(seen.at) > milliseconds)) return;
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, milliseconds];
     this.#asks = grant.compared !== undefined;
@@ -129,17 +135,17 @@ export class Lease {
     this.sure(seen.at);
   }
 
-  /** Holds without a grant, as the registry's former release has it: that one waits for an acknowledgement to expire. */
+  /** Enrols without a grant, for an earlier release of the registry, which waits until an acknowledgement expires. */
   assume(generation: string): void {
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, this.#ownMilliseconds];
   }
 
-  /** Something has shown that the server was the one at this moment, or later. */
-  sure(at: Moment): void {
+  /** Records that a witness showed this server to be the master at this time or later. */
+  sure(at: ClockReading): void {
     if (at.monotonic > this.#sureAt.monotonic) this.#sureAt = at;
   }
 
-  #since({ wall, monotonic }: Moment): number {
+  #since({ wall, monotonic }: ClockReading): number {
     const since = this.#clock.now() - wall;
     return since < 0 ? Infinity : Math.max(since, performance.now() - monotonic);
   }

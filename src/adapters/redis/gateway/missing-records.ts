@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { KeyStoreUnavailable } from '../../../gateway/ports.js';
 import { TokenBucket } from '../../../gateway/token-bucket.js';
-import { asked, mostAskMilliseconds, readAnswer, type AskAnswer } from '../gateway-records.js';
+import { queryText, queryLifetimeMilliseconds, readQueryReply, type QueryReply } from '../gateway-records.js';
 import type { ProvenReads } from './proven-reads.js';
 import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
@@ -9,7 +9,7 @@ import type { Seals } from '../seal.js';
 import type { Filling, Standing } from './standing.js';
 import { objectIn } from '../store-state.js';
 
-/** What absent records are judged by. */
+/** What the check of absent records depends on. */
 export interface MissingRecordsOptions {
   readonly link: Pick<RecordsLink, 'heard' | 'text' | 'write'>;
   readonly reads: Pick<ProvenReads, 'text'>;
@@ -19,50 +19,52 @@ export interface MissingRecordsOptions {
   readonly seals: Seals;
 }
 
-/** How long a gateway waits for an answer. Question and answer stay in Redis for twice as long. */
-const longestMilliseconds = mostAskMilliseconds / 2;
+/** How long a gateway waits for the registry's reply. Query and reply stay in Redis for twice as long. */
+const longestMilliseconds = queryLifetimeMilliseconds / 2;
 const firstPauseMilliseconds = 5;
 const longestPauseMilliseconds = 50;
-/** Whoever tries out keys must not have the registry do nothing else. */
-const asksPerSecond = 200;
-/** While the store is filled, nearly all are good keys. */
-const asksPerSecondOfFilling = 1_000;
-const asksAtOnce = 1_000;
-const mostDoubts = 10_000;
+/** A client that guesses keys must not occupy the registry with queries. */
+const queriesPerSecond = 200;
+/** While an emptied store is rebuilt, nearly all queries are for valid keys, so the limit is higher. */
+const queriesPerSecondOfRebuild = 1_000;
+const queryBurst = 1_000;
+const maxSuspects = 10_000;
 
 /**
- * Tells a missing record, which was evicted or deleted, from one that never existed. In each grant the registry says whether it knows
- * that no record is missing; from then on the gateway gets a notice of each deletion. Where the gateway cannot rely on that, and while
- * an emptied store is filled, it asks the registry for the record by name. The registry looks that up in its database.
+ * Distinguishes a missing record, which was evicted or deleted, from one that never existed.
+ * In each grant the registry states whether it knows that no record is missing; from then on the gateway gets a notice
+ * of each deletion.
+ * Where the gateway cannot rely on that, and during the rebuild of an emptied store, it queries the registry for the
+ * record by name. The registry reads its database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;
-  readonly #asks = new TokenBucket(asksPerSecond, asksAtOnce, () => performance.now());
-  readonly #asksOfFilling = new TokenBucket(asksPerSecondOfFilling, asksAtOnce, () => performance.now());
+  readonly #asks = new TokenBucket(queriesPerSecond, queryBurst, () => performance.now());
+  readonly #asksOfFilling = new TokenBucket(queriesPerSecondOfRebuild, queryBurst, () => performance.now());
   #count = 0;
-  /** Records that a notice named: if such a record is not there, it may have been evicted or deleted. */
-  readonly #doubts = new Set<string>();
-  /** What the registry says counts from this beat on: before it, notices may have been missed. */
+  /** Records that a notice named. If such a record is absent, it may have been evicted or deleted. */
+  readonly #suspects = new Set<string>();
+  /** The first beat whose grant counts: notices may have been missed before it. */
   #firstBeat = 0;
 
   constructor(options: MissingRecordsOptions) {
     this.#options = options;
   }
 
-  /** Notices came of these names. */
+  /** Notices arrived for these names. */
   changed(names: readonly string[]): void {
-    for (const name of names) this.#doubts.add(name);
-    if (this.#doubts.size > mostDoubts) this.missed();
+    for (const name of names) this.#suspects.add(name);
+    if (this.#suspects.size > maxSuspects) this.missed();
   }
 
   /** Notices may have been missed. */
   missed(): void {
-    this.#doubts.clear();
+    this.#suspects.clear();
     this.#firstBeat = this.#options.standing.lease.beats + 1;
   }
 
   /**
-   * The text of a record as the registry has it; null where the registry has none.
+   * The text of a record as the registry has it; null if the registry has no such record.
    * @param name with the prefix of the store
    * @throws KeyStoreUnavailable
    */
@@ -73,20 +75,21 @@ export class MissingRecords {
     if (filled !== undefined) return filled;
     const text = await reads.text(name);
     if (text !== null || !(await this.#mayBeMissing(name))) return text;
-    const isPresent = await this.#ask(name, standing.generation, this.#asks);
+    const isPresent = await this.#query(name, standing.generation, this.#asks);
     if (!isPresent) return null;
     const written = await reads.text(name);
-    if (written === null) throw new KeyStoreUnavailable('a record is missing again that the registry has just written');
+    if (written === null)
+      throw new KeyStoreUnavailable('the registry has just written this record, but it is missing again');
     return written;
   }
 
   async #mayBeMissing(name: string): Promise<boolean> {
     const { link, standing } = this.#options;
     const { lease, last } = standing;
-    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // an earlier release of the registry does not answer
-    const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#doubts.has(name);
+    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // earlier releases do not reply
+    const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#suspects.has(name);
     if (!isKnown()) return true;
-    // That it is not there may have been answered before the notice of that came.
+    // Redis may have reported the record as absent before the notice of its deletion arrived.
     const isHeard = await link.heard().then(
       () => true,
       () => false,
@@ -94,7 +97,10 @@ export class MissingRecords {
     return !isHeard || !isKnown();
   }
 
-  /** Each record that names the generation was written since the store was emptied. @returns undefined where that has ended meanwhile */
+  /**
+   * During a rebuild, a record that names the new generation was written after the store was emptied.
+   * @returns undefined if the rebuild has ended
+   */
   async #textOfFilling(name: string, { generation }: Filling): Promise<string | null | undefined> {
     const read = async (): Promise<string | null> => {
       const text = await this.#stored(name);
@@ -103,30 +109,32 @@ export class MissingRecords {
       return record?.generation === generation ? text : null;
     };
     const before = await read();
-    const isPresent = before !== null || (await this.#ask(name, generation, this.#asksOfFilling));
+    const isPresent = before !== null || (await this.#query(name, generation, this.#asksOfFilling));
     const text = before === null && isPresent ? await read() : before;
     if (this.#options.standing.filling?.generation !== generation) return undefined;
     if (isPresent && text === null)
-      throw new KeyStoreUnavailable('the registry has not written the record that it has');
+      throw new KeyStoreUnavailable('the registry has this record, but it is not in Redis');
     return text;
   }
 
-  /** @returns whether the registry has such a record, and has written it */
-  async #ask(name: string, generation: string, bucket: TokenBucket): Promise<boolean> {
+  /** Queries the registry. @returns whether the registry has the record, and has written it to Redis */
+  async #query(name: string, generation: string, bucket: TokenBucket): Promise<boolean> {
     const { link, names, instanceId, seals } = this.#options;
-    if (!bucket.take()) throw new KeyStoreUnavailable('records may be missing, and the registry is asked for too many');
+    if (!bucket.take())
+      throw new KeyStoreUnavailable('records may be missing, and queries to the registry are rate limited');
     this.#count += 1;
     const question = names.ask(instanceId, this.#count, name);
     const began = performance.now();
-    const text = { name: question, text: asked, lifetimeMilliseconds: mostAskMilliseconds };
+    const text = { name: question, text: queryText, lifetimeMilliseconds: queryLifetimeMilliseconds };
     await link.write(text).catch(unavailable);
     for (let pause = firstPauseMilliseconds; ; pause = Math.min(2 * pause, longestPauseMilliseconds)) {
       await wait(pause);
       const stored = await this.#stored(question);
-      const answer: AskAnswer | null = stored === null || !seals.accept(question, stored) ? null : readAnswer(stored);
+      const answer: QueryReply | null =
+        stored === null || !seals.accept(question, stored) ? null : readQueryReply(stored);
       if (answer?.generation === generation) return answer.isPresent;
       if (stored === null || performance.now() - began > longestMilliseconds)
-        throw new KeyStoreUnavailable('records may be missing, and the registry does not say whether this one is');
+        throw new KeyStoreUnavailable('records may be missing, and the registry has not replied whether this one is');
     }
   }
 
@@ -136,5 +144,5 @@ export class MissingRecords {
 }
 
 function unavailable(cause: unknown): never {
-  throw cause instanceof KeyStoreUnavailable ? cause : new KeyStoreUnavailable('Redis could not be asked', { cause });
+  throw cause instanceof KeyStoreUnavailable ? cause : new KeyStoreUnavailable('Redis did not reply', { cause });
 }

@@ -1,32 +1,33 @@
 import type { PreloadState } from '../../../gateway/ports.js';
 import { AheadReader, type AheadReaderOptions, rest } from './ahead-reader.js';
 
-/** Told of what keeps a gateway from holding every record, once until that is over. */
+/** Events for what prevents a complete preload. Each is emitted once per occurrence. */
 export interface PreloadEvents {
-  /** @param seen how many keys the store has, of all environments */
+  /** @param seen the number of keys in the store, in all environments */
   readonly onFull: (seen: number) => void;
   readonly onRefused: (refusal: Error) => void;
 }
 
-/** More changed records are found by looking at all of them. */
+/** Above this number of changed records, one scan of all keys is cheaper. */
 const mostWaiting = 10_000;
-/** Changes come in groups. */
+/** Changes come in bursts. */
 const gatherMilliseconds = 20;
-/** When everything was dropped, requests ask for what they need first. */
+/** Delay of a new scan after the cache was dropped: requests first read the records that they need. */
 const lookAgainMilliseconds = 1_000;
 const retryMilliseconds = 250;
 
 /**
- * Has a gateway hold all keys of its environment, and the merchants that they name, before anybody asks for them, and again what
- * was changed: an outage of Redis then refuses none of them. No record that a request asked for has to go for that.
+ * Keeps all keys of the gateway's environment and their merchants in the cache, before any request needs them. Reads
+ * changed records again.
+ * An outage of Redis then refuses no such key. Preloading evicts no record that a request has read.
  */
 export class Preload {
   readonly #reader: AheadReader;
   readonly #events: PreloadEvents;
   #state: PreloadState = 'loading';
-  #told: PreloadState | null = null;
+  #reported: PreloadState | null = null;
   #seen = 0;
-  #isToLook = true;
+  #needsScan = true;
   #isRunning = false;
   #isClosed = false;
 
@@ -40,22 +41,22 @@ export class Preload {
     return this.#state;
   }
 
-  /** How many keys the newest look at the whole store came upon, so far. */
+  /** Number of keys that the newest scan has found so far. */
   get seen(): number {
     return this.#seen;
   }
 
-  /** Everything held was dropped: it is read anew. */
+  /** The cache was dropped: load all records again. */
   restart(): void {
     this.#state = 'loading';
-    this.#lookAgain();
+    this.#requestScan();
     this.#begin();
   }
 
-  /** These records were dropped, or are new: they are read soon. */
+  /** These records are new, or were dropped: load them soon. */
   changed(lookupIds: readonly string[], merchantIds: readonly string[]): void {
     this.#reader.add(lookupIds, merchantIds);
-    if (this.#reader.waiting > mostWaiting) this.#lookAgain();
+    if (this.#reader.waiting > mostWaiting) this.#requestScan();
     this.#begin();
   }
 
@@ -66,16 +67,16 @@ export class Preload {
 
   #hasWork(): boolean {
     if (this.#isClosed || this.#state === 'refused') return false;
-    return this.#isToLook || this.#reader.waiting > 0;
+    return this.#needsScan || this.#reader.waiting > 0;
   }
 
-  /** Whether a look makes no sense any more: everything was dropped meanwhile. */
+  /** Whether the scan is pointless because the cache was dropped again, or the preload was closed. */
   get #hasToEnd(): boolean {
-    return this.#isToLook || this.#isClosed;
+    return this.#needsScan || this.#isClosed;
   }
 
-  #lookAgain(): void {
-    this.#isToLook = true;
+  #requestScan(): void {
+    this.#needsScan = true;
     this.#reader.clear();
   }
 
@@ -89,13 +90,13 @@ export class Preload {
     await rest(gatherMilliseconds);
     while (this.#hasWork()) {
       try {
-        if (this.#isToLook) await this.#lookAtAll();
+        if (this.#needsScan) await this.#scanAll();
         else await this.#reader.readWaiting();
       } catch (error) {
         if (this.#isRefused(error)) break;
       }
       if (!this.#hasWork()) this.#settle();
-      // What waits still could not be read, or was changed just now.
+      // Some records could not be read, or have just changed.
       else await rest(retryMilliseconds);
     }
     this.#isRunning = false;
@@ -103,40 +104,41 @@ export class Preload {
 
   #settle(): void {
     this.#state = this.#reader.isFull ? 'full' : 'complete';
-    if (this.#state === 'full' && this.#told !== 'full') this.#events.onFull(this.#seen);
-    this.#told = this.#state;
+    if (this.#state === 'full' && this.#reported !== 'full') this.#events.onFull(this.#seen);
+    this.#reported = this.#state;
   }
 
   /**
-   * Redis does not answer, say, or another server is there now: what was not read is tried again. A missing right is not.
-   * @returns whether it is that
+   * Most errors are temporary, such as an outage or a failover: unread records are tried again. A missing ACL right is
+   * not.
+   * @returns whether Redis refused the read with NOPERM
    */
   #isRefused(error: unknown): boolean {
     if (!(error instanceof Error) || !error.message.startsWith('NOPERM ')) return false;
     this.#state = 'refused';
-    if (this.#told !== 'refused') this.#events.onRefused(error);
-    this.#told = 'refused';
+    if (this.#reported !== 'refused') this.#events.onRefused(error);
+    this.#reported = 'refused';
     return true;
   }
 
-  async #lookAtAll(): Promise<void> {
+  async #scanAll(): Promise<void> {
     if (this.#seen > 0) await rest(lookAgainMilliseconds);
-    this.#isToLook = false;
+    this.#needsScan = false;
     this.#seen = 0;
     try {
       for await (const ids of this.#reader.keysInStore()) {
         if (this.#hasToEnd) return;
         this.#seen += ids.length;
-        // Once they do not fit, those that are left are counted.
+        // Once the cache is full, the remaining keys are only counted.
         if (!this.#reader.isFull) await this.#readOnWay(ids);
       }
     } catch (error) {
-      this.#isToLook = true;
+      this.#needsScan = true;
       throw error;
     }
   }
 
-  /** A step that fails does not end the look: what it would have read waits. */
+  /** A failed batch does not end the scan: its records stay queued. */
   async #readOnWay(ids: readonly string[]): Promise<void> {
     try {
       await this.#reader.readKeys(ids);

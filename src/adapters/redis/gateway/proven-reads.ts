@@ -5,14 +5,14 @@ import type { Heartbeat } from './heartbeat.js';
 import { StoreUnseeded } from '../records-link.js';
 import type { RecordsLink } from '../records-link.js';
 
-/** A look-up is repeated if its connection was opened anew, or the generation changed, before its reply came. */
+/** A read is repeated if its connection was reopened, or the generation changed, before the reply. */
 const attempts = 4;
-/** Each takes at most a quarter of a second. One is enough for a planned failover; a busy machine needs more. */
+/** Each turn takes at most 250 ms. One is enough for a planned failover; a busy machine needs more. */
 const turnsOfPatience = 6;
 /** A command can fail this long before the end of its connection is noticed. */
 const endMilliseconds = 5;
 
-/** Reads records from a server that is known to be the right one before the question and after the answer. */
+/** Reads records only from a server that is trusted before the query and still after the reply. */
 export class ProvenReads {
   readonly #link: Pick<RecordsLink, 'read'>;
   readonly #heartbeat: Heartbeat;
@@ -21,23 +21,23 @@ export class ProvenReads {
     [this.#link, this.#heartbeat] = [link, heartbeat];
   }
 
-  /** The text of a record, null for none. @throws KeyStoreUnavailable */
+  /** The text of a record; null if it does not exist. @throws KeyStoreUnavailable */
   async text(name: string): Promise<string | null> {
     try {
-      return await this.#ask(name);
+      return await this.#read(name);
     } catch (error) {
       if (error instanceof StoreUnseeded) this.#heartbeat.doubt();
       if (!(error instanceof SlotMoved)) throw error;
       await this.#heartbeat.beat();
-      return this.#ask(name);
+      return this.#read(name);
     }
   }
 
   /**
-   * What was answered counts only where it comes from a server that is believed still. Where the connection was opened anew meanwhile,
-   * as in a failover, the look-up is repeated on the new one.
+   * A reply counts only if its server is still trusted. If the connection was reopened meanwhile, as in a failover, the
+   * read is repeated on the new connection.
    */
-  async #ask(name: string): Promise<string | null> {
+  async #read(name: string): Promise<string | null> {
     const patience = { turns: turnsOfPatience };
     for (let attempt = 1; ; attempt += 1) {
       const proof = await this.#proven(patience);
@@ -49,19 +49,22 @@ export class ProvenReads {
         await wait(endMilliseconds);
         if (isProven() || attempt === attempts) throw error;
       }
-      if (attempt === attempts) throw new KeyStoreUnavailable('the connection to Redis was opened anew meanwhile');
+      if (attempt === attempts) throw new KeyStoreUnavailable('the connection to Redis was reopened during the read');
     }
   }
 
-  /** Resolves when the connections of this moment can be believed, after at most so many turns; at once where that is not to be expected. */
+  /**
+   * Resolves once the present connections are trusted, after a limited number of turns; at once if no verdict is
+   * expected.
+   */
   async #proven(patience: { turns: number }): Promise<number> {
     const { standing, verdict } = this.#heartbeat;
     const isWorthIt = (): boolean => patience.turns > 0 && !this.#heartbeat.isClosed && standing.isJudgedSoon;
     for (; isWorthIt(); patience.turns -= 1) await verdict.next();
     const { proof } = standing;
-    // Where records that are held are still served, there is no reason for all requests, but the store has one.
+    // `standing.reason` is null while cached records are served; the store's own reason applies then.
     if (proof === null || !standing.answers)
-      throw new KeyStoreUnavailable(standing.reason ?? standing.state.reason ?? 'Redis could not be asked');
+      throw new KeyStoreUnavailable(standing.reason ?? standing.state.reason ?? 'Redis did not reply');
     return proof;
   }
 
@@ -70,7 +73,7 @@ export class ProvenReads {
       return await this.#link.read(name, this.#heartbeat.standing.generation);
     } catch (error) {
       if (error instanceof KeyStoreUnavailable) throw error;
-      throw new KeyStoreUnavailable('Redis could not be asked', { cause: error });
+      throw new KeyStoreUnavailable('Redis did not reply', { cause: error });
     }
   }
 }

@@ -1,9 +1,9 @@
 import type { Eventual } from '../../../gateway/eventual.js';
 import {
   type Clock,
-  type HeldFigures,
+  type CachePartStats,
   KeyStoreUnavailable,
-  type RecordFigures,
+  type RecordStats,
   type RecordRead,
   type Records,
 } from '../../../gateway/ports.js';
@@ -32,29 +32,29 @@ import { MissingRecords } from './missing-records.js';
 import { Preload, type PreloadEvents } from './preload.js';
 import { ProvenReads } from './proven-reads.js';
 import { RevisionFloor } from './revision-floor.js';
-import { noAnswer } from './standing.js';
+import { noReply } from './standing.js';
 
-/** What the records in Redis are read with. */
+/** What the records in Redis depend on. */
 export interface RedisRecordsOptions extends OutageEvents {
   readonly address: RedisAddress;
   readonly prefix: string;
   readonly cache: CacheLimits;
   readonly identity: GatewayIdentity;
   readonly clock: Clock;
-  /** What records have to be sealed with; left out: nothing is sealed. */
+  /** Verifies the seals of records; omitted: records carry no seal. */
   readonly seals?: Seals;
   readonly onMalformed: OnMalformed;
-  /** Told of what operators should know, though requests are answered. */
+  /** Called for conditions that operators should know, although requests are served. */
   readonly onNotice?: (notice: string) => void;
-  /** Told what the servers do when they are full (`maxmemory-policy`), each time that they can be asked again. */
+  /** Called with the eviction policies (`maxmemory-policy`) of the servers, each time that they become reachable. */
   readonly onPolicies?: (policies: readonly string[]) => void;
-  /** Why Redis does not answer, where that is known. */
+  /** Returns why Redis is unreachable, if known. */
   readonly whyAway?: (() => string | null) | undefined;
-  /** All records are read before they are asked for, and this is told of it; undefined: none is. */
+  /** Events of the preload; undefined: records are not preloaded. */
   readonly preload?: PreloadEvents | undefined;
 }
 
-/** The contract's records in Redis, held in memory for as long as they are known to be true. */
+/** The contract's records in Redis, cached for as long as they are known to be current. */
 export class RedisRecords implements Records {
   readonly #link: RecordsLink;
   readonly #names: RecordNames;
@@ -95,7 +95,8 @@ export class RedisRecords implements Records {
       },
       onListening: () => {
         this.#missing.missed();
-        // What is held is dropped by the next beat, before that acknowledges a revision. Until then it may be served as stale.
+        // The next beat drops the cached records before it acknowledges a revision. Until then they may be served as
+        // stale.
         void this.#heartbeat.beat();
       },
       onDeaf: () => {
@@ -129,7 +130,7 @@ export class RedisRecords implements Records {
       ...{ link: this.#link, reads: new ProvenReads(this.#link, this.#heartbeat), standing: this.#heartbeat.standing },
       ...{ names, instanceId: identity.instanceId, seals },
     });
-    // Held by their ids: a name would have to be made, and hashed, for each look-up.
+    // Cached by id: a full name would have to be built and hashed for each read.
     this.#known = new KnownKeys(cache.maxEntries);
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
@@ -160,16 +161,16 @@ export class RedisRecords implements Records {
 
   unavailableReason(): string | null {
     const { reason } = this.#heartbeat;
-    return reason === noAnswer ? (this.#whyAway() ?? reason) : reason;
+    return reason === noReply ? (this.#whyAway() ?? reason) : reason;
   }
 
   startingReason(): string | null {
     return this.#heartbeat.firstGrant.reason;
   }
 
-  cacheFigures(): RecordFigures {
+  cacheFigures(): RecordStats {
     const [keys, merchants] = [this.#keys.figures, this.#merchants.figures];
-    const sumOf = (half: 'known' | 'unknown'): HeldFigures => ({
+    const sumOf = (half: 'known' | 'unknown'): CachePartStats => ({
       entries: keys[half].entries + merchants[half].entries,
       evictions: keys[half].evictions + merchants[half].evictions,
     });
@@ -211,11 +212,11 @@ export class RedisRecords implements Records {
     return key;
   }
 
-  /** A merchant is asked for because a key names it: one that is not there is damage, and whoever has the key gets 503. */
+  /** A merchant is read because a key names it. A missing merchant record is damage; requests with the key get 503. */
   async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {
     const name = this.#names.merchant(id);
     const merchant = await this.#read(name, merchantOf(id));
-    if (merchant === null) this.#onMalformed(name, 'it is not there, and a key names it', 'missing');
+    if (merchant === null) this.#onMalformed(name, 'the record does not exist, although a key names it', 'missing');
     return merchant;
   }
 
@@ -244,7 +245,7 @@ export class RedisRecords implements Records {
   }
 }
 
-/** Reads the record of this merchant, and takes another one's for damaged. */
+/** Parses the record of this merchant. A record of another merchant is malformed. */
 function merchantOf(id: string): typeof compileMerchantRecord {
   return (value) => {
     const merchant = compileMerchantRecord(value);

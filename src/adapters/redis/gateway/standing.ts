@@ -4,49 +4,49 @@ import type { RecordsLink } from '../records-link.js';
 import { freshMilliseconds, Lease } from './lease.js';
 import { type BelievedState, type MetaCheck, StoreState } from '../store-state.js';
 
-/** Why nothing can be decided where Redis says nothing. */
-export const noAnswer = 'Redis does not answer';
+/** The reason while Redis does not reply. */
+export const noReply = 'Redis does not answer';
 
 /** What a gateway's standing depends on. */
 export interface StandingOptions {
   readonly link: Pick<RecordsLink, 'epoch' | 'hearing' | 'witness'>;
   readonly clock: Clock;
-  /** How long records are served that can no longer be known to be true. */
+  /** How long records may be served that cannot be checked. */
   readonly maxStaleMilliseconds: number;
-  /** Refuses a meta record that may not be believed; null or left out: all are believed. */
+  /** Rejects a meta record that must not be trusted; null or omitted: all are trusted. */
   readonly checkMeta?: MetaCheck | null;
-  /** Whether any record is held. */
+  /** Whether any record is cached. */
   readonly holds: () => boolean;
-  /** Told once of what operators should know, though requests are answered. */
+  /** Called once for each condition that operators should know, although requests are served. */
   readonly onNotice: (notice: string) => void;
 }
 
-/** An emptied store that the registry fills. */
+/** An emptied store that the registry is rebuilding. */
 export interface Filling {
   readonly generation: string;
 }
 
 /**
- * What a gateway may decide at this moment, by what its beats have found out: from memory, or by asking. It holds for the
- * connections that a beat used, and no others: those that are opened next may lead to another server.
+ * What a gateway may decide now, from its cache or by reading Redis, according to its beats.
+ * The result holds only for the connections that a beat used: the next ones may lead to another server.
  */
 export class Standing {
   readonly state: StoreState;
   readonly lease: Lease;
-  readonly acknowledgement: Acknowledgement;
-  /** Whether Redis answered the newest beat. Where it did not, asking would cost a request time and bring nothing. */
+  readonly acknowledgement: AcknowledgementState;
+  /** Whether Redis replied to the newest beat. If it did not, a read would only delay a request. */
   answers = false;
-  /** Why the newest beat that failed did. */
+  /** The error of the newest failed beat. */
   failure: string | null = null;
-  /** When a beat last succeeded, or the first one could have begun. */
+  /** When a beat last succeeded; initially, when this object was created. */
   goodAt = performance.now();
   readonly #options: StandingOptions;
-  #doubts = 0;
-  /** The epochs of the connections that were judged last, and that were believed. */
+  #distrusts = 0;
+  /** The epochs of the connections that were last judged, and last trusted. */
   #judged = NaN;
   #believed = NaN;
-  /** Whether no other server can take the place of this one, so that it may always be asked. */
-  #isAlone = false;
+  /** Whether no other server can replace this one, so that it may always be read. */
+  #cannotFailOver = false;
   #last: BelievedState | null = null;
   #notice: string | null = null;
 
@@ -55,30 +55,30 @@ export class Standing {
     const { clock, maxStaleMilliseconds } = options;
     this.state = new StoreState(options.checkMeta);
     this.lease = new Lease(clock, maxStaleMilliseconds);
-    this.acknowledgement = new Acknowledgement(clock, maxStaleMilliseconds + freshMilliseconds);
+    this.acknowledgement = new AcknowledgementState(clock, maxStaleMilliseconds + freshMilliseconds);
   }
 
-  /** Stands for the connections of this moment, and for what was said of the store over them. */
+  /** Identifies the present connections, and what the store reported over them. */
   get epoch(): number {
-    return this.#options.link.epoch + this.#doubts;
+    return this.#options.link.epoch + this.#distrusts;
   }
 
-  /** What was believed last; null before the first. */
+  /** The state that was last trusted; null before the first. */
   get last(): BelievedState | null {
     return this.#last;
   }
 
-  /** Milliseconds since everything held was known to be true; for ever where nothing may be held. */
+  /** Milliseconds since all cached records were known to be current; Infinity while the gateway must not cache. */
   get sinceKnownTrue(): number {
     return this.lease.enrolled ? this.lease.sinceSure : Infinity;
   }
 
-  /** For how long after that it may be served. */
+  /** How long after that the cached records may be served. */
   get staleMilliseconds(): number {
     return Math.min(this.#options.maxStaleMilliseconds, this.lease.milliseconds);
   }
 
-  /** Whether what is held can be believed without asking. */
+  /** Whether cached records can be served without a read from Redis. */
   get fresh(): boolean {
     return (
       this.isBelieved &&
@@ -87,20 +87,20 @@ export class Standing {
     );
   }
 
-  /** The generation of the records that were believed last. */
+  /** The generation of the records that were last trusted. */
   get generation(): string {
     return this.state.generation ?? '';
   }
 
-  /** Stands for the connections of this moment, where what they say can be believed; null where it cannot. */
+  /** Identifies the present connections if their server is trusted and may be read; otherwise null. */
   get proof(): number | null {
     const epoch = this.epoch;
     return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
   }
 
   /**
-   * The store while the registry fills it: a record is there once the registry was asked for it. Null where another server could take
-   * its place, because such a store is used without a grant.
+   * The store while the registry rebuilds it: a record exists once the registry has been queried for it.
+   * Null where another server could take over, because such a store is used without a grant.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -108,45 +108,45 @@ export class Standing {
     return this.#options.link.witness(filling.replicas ?? 0) === 'none' ? filling : null;
   }
 
-  /** Why nothing can be decided; null while it can, if only from what is held. */
+  /** Why the gateway must refuse every request; null while it can serve some, if only from its cache. */
   get reason(): string | null {
     if (this.answers && this.isBelieved) return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
     if (this.filling !== null) return null;
     const refused = this.answers ? (this.state.reason ?? this.acknowledgement.reason) : null;
-    // The registry's former release does not wait for a gateway that does not believe its store.
+    // An earlier release of the registry does not wait for a gateway that does not trust its store.
     if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;
     const mayServe = this.sinceKnownTrue <= this.staleMilliseconds;
     if (mayServe && (refused === null || this.#options.holds())) return null;
     if (refused === null && this.#last !== null && this.isRecent) return null;
-    return refused ?? (this.answers && !this.isRecent ? this.failure : null) ?? noAnswer;
+    return refused ?? (this.answers && !this.isRecent ? this.failure : null) ?? noReply;
   }
 
-  /** Whether what the store says over the connections of this moment is believed. */
+  /** Whether the store's state, as read over the present connections, is trusted. */
   get isBelieved(): boolean {
     return this.#believed === this.epoch;
   }
 
-  /** Whether a beat succeeded a short time ago. */
+  /** Whether a beat succeeded within the last 1.5 seconds. */
   get isRecent(): boolean {
     return performance.now() - this.goodAt <= freshMilliseconds;
   }
 
-  /** Whether the connections of this moment were judged, well or not. */
+  /** Whether the present connections have been judged, whether they are trusted or not. */
   get isJudged(): boolean {
     return this.#judged === this.epoch;
   }
 
-  /** Whether that is to be expected, where it is not so. */
+  /** Whether connections without a verdict can expect one soon. */
   get isJudgedSoon(): boolean {
     return !this.isJudged && (this.isRecent || this.#options.link.hearing);
   }
 
-  /** Takes nothing for granted any more until the next beat. */
+  /** Trusts no earlier result until the next beat has succeeded. */
   doubt(): void {
-    this.#doubts += 1;
+    this.#distrusts += 1;
   }
 
-  /** The beat under way may find that the store can be believed again: requests wait for its result. */
+  /** The running beat may trust the store again: requests wait for its result. */
   reconsider(): void {
     if (!this.isBelieved) this.#judged = NaN;
   }
@@ -156,68 +156,72 @@ export class Standing {
     this.#believed = isBelieved ? epoch : NaN;
   }
 
-  /** Judges what the store says of itself, beside what this gateway remembers of it. Parameters and result are those of `StoreState`. */
+  /**
+   * Judges the state that the store reports, with the generation of this gateway's lease. Parameters and result as in
+   * `StoreState`.
+   */
   judgeState(meta: string | null, newest: string | null, servers: RecordsLink['servers']): BelievedState | null {
     return this.state.judge(meta, newest, servers, this.state.isFormer ? null : this.lease.generation);
   }
 
-  /** Takes on what is believed. */
+  /** Adopts a trusted state. */
   adopt(found: BelievedState): void {
     this.state.adopt(found);
     const notice = this.state.notNamed;
     if (notice !== null && this.#notice === null) this.#options.onNotice(notice);
     this.#notice = notice;
     this.#last = found;
-    this.#isAlone = found.replicas === null || this.#options.link.witness(found.replicas) === 'none';
+    this.#cannotFailOver = found.replicas === null || this.#options.link.witness(found.replicas) === 'none';
   }
 
-  /** Why a server that is believed is not asked; null where it is. */
+  /** Why a trusted server must not be read; null if it may be. */
   #whyNotAsked(): string | null {
     if (this.acknowledgement.reason !== null) return this.acknowledgement.reason;
     const { enrolled, milliseconds, sinceSure } = this.lease;
-    if (this.#isAlone || sinceSure <= (enrolled ? milliseconds : freshMilliseconds)) return null;
+    if (this.#cannotFailOver || sinceSure <= (enrolled ? milliseconds : freshMilliseconds)) return null;
     return 'nothing shows that this Redis server is still the master: neither the registry, nor the sentinels or its replicas';
   }
 }
 
 /**
- * Whether the registry may still wait for this gateway. An acknowledgement ends by itself, and nobody waits for a gateway
- * that has none: a server that answers but takes no writes may have been replaced by another one, where keys are revoked.
- * One that is full or cannot save refuses the registry as well, so that no change is confirmed meanwhile.
+ * Tracks whether the registry may still wait for this gateway.
+ * An acknowledgement expires, and the registry does not wait for a gateway without one. A server that replies but
+ * refuses writes may have been replaced by another one, on which keys are revoked.
+ * A server that is full or cannot save refuses the registry's writes too, so no change is confirmed meanwhile.
  */
-export class Acknowledgement {
+export class AcknowledgementState {
   readonly #clock: Clock;
   readonly #lifetimeMilliseconds: number;
   #put = { wall: -Infinity, monotonic: -Infinity };
   #isRefused = false;
 
-  /** @param lifetimeMilliseconds how long after it began to be put nothing may be decided without another one */
+  /** @param lifetimeMilliseconds how long after the start of a write decisions are allowed without a newer one */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
     this.#clock = clock;
     this.#lifetimeMilliseconds = lifetimeMilliseconds;
   }
 
-  /** Why nothing may be decided; null while something may, or is tried to. */
+  /** Why no decision is allowed; null while decisions are allowed. */
   get reason(): string | null {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
     return age > this.#lifetimeMilliseconds ? 'the store takes no acknowledgements' : null;
   }
 
-  /** Whether the newest one was refused by a server that may have been replaced. */
+  /** Whether the newest acknowledgement was refused by a server that may have been replaced. */
   get isRefused(): boolean {
     return this.#isRefused;
   }
 
-  /** Takes in that it was put. @param began before that */
+  /** Records a successful write. @param began a time before the write */
   put(began: { readonly wall: number; readonly monotonic: number }): void {
     this.#put = began;
     this.#isRefused = false;
   }
 
-  /** Takes in why it could not be put. */
+  /** Records why a write failed. */
   failed(error: unknown): void {
-    // Another answer says that it is another server by now, or another reason; none says nothing.
+    // A different error reply means another server or another cause. A missing reply proves nothing.
     if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);
   }
 }

@@ -1,16 +1,16 @@
 const lookMilliseconds = 25;
 const looks = 10;
 
-/** What many wait for together, and none for longer than some time. */
-export class Turn {
+/** A signal that many callers await together, each for at most 250 ms. */
+export class Signal {
   #coming: Promise<void> | null = null;
   #end: () => void = () => undefined;
 
-  /** Resolves when it has come, or a quarter of a second is over. */
+  /** Resolves at the signal, or after 250 ms. */
   next(): Promise<void> {
     this.#coming ??= new Promise((resolve) => {
       let left = looks;
-      // Many short times: one long time is over before anything is read where this process was held up for as long.
+      // Uses many short intervals: if the process stalls, one long timer would fire before pending replies are read.
       const timer = setInterval(() => {
         left -= 1;
         if (left === 0) this.come();
@@ -24,7 +24,7 @@ export class Turn {
     return this.#coming;
   }
 
-  /** It has come. */
+  /** Sends the signal to all waiting callers. */
   come(): void {
     this.#coming = null;
     this.#end();

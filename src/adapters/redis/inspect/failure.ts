@@ -4,17 +4,17 @@ import type { HostAndPort } from '../connection.js';
 
 const probeMilliseconds = 1_500;
 
-/** Whose server could not be reached or used, by the option that says so. */
-export interface Whose {
+/** The server that could not be reached or used, and the options that configure it. */
+export interface InspectedServer {
   /** `Redis at 10.0.0.1:6379`. */
   readonly what: string;
   readonly at: HostAndPort;
   readonly isSecure: boolean;
-  /** The options to look at. */
+  /** Names of the options that a fault may concern. */
   readonly options: { readonly place: string; readonly password: string; readonly secure: string };
 }
 
-/** What is wrong, and the option to look at. */
+/** What is wrong, and the option to check. */
 export interface Fault {
   readonly option: string;
   readonly message: string;
@@ -22,14 +22,14 @@ export interface Fault {
 
 const networkReasons: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there: start it, or correct host and port',
-  ENOTFOUND: 'nothing has that name: correct the host',
-  EAI_AGAIN: 'its name cannot be looked up now: check the name server',
-  EHOSTUNREACH: 'it cannot be reached: check host and network',
-  ENETUNREACH: 'it cannot be reached: check host and network',
+  ENOTFOUND: 'host name not found: correct the host',
+  EAI_AGAIN: 'DNS lookup failed: check the DNS server',
+  EHOSTUNREACH: 'host unreachable: check host and network',
+  ENETUNREACH: 'host unreachable: check host and network',
 };
 
-/** Why a server could not be connected to, or closed the connection at the first command. */
-export async function explainConnection(error: unknown, whose: Whose): Promise<Fault> {
+/** Explains why a connection failed, or was closed at the first command. */
+export async function explainConnection(error: unknown, whose: InspectedServer): Promise<Fault> {
   const { what, at, isSecure, options } = whose;
   const { code = '', message } = error as NodeJS.ErrnoException;
   const reason = networkReasons[code];
@@ -37,7 +37,7 @@ export async function explainConnection(error: unknown, whose: Whose): Promise<F
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return {
       option: options.place,
-      message: `${what}: its certificate is for another name; write a host that it names, or give it another certificate`,
+      message: `${what}: its certificate is for another host name; configure a host that the certificate names, or replace the certificate`,
     };
   if (/^(?:CERT_HAS_EXPIRED|CERT_NOT_YET_VALID)$/.test(code))
     return {
@@ -47,62 +47,62 @@ export async function explainConnection(error: unknown, whose: Whose): Promise<F
   if (/CERT|ISSUER|SIGNATURE|SELF_SIGNED/.test(code))
     return {
       option: 'keyStore.redis.caFile',
-      message: `${what}: its certificate is not signed by an authority that is trusted; name the right one (${code})`,
+      message: `${what}: its certificate is not signed by a trusted authority; set the right one (${code})`,
     };
   if (isSecure && (await speaksPlain(at)))
     return {
       option: options.secure,
-      message: `${what} speaks without TLS, and TLS is configured: ${plainRemedy(options.secure)}`,
+      message: `${what} does not use TLS, but TLS is configured: ${plainRemedy(options.secure)}`,
     };
   if (!isSecure && (await speaksTls(at)))
     return {
       option: options.secure,
-      message: `${what} speaks TLS, and none is configured: ${secureRemedy(options.secure)}`,
+      message: `${what} uses TLS, but TLS is not configured: ${secureRemedy(options.secure)}`,
     };
   return {
     option: options.place,
-    message: `${what} does not answer: check host, port and firewall (${code || message})`,
+    message: `${what} does not respond: check host, port and firewall (${code || message})`,
   };
 }
 
 function plainRemedy(option: string): string {
   return option.endsWith('.tls')
-    ? 'set false, or its TLS port'
-    : 'write redis:// in place of rediss://, or its TLS port';
+    ? 'set false, or use the TLS port'
+    : 'write redis:// instead of rediss://, or use the TLS port';
 }
 
 function secureRemedy(option: string): string {
   return option.endsWith('.tls')
-    ? 'set true, or its plain port'
-    : 'write rediss:// in place of redis://, or its plain port';
+    ? 'set true, or use the port without TLS'
+    : 'write rediss:// instead of redis://, or use the port without TLS';
 }
 
-/** What a refused password or its absence means. Null: the failure has another reason. */
+/** Explains a refused or missing password; null if the error has another cause. */
 export function explainRefusal(
   error: unknown,
-  { what, options: { password } }: Whose,
+  { what, options: { password } }: InspectedServer,
   hasPassword: boolean,
 ): Fault | null {
   const { message } = error as Error;
   if (message.startsWith('WRONGPASS') || /invalid password/i.test(message))
     return { option: password, message: `${what} refuses the user or the password (WRONGPASS): correct them` };
   if (message.startsWith('NOAUTH'))
-    return { option: password, message: `${what} asks for a password (NOAUTH): name the file that has it` };
+    return { option: password, message: `${what} requires a password (NOAUTH): set the file that contains it` };
   if (message.startsWith('DENIED'))
     return {
       option: password,
-      message: `${what} takes no connection from here before it has a password (protected mode)`,
+      message: `${what} refuses connections from this host until it has a password (protected mode)`,
     };
   if (hasPassword && message.includes('without any password configured'))
     return {
       option: password,
-      message: `${what} has no password, and anybody who reaches it can write to it: give it one (requirepass or ACL)`,
+      message: `${what} has no password, so any client that reaches it can write to it: set one (requirepass or ACL)`,
     };
   return null;
 }
 
 function speaksPlain(at: HostAndPort): Promise<boolean> {
-  return answers(net.connect(at), 'connect', (socket, tell) => {
+  return probe(net.connect(at), 'connect', (socket, tell) => {
     socket.write('PING\r\n');
     socket.once('data', (data) => {
       tell(/^[+-]/.test(data.toString('latin1')));
@@ -111,13 +111,13 @@ function speaksPlain(at: HostAndPort): Promise<boolean> {
 }
 
 function speaksTls(at: HostAndPort): Promise<boolean> {
-  // Nothing is sent: only whether it is TLS counts, not whose.
-  return answers(tls.connect({ ...at, rejectUnauthorized: false }), 'secureConnect', (_socket, tell) => {
+  // Only whether the server uses TLS matters, so its certificate is not checked. Nothing is sent.
+  return probe(tls.connect({ ...at, rejectUnauthorized: false }), 'secureConnect', (_socket, tell) => {
     tell(true);
   });
 }
 
-function answers(
+function probe(
   socket: net.Socket,
   event: string,
   ask: (socket: net.Socket, tell: (answer: boolean) => void) => void,

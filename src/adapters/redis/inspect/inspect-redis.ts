@@ -1,26 +1,29 @@
 import { Redis } from 'ioredis';
-import { bearRepeatedErrors, isSecure } from '../connection.js';
+import { ignoreRepeatedErrors, isSecure } from '../connection.js';
 import type { HostAndPort, RedisAddress } from '../connection.js';
 import { explainConnection, explainRefusal } from './failure.js';
-import type { Fault, Whose } from './failure.js';
+import type { Fault, InspectedServer } from './failure.js';
 import { missingRights } from './rights.js';
 import type { RedisUse } from './rights.js';
 
-/** What is wrong with Redis: nothing works (`error`), or something does not (`warning`). */
+/** A fault. With `error`, the part cannot use Redis; with `warning`, a feature fails or a risk exists. */
 export interface Finding extends Fault {
   readonly severity: 'error' | 'warning';
 }
 
 const timeoutMilliseconds = 1_500;
 
-/** What is looked at: where Redis is, and what its user is for. */
+/** The address to inspect, and what its user is for. */
 export interface Inspection {
   readonly address: RedisAddress;
   readonly prefix: string;
   readonly use: Omit<RedisUse, 'isCluster' | 'asksReplicas'>;
 }
 
-/** Connects as a part does, looks at everything that an operator can get wrong, and changes nothing. Never rejects. */
+/**
+ * Connects as a gateway or registry does, and checks for every mistake in configuration. Changes nothing and never
+ * rejects.
+ */
 export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
   const { address } = inspection;
   if (address.sentinels !== null) return inspectBehindSentinels(inspection, address.sentinels);
@@ -28,7 +31,7 @@ export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
     const each = await Promise.all(
       address.cluster.map((at) => inspectServer(inspection, at, 'keyStore.redis.cluster')),
     );
-    // The nodes of a Cluster mostly lack the same rights: each right is reported once.
+    // The nodes of a Cluster mostly lack the same rights. Each right is reported once.
     return each.flat().filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
   }
   const { hostname, port } = new URL(address.url);
@@ -37,7 +40,7 @@ export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
 }
 
 async function inspectBehindSentinels(inspection: Inspection, sentinels: readonly HostAndPort[]): Promise<Finding[]> {
-  const answers = await Promise.all(sentinels.map((at) => askSentinel(inspection.address, at)));
+  const answers = await Promise.all(sentinels.map((at) => inspectSentinel(inspection.address, at)));
   const findings = answers.flatMap(({ finding }) => (finding === null ? [] : [finding]));
   const master = answers.find(({ master }) => master !== null)?.master ?? null;
   if (master === null) return findings;
@@ -45,16 +48,16 @@ async function inspectBehindSentinels(inspection: Inspection, sentinels: readonl
   return [...findings.map((finding) => ({ ...finding, severity: 'warning' as const })), ...ofMaster];
 }
 
-interface SentinelAnswer {
+interface SentinelResult {
   readonly master: HostAndPort | null;
   readonly finding: Finding | null;
 }
 
-async function askSentinel(address: RedisAddress, at: HostAndPort): Promise<SentinelAnswer> {
+async function inspectSentinel(address: RedisAddress, at: HostAndPort): Promise<SentinelResult> {
   const option = 'keyStore.redis.sentinel';
   const { username = null, password = null, isSecure: secure = isSecure(address) } = address.sentinelAccess ?? {};
   const options = { place: `${option}.servers`, password: `${option}.passwordFile`, secure: `${option}.tls` };
-  const whose: Whose = { what: `the sentinel at ${placeOf(at)}`, at, isSecure: secure, options };
+  const whose: InspectedServer = { what: `the sentinel at ${hostPortOf(at)}`, at, isSecure: secure, options };
   const visit = await connected(whose, { username, password, ca: address.ca }, async (redis) => {
     const named = (await redis.call('SENTINEL', 'get-master-addr-by-name', address.masterName)) as string[] | null;
     if (named !== null) return { master: { host: named[0] ?? '', port: Number(named[1]) }, finding: null };
@@ -69,14 +72,14 @@ async function askSentinel(address: RedisAddress, at: HostAndPort): Promise<Sent
 async function inspectServer(inspection: Inspection, at: HostAndPort, place: string): Promise<Finding[]> {
   const { address, prefix, use } = inspection;
   const options = { place, password: 'keyStore.redis.passwordFile', secure: 'keyStore.redis.url' };
-  const whose: Whose = { what: `Redis at ${placeOf(at)}`, at, isSecure: isSecure(address), options };
+  const whose: InspectedServer = { what: `Redis at ${hostPortOf(at)}`, at, isSecure: isSecure(address), options };
   const visit = await connected(whose, address, async (redis, warning) => {
     const { faults, hasReplicas } = await lookAround(redis, address, whose);
     if (faults.length > 0) return faults;
     const isCluster = address.cluster !== null;
     const asksReplicas = !isCluster && address.sentinels === null && (hasReplicas || (address.replicas ?? 0) > 0);
     const within = { ...use, isCluster, asksReplicas };
-    // A connection that has subscribed takes no other command.
+    // A subscribed connection accepts no other command.
     const rights = await connected(whose, address, (listening) => missingRights(redis, listening, prefix, within));
     if ('fault' in rights) return [{ severity: 'error' as const, ...rights.fault }];
     const missing = rights.result;
@@ -91,8 +94,8 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
   return 'fault' in visit ? [{ severity: 'error', ...visit.fault }] : visit.result;
 }
 
-/** What a server says of itself. */
-async function lookAround(redis: Redis, address: RedisAddress, { what, options: { place } }: Whose) {
+/** Checks what the server reports in INFO. */
+async function lookAround(redis: Redis, address: RedisAddress, { what, options: { place } }: InspectedServer) {
   const fault = (option: string, message: string) => ({
     faults: [{ severity: 'error' as const, option, message }],
     hasReplicas: false,
@@ -105,17 +108,17 @@ async function lookAround(redis: Redis, address: RedisAddress, { what, options: 
   if (mode === 'cluster' && address.cluster === null)
     return fault(place, `${what} is a node of a Cluster: name some of its nodes in keyStore.redis.cluster`);
   if (mode === 'standalone' && address.cluster !== null)
-    return fault(place, `${what} is a single server and no Cluster: name it in keyStore.redis.url`);
+    return fault(place, `${what} is a single server, not a Cluster node: name it in keyStore.redis.url`);
   if (valueOf('role') === 'slave' && address.cluster === null)
-    return fault(place, `${what} is a replica, which takes no writes: name the master, or the sentinels that know it`);
+    return fault(place, `${what} is a replica and refuses writes: name the master, or its sentinels`);
   const version = valueOf('redis_version');
   if (version !== null && Number.parseInt(version, 10) < 6)
-    return fault(place, `${what} is version ${version}, which sends no notices of changes: use 6.0 or newer`);
+    return fault(place, `${what} is version ${version}, which cannot send invalidation notices: use 6.0 or newer`);
   try {
     if (database !== 0) await redis.select(database);
   } catch (error) {
     if ((error as Error).message.includes('out of range'))
-      return fault('keyStore.redis.url', `${what} has no database ${database}: write a lower number, or none`);
+      return fault('keyStore.redis.url', `${what} has no database ${database}: use a lower number, or omit it`);
   }
   return { faults: [], hasReplicas: Number(valueOf('connected_slaves') ?? 0) > 0 };
 }
@@ -123,9 +126,9 @@ async function lookAround(redis: Redis, address: RedisAddress, { what, options: 
 type Credentials = Pick<RedisAddress, 'username' | 'password' | 'ca'>;
 type Visit<Result> = { readonly result: Result } | { readonly fault: Fault };
 
-/** Connects, signs in and acts, or says why it could not. */
+/** Connects, authenticates and runs `act`; otherwise returns the fault. */
 async function connected<Result>(
-  whose: Whose,
+  whose: InspectedServer,
   { username, password, ca }: Credentials,
   act: (redis: Redis, warning: Fault | null) => Promise<Result>,
 ): Promise<Visit<Result>> {
@@ -146,7 +149,7 @@ async function connected<Result>(
     ...(whose.isSecure ? { tls: { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) } } : {}),
   });
   let cause: unknown = null;
-  bearRepeatedErrors(redis).on('error', (error) => (cause ??= error));
+  ignoreRepeatedErrors(redis).on('error', (error) => (cause ??= error));
   let warning: Fault | null = null;
   try {
     await redis.connect();
@@ -163,7 +166,7 @@ async function connected<Result>(
     } catch (error) {
       const refusal = explainRefusal(error, whose, password !== null);
       if (refusal !== null) return { fault: refusal };
-      // A user without the right to PING can use the connection all the same.
+      // A user without the right to PING can still use the connection.
       if (!(error as Error).message.startsWith('NOPERM')) throw error;
     }
     return { result: await act(redis, warning) };
@@ -174,6 +177,6 @@ async function connected<Result>(
   }
 }
 
-function placeOf({ host, port }: HostAndPort): string {
+function hostPortOf({ host, port }: HostAndPort): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

@@ -1,15 +1,17 @@
 import type { Redis } from 'ioredis';
 
-/** What a user of Redis is for. */
+/** The features for which a Redis user needs rights. */
 export interface RedisUse {
   readonly part: 'gateway' | 'registry';
   readonly isCluster: boolean;
-  /** Whether the gateway has to ask replicas, because no sentinel tells of another master. */
+  /** Whether the gateway needs WAIT to query replicas, because no sentinel names the master. */
   readonly asksReplicas: boolean;
-  /** Whether the gateway reads records before it is asked for them. */
+  /** Whether the gateway preloads records. */
   readonly preloads: boolean;
-  /** Whether merchants' requests are counted for all gateways together. */
+  /** Whether all gateways share a rate limit per merchant. */
   readonly countsRequests: boolean;
+  /** Whether gateways send messages to the registry. */
+  readonly usesChannel: boolean;
 }
 
 const channel = '__redis__:invalidate';
@@ -29,23 +31,30 @@ const registryRights = ['get', 'set', 'del', 'eval', 'multi', 'exec', 'scan', 'p
 const registryClientRights = ['client|id', 'client|tracking'];
 const clusterRights = ['mget', 'zrange', 'asking', 'cluster|info', 'cluster|nodes', 'cluster|slots'];
 
-/** The commands that a user needs, as an ACL names them, besides `subscribe`: docs/records.md has the same list. */
+/** The commands that a user needs, in ACL syntax, in addition to `subscribe`. docs/records.md has the same list. */
 export function neededCommands(use: RedisUse): string[] {
   const own =
     use.part === 'registry'
-      ? [...registryRights, ...registryClientRights, ...(use.isCluster ? ['zadd'] : [])]
+      ? [
+          ...registryRights,
+          ...registryClientRights,
+          ...(use.isCluster ? ['zadd'] : []),
+          ...(use.usesChannel ? ['xrange', 'xdel'] : []),
+        ]
       : [
           ...gatewayRights,
           ...(use.preloads ? ['mget', 'scan'] : []),
           ...(use.asksReplicas ? ['wait'] : []),
           ...(use.countsRequests ? ['evalsha', 'time'] : []),
+          ...(use.usesChannel ? ['xadd', 'xlen', 'xrange'] : []),
         ];
   return [...new Set([...own, ...(use.isCluster ? clusterRights : [])])];
 }
 
 /**
- * Commands that Redis refuses where the right is missing, and that change nothing where it is not: Redis looks at rights first. A
- * text after the command is an argument, `$` the name of a record that nobody has.
+ * Probe commands. Redis checks rights before arguments: it refuses a command without its right; with the right, the
+ * command changes nothing.
+ * Words after the command are arguments; `$` is the name of a record that does not exist.
  */
 const probes: Readonly<Record<string, string>> = {
   get: 'GET $',
@@ -63,6 +72,10 @@ const probes: Readonly<Record<string, string>> = {
   time: 'TIME',
   zrange: 'ZRANGE $ 0 0',
   zadd: 'ZADD $ XX 1 x',
+  xadd: 'XADD $ NOMKSTREAM * x x',
+  xlen: 'XLEN $',
+  xrange: 'XRANGE $ - + COUNT 1',
+  xdel: 'XDEL $ 0-1',
   asking: 'ASKING',
   'client|id': 'CLIENT ID',
   'client|tracking': 'CLIENT TRACKING OFF',
@@ -74,12 +87,12 @@ const probes: Readonly<Record<string, string>> = {
 };
 
 /**
- * The rights that the user of two connections lacks, as an ACL names them: commands, keys and the channel of notices. Afterwards the
- * connections are good for nothing.
+ * The rights that the user lacks, in ACL syntax: commands, keys and the channel of invalidation notices.
+ * Afterwards, neither connection can be used.
  */
 export async function missingRights(redis: Redis, listening: Redis, prefix: string, use: RedisUse): Promise<string[]> {
   const missing = new Set<string>();
-  // MULTI comes last: what came behind it would be queued.
+  // MULTI comes last: Redis would queue later commands.
   const commands = neededCommands(use).toSorted((one, other) => Number(one === 'multi') - Number(other === 'multi'));
   for (const command of commands) {
     const [name = '', ...args] = (probes[command] ?? '').replaceAll('$', `${prefix}self-check`).split(' ');
@@ -91,14 +104,14 @@ export async function missingRights(redis: Redis, listening: Redis, prefix: stri
   return [...missing];
 }
 
-/** What was refused for want of a right; null where nothing was. */
+/** What the user may not access; null if nothing was refused for lack of a right. */
 async function refusalOf(act: () => Promise<unknown>): Promise<'command' | 'key' | 'channel' | null> {
   try {
     await act();
     return null;
   } catch (error) {
     const { message } = error as Error;
-    // Where EXEC is refused, Redis puts the reason behind EXECABORT.
+    // If EXEC is refused, Redis prefixes the reason with EXECABORT.
     if (!message.includes('NOPERM ')) return null;
     if (/access (?:a|one of the) channel/.test(message)) return 'channel';
     return /access (?:a|one of the) key/.test(message) ? 'key' : 'command';

@@ -1,56 +1,56 @@
-import type { RecordAsk, RecordInbox } from '../../../gateway/store-ports.js';
-import { answerText, asked, mostAskMilliseconds } from '../gateway-records.js';
+import type { RecordRequest, RecordInbox } from '../../../gateway/store-ports.js';
+import { queryReplyText, queryText, queryLifetimeMilliseconds } from '../gateway-records.js';
 import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 
-/** The store that gateways ask in. Names are full names. */
-export interface AskSource {
-  /** The stored bytes in the order of the names; null for what is not there. */
+/** The store through which gateways query records. Names are full names. */
+export interface QuerySource {
+  /** The stored bytes in the order of the names; null for a missing name. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
-  /** Writes texts, which end by themselves. */
+  /** Writes texts with an expiry (PX). */
   write(texts: readonly AcknowledgementText[]): Promise<unknown>;
 }
 
-/** The most questions that are kept; a gateway whose question was dropped asks again. */
-const mostAsks = 10_000;
-/** No gateway asks by a longer name. */
+/** Maximum number of queued queries. If a query was dropped, the gateway sends it again. */
+const maxQueries = 10_000;
+/** Names longer than this are not from a gateway. */
 const longestName = 256;
 
-/** The questions of gateways for records that they do not find. Redis sends a notice of each. */
-export class AskInbox implements RecordInbox {
+/** Queries from gateways for records that are missing in Redis. Redis sends a notice of each query. */
+export class QueryInbox implements RecordInbox {
   readonly #prefix: string;
   readonly #seals: Seals;
-  readonly #source: AskSource;
-  readonly #asks = new Map<string, RecordAsk & { readonly at: number }>();
+  readonly #source: QuerySource;
+  readonly #asks = new Map<string, RecordRequest & { readonly at: number }>();
   #heard = new Set<string>();
   onWork: () => void = () => undefined;
 
-  /** @param prefix what the name of every question begins with; behind it come the gateway, a number and the record */
-  constructor(prefix: string, seals: Seals, source: AskSource) {
+  /** @param prefix of every query's name; the gateway's id, a number and the record's name follow */
+  constructor(prefix: string, seals: Seals, source: QuerySource) {
     [this.#prefix, this.#seals, this.#source] = [prefix, seals, source];
   }
 
-  /** Notices came of these names: of questions, and of answers. */
+  /** Handles notices of these names, which belong to queries and replies. */
   heard(names: readonly string[]): void {
     for (const name of names) {
-      if (!name.startsWith(this.#prefix) || name.length > longestName || this.#heard.size >= mostAsks) continue;
+      if (!name.startsWith(this.#prefix) || name.length > longestName || this.#heard.size >= maxQueries) continue;
       if (this.#heard.size === 0) setImmediate(() => void this.#read());
       this.#heard.add(name);
     }
   }
 
-  take(most: number): readonly RecordAsk[] {
+  take(most: number): readonly RecordRequest[] {
     const taken = [...this.#asks.values()].slice(0, most);
     for (const { name } of taken) this.#asks.delete(name);
-    return taken.filter(({ at }) => performance.now() - at < mostAskMilliseconds);
+    return taken.filter(({ at }) => performance.now() - at < queryLifetimeMilliseconds);
   }
 
-  async answer(asks: readonly RecordAsk[], present: ReadonlySet<string>, generation: string): Promise<void> {
+  async answer(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void> {
     const texts = asks.map(({ name, record }) => ({
-      ...{ name, text: this.#seals.seal(name, answerText(present.has(record), generation)) },
-      lifetimeMilliseconds: mostAskMilliseconds,
+      ...{ name, text: this.#seals.seal(name, queryReplyText(present.has(record), generation)) },
+      lifetimeMilliseconds: queryLifetimeMilliseconds,
     }));
-    // Whoever gets no answer asks again; what was projected beside it is none the worse.
+    // A gateway without a reply sends its query again. A failed reply does not affect the projection.
     await this.#source.write(texts).catch(() => undefined);
   }
 
@@ -58,11 +58,11 @@ export class AskInbox implements RecordInbox {
     const names = [...this.#heard];
     this.#heard = new Set();
     const texts = await this.#source.read(names).catch(() => []);
-    // Of a registry that does not project nobody takes them.
-    if (this.#asks.size > mostAsks) this.#asks.clear();
+    // If this registry does not project, nothing takes queries out of the queue.
+    if (this.#asks.size > maxQueries) this.#asks.clear();
     let isAsked = false;
     for (const [index, name] of names.entries()) {
-      if (texts[index]?.toString('utf8') !== asked) continue;
+      if (texts[index]?.toString('utf8') !== queryText) continue;
       const record = /^[\w-]{1,64}:\d{1,16}:(.{1,100})$/s.exec(name.slice(this.#prefix.length))?.[1];
       if (record === undefined) continue;
       this.#asks.set(name, { name, record, at: performance.now() });

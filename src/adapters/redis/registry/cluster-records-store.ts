@@ -6,32 +6,32 @@ import type {
   RecordsStore,
   SeenGateways,
   StoreEntry,
-  StoreLook,
+  StoreSnapshot,
   StoreMemory,
 } from '../../../gateway/store-ports.js';
-import { asText as textOf } from '../calls.js';
+import { bytesToText as textOf } from '../calls.js';
 import type { RedisAddress } from '../connection.js';
 import { Outage, type OutageEvents } from '../outage.js';
 import { RecordNames, scanNames } from '../record-names.js';
-import { changeIn, damagedText, revisionIn } from '../record-text.js';
-import { AskInbox } from './ask-inbox.js';
+import { changeIn, malformedText, revisionIn } from '../record-text.js';
+import { QueryInbox } from './ask-inbox.js';
 import { type DirectoryTexts, GatewayDirectory } from './gateway-directory.js';
 import { InactiveReports } from './inactive-reports.js';
 import { RecordWatch, type Replacement } from './record-watch.js';
 import { entryText, recordWrite, writeRecords } from './record-write.js';
 import { noSeals, type Seals } from '../seal.js';
 import { entriesOf, readGeneration, storedMeta, storedSeal } from '../store-state.js';
-import { asText, callEach, callOne, writeEach } from '../cluster/cluster-calls.js';
+import { stringReply, callEach, callOne, writeEach } from '../cluster/cluster-calls.js';
 import { ClusterMasters } from '../cluster/cluster-masters.js';
-import { publishUnlessFurther, readEach, replaceEach, StatedGeneration } from './cluster-publish.js';
+import { publishUnlessLater, readEach, replaceEach, StatedGeneration } from './cluster-publish.js';
 import { SlotProofs, slotsOf } from '../cluster/slot-proofs.js';
 import { factsOf } from '../server/same-server.js';
 import { memoryOf } from '../server/server-memory.js';
 
 /**
- * The gateways' store on the masters of a Cluster, as the registry writes it: records, then the markers of their slots,
- * then the index of changes, then, published, the revision. So whoever reads a revision finds in the index what was
- * changed, and in the markers whether that is there still.
+ * The gateways' store on the masters of a Cluster, as the registry writes it.
+ * The order is: records, the markers of their slots, the change index, and finally the revision. A gateway that reads a
+ * revision therefore finds in the index what has changed, and in the markers whether the change is still present.
  */
 export class ClusterRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
@@ -45,9 +45,9 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly #directory: GatewayDirectory;
   readonly #reports: InactiveReports;
   readonly watched: RecordWatch;
-  readonly inbox: AskInbox;
+  readonly inbox: QueryInbox;
   readonly #outage: Outage;
-  /** What the masters were when everything began to be written anew. */
+  /** The masters' epoch when the rebuild began. */
   #base = -1;
   readonly #servers: MasterServers;
 
@@ -85,7 +85,8 @@ export class ClusterRecordsStore implements RecordsStore {
     );
     this.#directory = new GatewayDirectory({
       ...{ prefix: gateways, seals },
-      // An acknowledgement may be at a master that is not known yet, so nothing is said before all agree who they are.
+      // An acknowledgement may be on a master that is not known yet. `catchUp` therefore waits until all masters agree
+      // on the slot map.
       hearing: true,
       get epoch() {
         return masters.epoch;
@@ -103,7 +104,7 @@ export class ClusterRecordsStore implements RecordsStore {
     this.watched = new RecordWatch(source, this.#names.recordPrefixes);
     this.#masters = masters;
     const ends = { read: readEach.bind(null, masters), write: writeEach.bind(null, masters) };
-    this.inbox = new AskInbox(asks, seals, ends);
+    this.inbox = new QueryInbox(asks, seals, ends);
     this.#servers = new MasterServers(masters);
     this.#proofs = new SlotProofs(masters, this.#names);
     masters.agree().catch(() => undefined);
@@ -113,7 +114,7 @@ export class ClusterRecordsStore implements RecordsStore {
     return this.#seals.ids;
   }
 
-  async look(): Promise<StoreLook> {
+  async look(): Promise<StoreSnapshot> {
     await this.#agree();
     const epoch = this.#masters.epoch;
     const servers = await this.#servers.runIds();
@@ -141,7 +142,7 @@ export class ClusterRecordsStore implements RecordsStore {
   async complete(meta: MetaRecord, position: Position): Promise<void> {
     await this.#agree();
     if (this.#masters.epoch !== this.#base) {
-      throw new Error('the masters of the Cluster are not those that the records were written to; it is begun anew');
+      throw new Error('the masters of the Cluster changed while the records were written; starting again');
     }
     await this.#proofs.seal({ generation: meta.generation, revision: position.revision });
     await this.publish(position);
@@ -168,7 +169,7 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   publish(position: Position): Promise<void> {
-    return publishUnlessFurther(this.#masters, this.#names, position);
+    return publishUnlessLater(this.#masters, this.#names, position);
   }
 
   async gateways(roster: readonly string[]): Promise<SeenGateways> {
@@ -213,7 +214,10 @@ export class ClusterRecordsStore implements RecordsStore {
     return Promise.resolve();
   }
 
-  /** The masters are who they are thought to be, and whatever they told of, a flush perhaps, has been heard. */
+  /**
+   * Resolves once the masters agree on the slot map and all their earlier notices, such as one of a flush, have been
+   * handled.
+   */
   async #agree(): Promise<void> {
     await this.#masters.agree();
     await this.#masters.catchUp();
@@ -236,16 +240,16 @@ export class ClusterRecordsStore implements RecordsStore {
   async #read(names: readonly string[]): Promise<DirectoryTexts> {
     const [meta, servers] = await Promise.all([this.#get(this.#names.meta), this.#servers.runIds()]);
     const calls = names.map((name) => ({ name, command: ['GET', name] }));
-    const texts = (await callEach(this.#masters, calls)).map(asText);
+    const texts = (await callEach(this.#masters, calls)).map(stringReply);
     return { ...readGeneration(this.#seals, this.#names.meta, meta, servers), texts };
   }
 
   async #get(name: string): Promise<string | null> {
-    return asText(await callOne(this.#masters, { name, command: ['GET', name] }).catch(damagedText));
+    return stringReply(await callOne(this.#masters, { name, command: ['GET', name] }).catch(malformedText));
   }
 }
 
-/** What the masters of a Cluster say of themselves. */
+/** What the masters of a Cluster report in INFO. */
 export class MasterServers {
   readonly #masters: ClusterMasters;
   #known: { readonly epoch: number; readonly runIds: readonly string[] } = { epoch: -1, runIds: [] };
@@ -254,7 +258,7 @@ export class MasterServers {
     this.#masters = masters;
   }
 
-  /** The run ids of all masters, in their order; none while one does not say. Asked for once in an epoch. */
+  /** The sorted run ids of all masters; empty while one of them omits it. Reads INFO once per epoch. */
   async runIds(): Promise<readonly string[]> {
     const { all, epoch } = this.#masters;
     if (this.#known.epoch === epoch) return this.#known.runIds;

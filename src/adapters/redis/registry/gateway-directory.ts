@@ -3,61 +3,63 @@ import { readAcknowledgement } from '../gateway-records.js';
 import { isProof, noSeals } from '../seal.js';
 import type { Seals } from '../seal.js';
 
-/** When something was last heard of an acknowledgement. */
-interface Hearing {
-  /** How often something had been heard by then. */
+/** The last sign of life of an acknowledgement. */
+interface SignOfLife {
+  /** The number of signs of life up to then, of all gateways. */
   readonly count: number;
   /** On the monotonic clock, in milliseconds. */
   readonly at: number;
-  /** In milliseconds since 1970 when a notice came; null where the acknowledgement was only found. */
+  /** Arrival of the notice, in milliseconds since 1970; null if the acknowledgement was found by a scan. */
   readonly noticedAt: number | null;
 }
 
-/** Where acknowledgements are, and whether it is heard when one is written. */
+/** Where acknowledgements are stored, and whether notices of their writes arrive. */
 export interface DirectorySource {
-  /** What the name of every acknowledgement begins with; the gateway's instance id follows. */
+  /** The prefix of every acknowledgement's name; the gateway's instance id follows. */
   readonly prefix: string;
   readonly hearing: boolean;
-  /** Between two looks at the same number nothing was missed. */
+  /** While this number is unchanged, no notice was missed. */
   readonly epoch: number;
-  /** Resolves when everything has been heard of that was written before. */
+  /** Resolves once the notices of all earlier writes have been handled. */
   catchUp(): Promise<void>;
-  /** The names of all acknowledgements; one that comes or goes meanwhile may be left out. */
+  /** The names of all acknowledgements. One that is added or removed during the scan may be absent. */
   names(): AsyncIterable<string>;
   /**
-   * In the order of the names; null for one that is not there any more. With the generation that the meta record names at the
-   * same moment, or before; null where it names none, or not these servers.
+   * The texts in the order of the names; null for a missing one.
+   * Also reads the generation of the meta record, at the same time or earlier; null if it names no generation, or not
+   * these servers.
    */
   read(names: readonly string[]): Promise<DirectoryTexts>;
-  /** What acknowledgements are sealed with. */
+  /** Verifies the seals of acknowledgements. */
   readonly seals?: Seals;
 }
 
-/** What stands in the store: acknowledgements, and what its meta record says. */
+/** Texts of acknowledgements, and the generation of the store's meta record. */
 export interface DirectoryTexts extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   readonly texts: readonly (string | null)[];
 }
 
-/** What a look found. */
+/** The result of one read. */
 export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSealed'> {
-  /** Whether every notice has been heard that was sent before the look. */
+  /** Whether all notices sent before the read have been handled. */
   readonly isHearing: boolean;
   readonly gateways: readonly SeenGateway[];
 }
 
 /**
- * The gateways that acknowledge. Redis tells of each acknowledgement as it is written, so that nobody has to look through a
- * million records for a handful of gateways, and yet none is overlooked. Each notice is a sign of life, whatever is read.
+ * The gateways that acknowledge.
+ * Redis sends a notice of each acknowledgement. The registry therefore finds a handful of gateways without scanning a
+ * million records, and overlooks none. Each notice is a sign of life, whatever the read returns.
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
   readonly #monotonic: () => number;
   readonly #now: () => number;
-  /** Their names, each with when it was last heard of. */
-  readonly #known = new Map<string, Hearing>();
-  #heard = 0;
+  /** Known acknowledgements by name, each with its last sign of life. */
+  readonly #known = new Map<string, SignOfLife>();
+  #signsOfLife = 0;
   #isComplete = false;
-  /** Since when silence is counted. */
+  /** The start of counting silence, on the monotonic clock. */
   #since: number;
   #next: { readonly heard: Promise<void>; readonly settle: () => void } | null = null;
 
@@ -68,16 +70,16 @@ export class GatewayDirectory {
     this.#since = monotonic();
   }
 
-  /** Notices came of these names: acknowledgements among them were written, or taken away. */
+  /** Handles notices of these names: acknowledgements among them were written or removed. */
   heard(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
     if (acknowledgements.length === 0) return;
-    this.#hear(acknowledgements, this.#now());
+    this.#recordSignOfLife(acknowledgements, this.#now());
     this.#next?.settle();
     this.#next = null;
   }
 
-  /** Settles when something was next heard. */
+  /** Resolves at the next notice of an acknowledgement. */
   next(): Promise<void> {
     if (this.#next === null) {
       let settle = (): void => undefined;
@@ -87,33 +89,34 @@ export class GatewayDirectory {
     return this.#next.heard;
   }
 
-  /** Some may have been written that were not heard of. */
+  /** Notices of acknowledgements may have been missed. */
   missed(): void {
     this.#isComplete = false;
     this.#since = this.#monotonic();
   }
 
-  /** Every gateway whose acknowledgement stands, and each that is asked for. */
+  /** Every gateway with an acknowledgement, and every gateway of the roster. */
   async list(roster: readonly string[]): Promise<DirectoryList> {
     const source = this.#source;
     const { seals = noSeals } = source;
     const [began, epoch, isHearing] = [this.#monotonic(), source.epoch, source.hearing];
     if (isHearing) await source.catchUp();
-    if (!this.#isComplete) await this.#lookThrough();
+    if (!this.#isComplete) await this.#scan();
     const askedFor = new Set(roster.map((id) => source.prefix + id));
-    // Of one that was never heard of, silence is counted from now on.
+    // The silence of a gateway that has given no sign of life counts from now.
     for (const name of askedFor)
       if (!this.#known.has(name)) this.#known.set(name, { count: 0, at: began, noticedAt: null });
     const names = [...this.#known.keys()];
-    const asked = this.#heard;
+    const asked = this.#signsOfLife;
     const { texts, ...store } = await source.read(names);
     const gateways = names.map((name, index): SeenGateway => {
       const instanceId = name.slice(source.prefix.length);
       const text = texts[index] ?? null;
       const hearing = this.#known.get(name);
       const heardAt = Math.max(hearing?.at ?? began, this.#since);
-      // One that was heard of since it was asked for may have been written after it was found to be gone. One of the roster
-      // may use what it holds although its acknowledgement was lost: when it was last heard of has to be known.
+      // Keep a gateway that announced itself while this read was in flight: its key may have been written after the
+      // read. Keep a gateway of the roster, too. It may use its cache although its acknowledgement was lost, so its
+      // last sign of life must stay known.
       if (text === null && !askedFor.has(name) && (hearing?.count ?? 0) <= asked) this.#known.delete(name);
       const read = readAcknowledgement(text);
       const acknowledgement = read?.instanceId === instanceId ? read : null;
@@ -128,16 +131,16 @@ export class GatewayDirectory {
     return { ...store, gateways, isHearing: isHearing && source.hearing && source.epoch === epoch };
   }
 
-  #hear(names: readonly string[], noticedAt: number | null): void {
-    this.#heard += 1;
-    const hearing = { count: this.#heard, at: this.#monotonic(), noticedAt };
+  #recordSignOfLife(names: readonly string[], noticedAt: number | null): void {
+    this.#signsOfLife += 1;
+    const hearing = { count: this.#signsOfLife, at: this.#monotonic(), noticedAt };
     for (const name of names) this.#known.set(name, hearing);
   }
 
-  async #lookThrough(): Promise<void> {
+  async #scan(): Promise<void> {
     const { epoch, hearing } = this.#source;
-    for await (const name of this.#source.names()) if (!this.#known.has(name)) this.#hear([name], null);
-    // What was written while nothing could be heard may have been missed; then the next call looks again.
+    for await (const name of this.#source.names()) if (!this.#known.has(name)) this.#recordSignOfLife([name], null);
+    // Acknowledgements written while no notices arrived may have been missed. The next call then scans again.
     this.#isComplete = hearing && this.#source.hearing && this.#source.epoch === epoch;
   }
 }

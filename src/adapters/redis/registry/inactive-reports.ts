@@ -3,21 +3,24 @@ import { readReport } from '../gateway-records.js';
 import { isProof } from '../seal.js';
 import type { Seals } from '../seal.js';
 
-/** What gateways report as inactive. They are looked for only after a notice of one, or when a notice may have been missed. */
+/**
+ * Gateways' reports of inactive records. Scans for reports only after a notice of one, or after notices may have been
+ * missed.
+ */
 export class InactiveReports {
   readonly #prefix: string;
   readonly #scan: (prefix: string) => AsyncIterable<string>;
   readonly #read: (name: string) => Promise<string | null>;
   readonly #seals: Seals;
-  /** Raised by each notice of a report, and each time that a notice may have been missed. */
+  /** Raised by each notice of a report, and each time that notices may have been missed. */
   #count = 1;
   #readUpTo = 0;
 
   /**
-   * @param prefix what the name of every report begins with
-   * @param scan the names that begin so; one that comes meanwhile may be left out
-   * @param read the text of one; null where it is gone
-   * @param seals what reports are sealed with by gateways that have the secret
+   * @param prefix of every report's name
+   * @param scan the names with this prefix; a name added during the scan may be absent
+   * @param read the text of one; null if it no longer exists
+   * @param seals verifies which reports come from a gateway with the secret
    */
   constructor(
     prefix: string,
@@ -28,17 +31,17 @@ export class InactiveReports {
     [this.#prefix, this.#scan, this.#read, this.#seals] = [prefix, scan, read, seals];
   }
 
-  /** Notices came of these names. */
+  /** Handles notices of these names. */
   noticed(names: readonly string[]): void {
     if (names.some((name) => name.startsWith(this.#prefix))) this.#count += 1;
   }
 
-  /** Some may have been written without a notice. */
+  /** Reports may have been written without a notice. */
   missed(): void {
     this.#count += 1;
   }
 
-  /** Whether there may be some that were not read. */
+  /** Whether unread reports may exist. */
   get isPending(): boolean {
     return this.#readUpTo < this.#count;
   }

@@ -6,12 +6,12 @@ import { RedisRecordsStore } from './redis-records-store.js';
 import { noSeals } from '../seal.js';
 import type { Seals } from '../seal.js';
 
-/** A store that ends its connections when it is closed. */
+/** A store that closes its connections. */
 export interface OpenedRecordsStore extends RecordsStore {
   close(): Promise<void>;
 }
 
-/** Opens the gateways' store in Redis, as the registry writes it. @param seals what it seals records with */
+/** Opens the gateways' store in Redis, as the registry writes it. @param seals signs the records */
 export function openRecordsStore(
   address: RedisAddress,
   prefix: string,

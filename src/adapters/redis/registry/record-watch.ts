@@ -1,73 +1,77 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { ChangedRecords, Difference, StoreEntry, WatchedRecords } from '../../../gateway/store-ports.js';
+import type { ChangedRecords, RecordDifference, StoreEntry, WatchedRecords } from '../../../gateway/store-ports.js';
 import { objectIn } from '../store-state.js';
 
-/** A record as it is to be stored: its full name, its text, and the digest of what it replaces. An empty text takes it away. */
+/**
+ * The new text of a record, its full name, and the digest of the text that it replaces. An empty text deletes the
+ * record.
+ */
 export interface Replacement {
   readonly name: string;
   readonly text: string;
   readonly digest: string;
 }
 
-/** The store that is watched. Names are full names. */
+/** The watched store. Names are full names. */
 export interface WatchSource {
-  /** What the name of every record begins with. */
+  /** The prefix of every record's name. */
   readonly prefix: string;
   epoch(): number;
-  /** The text that a record is to be stored as; empty where there is to be none. */
+  /** The text that a record should have; empty if the record should not exist. */
   textOf(entry: StoreEntry, generation: string): string;
-  /** The stored bytes in the order of the names; null for a record that is not there. */
+  /** The stored bytes in the order of the names; null for a missing record. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
-  /** Resolves when every notice has been heard of what was changed before. */
+  /** Resolves once the notices of all earlier changes have been handled. */
   catchUp(): Promise<void>;
-  /** Writes them where what they replace is there still, or where this registry is the one that writes. */
+  /** Writes each record if its old text is still the expected one, or if this registry is the current writer. */
   replace(replacements: readonly Replacement[]): Promise<void>;
 }
 
-/** What the digest of nothing is. */
+/** The digest of a missing record. */
 export const digestOfNothing = 'nothing';
 
 const mostTexts = 20_000;
-/** Nearly all records are shorter; of a longer one the database is asked. */
+/** Nearly all records are shorter. A longer text is not remembered, so the record is compared with the database. */
 const longestText = 4_096;
-/** Of records that wait to be compared. Beyond that, the comparison of all records finds them. */
+/** Limit of the names that wait for comparison. The comparison of all records finds the others. */
 const mostNames = 100_000;
-/** The database knows no longer name; the comparison of all records finds such a one. */
+/** The database has no longer name. The comparison of all records finds such a record. */
 const longestName = 256;
 const namesAtATime = 500;
 
 /**
- * Finds the records that somebody else has changed. Redis reports each write, also those of this registry: a record whose text is
- * the one that this registry wrote last is as it should be.
+ * Finds records that another client has changed.
+ * Redis sends a notice of each write, including those of this registry. A record is correct if its text is the one that
+ * this registry wrote last.
  */
 export class RecordWatch implements WatchedRecords {
   readonly #source: WatchSource;
   readonly #prefixes: readonly string[];
-  /** The texts that this registry wrote last, by full names, the oldest first. */
+  /** The texts that this registry wrote last, by full name, oldest first. */
   readonly #own = new Map<string, string>();
   readonly #noticed = new Set<string>();
   readonly #changed = new Set<string>();
   #isWatching = false;
   #isIncomplete = true;
-  /** Something came while nobody waited for it. */
+  /** Whether changes arrived while no caller waited in `next`. */
   #hasNews = false;
   #reading: Promise<void> | null = null;
   #next: { readonly settled: Promise<void>; readonly settle: () => void } | null = null;
 
-  /** @param prefixes what the full names of watched records begin with */
+  /** @param prefixes of the full names of watched records */
   constructor(source: WatchSource, prefixes: readonly string[]) {
     this.#source = source;
     this.#prefixes = prefixes;
   }
 
-  /** This registry is about to write these texts under their full names. */
+  /** Registers texts that this registry is about to write under their full names. */
   writing(records: readonly Pick<Replacement, 'name' | 'text'>[]): void {
     if (!this.#isWatching) return;
     for (const { name, text } of records) this.#remember(name, text);
   }
 
-  /** Notices came of these names. */
+  /** Handles notices of these names. */
   noticed(names: readonly string[]): void {
     if (!this.#isWatching) return;
     for (const name of names) {
@@ -81,7 +85,7 @@ export class RecordWatch implements WatchedRecords {
     });
   }
 
-  /** Notices may have been lost, or everything was changed. */
+  /** Notices may have been lost, or any record may have changed. */
   missed(): void {
     this.rest();
     this.#settle();
@@ -122,22 +126,22 @@ export class RecordWatch implements WatchedRecords {
   async compare(
     entries: readonly StoreEntry[],
     generation: string,
-  ): Promise<{ epoch: number; differences: Difference[] }> {
+  ): Promise<{ epoch: number; differences: RecordDifference[] }> {
     const source = this.#source;
     const stored = await source.read(entries.map(({ name }) => source.prefix + name));
-    const differences = entries.flatMap((entry, index): Difference[] => {
+    const differences = entries.flatMap((entry, index): RecordDifference[] => {
       const bytes = stored[index] ?? null;
       const text = source.textOf(entry, generation);
       if (bytes === null ? text === '' : bytes.equals(Buffer.from(text))) return [];
       const read = bytes === null ? null : objectIn(bytes.toString('utf8'));
       return [{ ...entry, isStored: bytes !== null, stored: read, digest: digestOf(bytes) }];
     });
-    // A flush has to be seen as one, and not as the loss of each record.
+    // A flush must be seen as a flush, not as the loss of each record.
     if (differences.length > 0) await source.catchUp();
     return { epoch: source.epoch(), differences };
   }
 
-  async repair(differences: readonly Difference[], generation: string): Promise<void> {
+  async repair(differences: readonly RecordDifference[], generation: string): Promise<void> {
     const source = this.#source;
     const replacements = differences.map((difference) => {
       const { name, digest } = difference;
@@ -148,11 +152,11 @@ export class RecordWatch implements WatchedRecords {
   }
 
   async #read(): Promise<void> {
-    // One look for all notices of a turn.
+    // Reads once for all notices of one event-loop turn.
     await turn();
     while (this.#noticed.size > 0) {
       const names = takeFrom(this.#noticed, namesAtATime);
-      // A store that cannot be read is compared when it can be again.
+      // If the store cannot be read, these records are compared later.
       const texts = await this.#source.read(names).catch(() => null);
       if (!this.#isWatching) return;
       for (const [index, name] of names.entries()) if (!this.#isOwn(name, texts, index)) this.#suspect(name);

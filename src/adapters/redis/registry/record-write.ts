@@ -3,11 +3,11 @@ import { highestOfRecords, recordText } from '../record-text.js';
 import type { Seals } from '../seal.js';
 
 /**
- * A write of a connection that was given up may arrive behind that of the next one: a network that heals brings what the kernel
- * has kept, and a key would work again that was revoked meanwhile. So nothing replaces the record of a later change. What is no
- * record of any is replaced.
- * KEYS: the record. ARGV: its text, or nothing to take it away; the revision of the change. Returns the revision of a record
- * that stays, or 0.
+ * Never replaces the record of a later change; replaces a malformed record.
+ * A write of an abandoned connection may arrive after that of the next connection: when a network heals, it delivers
+ * what the kernel had buffered. A revoked key would then work again.
+ * KEYS: the record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns the revision of
+ * a record that was not replaced, or 0.
  */
 const unlessLater = `
   local known, held = pcall(cjson.decode, redis.pcall('GET', KEYS[1]) or '')
@@ -17,30 +17,36 @@ const unlessLater = `
   if ARGV[1] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[1]) end
   return 0`;
 
-/** KEYS: the record. ARGV: its text, or nothing to take it away; what it has to be still. Returns 0, or 1 where it stays. */
+/**
+ * KEYS: the record. ARGV: its new text, or an empty text to delete it; the expected text. Returns 0, or 1 if the record
+ * was not replaced.
+ */
 const whileForged = `
   if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 1 end
   if ARGV[1] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[1]) end
   return 0`;
 
-/** A record that is to be written, or to be taken away where its text is empty. */
+/** A record to be written, or to be deleted if its text is empty. */
 export interface RecordWrite {
   /** With the prefix of the store. */
   readonly name: string;
   readonly text: string;
-  /** The revision up to which it replaces what is there. */
+  /** Records up to this revision are replaced. */
   readonly newest: number;
 }
 
-/** The text that an entry of the registry is stored as; empty where there is to be none. @param prefix that of the store */
+/**
+ * The text that an entry of the registry is stored as; empty if the record should not exist.
+ * @param prefix of the store
+ */
 export function entryText(seals: Seals, prefix: string, { name, value }: StoreEntry, generation: string): string {
   return value === null ? '' : recordText(seals, prefix + name, value, generation);
 }
 
 /**
- * What has to be written for an entry of the registry.
- * @param prefix that of the store
- * @param of the revision of the change that it is written for, and the history
+ * The write for an entry of the registry.
+ * @param prefix of the store
+ * @param of the revision of the change, and the generation
  */
 export function recordWrite(
   seals: Seals,
@@ -49,12 +55,12 @@ export function recordWrite(
   { change, generation }: { readonly change: number; readonly generation: string },
 ): RecordWrite {
   const { name, value } = entry;
-  // What is put back to be written once more has an older number than it was written under; the record may have a newer one.
+  // A repeated write may carry an older change number than the write before it. The record's revision may be higher.
   const newest = value !== null && 'revision' in value ? Math.max(change, Number(value.revision)) : change;
   return { name: prefix + name, newest, text: entryText(seals, prefix, entry, generation) };
 }
 
-/** A command, and the record that it is about. */
+/** A command, and the name of its record. */
 interface RecordCommand {
   readonly name: string;
   readonly command: readonly [string, ...string[]];
@@ -62,8 +68,8 @@ interface RecordCommand {
 
 /**
  * Writes records.
- * @param run sends commands, and resolves to their answers in the same order
- * @returns the highest revision of a record that stayed; 0 where none did
+ * @param run sends commands, and resolves to their replies in the same order
+ * @returns the highest revision of a record that was not replaced; 0 if all were
  */
 export async function writeRecords(
   seals: Seals,
@@ -78,7 +84,7 @@ export async function writeRecords(
     return revision > 0 ? [{ ...write, revision }] : [];
   });
   if (stayed.length === 0 || !seals.areOn) return highestOf(stayed);
-  // A forged record may name any revision, and would stay for good.
+  // A forged record may name any revision. It would never be replaced.
   const texts = await run(stayed.map(({ name }) => ({ name, command: ['GET', name] })));
   const held = stayed.map((write, index) => ({ ...write, held: texts[index] }));
   const forged = held.flatMap(({ name, text, held }) =>

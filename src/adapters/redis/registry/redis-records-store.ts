@@ -7,21 +7,21 @@ import type {
   RecordsStore,
   SeenGateways,
   StoreEntry,
-  StoreLook,
+  StoreSnapshot,
   StoreMemory,
 } from '../../../gateway/store-ports.js';
-import { asText, callAll, deleteAll, readBytes, readTogether, writeTexts } from '../calls.js';
+import { bytesToText, callAll, deleteAll, readBytes, readTogether, writeTexts } from '../calls.js';
 import { connectRedis, type RedisAddress } from '../connection.js';
 import { Outage, type OutageEvents } from '../outage.js';
 import { RecordNames, scanNames } from '../record-names.js';
-import { changeIn, changeText, damagedText, revisionIn } from '../record-text.js';
+import { changeIn, changeText, malformedText, revisionIn } from '../record-text.js';
 import { noSeals, type Seals } from '../seal.js';
 import { InvalidationListener } from '../server/invalidation-listener.js';
 import { ReplicaCount, SameServer } from '../server/same-server.js';
 import { SentinelMajority } from '../server/sentinel-majority.js';
 import { memoryOf } from '../server/server-memory.js';
 import { entriesOf, readGeneration, storedMeta, storedSeal } from '../store-state.js';
-import { AskInbox } from './ask-inbox.js';
+import { QueryInbox } from './ask-inbox.js';
 import { type DirectoryTexts, GatewayDirectory } from './gateway-directory.js';
 import { InactiveReports } from './inactive-reports.js';
 import { RecordWatch, type Replacement } from './record-watch.js';
@@ -30,7 +30,7 @@ import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
 
-/** The gateways' store on one server, or on that which the sentinels name, as the registry writes it. */
+/** The gateways' store on one server, or on the master that the sentinels name, as the registry writes it. */
 export class RedisRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
   readonly #redis: Redis;
@@ -45,7 +45,7 @@ export class RedisRecordsStore implements RecordsStore {
   readonly #reports: InactiveReports;
   readonly #mark: WriterMark;
   readonly watched: RecordWatch;
-  readonly inbox: AskInbox;
+  readonly inbox: QueryInbox;
   #flushes = 0;
   readonly #replicas: ReplicaCount;
 
@@ -56,15 +56,18 @@ export class RedisRecordsStore implements RecordsStore {
     [this.#redis, this.#listening] = [redis, listening];
     this.#same = new SameServer(redis, listening, outage.recovered);
     const [gateways, reports, asks] = [this.#names.gateway(''), this.#names.inactivePrefix, this.#names.askPrefix];
-    this.inbox = new AskInbox(asks, seals, { read: readBytes.bind(null, redis), write: writeTexts.bind(null, redis) });
+    this.inbox = new QueryInbox(asks, seals, {
+      read: readBytes.bind(null, redis),
+      write: writeTexts.bind(null, redis),
+    });
     const missed = (): void => {
       this.#directory.missed();
       this.#reports.missed();
       this.watched.missed();
     };
-    redis.on('close', missed); // the next one may lead to another server
+    redis.on('close', missed); // the next connection may lead to another server
     const scan = (prefix: string): AsyncIterable<string> => scanNames(redis, prefix);
-    this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(damagedText), seals);
+    this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(malformedText), seals);
     this.#listener = new InvalidationListener(listening, [gateways, reports, asks, ...this.#names.recordPrefixes], {
       onChanged: (names) => {
         this.#directory.heard(names);
@@ -93,7 +96,7 @@ export class RedisRecordsStore implements RecordsStore {
       read: (names) => this.#readAcknowledgements(names),
     });
     this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
-    // One name in front of a pair that fails over by itself may hide its replicas: only the operator knows of them then.
+    // Behind a single name, a managed pair may hide its replicas. Only the operator can configure their number then.
     this.#replicas = new ReplicaCount(redis, address.sentinels === null ? (address.replicas ?? 0) : 0);
     this.#mark = new WriterMark(redis, this.#names.writer);
     const source = {
@@ -112,8 +115,8 @@ export class RedisRecordsStore implements RecordsStore {
     return this.#sentinels !== null || this.#replicas.most > 0;
   }
 
-  /** A server is emptied, or goes back, as a whole: its run id, the meta record and the revision tell. */
-  async look(): Promise<StoreLook> {
+  /** A server is emptied or rolled back as a whole. Its run id, the meta record and the revision show that. */
+  async look(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;
     const epoch = this.#epoch;
     const [[metaText, revisionText, named]] = await Promise.all([
@@ -206,7 +209,7 @@ export class RedisRecordsStore implements RecordsStore {
       this.#redis,
       names.map((name) => this.#prefix + name),
     );
-    return entriesOf(names, stored.map(asText));
+    return entriesOf(names, stored.map(bytesToText));
   }
 
   async *names(prefix: string): AsyncGenerator<string> {

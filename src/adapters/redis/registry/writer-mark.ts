@@ -1,14 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 
-/** KEYS: the mark, what is written. ARGV: what the mark must say, the texts. Returns whether all were written, or nothing was. */
-const whileItStands = `
+/**
+ * KEYS: the mark, the names to write. ARGV: the expected mark, the texts. Returns 1 if all were written, or 0 if none
+ * was.
+ */
+const writeIfMarkUnchanged = `
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
   for at = 2, #KEYS do redis.call('SET', KEYS[at], ARGV[at]) end
   return 1`;
 
-/** KEYS: the mark, the records. ARGV: what the mark must say and will say, the texts of the records: an empty one takes its record away. */
-const replaceWhileItStands = `
+/**
+ * KEYS: the mark, the records. ARGV: the expected mark, the new mark, the records' texts. An empty text deletes its
+ * record.
+ */
+const replaceIfMarkUnchanged = `
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
   for at = 2, #KEYS do
     local text = ARGV[at + 1]
@@ -17,13 +23,13 @@ const replaceWhileItStands = `
   redis.call('SET', KEYS[1], ARGV[2])
   return 1`;
 
-/** One script for so many costs a third of one for each, and does not hold up Redis. */
+/** One script for 50 records costs a third of 50 scripts, and does not block Redis noticeably. */
 const recordsAtATime = 50;
 
 /**
- * A mark beside the records that changes with each write of them. Redis copies what it is told to its replicas in the order in which it
- * was told: a server that has the newest mark has everything that was written before it. One that took another's place without
- * that, was emptied or is written to by another registry has not.
+ * A fencing token next to the records, which changes with each write of them.
+ * Redis replicates writes in their order, so a server with the newest mark has every earlier write. The newest mark is
+ * missing on a server that was promoted without it, was emptied, or is written to by another registry.
  */
 export class WriterMark {
   readonly #redis: Redis;
@@ -36,36 +42,38 @@ export class WriterMark {
     this.#name = name;
   }
 
-  /** Puts a mark of its own. */
+  /** Writes this writer's first mark. */
   async begin(): Promise<void> {
     this.#writer = randomUUID();
     this.#count = 0;
     await this.#redis.set(this.#name, this.#text);
   }
 
-  /** The command, behind those that write records, that changes the mark; its answer is for `changed`. */
+  /**
+   * The command that changes the mark. Send it after the commands that write records, and pass its reply to `changed`.
+   */
   change(): readonly [string, ...string[]] {
     const before = this.#text;
     this.#count += 1;
-    return ['EVAL', whileItStands, '2', this.#name, this.#name, before, this.#text];
+    return ['EVAL', writeIfMarkUnchanged, '2', this.#name, this.#name, before, this.#text];
   }
 
-  /** @throws Error where the mark was not there to be changed, or what depends on it to be written */
+  /** @throws Error if the mark was not the expected one */
   changed(answer: unknown): void {
     if (answer !== 1)
       throw new Error(
-        'the store is not the one that was written to, or another registry writes to it; it is looked at anew',
+        'the writer mark has changed: the store was replaced or emptied, or another registry writes to it; reading it again',
       );
   }
 
-  /** Writes texts where the mark is what it was changed to, in their order and at once. @throws Error where it is not */
+  /** Writes all texts in one script if the mark is unchanged. @throws Error if it is not */
   async set(entries: readonly (readonly [name: string, text: string])[]): Promise<void> {
     const names = [this.#name, ...entries.map(([name]) => name)];
     const texts = [this.#text, ...entries.map(([, text]) => text)];
-    this.changed(await this.#redis.eval(whileItStands, names.length, ...names, ...texts));
+    this.changed(await this.#redis.eval(writeIfMarkUnchanged, names.length, ...names, ...texts));
   }
 
-  /** Replaces records, whatever is there, and changes the mark, some at once. @throws Error as `set` */
+  /** Replaces records unconditionally and changes the mark, in batches. @throws Error as `set` */
   async replace(records: readonly { readonly name: string; readonly text: string }[]): Promise<void> {
     for (let start = 0; start < records.length; start += recordsAtATime) {
       const some = records.slice(start, start + recordsAtATime);
@@ -73,7 +81,7 @@ export class WriterMark {
       this.#count += 1;
       const names = [this.#name, ...some.map(({ name }) => name)];
       const texts = [before, this.#text, ...some.map(({ text }) => text)];
-      this.changed(await this.#redis.eval(replaceWhileItStands, names.length, ...names, ...texts));
+      this.changed(await this.#redis.eval(replaceIfMarkUnchanged, names.length, ...names, ...texts));
     }
   }
 

@@ -1,29 +1,29 @@
 import type { Redis } from 'ioredis';
 
-/** What the listener tells of. */
+/** Events of an invalidation listener. */
 export interface InvalidationEvents {
-  /** These records may have changed: by whomever, by expiry or by eviction. */
+  /** These records may have changed: by any client's write, by expiry or by eviction. */
   readonly onChanged: (names: readonly string[]) => void;
-  /** Everything has changed: the store was flushed. */
+  /** Any record may have changed: Redis sent a null notice, as after FLUSHALL. */
   readonly onEverythingChanged: () => void;
-  /** Listening has begun: anything may have changed before. */
+  /** Tracking is on. Changes made before this event were not reported. */
   readonly onListening: () => void;
-  /** Nothing can be heard any more. */
+  /** The connection closed: invalidation notices no longer arrive. */
   readonly onDeaf: () => void;
 }
 
 const channel = '__redis__:invalidate';
-/** A right that is missing is not there at once. */
+/** Retry delay after an error reply: a missing ACL right does not appear at once. */
 const refusedMilliseconds = 1_000;
 
 /**
- * Hears of every change of the records (server-assisted client-side caching, CLIENT TRACKING in broadcasting mode).
- * The notices are redirected to the very connection that asked for them, so that tracking and hearing end together:
- * with two connections, tracking can be dead while the subscriber lives on and hears nothing.
+ * Receives an invalidation notice for every change of the tracked records (CLIENT TRACKING in broadcasting mode).
+ * The notices are redirected to the connection that enabled tracking, so that tracking and subscription end together.
+ * With two connections, tracking could end while the subscriber stays connected and receives nothing.
  */
 export class InvalidationListener {
   readonly #redis: Redis;
-  #hearing = false;
+  #isTracking = false;
   #epoch = 0;
 
   constructor(redis: Redis, prefixes: readonly string[], events: InvalidationEvents) {
@@ -31,7 +31,7 @@ export class InvalidationListener {
     redis.on('ready', () => {
       const { stream } = redis;
       this.#listen(prefixes, events).catch((error: unknown) => {
-        // Not allowed to track, or gone again: a new connection is a new attempt.
+        // Redis refused CLIENT TRACKING, or the connection closed. Reconnect to try again.
         const isRefused = error instanceof Error && error.name === 'ReplyError';
         setTimeout(
           () => {
@@ -42,8 +42,8 @@ export class InvalidationListener {
       });
     });
     redis.on('close', () => {
-      if (!this.#hearing) return;
-      this.#hearing = false;
+      if (!this.#isTracking) return;
+      this.#isTracking = false;
       events.onDeaf();
     });
     redis.on('messageBuffer', (_channel: Buffer, names: Buffer[] | null) => {
@@ -53,20 +53,21 @@ export class InvalidationListener {
   }
 
   get hearing(): boolean {
-    return this.#hearing;
+    return this.#isTracking;
   }
 
-  /** Counts the times that listening began: between two looks at the same number nothing was missed. */
+  /** Number of times that tracking was enabled. While this number is unchanged, no notice was missed. */
   get epoch(): number {
     return this.#epoch;
   }
 
   /**
-   * Resolves when every notice has been heard that Redis had sent when it got this question: notices and the answer
-   * come over one connection, in order.
+   * Resolves once every notice that Redis sent before it received this PING has been handled: notices and replies share
+   * one connection and stay in order.
+   * @throws Error while tracking is off, or when the PING fails
    */
   async catchUp(): Promise<void> {
-    if (!this.#hearing) throw new Error('nothing can be heard');
+    if (!this.#isTracking) throw new Error('Redis sends no invalidation notices on this connection');
     await this.#redis.ping();
   }
 
@@ -75,7 +76,7 @@ export class InvalidationListener {
     const wanted = prefixes.flatMap((prefix) => ['PREFIX', prefix]);
     await this.#redis.call('CLIENT', 'TRACKING', 'ON', 'REDIRECT', String(id), 'BCAST', ...wanted);
     await this.#redis.subscribe(channel);
-    this.#hearing = true;
+    this.#isTracking = true;
     this.#epoch += 1;
     events.onListening();
   }

@@ -1,43 +1,44 @@
 import type { Redis } from 'ioredis';
 import { policyIn, sectionOf } from './server-memory.js';
 
-/** How long a name that leads here and there is left alone before it is tried again. */
-const againMilliseconds = 1_000;
+/** Reconnect delay when the two connections still lead to different servers after a first reconnect. */
+const reconnectDelayMilliseconds = 1_000;
 
-/** What a server says of itself. */
+/** What a server reports in INFO. */
 export interface ServerFacts {
-  /** The name that it gave itself when it started; null where it may not be asked, or does not say. */
+  /** The `run_id`, which a server generates at start; null where INFO is forbidden or omits `run_id`. */
   readonly runId: string | null;
-  /** How many replicas it had when it was asked. */
+  /** Number of connected replicas at the time of INFO. */
   readonly replicas: number;
-  /** What it does when it is full (`maxmemory-policy`); null where it does not say. */
+  /** The eviction policy (`maxmemory-policy`); null where INFO omits it. */
   readonly policy: string | null;
 }
 
 /**
- * Sees to it that two connections lead to the same server, and knows which. A name may lead to another one than before when one
- * of them is opened anew: records would be read and changes acknowledged there, and never be heard of here.
+ * Checks that two connections lead to the same server, and identifies that server.
+ * After a reconnect, a host name may resolve to another server. The gateway would then read and acknowledge on one
+ * server, and miss the notices of the other.
  */
 export class SameServer {
   readonly #onSame: () => void;
-  /** What server each leads to, once it has told. */
+  /** The server behind each connection, once INFO has returned. */
   readonly #servers = new Map<Redis, ServerFacts>();
   #differed = false;
   #epoch = 0;
 
-  /** @param onSame told when it has come to be known */
+  /** @param onSame called each time that both connections are known to lead to one server */
   constructor(one: Redis, other: Redis, onSame: () => void) {
     this.#onSame = onSame;
     this.#watch(one, other);
     this.#watch(other, one);
   }
 
-  /** Whether both are open and, as far as can be told, lead to one server. */
+  /** Whether both connections are ready and, as far as INFO shows, lead to one server. */
   get holds(): boolean {
     return this.facts !== null;
   }
 
-  /** The server that both lead to; null while they do not. */
+  /** The server behind both connections; null while either is not ready or they differ. */
   get facts(): ServerFacts | null {
     const [one, other] = this.#servers.values();
     if (one === undefined || other === undefined) return null;
@@ -46,7 +47,9 @@ export class SameServer {
     return { runId: one.runId ?? other.runId, replicas: Math.max(one.replicas, other.replicas), policy };
   }
 
-  /** Counts the connections of both: what was known of a server at another number may have been another server's. */
+  /**
+   * Counts connects and disconnects of both connections. Facts learnt at another number may belong to another server.
+   */
   get epoch(): number {
     return this.#epoch;
   }
@@ -65,11 +68,13 @@ export class SameServer {
           this.#servers.set(redis, server);
           this.#compare(other);
         })
-        .catch(() => stream.destroy()); // no answer is not one that it does not say: a new connection asks again
+        .catch(() => stream.destroy()); // INFO failed, unlike an INFO without run_id: reconnect and ask again
     });
   }
 
-  /** @param older which is opened anew where the two differ: the name leads to where the newer one is */
+  /**
+   * @param older the connection to reopen if the two differ: the name resolves to the server of the newer connection
+   */
   #compare(older: Redis): void {
     if (this.#servers.size < 2) return;
     if (this.holds) {
@@ -82,7 +87,7 @@ export class SameServer {
       () => {
         stream.destroy();
       },
-      this.#differed ? againMilliseconds : 0,
+      this.#differed ? reconnectDelayMilliseconds : 0,
     ).unref();
     this.#differed = true;
   }
@@ -90,13 +95,16 @@ export class SameServer {
 
 const replicasEveryMilliseconds = 5_000;
 
-/** The most replicas that were seen behind a server: one that is away for a moment can still take the server's place. */
+/**
+ * The highest number of replicas seen behind a server. A replica that is disconnected for a while can still be
+ * promoted.
+ */
 export class ReplicaCount {
   readonly #redis: Redis;
   #most: number;
-  #askedAt = -Infinity;
+  #readAt = -Infinity;
 
-  /** @param atLeast as many as the operator knows of */
+  /** @param atLeast the number of replicas that the operator configured */
   constructor(redis: Redis, atLeast: number) {
     this.#redis = redis;
     this.#most = atLeast;
@@ -106,16 +114,16 @@ export class ReplicaCount {
     return this.#most;
   }
 
-  /** Asks again, now and then. */
+  /** Reads the number of replicas again, at most every 5 seconds. Rejects if Redis does not reply. */
   async count(): Promise<void> {
-    if (performance.now() - this.#askedAt < replicasEveryMilliseconds) return;
+    if (performance.now() - this.#readAt < replicasEveryMilliseconds) return;
     const { replicas } = await factsOf(this.#redis);
     this.#most = Math.max(this.#most, replicas);
-    this.#askedAt = performance.now();
+    this.#readAt = performance.now();
   }
 }
 
-/** Asks a server about itself. Rejects for no answer. */
+/** Reads the facts of a server from INFO. Rejects if Redis does not reply. */
 export async function factsOf(redis: Redis): Promise<ServerFacts> {
   const sections = ['server', 'replication', 'memory'].map((section) => sectionOf(redis, section));
   const [server = '', replication = '', memory = ''] = await Promise.all(sections);

@@ -1,29 +1,31 @@
 import { lookup } from 'node:dns/promises';
 import type { Redis } from 'ioredis';
-import { connectSentinel, openAnew } from '../connection.js';
+import { connectSentinel, reopen } from '../connection.js';
 import type { HostAndPort, RedisAddress } from '../connection.js';
 
-const leavingMilliseconds = 1_000;
+const reconnectIntervalMilliseconds = 1_000;
 
 /**
- * Asks the sentinels who is the master. A majority of all that are configured has to agree: one that was cut off with a former
- * master names it on, and answers whoever is cut off with it.
+ * Asks the sentinels which server is the master.
+ * A majority of all configured sentinels must agree. A sentinel that was cut off together with a former master still
+ * names that master to every client in the same partition.
  */
 export class SentinelMajority {
   readonly #sentinels: readonly Redis[];
   readonly #masterName: string;
-  #leftAt = -Infinity;
+  #reconnectedAt = -Infinity;
 
-  /** @param address with sentinels */
+  /** @param address must contain sentinels */
   constructor(address: RedisAddress) {
     this.#masterName = address.masterName;
-    // A failure is that of the question which meets it.
+    // Each failed query handles its own error.
     this.#sentinels = (address.sentinels ?? []).map((place) => connectSentinel(address, place, () => undefined));
   }
 
   /**
-   * Which server a majority named after this was called: that to which this connection leads, another one, or, where no majority
-   * has answered alike in time, none. Never rejects, and waits for no sentinel that makes no difference.
+   * Judges this connection by the master that a majority of sentinels names after this call: `this` is the server of
+   * the connection, `another` a different server. `none` means that no majority agreed in time.
+   * Never rejects. Returns as soon as the remaining sentinels cannot change the result.
    */
   async judge(redis: Redis): Promise<'this' | 'another' | 'none'> {
     const { stream } = redis as { readonly stream?: Redis['stream'] };
@@ -33,7 +35,7 @@ export class SentinelMajority {
     const votes = { this: 0, another: 0, none: 0 };
     const verdict = await new Promise<'this' | 'another' | 'none'>((resolve) => {
       for (const sentinel of this.#sentinels) {
-        void this.#ask(sentinel)
+        void this.#queryMaster(sentinel)
           .then((named) => (named === null ? null : leadsTo(named, remoteAddress, remotePort)))
           .then((agrees) => {
             const vote = agrees === null ? 'none' : agrees ? 'this' : 'another';
@@ -47,16 +49,17 @@ export class SentinelMajority {
   }
 
   /**
-   * A former master answers on after a failover; the sentinels that made another one its successor know.
-   * @param others connections that lead to the same server, and are opened anew with it
-   * @throws Error where no majority names the server of this connection
+   * Requires that a majority of sentinels names the server of this connection: after a failover the former master still
+   * replies.
+   * @param others connections to the same server, which are reopened together with it
+   * @throws Error if no majority names the server of this connection
    */
   async require(redis: Redis, ...others: readonly Redis[]): Promise<void> {
     const named = await this.judge(redis);
     if (named === 'this') return;
-    if (named === 'another' && performance.now() - this.#leftAt > leavingMilliseconds) {
-      this.#leftAt = performance.now();
-      for (const one of [redis, ...others]) openAnew(one);
+    if (named === 'another' && performance.now() - this.#reconnectedAt > reconnectIntervalMilliseconds) {
+      this.#reconnectedAt = performance.now();
+      for (const one of [redis, ...others]) reopen(one);
     }
     throw new Error('no majority of the configured sentinels names this server as the master');
   }
@@ -65,7 +68,7 @@ export class SentinelMajority {
     for (const sentinel of this.#sentinels) sentinel.disconnect();
   }
 
-  async #ask(sentinel: Redis): Promise<HostAndPort | null> {
+  async #queryMaster(sentinel: Redis): Promise<HostAndPort | null> {
     try {
       const answer = await sentinel.call('SENTINEL', 'get-master-addr-by-name', this.#masterName);
       const [host, port] = Array.isArray(answer) ? answer.map(String) : [];
@@ -80,7 +83,7 @@ async function leadsTo(named: HostAndPort, address: string, port: number | undef
   if (named.port !== port) return false;
   const plain = plainAddress(address);
   if (plainAddress(named.host) === plain) return true;
-  // Sentinels may announce names.
+  // Sentinels may announce host names.
   const addresses = await lookup(named.host, { all: true }).catch(() => []);
   return addresses.some((found) => plainAddress(found.address) === plain);
 }

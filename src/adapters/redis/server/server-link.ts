@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import type { Redis } from 'ioredis';
 import { MalformedRecord } from '../../../gateway/records.js';
-import { connectRedis, openAnew, type RedisAddress } from '../connection.js';
+import { connectRedis, reopen, type RedisAddress } from '../connection.js';
 import { namesOfStep, type RecordNames, scanPages } from '../record-names.js';
-import { damagedText } from '../record-text.js';
+import { malformedText } from '../record-text.js';
 import { type AcknowledgementText, type LinkEvents, type RecordsLink, StoreUnseeded } from '../records-link.js';
 import { noSeals, type Seals } from '../seal.js';
 import { generationOf } from '../store-state.js';
@@ -11,10 +11,13 @@ import { InvalidationListener } from './invalidation-listener.js';
 import { factsOf, SameServer } from './same-server.js';
 import { SentinelMajority } from './sentinel-majority.js';
 
-/** A server that is not the master is left this often: its name, or most sentinels, may lead there still. */
-const leavingMilliseconds = 1_000;
+/**
+ * Minimum time between two reconnects away from a server that is not the master: its name, or most sentinels, may still
+ * lead there.
+ */
+const reconnectIntervalMilliseconds = 1_000;
 
-/** The records on one server, or on that which the sentinels name. */
+/** The record store on one server, or on the master that the sentinels name. */
 export class ServerLink implements RecordsLink {
   readonly #address: RedisAddress;
   readonly #onError: (error: Error) => void;
@@ -26,11 +29,11 @@ export class ServerLink implements RecordsLink {
   readonly #seals: Seals;
   readonly #sentinels: SentinelMajority | null;
   #replicas: ReplicaWitness | null = null;
-  /** The connections that lead to a server which the sentinels do not name. */
+  /** Epoch of the connections that lead to a server which the sentinels do not name; null if they do. */
   #misplacedEpoch: number | null = null;
-  #leftAt = -Infinity;
+  #reconnectedAt = -Infinity;
 
-  /** @param seals a store is seeded where its meta record may be believed */
+  /** @param seals verifies the meta record */
   constructor(
     address: RedisAddress,
     names: RecordNames,
@@ -70,13 +73,16 @@ export class ServerLink implements RecordsLink {
     return this.#misplacedEpoch === this.epoch ? 'most sentinels name another server as the master' : null;
   }
 
-  /** Not in a transaction, which a server that is full refuses; the generation is read first, and no later revision is its own. */
+  /**
+   * Not a transaction: a full server refuses MULTI. Reads the generation first: once it has been replaced, no later
+   * revision belongs to it.
+   */
   readState(): Promise<[string | null, string | null]> {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
   }
 
   async catchUp(): Promise<void> {
-    if (!this.#same.holds) throw new Error('changes are not heard of from the server that records are read from');
+    if (!this.#same.holds) throw new Error('invalidation notices and records come from different Redis servers');
     await this.#listener.catchUp();
   }
 
@@ -89,7 +95,10 @@ export class ServerLink implements RecordsLink {
     return grant;
   }
 
-  /** Sentinels promote one of the replicas that they know; without them whoever likes promotes one that the registry has seen. */
+  /**
+   * Without Sentinel, an operator may promote any replica that the registry has seen; Sentinel promotes a replica that
+   * it knows.
+   */
   witness(replicas: number): 'none' | 'others' {
     return this.#sentinels === null && this.#expected(replicas) === 0 ? 'none' : 'others';
   }
@@ -104,12 +113,12 @@ export class ServerLink implements RecordsLink {
     const verdict = await this.#sentinels.judge(this.#redis);
     if (this.epoch !== epoch) return false;
     this.#misplacedEpoch = verdict === 'another' ? epoch : null;
-    if (verdict === 'another') this.#leave();
+    if (verdict === 'another') this.#reconnect();
     return verdict === 'this';
   }
 
   async read(name: string, generation: string): Promise<string | null> {
-    this.#gather();
+    this.#batchWrites();
     const text = await this.#get(name);
     if (text === null) await this.#requireSeeded(generation);
     return text;
@@ -142,26 +151,32 @@ export class ServerLink implements RecordsLink {
     this.#replicas?.close();
   }
 
-  /** Without Sentinel every replica may have been promoted. The operator knows of those that INFO hides, and of those that are gone. */
+  /**
+   * Without Sentinel, any replica may have been promoted. The configured number also covers replicas that INFO hides or
+   * that are gone.
+   */
   #expected(replicas: number): number {
     return this.#address.replicas ?? replicas;
   }
 
-  /** Opened anew, the connections lead to the server that the sentinels name. */
-  #leave(): void {
-    if (performance.now() - this.#leftAt < leavingMilliseconds) return;
-    this.#leftAt = performance.now();
-    this.#onError(new Error('most sentinels name another server as the master; it is connected to'));
-    for (const redis of [this.#redis, this.#listening]) openAnew(redis);
+  /** Reopens the connections: they then lead to the server that the sentinels name. */
+  #reconnect(): void {
+    if (performance.now() - this.#reconnectedAt < reconnectIntervalMilliseconds) return;
+    this.#reconnectedAt = performance.now();
+    this.#onError(new Error('most sentinels name another server as the master; reconnecting to it'));
+    for (const redis of [this.#redis, this.#listening]) reopen(redis);
   }
 
   #get(name: string): Promise<string | null> {
-    return this.#redis.get(name).catch(damagedText);
+    return this.#redis.get(name).catch(malformedText);
   }
 
-  /** Has what is asked for in one turn go out together: a write for each would wake Redis as often, and cost twice the rest. */
-  #gather(): void {
-    const stream = this.#redis.stream as Socket | undefined; // there is none before the first connection
+  /**
+   * Sends all commands of one event-loop turn in one write. One write per command would wake Redis each time, and cost
+   * twice as much as everything else.
+   */
+  #batchWrites(): void {
+    const stream = this.#redis.stream as Socket | undefined; // undefined before the first connection
     if (stream === undefined || stream.writableCorked > 0) return;
     stream.cork();
     setImmediate(() => {
@@ -169,7 +184,7 @@ export class ServerLink implements RecordsLink {
     });
   }
 
-  /** That a record is not there is an answer only if the store was seeded all the while, and with the same records. */
+  /** A missing record counts only if the store was seeded, with the same generation, before and after the read. */
   async #requireSeeded(generation: string): Promise<void> {
     const meta = await this.#get(this.#names.meta);
     try {
@@ -185,8 +200,10 @@ export class ServerLink implements RecordsLink {
 }
 
 /**
- * Where no Sentinel tells which server is the master: a replica that has what is written here has not taken its place. All of
- * them are asked, over a connection of its own: a wait would hold up what comes behind it, and says nothing where nothing was written.
+ * Proves, without Sentinel, that no replica has been promoted: a replica that received this write still follows the
+ * server.
+ * WAIT must cover all replicas. It uses a separate connection, because WAIT blocks later commands, and proves nothing
+ * on a connection that wrote nothing.
  */
 class ReplicaWitness {
   readonly #redis: Redis;
@@ -207,7 +224,9 @@ class ReplicaWitness {
     });
   }
 
-  /** Whether so many replicas have what was written after this was called to the server with this run id. Never rejects. */
+  /**
+   * Whether this many replicas received a write made after this call, on the server with this run id. Never rejects.
+   */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
     if (runId === null || this.#runId !== runId) return false;
     try {

@@ -1,14 +1,17 @@
 import type { Redis } from 'ioredis';
 import type { StoreMemory } from '../../../gateway/store-ports.js';
 
-/** What servers do when they are full, and how often they have done it. Rejects for no answer. */
+/**
+ * Eviction policies of these servers without duplicates, and the sums of `evicted_keys` and `maxmemory`. Rejects if
+ * Redis does not reply.
+ */
 export async function memoryOf(servers: readonly Redis[]): Promise<StoreMemory> {
   const each = await Promise.all(
     servers.map(async (redis) => {
       const [memory, stats] = await Promise.all([sectionOf(redis, 'memory'), sectionOf(redis, 'stats')]);
       return {
         ...{ policy: policyIn(memory), evictedKeys: numberIn(stats, 'evicted_keys') },
-        // 0 is no limit.
+        // Redis reports 0 for no limit.
         maxMemory: numberIn(memory, 'maxmemory') || Infinity,
       };
     }),
@@ -20,7 +23,7 @@ export async function memoryOf(servers: readonly Redis[]): Promise<StoreMemory> 
   };
 }
 
-/** The policy that INFO names; null where it names none. */
+/** The `maxmemory_policy` in INFO; null where INFO omits it. */
 export function policyIn(memory: string): string | null {
   return /^maxmemory_policy:([\w-]+)\r?$/m.exec(memory)?.[1] ?? null;
 }
@@ -29,7 +32,7 @@ function numberIn(section: string, field: string): number {
   return Number(new RegExp(`^${field}:(\\d{1,15})\\r?$`, 'm').exec(section)?.[1] ?? 0);
 }
 
-/** A part of what a server says of itself; nothing where it may not be asked. */
+/** One section of INFO; empty where Redis refuses INFO. Rejects if Redis does not reply. */
 export async function sectionOf(redis: Redis, section: string): Promise<string> {
   try {
     return await redis.info(section);

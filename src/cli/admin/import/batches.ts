@@ -1,14 +1,14 @@
-/** Entries that are sent at once, each with its line and its size as JSON. */
+/** An entry of a batch, with its line number and its size as JSON. */
 export interface SizedEntry {
   readonly line: number;
   readonly value: object;
   readonly bytes: number;
 }
 
-/** Below what the registry takes as a body. */
-const largestBytes = 800_000;
+/** Maximum size of a batch, below the body limit of the registry. */
+const maxBytes = 800_000;
 
-/** Gathers entries into batches that the registry takes at once. */
+/** Groups entries into batches within the limits of the registry. */
 export class Batcher<Item extends SizedEntry> {
   readonly #most: number;
   readonly #send: (batch: readonly Item[]) => Promise<void>;
@@ -21,12 +21,12 @@ export class Batcher<Item extends SizedEntry> {
   }
 
   async add(item: Item): Promise<void> {
-    if (this.#batch.length === this.#most || this.#bytes + item.bytes > largestBytes) await this.flush();
+    if (this.#batch.length === this.#most || this.#bytes + item.bytes > maxBytes) await this.flush();
     this.#batch.push(item);
     this.#bytes += item.bytes + 1;
   }
 
-  /** Sends what is left. */
+  /** Sends the incomplete last batch. */
   async flush(): Promise<void> {
     const batch = this.#batch;
     [this.#batch, this.#bytes] = [[], 0];

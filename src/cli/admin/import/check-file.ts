@@ -7,37 +7,37 @@ import { Batcher, type SizedEntry } from './batches.js';
 import { linesOf } from './lines.js';
 import { addCounts, noCounts, type Totals } from './totals.js';
 
-/** The most lines of one file: where each id came first is held in memory. */
+/** Maximum number of lines of a file. The first line of each id is stored in memory. */
 const mostLines = 2_000_000;
 const mostProblems = 100;
 
-/** What is wrong with a line. */
+/** A problem of one line. */
 interface LineProblem {
   readonly line: number;
   readonly message: string;
 }
 
-/** What a file holds. */
+/** The result of checking a file. */
 export interface CheckedFile extends Totals {
   readonly lines: number;
-  /** How many lines are bad. */
+  /** Number of invalid lines. */
   readonly bad: number;
-  /** The first of what is wrong. */
+  /** The first problems, by line, at most 100. */
   readonly problems: readonly LineProblem[];
 }
 
-/** How a file is checked. */
+/** The input and callbacks of `checkFile`. */
 export interface CheckOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
-  /** Gets each line that is good by itself, and undefined in the place of every other. */
+  /** Receives each line that is valid on its own, and undefined for every other line. */
   readonly keep: (line: string | undefined) => Promise<void>;
   readonly onProgress: (lines: number, bytes: number) => void;
 }
 
 /**
- * Checks every line of a file: by itself, against those before it, and against the registry, which stores nothing.
- * @throws OperatorError where the registry cannot be asked, or the file is too long
+ * Checks every line of a file: on its own, against the lines before, and against the registry, which stores nothing.
+ * @throws OperatorError if the registry is unreachable or rejects the request, or if the file has too many lines
  */
 export async function checkFile({ client, stream, keep, onProgress }: CheckOptions): Promise<CheckedFile> {
   const first = new FirstLines();
@@ -67,7 +67,7 @@ export async function checkFile({ client, stream, keep, onProgress }: CheckOptio
   await batcher.flush();
   return { lines, ...found.result() };
 
-  /** A line that is good as far as can be told here; null for one that is bad or blank. */
+  /** Reads a line that is valid before the check by the registry; null for an invalid or blank line. */
   function readGood(bytes: Buffer | null, line: number): (ReadLine & { readonly text: string }) | null {
     if (bytes !== null && isBlank(bytes)) return null;
     const read = bytes === null ? [{ message: `is longer than ${longestLineBytes} bytes` }] : readLine(bytes);
@@ -82,7 +82,7 @@ export async function checkFile({ client, stream, keep, onProgress }: CheckOptio
   }
 }
 
-/** What was found so far; of problems the first, and how many lines have one. */
+/** Totals, the first problems, and the number of invalid lines so far. */
 class Found {
   readonly #problems: LineProblem[] = [];
   readonly #totals = { created: noCounts(), present: noCounts() };
@@ -95,7 +95,7 @@ class Found {
   problem(line: number, ...messages: readonly string[]): void {
     this.#bad += 1;
     this.#problems.push(...messages.map((message) => ({ line, message })));
-    // Those of the registry come a batch later.
+    // Sorts, because the problems that the registry reports arrive a batch later.
     this.#problems.sort((a, b) => a.line - b.line).splice(mostProblems);
   }
 
@@ -108,23 +108,23 @@ function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09);
 }
 
-/** Remembers where in a file each id comes first. */
+/** Stores the first line of each id in a file. */
 class FirstLines {
   readonly #lookupIds = new Map<string, number>();
   readonly #keyIds = new Map<string, number>();
   readonly #merchants = new Map<string, number>();
 
-  /** Takes in an entry; says what is wrong if one of its ids has come before. */
+  /** Records the ids of an entry. Returns a problem if one of them has occurred before, otherwise null. */
   take(entry: Entry, line: number): string | null {
     if (entry.type === 'merchant') return repeated(this.#merchants, 'merchantId', entry.merchantId, line);
-    // Half the characters, of one byte each: there may be millions.
+    // Stores the hash as a Latin-1 string, half as long as the hex text: there may be millions.
     const hash = Buffer.from(entry.lookupId, 'hex').toString('latin1');
     const problem = repeated(this.#lookupIds, 'lookupId', hash, line);
     if (problem !== null || entry.keyId === null) return problem;
     return repeated(this.#keyIds, 'keyId', entry.keyId, line);
   }
 
-  /** Whether a line so far is of this merchant. */
+  /** Whether an earlier line defines this merchant. */
   hasMerchant(merchantId: string): boolean {
     return this.#merchants.has(merchantId);
   }
@@ -132,7 +132,7 @@ class FirstLines {
 
 function repeated(seen: Map<string, number>, field: string, value: string, line: number): string | null {
   const first = seen.get(value);
-  if (first !== undefined) return `${field} is that of line ${first} already`;
+  if (first !== undefined) return `${field} is already in line ${first}`;
   seen.set(value, line);
   return null;
 }

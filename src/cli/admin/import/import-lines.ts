@@ -6,25 +6,25 @@ import { Batcher, type SizedEntry } from './batches.js';
 import { linesOf } from './lines.js';
 import { addCounts, noCounts, type Totals } from './totals.js';
 
-/** What an import did. */
+/** The result of an import. */
 export interface ImportedFile extends Totals {
-  /** Whether everything is in the gateways' store already. */
+  /** Whether the gateways' store already contains all imported records. */
   readonly projected: boolean;
 }
 
-/** How lines that have been checked are imported. */
+/** The input and callbacks of `importLines`. */
 export interface ImportOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
   readonly onProgress: (line: number) => void;
-  /** Asks for an end before the next batch. */
+  /** Stops the import before the next batch. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Imports lines that have been checked, batch by batch, each whole or not at all. What is there already is left as it is,
- * so that an import that was interrupted goes on where it is made again.
- * @throws OperatorError that says how far it came, and how to go on
+ * Imports checked lines in atomic batches. Existing records stay unchanged, so that repeating an interrupted import
+ * continues it.
+ * @throws OperatorError with the last imported line and how to continue
  */
 export async function importLines({ client, stream, onProgress, signal }: ImportOptions): Promise<ImportedFile> {
   const totals = { created: noCounts(), present: noCounts() };
@@ -33,8 +33,8 @@ export async function importLines({ client, stream, onProgress, signal }: Import
     try {
       if (signal.aborted) throw new OperatorError('Interrupted.');
       const body = { entries: batch.map(({ value }) => value) };
-      const asked = { method: 'POST', path: ['imports'], body, expects: importedSchema, isRepeatable: true } as const;
-      const { data } = await client.ask(asked);
+      const request = { method: 'POST', path: ['imports'], body, expects: importedSchema, isRepeatable: true } as const;
+      const { data } = await client.ask(request);
       addCounts(totals, data);
       last = batch.at(-1)?.line ?? last;
       projected = data.projected;
@@ -54,7 +54,8 @@ export async function importLines({ client, stream, onProgress, signal }: Import
 function stopped(error: OperatorError, last: number, next: number): OperatorError {
   const done = last === 0 ? 'No line is known to be imported' : `Every line up to ${last} is imported`;
   return new OperatorError(
-    `${error.message}\nStopped at line ${next}. ${done}. To go on, run the same command again: what is there already stays as it is.`,
+    `${error.message}\nStopped at line ${next}. ${done}. ` +
+      'To continue, run the same command again: existing records stay unchanged.',
     { cause: error },
   );
 }

@@ -16,8 +16,8 @@ import { countsText } from './totals.js';
 export function keysImportCommand(keys: Command, edge: AdminEdge): void {
   const command = keys
     .command('import <file>')
-    .description('import keys by their hashes, and merchants, from a file of JSON lines; - is standard input')
-    .option('--dry-run', 'check every line, and import nothing');
+    .description('import merchants and hashed keys from a file of JSON lines; - reads standard input')
+    .option('--dry-run', 'check every line without importing');
   administer<{ readonly dryRun?: true }>(command, edge, async ({ client, options, args, show }) => {
     const progress = new Progress(edge.io);
     const spool = await Spool.open();
@@ -32,13 +32,13 @@ export function keysImportCommand(keys: Command, edge: AdminEdge): void {
         throw badLines(checked);
       }
       if (options.dryRun === true) {
-        const already = `${countsText(present)} there already`;
-        show({ ...summary, created, present }, [`Every line is good: ${countsText(created)} to import, ${already}.`]);
+        const already = `${countsText(present)} already present`;
+        show({ ...summary, created, present }, [`All lines are valid: ${countsText(created)} to import, ${already}.`]);
         return;
       }
       const imported = await importAll(client, spool, lines, progress);
       show({ ...summary, ...imported }, [
-        `Imported ${countsText(imported.created)}; ${countsText(imported.present)} there already.`,
+        `Imported ${countsText(imported.created)}; ${countsText(imported.present)} already present.`,
       ]);
       if (!imported.projected) throw new OperatorError(notProjected);
     } finally {
@@ -49,7 +49,7 @@ export function keysImportCommand(keys: Command, edge: AdminEdge): void {
 }
 
 const notProjected =
-  "Stored, but not yet written to the gateways' store: until it is, gateways do not know these keys. The registry goes on trying.";
+  "Stored, but not yet written to the gateways' store: until then, gateways reject these keys. The registry retries.";
 
 async function checkAll(
   client: AdminClient,
@@ -102,8 +102,10 @@ async function openInput(file: string): Promise<{ stream: AsyncIterable<Buffer>;
 function badLines({ lines, bad, problems }: CheckedFile): OperatorError {
   const told = problems.map(({ line, message }) => `line ${line}: ${message}`);
   const shown = new Set(problems.map(({ line }) => line)).size;
-  const more = bad > shown ? [`… and ${bad - shown} more bad lines`] : [];
-  const end = `Nothing was imported: of ${lines} lines ${bad} ${bad === 1 ? 'is' : 'are'} bad. Mend them, and run the same command again.`;
+  const more = bad > shown ? [`… and ${bad - shown} more invalid lines`] : [];
+  const end =
+    `Nothing was imported: ${bad} of ${lines} lines ${bad === 1 ? 'is' : 'are'} invalid. ` +
+    'Correct them and run the same command again.';
   return new OperatorError([...told, ...more, end].join('\n'));
 }
 
@@ -111,7 +113,7 @@ const width = 30;
 const pauseMilliseconds = 100;
 const eraseLine = '\r\u001b[K';
 
-/** A bar on one line of a terminal; nothing where standard error is none. */
+/** A progress bar on one line of a terminal. Prints nothing if standard error is not a terminal. */
 class Progress {
   readonly #io: CommandIo;
   #shownAt = -Infinity;
@@ -120,7 +122,7 @@ class Progress {
     this.#io = io;
   }
 
-  /** @param total null where it is not known */
+  /** @param total null if unknown */
   show(what: string, done: number, total: number | null, detail: string): void {
     const now = performance.now();
     if (this.#io.isTerminal !== true || now - this.#shownAt < pauseMilliseconds) return;
@@ -130,7 +132,7 @@ class Progress {
     this.#io.err(`${eraseLine}${what}${bar} ${detail}`);
   }
 
-  /** Makes room for other text. */
+  /** Erases the bar, so that other text can be printed. */
   clear(): void {
     if (this.#shownAt === -Infinity) return;
     this.#shownAt = -Infinity;
@@ -142,16 +144,16 @@ function percent(share: number): string {
   return `${String(Math.floor(share * 100)).padStart(3)} %`;
 }
 
-/** A signal that is given when the process is told to end; a second time it ends at once. */
+/** Turns the first SIGINT or SIGTERM into an abort signal; a second one ends the process at once. */
 interface Interruption {
   readonly signal: AbortSignal;
-  /** Lets the process end as it would. */
+  /** Removes the listeners, so that signals end the process again. */
   readonly forget: () => void;
 }
 
 const signals = ['SIGINT', 'SIGTERM'] as const;
 
-/** Listens for an interruption, so that what is under way can say how far it came. */
+/** Listens for an interruption, so that a running import can report its progress before it ends. */
 function untilInterrupted(): Interruption {
   const controller = new AbortController();
   const forget = (): void => {

@@ -1,16 +1,16 @@
-/** One line of a stream; its bytes are null where it is longer than allowed. */
+/** One line of a stream. `bytes` is null if the line is too long. */
 export interface Line {
-  /** From 1. */
+  /** Line number, from 1. */
   readonly number: number;
   readonly bytes: Buffer | null;
-  /** How much of the stream it and all lines before it are. */
+  /** Number of bytes of the stream up to the end of this line. */
   readonly end: number;
 }
 
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
-/** The lines of a stream. Of a line that is too long no more is held than is allowed. */
+/** Splits a stream into lines. Does not buffer more than `longestBytes` of a line. */
 export async function* linesOf(stream: AsyncIterable<Buffer>, longestBytes: number): AsyncGenerator<Line> {
   let [number, end, size] = [1, 0, 0];
   let pieces: Buffer[] = [];

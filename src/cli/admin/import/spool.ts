@@ -5,9 +5,8 @@ import path from 'node:path';
 const flushBytes = 256 * 1024;
 
 /**
- * Keeps the lines that were found good, so that what is imported is what was checked, also where it came from a pipe or
- * the file changes meanwhile. The file has no name any more as soon as it is open, so nothing is left of it whatever
- * happens.
+ * Stores the valid lines, so that exactly the checked lines are imported, even from a pipe or if the file changes. The
+ * temporary file is unlinked while it is open, so that it disappears with the process in any case.
  */
 export class Spool {
   readonly #file: FileHandle;
@@ -27,7 +26,7 @@ export class Spool {
     }
   }
 
-  /** Adds a line; without one, an empty line holds its place. */
+  /** Adds a line. Without an argument, adds an empty line, so that line numbers stay the same. */
   async add(line = ''): Promise<void> {
     const bytes = Buffer.from(`${line}\n`);
     this.#waiting.push(bytes);
@@ -35,7 +34,7 @@ export class Spool {
     if (this.#size >= flushBytes) await this.#flush();
   }
 
-  /** Everything that was added, from the beginning. */
+  /** All added lines, from the beginning. */
   async read(): Promise<AsyncIterable<Buffer>> {
     await this.#flush();
     return this.#file.createReadStream({ start: 0, autoClose: false, highWaterMark: flushBytes });

@@ -1,17 +1,17 @@
 import type { Counts } from '../../../registry/imports/schema.js';
 
-/** What an import adds, or would add, and what is there already. */
+/** Counts of records that an import creates, or would create, and of records already present. */
 export interface Totals {
   readonly created: Counts;
   readonly present: Counts;
 }
 
-/** A new count of nothing. */
+/** New counts of zero. */
 export function noCounts() {
   return { merchants: 0, keys: 0 };
 }
 
-/** Adds to a count. */
+/** Adds totals to a mutable sum. */
 export function addCounts(
   sum: { readonly created: { merchants: number; keys: number }; readonly present: { merchants: number; keys: number } },
   { created, present }: Totals,
@@ -22,7 +22,7 @@ export function addCounts(
   }
 }
 
-/** In words: `2 merchants and 1 key`. */
+/** Counts in words, e.g. `2 merchants and 1 key`. */
 export function countsText({ merchants, keys }: Counts): string {
   const parts = [merchants === 0 ? null : counted(merchants, 'merchant'), counted(keys, 'key')];
   return parts.filter((part) => part !== null).join(' and ');

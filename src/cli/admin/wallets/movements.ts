@@ -25,47 +25,48 @@ interface MovementOptions {
 }
 
 const descriptions = {
-  fund: "put money of the operator's float into a wallet, once for a reference",
-  withdraw: "take money out of a wallet, back into the operator's float, once for a reference",
+  fund: "move money from the operator's float to a wallet; idempotent by reference",
+  withdraw: "move money from a wallet back to the operator's float; idempotent by reference",
 };
 
 /** `wallets fund` and `wallets withdraw`. */
 export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' | 'withdraw'): void {
   const command = wallets.command(`${kind} <id>`).description(descriptions[kind]);
   command
-    .requiredOption('--amount <number>', 'in minor units: 150000 is 1,500.00 NGN', amountIn)
-    .requiredOption('--currency <code>', 'that of the wallet, such as NGN', currencyIn)
-    .addOption(environmentOption('that of the wallet').makeOptionMandatory())
-    .requiredOption('--reason <text>', 'why, for the ledger')
+    .requiredOption('--amount <number>', 'amount in minor units: 150000 is 1,500.00 NGN', amountIn)
+    .requiredOption('--currency <code>', 'currency of the wallet, e.g. NGN', currencyIn)
+    .addOption(environmentOption('environment of the wallet').makeOptionMandatory())
+    .requiredOption('--reason <text>', 'reason, recorded in the ledger')
     .option(
       '--reference <text>',
-      'your own name of this movement, such as that of the deposit; or else one is made and printed',
+      'your unique reference for this movement, e.g. that of the deposit (default: generated and printed)',
     )
-    .option('--merchant <id>', 'refuse a wallet of anybody else');
+    .option('--merchant <id>', 'reject the movement unless the wallet belongs to this merchant');
   operate<MovementOptions>(command, edge, async ({ client, args, options, show }) => {
     const { amount, currency, environment, reason, merchant } = options;
     const id = walletIdIn(args[0]);
     const reference = referenceIn(options.reference) ?? `${kind}-${ulid()}`;
     const merchantId = merchant === undefined ? undefined : idIn(merchant, 'merchant');
-    // Before anything is sent: whoever is cut off after that has to have it.
+    // Print it before the request: the operator needs it to retry after an interruption.
     if (options.reference === undefined)
-      edge.io.err(`Reference ${reference}. If this is cut off, repeat it with --reference ${reference}\n`);
+      edge.io.err(`Reference ${reference}. If interrupted, retry with --reference ${reference}\n`);
     const { data } = await client.ask({
       ...({ method: 'POST', path: ['wallets', id, kind], expects: movedSchema } as const),
       body: { amount, currency, environment, merchantId, reference, reason },
-      ifUnclear: `The money may have been moved all the same: repeat the command with --reference ${reference}, which moves it once.`,
+      ifUnclear:
+        `The money may have been moved nevertheless: retry with --reference ${reference}, ` + 'which moves it once.',
     });
     const { isRepeated, balanceAfter } = data;
     const done = isRepeated
-      ? `Moved before, under this reference, and not again. The wallet then held ${balanceAfter} (minor units).`
-      : `The wallet holds ${balanceAfter} ${currency} (minor units).`;
+      ? `Already moved under this reference; not moved again. The balance was then ${balanceAfter} (minor units).`
+      : `The balance of the wallet is ${balanceAfter} ${currency} (minor units).`;
     show(data, [...entryLines(data), done]);
   });
 }
 
 /** `wallets entries`. */
 export function entriesCommand(wallets: Command, edge: AdminEdge): void {
-  const command = wallets.command('entries <id>').description("list a wallet's entries in the ledger, newest first");
+  const command = wallets.command('entries <id>').description('list the ledger entries of a wallet, newest first');
   operate<PageOptions>(pageOptions(command), edge, async ({ client, args, options, show }) => {
     const path = ['wallets', walletIdIn(args[0]), 'entries'];
     const expects = Type.Array(entrySchema);
@@ -84,20 +85,21 @@ export function entriesCommand(wallets: Command, edge: AdminEdge): void {
 export function accountsCommand(wallets: Command, edge: AdminEdge): void {
   const command = wallets
     .command('accounts')
-    .description("show the operator's float, what was paid out, and all wallets together: their sum is zero");
+    .description("show the balances of the operator's float, of payouts and of all wallets; their sum is zero");
   operate(command, edge, async ({ client, show }) => {
     const expects = Type.Array(accountSchema);
     const { data } = await client.ask({ method: 'GET', path: ['accounts'], expects });
     const rows = data.map(({ environment, currency, account, balance }) => [environment, currency, account, balance]);
     const heading = ['ENVIRONMENT', 'CURRENCY', 'ACCOUNT', 'BALANCE (MINOR UNITS)'];
-    show(data, rows.length === 0 ? ['No accounts: no money has moved.'] : tableLines(heading, rows));
+    show(data, rows.length === 0 ? ['No accounts: no money has been moved yet.'] : tableLines(heading, rows));
   });
 }
 
 function referenceIn(text: string | undefined): string | undefined {
   if (text === undefined || referenceForm.test(text)) return text;
   throw new WrongUsage(
-    '--reference must be 1 to 100 letters, digits and . _ : / -, begin with a letter or a digit, and hold no key',
+    '--reference must be 1 to 100 letters, digits and . _ : / -, begin with a letter or a digit, and contain no ' +
+      'API key',
   );
 }
 

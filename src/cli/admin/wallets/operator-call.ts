@@ -5,10 +5,10 @@ import { type AdminCall, type AdminEdge, printers } from '../admin-call.js';
 import { AdminClient } from '../admin-client.js';
 import { operatorsPeer, WrongUsage } from '../peer.js';
 
-/** One command of operators while it runs. */
+/** One running command of operators. */
 export type OperatorCall<Options> = Omit<AdminCall<Options>, 'showChange'>;
 
-/** The options by which every command of operators finds the services and is let in. */
+/** The common options of operators' commands. */
 export interface OperatorOptions {
   readonly services?: string;
   readonly tokenFile?: string;
@@ -18,7 +18,7 @@ export interface OperatorOptions {
   readonly token?: string | true;
 }
 
-/** Makes a command one of operators: with the options that all of them have, and a client of the services. */
+/** Gives a command the common operators' options and an action with a client of the operators' API. */
 export function operate<Options extends object>(
   command: Command,
   { io, env }: AdminEdge,
@@ -26,14 +26,17 @@ export function operate<Options extends object>(
 ): void {
   command
     .option('--services <url>', "address of the operators' API (or MERCHANT_GATEWAY_SERVICES)")
-    .option('--token-file <file>', "file with the operators' token (or MERCHANT_GATEWAY_SERVICES_TOKEN holds it)")
+    .option(
+      '--token-file <file>',
+      "file with the operators' token (or set MERCHANT_GATEWAY_SERVICES_TOKEN to the token)",
+    )
     .option('--config <file>', 'configuration file, for services.operators')
-    .option('--actor <name>', 'in whose name it is done; or else the user of this system')
-    .option('--json', "print the answer's data as JSON, and nothing else")
+    .option('--actor <name>', 'name of who makes a change (default: the system user)')
+    .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
       'after',
-      '\nAmounts are in minor units, such as kobo or cents. Exit status: 0 done, 1 failed, 2 wrong usage.',
+      '\nAmounts are in minor units, e.g. kobo or cents. Exit status: 0 done, 1 failed, 2 wrong usage.',
     )
     .action(async () => {
       const options = command.opts<Options & OperatorOptions>();

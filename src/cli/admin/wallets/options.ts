@@ -2,18 +2,18 @@ import { InvalidArgumentError, Option } from 'commander';
 import { uuidForm } from '../../../services/fields.js';
 import { WrongUsage } from '../peer.js';
 
-/** The option that names an environment. */
+/** The option `--environment`. @param purpose its description */
 export function environmentOption(purpose: string): Option {
   return new Option('--environment <name>', purpose).choices(['live', 'test']);
 }
 
-/** Reads a currency. */
+/** Validates a currency code. */
 export function currencyIn(text: string): string {
   if (/^[A-Z]{3}$/.test(text)) return text;
   throw new InvalidArgumentError('Expected a code of three capital letters, such as NGN.');
 }
 
-/** Reads an amount in minor units. */
+/** Parses an amount in minor units. */
 export function amountIn(text: string): number {
   const amount = /^[1-9][0-9]*$/.test(text) ? Number(text) : NaN;
   if (Number.isSafeInteger(amount)) return amount;
@@ -23,7 +23,7 @@ export function amountIn(text: string): number {
 }
 
 /**
- * The id of a wallet as it was given. What is something else is not repeated: it may be a key.
+ * Validates the id of a wallet. The error does not repeat an invalid value, which may be an API key.
  * @throws WrongUsage
  */
 export function walletIdIn(text: string | undefined): string {

@@ -9,7 +9,7 @@ import type { AdminEdge } from '../admin-call.js';
 import { AdminClient } from '../admin-client.js';
 import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
 import { type Environment, registryPeer, WrongUsage } from '../peer.js';
-import { RefusedByApi } from '../refused.js';
+import { RejectedByApi } from '../refused.js';
 import { recordLines, tableLines } from '../table.js';
 import { accountsCommand, entriesCommand, movementCommand } from './movements.js';
 import { operate, type OperatorOptions } from './operator-call.js';
@@ -31,7 +31,7 @@ interface ListOptions extends PageOptions {
 
 /** `wallets create`, `list`, `show`, `fund`, `withdraw`, `entries` and `accounts`. */
 export function walletsCommand(io: CommandIo, env: Environment = process.env): Command {
-  const wallets = new Command('wallets').description('create wallets, fund them, and show where the money went');
+  const wallets = new Command('wallets').description('create, fund and show wallets and their ledger entries');
   const edge = { io, env };
   createCommand(wallets, edge);
   listCommand(wallets, edge);
@@ -51,42 +51,45 @@ export function walletsCommand(io: CommandIo, env: Environment = process.env): C
 function createCommand(wallets: Command, edge: AdminEdge): void {
   const create = wallets
     .command('create')
-    .description('create an empty wallet: the default one of the merchant in the currency; safe to repeat')
-    .requiredOption('--merchant <id>', 'whose wallet')
-    .addOption(environmentOption('where it is').makeOptionMandatory())
-    .requiredOption('--currency <code>', 'such as NGN', currencyIn)
-    .option('--additional', 'a further wallet beside the default one')
-    .addOption(new Option('--id <id>', 'of the additional wallet: repeat it with the one that was printed'))
-    .option('--registry <url>', 'where the merchant is looked up (or MERCHANT_GATEWAY_REGISTRY)')
-    .option('--registry-token-file <file>', "file with the administrators' token (or MERCHANT_GATEWAY_TOKEN holds it)")
-    .option('--no-registry-check', 'do not look the merchant up: where the registry cannot be reached from here');
+    .description('create an empty wallet, by default the default wallet of the merchant in the currency; idempotent')
+    .requiredOption('--merchant <id>', 'merchant of the wallet')
+    .addOption(environmentOption('environment of the wallet').makeOptionMandatory())
+    .requiredOption('--currency <code>', 'currency of the wallet, e.g. NGN', currencyIn)
+    .option('--additional', 'create an additional wallet next to the default one')
+    .addOption(new Option('--id <id>', 'id of the additional wallet; to retry, give the printed id'))
+    .option('--registry <url>', 'address of the registry that must know the merchant (or MERCHANT_GATEWAY_REGISTRY)')
+    .option(
+      '--registry-token-file <file>',
+      "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)",
+    )
+    .option('--no-registry-check', 'skip the check that the registry knows the merchant');
   operate<CreateOptions>(create, edge, async ({ client, options, show }) => {
     const { environment, currency, additional } = options;
     const merchantId = idIn(options.merchant, 'merchant');
     if (options.id !== undefined && additional !== true)
-      throw new WrongUsage('--id is for --additional: there is but one default wallet');
+      throw new WrongUsage('--id requires --additional: there is only one default wallet');
     const id = additional === true ? walletIdIn(options.id ?? randomUUID()) : undefined;
     await requireMerchant(merchantId, options, edge.env);
     if (id !== undefined && options.id === undefined)
-      edge.io.err(`The wallet gets the id ${id}. If this is cut off, repeat it with --id ${id}\n`);
+      edge.io.err(`The wallet gets the id ${id}. If interrupted, retry with --id ${id}\n`);
     const { data } = await client.ask({
       ...({ method: 'POST', path: ['wallets'], expects: openedWalletSchema } as const),
       body: { merchantId, environment, currency, ...(id === undefined ? {} : { isDefault: false, id }) },
       ifUnclear:
         id === undefined
-          ? 'The wallet may have been created all the same: repeat the command, which creates it once.'
-          : `The wallet may have been created all the same: repeat the command with --id ${id}, which creates it once.`,
+          ? 'The wallet may have been created nevertheless: repeat the command, which creates it once.'
+          : `The wallet may have been created nevertheless: retry with --id ${id}, which creates it once.`,
     });
-    show(data, [...walletLines(data), ...(data.isRepeated ? ['The wallet was there already.'] : [])]);
+    show(data, [...walletLines(data), ...(data.isRepeated ? ['The wallet already existed.'] : [])]);
   });
 }
 
 function listCommand(wallets: Command, edge: AdminEdge): void {
   const list = wallets.command('list').description('list wallets, newest first');
   list
-    .option('--merchant <id>', 'those of this merchant')
-    .addOption(environmentOption('those of this one'))
-    .option('--currency <code>', 'those in this currency', currencyIn);
+    .option('--merchant <id>', 'only wallets of this merchant')
+    .addOption(environmentOption('only wallets of this environment'))
+    .option('--currency <code>', 'only wallets in this currency', currencyIn);
   operate<ListOptions>(pageOptions(list), edge, async ({ client, options, show }) => {
     const { merchant, environment, currency } = options;
     const merchantId = merchant === undefined ? undefined : idIn(merchant, 'merchant');
@@ -115,7 +118,7 @@ function walletLines(wallet: OperatorWallet): string[] {
   ]);
 }
 
-/** The options by which a merchant is looked up. */
+/** The options for the look-up of a merchant at the registry. */
 interface RegistryOptions {
   readonly registry?: string;
   readonly registryTokenFile?: string;
@@ -126,9 +129,9 @@ interface RegistryOptions {
 const peer = { ...registryPeer, tokenOption: '--registry-token-file' } as const;
 
 /**
- * Makes sure that there is such a merchant, which the services cannot know: a wallet of a mistyped id would take money that nobody
- * can pay out.
- * @throws OperatorError where the registry has none, or cannot be asked
+ * Makes sure that the merchant exists at the registry, which the services cannot check. No merchant could pay out the
+ * money in a wallet of a mistyped id.
+ * @throws OperatorError if the merchant does not exist, or the registry is unreachable or rejects the request
  */
 async function requireMerchant(id: string, options: RegistryOptions, env: Environment): Promise<void> {
   if (!options.registryCheck) return;
@@ -137,7 +140,7 @@ async function requireMerchant(id: string, options: RegistryOptions, env: Enviro
   try {
     await client.ask({ method: 'GET', path: ['merchants', id], expects: Type.Object({ id: Type.Literal(id) }) });
   } catch (error) {
-    if (!(error instanceof RefusedByApi) || error.status !== 404) throw error;
+    if (!(error instanceof RejectedByApi) || error.status !== 404) throw error;
     throw new OperatorError(`The registry has no merchant ${id}, so no wallet was created: see merchants list.`);
   }
 }
@@ -148,7 +151,8 @@ async function registryAccess(options: AccessOptions, env: Environment) {
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(
-      `the merchant is looked up at the registry first, and ${error.message}. Where it cannot be reached from here: --no-registry-check`,
+      `the merchant must be looked up at the registry first: ${error.message}. ` +
+        'If the registry is unreachable from here, use --no-registry-check',
     );
   }
 }

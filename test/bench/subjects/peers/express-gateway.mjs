@@ -1,4 +1,4 @@
-// Express Gateway as its generator sets it up: Redis emulated in memory, one pipeline with the key check and its proxy.
+// Express Gateway as generated: Redis emulated in memory, one pipeline with the key check and the proxy policy.
 import { cpSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -39,7 +39,7 @@ writeFileSync(path.join(directory, 'gateway.config.json'), JSON.stringify(gatewa
 writeFileSync(path.join(directory, 'system.config.json'), JSON.stringify(systemConfig));
 
 process.env.LOG_LEVEL = 'error';
-// It would send everything through a proxy of the environment.
+// Otherwise it would send all requests through the proxy named in the environment.
 delete process.env.http_proxy;
 delete process.env.HTTP_PROXY;
 const [{ app, httpsApp }] = await require('express-gateway')().load(directory).run();

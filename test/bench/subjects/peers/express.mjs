@@ -1,4 +1,4 @@
-// Express with http-proxy-middleware, with upstream connections that are kept.
+// Express with http-proxy-middleware and keep-alive connections to the upstream.
 import http from 'node:http';
 import express from 'express';
 import { createProxyMiddleware } from 'http-proxy-middleware';

@@ -1,4 +1,4 @@
-// fast-proxy on node:http, with the transport that it says is the fastest.
+// fast-proxy on node:http, with the transport that its documentation calls the fastest.
 import fastProxy from 'fast-proxy';
 import { admit, listen, settings, upstreamPath } from '../key-check.mjs';
 

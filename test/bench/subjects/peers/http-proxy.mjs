@@ -1,4 +1,4 @@
-// http-proxy on node:http, with upstream connections that are kept.
+// http-proxy on node:http, with keep-alive connections to the upstream.
 import http from 'node:http';
 import httpProxy from 'http-proxy';
 import { admit, listen, settings, upstreamPath } from '../key-check.mjs';

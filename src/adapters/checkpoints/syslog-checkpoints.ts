@@ -1,0 +1,109 @@
+import { once } from 'node:events';
+import net from 'node:net';
+import tls from 'node:tls';
+import { connectionProblem } from './connection-problem.js';
+
+/** Options of a syslog server that stores checkpoints. */
+export interface SyslogCheckpointsOptions {
+  /** `tls://host:port` (RFC 5425), or `tcp://host:port` for a forwarder on this machine (RFC 6587, octet counting). */
+  readonly url: string;
+  /** PEM of the CA for the server's certificate; null: the CAs that Node trusts. */
+  readonly ca: Buffer | null;
+  /** The HOSTNAME field of each message. */
+  readonly hostname: string;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  /** Timeout for connecting and sending, in milliseconds; default ten seconds. */
+  readonly timeoutMilliseconds?: number;
+}
+
+const defaultTimeoutMilliseconds = 10_000;
+const defaultPorts: Readonly<Record<string, number>> = { 'tls:': 6514, 'tcp:': 601 };
+/** Facility 13 (log audit) and severity 5 (notice), as RFC 5424 computes it. */
+const priority = 13 * 8 + 5;
+
+/**
+ * Sends each checkpoint to a syslog server as an RFC 5424 message. Syslog has no acknowledgement: a message counts as
+ * stored once the kernel has accepted all of it for an open connection. The next checkpoint covers a lost one.
+ */
+export class SyslogCheckpoints {
+  readonly name: string;
+  readonly #options: SyslogCheckpointsOptions;
+  readonly #url: URL;
+  #socket: net.Socket | null = null;
+  readonly #closing = new AbortController();
+
+  constructor(options: SyslogCheckpointsOptions) {
+    [this.#options, this.name, this.#url] = [options, options.url, new URL(options.url)];
+  }
+
+  /**
+   * Sends one checkpoint. Never rejects.
+   * @param line one line of JSON
+   * @returns the reason of a failure, for an operator; null if sent
+   */
+  async keep(line: string): Promise<string | null> {
+    const { timeoutMilliseconds = defaultTimeoutMilliseconds } = this.#options;
+    const signal = AbortSignal.any([AbortSignal.timeout(timeoutMilliseconds), this.#closing.signal]);
+    try {
+      this.#socket ??= await this.#connect(signal);
+      await send(this.#socket, this.#messageOf(line), signal);
+      return null;
+    } catch (error) {
+      this.#socket?.destroy();
+      this.#socket = null;
+      return `the server cannot be reached: ${connectionProblem(error)}`;
+    }
+  }
+
+  /** Closes the connection after pending data, and aborts a connection attempt. */
+  close(): Promise<void> {
+    this.#closing.abort();
+    this.#socket?.end().unref();
+    this.#socket = null;
+    return Promise.resolve();
+  }
+
+  async #connect(signal: AbortSignal): Promise<net.Socket> {
+    const { hostname, port, protocol } = this.#url;
+    const { ca } = this.#options;
+    const host = hostname.replace(/^\[(.*)\]$/, '$1');
+    const at = { host, port: port === '' ? defaultPorts[protocol] : Number(port) };
+    const isTls = protocol === 'tls:';
+    const socket = isTls
+      ? tls.connect({ ...at, ...(ca === null ? {} : { ca }) })
+      : net.connect(at as net.NetConnectOpts);
+    // Without a listener, an error after the handshake would end the process. The next checkpoint opens a new socket.
+    socket.on('error', () => undefined);
+    socket.once('close', () => {
+      if (this.#socket === socket) this.#socket = null;
+    });
+    try {
+      await once(socket, isTls ? 'secureConnect' : 'connect', { signal });
+    } catch (error) {
+      socket.destroy();
+      throw error;
+    }
+    // Discard incoming data: without reading, the end of the connection would go unnoticed.
+    return socket.resume();
+  }
+
+  /** An RFC 5424 message without structured data, prefixed with its length (RFC 5425). */
+  #messageOf(line: string): string {
+    const { hostname, now } = this.#options;
+    const message = `<${priority}>1 ${new Date(now()).toISOString()} ${hostname} merchant-gateway ${process.pid} checkpoint - ${line}`;
+    return `${Buffer.byteLength(message)} ${message}`;
+  }
+}
+
+function send(socket: net.Socket, text: string, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal.addEventListener('abort', () => {
+      reject(signal.reason as Error);
+    });
+    socket.write(text, (error) => {
+      if (error) reject(error);
+      else resolve();
+    });
+  });
+}

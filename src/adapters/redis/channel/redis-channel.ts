@@ -1,0 +1,88 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as wait } from 'node:timers/promises';
+import type { Cluster, Redis } from 'ioredis';
+import type { GatewayMessage, RegistryChannel } from '../../../gateway/channel-ports.js';
+import { connectAny, type RedisAddress } from '../connection.js';
+import { RecordNames } from '../record-names.js';
+import type { Seals } from '../seal.js';
+import { messageField, messageText, maxMessageBytes, maxMessages, mostTextBytes, readReply } from './message-text.js';
+
+/** How long a gateway waits for a reply before `send` rejects. The caller must then send the message again. */
+const replyMilliseconds = 5_000;
+const firstPauseMilliseconds = 10;
+const longestPauseMilliseconds = 250;
+
+/**
+ * Appends a message to the stream unless its former entry is still there. Returns the entry's id, or false when the
+ * stream is full.
+ * XTRIM is never used: a message stays until the registry has read it.
+ */
+const script = `
+if ARGV[1] ~= '' and #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 1 then return ARGV[1] end
+if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[2]) then return false end
+return redis.call('XADD', KEYS[1], '*', ARGV[3], ARGV[4])
+`;
+
+/** Reads a reply, but not a value of hundreds of megabytes that somebody with access to Redis has put in its place. */
+const replyScript = `
+local reply = redis.call('GET', KEYS[1])
+return reply and #reply <= tonumber(ARGV[1]) and reply
+`;
+
+/** A gateway's channel to the registry over a stream in Redis. */
+export class RedisChannel implements RegistryChannel {
+  readonly #redis: Redis | Cluster;
+  readonly #names: RecordNames;
+  readonly #seals: Seals;
+  /**
+   * The stream entries of messages without a reply yet. A repeated `send` uses them, so that it does not append the
+   * message twice.
+   */
+  readonly #entries = new Map<string, { readonly id: string; readonly entry: string }>();
+
+  /** @param seals must have a secret: without one, the registry cannot trust the messages */
+  constructor(address: RedisAddress, prefix: string, seals: Seals, onError: (error: Error) => void) {
+    [this.#names, this.#seals] = [new RecordNames(prefix), seals];
+    this.#redis = connectAny(address, onError);
+  }
+
+  async send({ kind, body }: GatewayMessage): Promise<string> {
+    if (body.length > maxMessageBytes)
+      throw new Error(`a message to the registry must not exceed ${maxMessageBytes} bytes`);
+    const key = `${kind}\n${body}`;
+    const { id, entry: former } = this.#entries.get(key) ?? { id: randomUUID(), entry: '' };
+    const stream = this.#names.messages;
+    const text = messageText(this.#seals, stream, { id, kind, body });
+    const entry = await this.#redis.eval(script, 1, stream, former, maxMessages, messageField, text).catch(unavailable);
+    if (typeof entry !== 'string') throw new Error('too many messages wait in Redis: no registry reads them');
+    this.#entries.set(key, { id, entry });
+    const reply = await this.#replyTo(id);
+    this.#entries.delete(key);
+    return reply;
+  }
+
+  close(): Promise<void> {
+    this.#redis.disconnect();
+    return Promise.resolve();
+  }
+
+  async #replyTo(id: string): Promise<string> {
+    const name = this.#names.reply(id);
+    const until = performance.now() + replyMilliseconds;
+    for (
+      let pause = firstPauseMilliseconds;
+      performance.now() < until;
+      pause = Math.min(2 * pause, longestPauseMilliseconds)
+    ) {
+      await wait(pause);
+      const text = await this.#redis.eval(replyScript, 1, name, mostTextBytes).catch(unavailable);
+      const reply = readReply(this.#seals, name, typeof text === 'string' ? text : null);
+      if (reply !== null) return reply;
+    }
+    throw new Error('no registry replies');
+  }
+}
+
+function unavailable(cause: unknown): never {
+  throw new Error('Redis does not accept messages to the registry', { cause });
+}

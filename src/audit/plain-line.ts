@@ -1,0 +1,81 @@
+import { type CountedEntry, findEntry, type FoundEntry } from './access-entry.js';
+
+// The ASCII characters that a JSON string contains without an escape.
+const text = '[ !#-\\[\\]-~]*';
+const any = `"${text}(?:\\\\["\\\\]${text})*"`;
+const value = `"(${text})"`;
+const number = '(?:0|[1-9]\\d{0,14})(?:\\.\\d{1,9})?';
+
+function optional(form: string): string {
+  return `(?:${form})?`;
+}
+
+/**
+ * All members of the line of one request, in the order in which a gateway writes them. No other line matches.
+ */
+const form = new RegExp(
+  [
+    `^\\{"service":\\{"ephemeral_id":"[ !#-\\[\\]-~]{26}"${optional(`,"version":${any},"node":\\{"name":${any}\\}`)}\\}`,
+    optional(`,"host":\\{"name":${any}\\}`),
+    optional(`,"ecs":\\{"version":${any}\\}`),
+    `,"@timestamp":${value}`,
+    optional(`,"trace":\\{"id":${any}\\}`),
+    `,"http":\\{"request":\\{"id":${value}${optional(`,"method":${any}`)}${optional(`,"body":\\{"bytes":${number}\\}`)}\\}`,
+    `,"response":\\{"status_code":${number}${optional(`,"body":\\{"bytes":${number}\\}`)}\\}\\}`,
+    optional(`,"url":\\{"path":${value}\\}`),
+    optional(
+      `,"client":\\{${optional(`"ip":${value}${optional(`,"geo":\\{"country_iso_code":${value}\\}`)}${optional(`,"as":\\{"number":${number}\\}`)}`)}\\}`,
+    ),
+    `,"source":\\{${optional(`"ip":${value}${optional(`,"port":${number}`)}`)}\\}`,
+    optional(
+      `,"tls":\\{"[a-z_]+":${any}(?:,"[a-z_]+":${any})*${optional(`,"client":\\{"subject":${any},"hash":\\{"sha256":${any}\\}\\}`)}\\}`,
+    ),
+    optional(`,"organization":\\{"id":${value}\\}`),
+    `,"gateway":\\{${optional(`"key":\\{(?:"id":${value}${optional(`,"fingerprint":${value}`)}|"fingerprint":${value})\\},`)}"environment":${any}`,
+    optional(`,"tor_list":\\{"digest":${any}\\}`),
+    optional(`,"record":\\{"source":${any},"age":${number}${optional(`,"revision":${number}`)}\\}`),
+    optional(`,"route":${any}`),
+    optional(`,"upstream":\\{"name":${any},"duration":(?:null|${number})\\}`),
+    `\\}${optional(`,"user_agent":\\{"original":${any}\\}`)}`,
+    `,"event":\\{"id":${any},"dataset":${any},"kind":${any},"category":\\[${any}\\],"type":\\[${any},${any}\\]`,
+    `,"action":"api-request","outcome":${any},"code":${value}${optional(`,"reason":${any}`)},"duration":${number}`,
+    ',"sequence":[1-9]\\d{0,14},"hash":"[0-9a-f]{64}"\\}\\}$',
+  ].join(''),
+);
+
+/** Longer lines are rare; JSON.parse reads them. */
+const mostBytes = 16 * 1024;
+
+/**
+ * Reads the counted members of a chain line in the exact form that a gateway writes for one request. Yields the same
+ * values as JSON.parse, which takes three times as long because it creates all values.
+ * @returns null for a line in any other form; such a line may still be valid
+ */
+export function readPlainLine(bytes: Buffer): CountedEntry | null {
+  const match = bytes.length > mostBytes ? null : form.exec(bytes.toString('latin1'));
+  if (match === null) return null;
+  const [, timestamp = '', requestId, path, client, country, source, merchant, keyId, keyPrint, print, code = ''] =
+    match;
+  const fingerprint = keyPrint ?? print;
+  return {
+    '@timestamp': timestamp,
+    event: { code },
+    http: { request: { id: requestId } },
+    url: { path },
+    client: { ip: client, geo: { country_iso_code: country } },
+    source: { ip: source },
+    organization: { id: merchant },
+    gateway: { key: { id: keyId, fingerprint } },
+  } as CountedEntry;
+}
+
+/** The counted members of the line of a request. */
+interface CountedLine extends Pick<FoundEntry, 'isSealed'> {
+  readonly entry: CountedEntry;
+}
+
+/** Reads the counted members of a line, like `findEntry` but faster; null if it is not the line of a request. */
+export function findCounted(bytes: Buffer | null): CountedLine | null {
+  const entry = bytes === null ? null : readPlainLine(bytes);
+  return entry === null ? findEntry(bytes) : { entry, isSealed: true };
+}

@@ -1,0 +1,104 @@
+import type { Checkpoint, ReadCheckpoint } from '../evidence/checkpoint.js';
+import { MerkleTree } from '../evidence/merkle-tree.js';
+import { type Finding, type Position, rangeText } from './finding.js';
+
+/** A checkpoint and its position in the input. */
+export interface GivenCheckpoint extends ReadCheckpoint {
+  readonly place: Position;
+  /** The signed note. */
+  readonly note: string;
+}
+
+/** A difference between a line and a signed checkpoint. */
+export type Mismatch = Pick<Finding, 'kind' | 'message'>;
+
+/** The stored part of a checkpoint. It is small, because each process signs 8,640 checkpoints a day. */
+interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> {
+  /** In hex: a small Buffer would retain its slab of Node's pool, which is a hundred times as large. */
+  readonly root: string;
+  /** Time in its receipt, in milliseconds since 1970; null without a receipt. */
+  receivedAt: number | null;
+}
+
+/** Compares the lines of one run with its signed checkpoints. */
+export class SignedRun {
+  /** By the number of the last covered line. */
+  readonly checkpoints = new Map<number, KeptCheckpoint>();
+  newest: GivenCheckpoint;
+  /** The last line of this run that the next process found and signed. */
+  found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
+  /** The newest checkpoint that matches the lines. */
+  proved: KeptCheckpoint | null = null;
+  /** The newest matching checkpoint with a receipt. */
+  witnessed: KeptCheckpoint | null = null;
+  /** The number of the first given line; 0 before the first one. */
+  first = 0;
+  /** Whether a line differs from a checkpoint. */
+  isUnlike = false;
+  #tree: MerkleTree | null = new MerkleTree();
+
+  constructor(first: GivenCheckpoint) {
+    this.newest = first;
+  }
+
+  /** The minimum number of lines of the run, and the checkpoint that states this number. */
+  get required(): { readonly size: number; readonly by: GivenCheckpoint } {
+    const { size } = this.newest;
+    return this.found !== null && this.found.size > size ? this.found : { size, by: this.newest };
+  }
+
+  /**
+   * The last line of the run and the checkpoint that states it: the run's end, or the start of the next process, which
+   * found this line last. Null if neither is known.
+   */
+  get last(): { readonly size: number; readonly by: GivenCheckpoint } | null {
+    if (this.newest.occasion === 'end') return { size: this.newest.size, by: this.newest };
+    return this.found;
+  }
+
+  /** The size of the largest checkpoint that covers no line after this one. */
+  signedUpTo(sequence: number): number {
+    return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);
+  }
+
+  /** Compares the next line with the checkpoints. @returns the difference; null if it matches */
+  compare(sequence: number, hash: string): Mismatch | null {
+    const unlike = this.#compare(sequence, hash);
+    if (this.first === 0) this.first = sequence;
+    this.isUnlike ||= unlike !== null;
+    return unlike;
+  }
+
+  #compare(sequence: number, hash: string): Mismatch | null {
+    const { last } = this;
+    if (last !== null && sequence > last.size)
+      return {
+        kind: 'foreign',
+        message: `line ${sequence} of its run was added: the run ended with line ${last.size}, as signed at ${timeOf(last.by)}`,
+      };
+    const tree = this.#tree;
+    if (tree === null) return null;
+    this.#tree = null; // after a missing, changed or added line, no root can be compared
+    if (sequence !== tree.size + 1) return null;
+    if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
+      return {
+        kind: 'edited',
+        message: `line ${sequence} of its run is not the line that the next process found and signed at ${timeOf(this.found.by)}`,
+      };
+    tree.append(hash);
+    const checkpoint = this.checkpoints.get(sequence);
+    if (checkpoint !== undefined && checkpoint.root !== tree.root().toString('hex')) {
+      const range = rangeText({ from: (this.proved?.size ?? 0) + 1, to: sequence });
+      return { kind: 'edited', message: `${range} of its run: not what was signed at ${timeOf(checkpoint)}` };
+    }
+    this.proved = checkpoint ?? this.proved;
+    if (checkpoint !== undefined && checkpoint.receivedAt !== null) this.witnessed = checkpoint;
+    this.#tree = tree;
+    return null;
+  }
+}
+
+/** The time at which a checkpoint was signed, in ISO 8601. */
+export function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
+  return new Date(at).toISOString();
+}

@@ -1,0 +1,33 @@
+/** A text that is HTML and needs no escaping. */
+export interface Html {
+  readonly html: string;
+}
+
+type Part = string | number | Html | readonly Html[];
+
+/** Control, format and bidirectional characters: a reader does not see them, but they change how the page is shown. */
+const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+const entities: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+/** A template that escapes every value, for the text of an element or for a quoted attribute. */
+export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
+  return { html: strings.reduce((text, string, index) => text + textOf(parts[index - 1] ?? '') + string) };
+}
+
+/** Marks a constant of this program, such as a style sheet, as HTML. Never use it for a value. */
+export function raw(text: string): Html {
+  return { html: text };
+}
+
+function textOf(part: Part): string {
+  if (typeof part === 'object') return 'html' in part ? part.html : part.map((one) => one.html).join('');
+  return String(part)
+    .replace(hidden, (character) => `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`)
+    .replace(/[&<>"']/g, (character) => entities[character] ?? '');
+}

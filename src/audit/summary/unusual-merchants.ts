@@ -1,0 +1,65 @@
+import { type Count, ownText, type Tally } from './tally.js';
+
+/** A merchant with a far higher share of refused requests than the others. */
+export interface UnusualMerchant {
+  readonly merchant: string;
+  readonly requests: number;
+  readonly refused: number;
+  /** The refused share of its requests, from 0 to 1. */
+  readonly share: number;
+  /** The refused share of the requests of all other merchants. */
+  readonly shareOfOthers: number;
+  /** The three most frequent codes. */
+  readonly reasons: readonly Count[];
+}
+
+const fewest = 20;
+const times = 3;
+const mostMerchants = 20_000;
+const mostReasons = 50;
+const shown = 10;
+
+/** The rule for listing a merchant, as text for the reader. */
+export const unusualRule = `A merchant is listed if it has at least ${fewest} refused requests and its refused share is at least ${times} times that of all other merchants together.`;
+
+/** Counts the codes of refused requests by merchant. */
+export class RefusalsOfMerchants {
+  readonly #reasons = new Map<string, Map<string, number>>();
+  /** Whether merchants, or reasons of one, were not counted, because there were too many. */
+  isIncomplete = false;
+
+  add(merchant: string, code: string, count: number): void {
+    let reasons = this.#reasons.get(merchant);
+    if (reasons === undefined) {
+      if (this.#reasons.size >= mostMerchants) {
+        this.isIncomplete = true;
+        return;
+      }
+      this.#reasons.set(ownText(merchant), (reasons = new Map<string, number>()));
+    }
+    const known = reasons.get(code);
+    if (known !== undefined) reasons.set(code, known + count);
+    else if (reasons.size < mostReasons) reasons.set(ownText(code), count);
+    else this.isIncomplete = true;
+  }
+
+  /** The merchants to which `unusualRule` applies, most refusals first; at most ten. */
+  end(accepted: Tally, refused: Tally): UnusualMerchant[] {
+    const all = { refused: refused.total, requests: accepted.total + refused.total };
+    const found = [...this.#reasons].flatMap(([merchant, reasons]): UnusualMerchant[] => {
+      const own = { refused: refused.count(merchant), requests: refused.count(merchant) + accepted.count(merchant) };
+      const others = all.requests - own.requests;
+      if (own.refused < fewest || others === 0) return [];
+      const [share, shareOfOthers] = [own.refused / own.requests, (all.refused - own.refused) / others];
+      return share < times * shareOfOthers
+        ? []
+        : [{ merchant, ...own, share, shareOfOthers, reasons: mostFrequent(reasons) }];
+    });
+    return found.toSorted((a, b) => b.refused - a.refused || (a.merchant < b.merchant ? -1 : 1)).slice(0, shown);
+  }
+}
+
+function mostFrequent(reasons: ReadonlyMap<string, number>): Count[] {
+  const counts = [...reasons].map(([value, count]) => ({ value, count }));
+  return counts.toSorted((a, b) => b.count - a.count || (a.value < b.value ? -1 : 1)).slice(0, 3);
+}

@@ -1,0 +1,54 @@
+import { Command } from 'commander';
+import { checkpointSchema, findingSchema, witnessSchema } from '../../../registry/checkpoints/schema.js';
+import Type from '../../../typebox/typebox.js';
+import type { CommandIo } from '../../command-io.js';
+import { administer } from '../admin-call.js';
+import { pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
+import type { Environment } from '../peer.js';
+import { tableLines } from '../table.js';
+
+/** `checkpoints runs`, `findings` and `head`. */
+export function checkpointsCommand(io: CommandIo, env: Environment = process.env): Command {
+  const checkpoints = new Command('checkpoints').description(
+    'show the access-log checkpoints that the registry has witnessed',
+  );
+  const edge = { io, env };
+
+  const runs = checkpoints
+    .command('runs')
+    .description('list the newest signed checkpoint of each gateway run, oldest run first');
+  pageOptions(runs);
+  administer<PageOptions>(runs, edge, async ({ client, options, show }) => {
+    const query = { ...pageQuery(options), of: 'runs' };
+    const expects = Type.Array(checkpointSchema);
+    const { data, page } = await client.ask({ method: 'GET', path: ['checkpoints'], query, expects });
+    const rows = data.map(({ receivedAt, note }) => {
+      const [origin = '', size = '', , occasion = ''] = note.split('\n');
+      return [origin, size, occasion, new Date(receivedAt).toISOString()];
+    });
+    const table = rows.length === 0 ? [] : tableLines(['RUN', 'LINES', 'SIGNED', 'RECEIVED'], rows);
+    show(data, [...table, pageLine(data.length, 'run', page)]);
+  });
+
+  const findings = checkpoints
+    .command('findings')
+    .description('list the problems found in access logs when their checkpoints arrived, newest first');
+  pageOptions(findings);
+  administer<PageOptions>(findings, edge, async ({ client, options, show }) => {
+    const expects = Type.Array(findingSchema);
+    const path = ['checkpoints', 'findings'];
+    const { data, page } = await client.ask({ method: 'GET', path, query: pageQuery(options), expects });
+    const rows = data.map(({ foundAt, kind, run, message }) => [foundAt, kind, run, message]);
+    const table = rows.length === 0 ? [] : tableLines(['FOUND', 'KIND', 'RUN', 'WHAT'], rows, { wrap: ['WHAT'] });
+    show(data, [...table, pageLine(data.length, 'finding', page)]);
+  });
+
+  const head = checkpoints
+    .command('head')
+    .description('print the public key of receipts; with --json also the signed head of the checkpoint list');
+  administer(head, edge, async ({ client, show }) => {
+    const { data } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });
+    show(data, [data.publicKey]);
+  });
+  return checkpoints;
+}

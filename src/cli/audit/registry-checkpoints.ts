@@ -1,0 +1,86 @@
+import type { Command } from 'commander';
+import type { RawLine } from '../../audit/log-lines.js';
+import { type PinnedKey, registryWord } from '../../audit/signed-runs.js';
+import { WitnessedList } from '../../audit/witnessed-list.js';
+import { OperatorError } from '../../config/operator-error.js';
+import { InvalidNote, parseKey } from '../../evidence/signed-note.js';
+import { checkpointSchema, instanceKeySchema, witnessSchema } from '../../registry/checkpoints/schema.js';
+import Type, { type Static, type TSchema } from '../../typebox/typebox.js';
+import { accessOf } from '../admin/access.js';
+import { AdminClient } from '../admin/admin-client.js';
+import { type Environment, registryPeer } from '../admin/peer.js';
+import type { CommandIo } from '../command-io.js';
+
+/** Options that locate the registry, for commands that query it for checkpoints. */
+export interface RegistryOptions {
+  readonly registry?: string;
+  readonly tokenFile?: string;
+  readonly config?: string;
+}
+
+/** The checkpoints, keys and list of the registry. */
+export interface RegistryCheckpoints {
+  /** The newest checkpoint of each run and the checkpoints of the list, as lines of a checkpoint file. */
+  readonly lines: readonly RawLine[];
+  readonly keys: readonly PinnedKey[];
+  /** The instance names whose key no administrator has confirmed. */
+  readonly unconfirmed: readonly string[];
+  readonly list: WitnessedList;
+  /** The difference between the list and its current head; null if they match. */
+  readonly problem: string | null;
+}
+
+const perPage = '100';
+
+/** Adds the options that locate the registry. */
+export function registryOptions(command: Command): Command {
+  return command
+    .option('--registry <url>', 'address of the admin API, for --checkpoints registry (or MERCHANT_GATEWAY_REGISTRY)')
+    .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)");
+}
+
+/** Queries the registry for all its checkpoints and keys. @throws OperatorError */
+export async function fetchRegistryCheckpoints(
+  { registry, tokenFile, config }: RegistryOptions,
+  err: CommandIo['err'],
+  env: Environment = process.env,
+): Promise<RegistryCheckpoints> {
+  const client = new AdminClient(await accessOf({ address: registry, tokenFile, config }, env, registryPeer));
+  const all = async <Schema extends TSchema>(
+    path: string,
+    schema: Schema,
+    query: Record<string, string> = {},
+  ): Promise<Static<Schema>[]> => {
+    const items: Static<Schema>[] = [];
+    for (let page = 1; ; page += 1) {
+      const request = { query: { ...query, page: String(page), per_page: perPage }, expects: Type.Array(schema) };
+      const { data, page: position } = await client.ask({ method: 'GET', path: [path], ...request });
+      items.push(...data);
+      if (items.length >= (position?.total_records ?? 0) || data.length === 0) return items;
+      if (page % 100 === 0) err(`${items.length} of ${position?.total_records ?? 0} checkpoints fetched\n`);
+    }
+  };
+  const keys = await all('instance-keys', instanceKeySchema);
+  // Read the head first: checkpoints that are added meanwhile come after it in the list.
+  const { data: witness } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });
+  const listed = await all('checkpoints', checkpointSchema, { of: 'list' });
+  const ofRuns = await all('checkpoints', checkpointSchema, { of: 'runs' });
+  try {
+    const list = new WitnessedList(parseKey(witness.publicKey));
+    for (const { receivedAt, note } of listed) list.take(receivedAt, note);
+    return {
+      lines: [...listed, ...ofRuns].map(({ note }, index) => ({
+        ...{ file: registryWord, number: index + 1, bytes: Buffer.from(JSON.stringify({ note })), ended: true },
+      })),
+      keys: keys.map(({ publicKey, from, to }) => ({
+        ...{ key: parseKey(publicKey), from: Date.parse(from), to: to === null ? Infinity : Date.parse(to) },
+      })),
+      unconfirmed: keys.filter(({ confirmedAt }) => confirmedAt === null).map(({ name }) => name),
+      list,
+      problem: list.unlike(witness.head),
+    };
+  } catch (error) {
+    if (!(error instanceof InvalidNote)) throw error;
+    throw new OperatorError(`The registry returned an invalid key: ${error.message}.`, { cause: error });
+  }
+}

@@ -1,0 +1,57 @@
+import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { link, mkdir, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { OperatorError } from '../../config/operator-error.js';
+import { fileProblemOf, privateKeys, readOperatorFile } from '../../config/operator-file.js';
+import { InvalidNote, NoteSigner } from '../../evidence/signed-note.js';
+
+const maxPemBytes = 4_096;
+
+/** Name and file of a key that signs notes. */
+export interface SignerOptions {
+  readonly name: string;
+  readonly keyFile: string;
+}
+
+/** Reads a key that signs notes. @param what subject of error messages @throws OperatorError */
+export async function readSigner({ name, keyFile }: SignerOptions, what: string): Promise<NoteSigner> {
+  const pem = await readOperatorFile(keyFile, what, maxPemBytes, privateKeys);
+  try {
+    return NoteSigner.ofPem(name, pem.toString('latin1'));
+  } catch (error) {
+    if (!(error instanceof InvalidNote)) throw error;
+    throw new OperatorError(`${what} ${keyFile} cannot be used: ${error.message}.`, { cause: error });
+  }
+}
+
+/** Reads a key that signs notes; creates it first if it is missing. @throws OperatorError */
+export async function ensureSigner(
+  options: SignerOptions,
+  what: string,
+): Promise<{ readonly signer: NoteSigner; readonly isNew: boolean }> {
+  const isNew = await makeKey(options.keyFile, what);
+  return { signer: await readSigner(options, what), isNew };
+}
+
+/**
+ * Creates the key if it is missing. Writes a temporary file and links it atomically, because several processes may
+ * start at the same time.
+ * @returns whether this process created it
+ */
+async function makeKey(keyFile: string, what: string): Promise<boolean> {
+  const unfinished = `${keyFile}.${randomUUID()}`;
+  try {
+    await mkdir(path.dirname(keyFile), { recursive: true, mode: 0o700 });
+    const pem = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' });
+    await writeFile(unfinished, pem, { mode: 0o600, flag: 'wx' });
+    await link(unfinished, keyFile);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    // A read-only directory may contain a provisioned key: the following read shows whether it does.
+    if (code === 'EEXIST' || code === 'EROFS' || code === 'EACCES') return false;
+    throw new OperatorError(`${what} ${keyFile} cannot be created: ${fileProblemOf(error)}.`, { cause: error });
+  } finally {
+    await rm(unfinished, { force: true }).catch(() => undefined);
+  }
+}

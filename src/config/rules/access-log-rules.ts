@@ -1,0 +1,65 @@
+import type { Rule, RuleProblem } from '../config-error.js';
+import type { Config } from '../schema.js';
+import { isLoopback } from './loopback.js';
+
+/** Rules that make sure that log lines and checkpoints reach the configured destinations. */
+export const accessLogRules: readonly Rule[] = [
+  destinationIsNotMisspelt,
+  checkpointsHaveDestination,
+  checkpointsHaveTheirOwnFile,
+  checkpointUrlsAreUrls,
+  syslogIsEncryptedBeyondLoopback,
+];
+
+const path = 'accessLog.checkpoints';
+
+/** Rejects misspelt streams: the log would go to a file of that name, unread, until the disk is full. */
+function destinationIsNotMisspelt({ accessLog: { destination } }: Config): RuleProblem[] {
+  if (destination === 'stdout' || !/^\s*(?:stdout|stderr)\s*$/i.test(destination)) return [];
+  return [{ path: 'accessLog.destination', message: 'expected stdout, in lower case, or the path of a file' }];
+}
+
+function checkpointsHaveDestination({ accessLog: { checkpoints } }: Config): RuleProblem[] {
+  if (checkpoints === null) return [];
+  const { file, witness, https, syslog } = checkpoints;
+  if ([file, witness, https, syslog].some((place) => place !== null)) return [];
+  const message =
+    'have no destination: expected a file, an HTTPS endpoint, a syslog server, or the registry as witness';
+  return [{ path, message, others: ['file', 'https', 'syslog', 'witness'].map((place) => `${path}.${place}`) }];
+}
+
+function checkpointsHaveTheirOwnFile({ accessLog: { destination, checkpoints } }: Config): RuleProblem[] {
+  if (checkpoints?.file !== destination) return [];
+  return [
+    { path: `${path}.file`, message: 'expected a file other than the log itself', others: ['accessLog.destination'] },
+  ];
+}
+
+/** Rejects invalid URLs at the start; otherwise they would only fail at the first checkpoint. */
+function checkpointUrlsAreUrls({ accessLog: { checkpoints } }: Config): RuleProblem[] {
+  const problems: RuleProblem[] = [];
+  const { https = null, syslog = null } = checkpoints ?? {};
+  if (https !== null && !URL.canParse(https.url))
+    problems.push({ path: `${path}.https.url`, message: 'expected a URL such as https://archive.example/checkpoints' });
+  if (syslog !== null && !URL.canParse(syslog.url))
+    problems.push({ path: `${path}.syslog.url`, message: 'expected a URL such as tls://logs.example:6514' });
+  return problems;
+}
+
+/** Requires TLS beyond loopback: an attacker on the network could replace plain-text checkpoints undetected. */
+function syslogIsEncryptedBeyondLoopback({ accessLog: { checkpoints } }: Config): RuleProblem[] {
+  const syslog = checkpoints?.syslog ?? null;
+  if (syslog === null || !URL.canParse(syslog.url)) return [];
+  const { protocol, hostname } = new URL(syslog.url);
+  if (protocol === 'tcp:' && !isLoopback(hostname))
+    return [{ path: `${path}.syslog.url`, message: 'is on another machine, which requires TLS; expected tls://' }];
+  if (protocol === 'tcp:' && syslog.caFile !== null)
+    return [
+      {
+        path: `${path}.syslog.caFile`,
+        message: 'applies only to tls://; expected null',
+        others: [`${path}.syslog.url`],
+      },
+    ];
+  return [];
+}

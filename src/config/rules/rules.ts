@@ -1,0 +1,274 @@
+import { type IpRange, parseIpRange } from '../../policy/ip-ranges.js';
+import { foldSegment } from '../closest-name.js';
+import type { Rule, RuleProblem } from '../config-error.js';
+import { accessLogRules } from './access-log-rules.js';
+import { isLoopback } from './loopback.js';
+import { redisRules } from './redis-rules.js';
+import type { Config } from '../schema.js';
+
+/** Rules that protect the operators' API, which moves money. */
+const operatorsRules: readonly Rule[] = [certificateIsWhole, tlsBeyondLoopback, upstreamIsNotForOperators];
+
+const listen = 'services.operators.listen';
+
+function certificateIsWhole({ services: { operators } }: Config): RuleProblem[] {
+  const { certFile, keyFile } = operators.listen;
+  if ((certFile === null) === (keyFile === null)) return [];
+  const [missing, other] = certFile === null ? ['certFile', 'keyFile'] : ['keyFile', 'certFile'];
+  const message = `expected a file, because ${listen}.${other} is set`;
+  return [{ path: `${listen}.${missing}`, message, others: [`${listen}.${other}`] }];
+}
+
+/** Without TLS, the operators' token would be readable on the network. */
+function tlsBeyondLoopback({ services: { operators } }: Config): RuleProblem[] {
+  const { host, certFile, keyFile } = operators.listen;
+  if (isLoopback(host) || certFile !== null || keyFile !== null) return [];
+  const message =
+    "is not a loopback address, so the operators' API requires TLS; expected 127.0.0.1, " +
+    `or ${listen}.certFile and keyFile`;
+  return [{ path: `${listen}.host`, message, others: [`${listen}.certFile`] }];
+}
+
+/** Otherwise the gateway would forward requests of merchants to the API that moves money. */
+function upstreamIsNotForOperators({ upstreams, services: { operators } }: Config): RuleProblem[] {
+  if (operators.tokenFile === null) return [];
+  const { port, host } = operators.listen;
+  return Object.entries(upstreams).flatMap(([name, { url }]) => {
+    if (!URL.canParse(url)) return [];
+    const target = new URL(url);
+    const targetPort = Number(target.port || (target.protocol === 'https:' ? 443 : 80));
+    const isSameHost = target.hostname === host || (isLoopback(target.hostname) && isLoopback(host));
+    if (port === 0 || targetPort !== port || !isSameHost) return [];
+    const message =
+      "is the address of the operators' API, which is only for operators; expected the address of services.listen";
+    return [{ path: `upstreams.${name}.url`, message, others: [`${listen}.port`] }];
+  });
+}
+
+/** Conflicts between options that are each valid on their own. */
+export function ruleProblems(config: Config): RuleProblem[] {
+  return rules.flatMap((rule) => rule(config));
+}
+
+const rules: readonly Rule[] = [
+  listenersDoNotCollide,
+  httpIsVersion1,
+  proxiesAreAddresses,
+  proxiesAreNotEveryone,
+  proxyProtocolHasProxies,
+  clientCertificatesHaveAuthority,
+  upstreamUrlsAreUrls,
+  authoritiesAreForHttps,
+  tracesHaveEndpoint,
+  ...accessLogRules,
+  routesAreDistinct,
+  routesDifferForServices,
+  routesHaveUpstreams,
+  audienceIsNoUpstream,
+  headFitsIntoRequest,
+  ...operatorsRules,
+  ...redisRules,
+  exitSourcesAreReadable,
+];
+
+function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
+  const problems: RuleProblem[] = [];
+  const taken: { name: string; host: string; port: number }[] = [];
+  for (const [name, listener] of Object.entries(listen)) {
+    if (listener === null || listener.port === 0) continue;
+    const { host, port } = listener;
+    const other = taken.find((one) => one.port === port && hostsOverlap(one.host, host));
+    taken.push({ name, host, port });
+    if (other === undefined) continue;
+    problems.push({
+      path: `listen.${name}.port`,
+      message: `is already the port of listen.${other.name}; expected another port`,
+      others: [`listen.${name}.host`, `listen.${other.name}.port`, `listen.${other.name}.host`],
+    });
+  }
+  return problems;
+}
+
+/**
+ * Node's HTTP/2 drops header fields with invalid values. A lost Idempotency-Key pays twice. Without X-Forwarded-For,
+ * the address rules apply to the proxy instead of the client.
+ */
+function httpIsVersion1({ listen: { https } }: Config): RuleProblem[] {
+  if (https?.http2 !== true) return [];
+  const message =
+    'is no longer supported: the HTTP/2 server of Node drops header fields with invalid values and delivers the ' +
+    'request without them, so that a payout can lose its Idempotency-Key; expected false. For HTTP/2 clients, put ' +
+    'HAProxy, nginx or Caddy in front, as docs/connections.md shows';
+  return [{ path: 'listen.https.http2', message }];
+}
+
+function hostsOverlap(one: string, other: string): boolean {
+  return one.toLowerCase() === other.toLowerCase() || coversHost(one, other) || coversHost(other, one);
+}
+
+/** A socket on `::` also accepts IPv4. */
+function coversHost(everyAddress: string, host: string): boolean {
+  return everyAddress === '::' || (everyAddress === '0.0.0.0' && !host.includes(':'));
+}
+
+function proxiesAreAddresses({ trustedProxies }: Config): RuleProblem[] {
+  return trustedProxies.flatMap((entry, index) =>
+    parseIpRange(entry) === null
+      ? [{ path: `trustedProxies[${index}]`, message: 'expected an IP address or CIDR, such as 10.0.0.0/8' }]
+      : [],
+  );
+}
+
+/** Rejects ranges wider than the largest private networks (10/8, fc00::/7; /16 in other IPv6): they contain clients. */
+function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
+  return trustedProxies.flatMap((entry, index) => {
+    const range = parseIpRange(entry);
+    if (range === null || range.prefix >= shortestPrefix(range)) return [];
+    const isIpv4Mapped = range.family === 4 && entry.includes(':');
+    const shortest = shortestPrefix(range) + (isIpv4Mapped ? 96 : 0);
+    const message =
+      'trusts so many addresses that clients are among them, which could spoof their address: ' +
+      `expected a prefix of /${shortest} or longer`;
+    return [{ path: `trustedProxies[${index}]`, message }];
+  });
+}
+
+/** Without trusted proxies, the gateway would close every connection. */
+function proxyProtocolHasProxies({ proxyProtocol, trustedProxies }: Config): RuleProblem[] {
+  if (!proxyProtocol || trustedProxies.length > 0) return [];
+  const message =
+    'closes every connection that is not from a trusted proxy: expected the load balancers in trustedProxies';
+  return [{ path: 'proxyProtocol', message, others: ['trustedProxies'] }];
+}
+
+/** Without a CA file, Node would accept any certificate of a public CA as a client certificate. */
+function clientCertificatesHaveAuthority({ listen: { https } }: Config): RuleProblem[] {
+  if (https === null || (https.clientCertificates === 'none') === (https.clientCaFile === null)) return [];
+  const message =
+    https.clientCaFile === null
+      ? `expected a file, because listen.https.clientCertificates is ${https.clientCertificates}`
+      : 'has no effect; expected null, or listen.https.clientCertificates: request or require';
+  return [{ path: 'listen.https.clientCaFile', message, others: ['listen.https.clientCertificates'] }];
+}
+
+function shortestPrefix({ family, first }: IpRange): number {
+  if (family === 4) return 8;
+  const isUniqueLocal = first >> 121n === 0b1111110n;
+  return isUniqueLocal ? 7 : 16;
+}
+
+function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {
+  return Object.entries(upstreams).flatMap(([name, { url }]) =>
+    URL.canParse(url) ? [] : [{ path: `upstreams.${name}.url`, message: 'expected a host and optionally a port' }],
+  );
+}
+
+/** An ignored CA file would suggest protection. */
+function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
+  return Object.entries(upstreams).flatMap(([name, { url, caFile }]) =>
+    caFile === null || url.startsWith('https:')
+      ? []
+      : [
+          {
+            path: `upstreams.${name}.caFile`,
+            message: 'applies only to an https:// upstream; expected null',
+            others: [`upstreams.${name}.url`],
+          },
+        ],
+  );
+}
+
+/** Rejects an ignored CA file or token, and an invalid URL, which otherwise would only fail at the first trace. */
+function tracesHaveEndpoint({ traces: { endpoint, tokenFile, caFile } }: Config): RuleProblem[] {
+  const others = ['traces.endpoint'];
+  if (endpoint !== null && !URL.canParse(endpoint)) {
+    return [{ path: 'traces.endpoint', message: 'expected a URL such as http://127.0.0.1:4318/v1/traces' }];
+  }
+  const problems: RuleProblem[] = [];
+  if (endpoint === null && tokenFile !== null) {
+    problems.push({
+      path: 'traces.tokenFile',
+      message: 'has no effect without traces.endpoint; expected null',
+      others,
+    });
+  }
+  if (endpoint?.startsWith('https:') !== true && caFile !== null) {
+    problems.push({ path: 'traces.caFile', message: 'applies only to an https:// endpoint; expected null', others });
+  }
+  return problems;
+}
+
+function routesAreDistinct({ routes }: Config): RuleProblem[] {
+  const first = new Map<string, number>();
+  return routes.flatMap(({ path }, index) => {
+    const other = first.get(path);
+    if (other === undefined) {
+      first.set(path, index);
+      return [];
+    }
+    const message = `is already the path of routes[${other}]; expected another path`;
+    return [{ path: `routes[${index}].path`, message, others: [`routes[${other}].path`] }];
+  });
+}
+
+/** Some services treat the two paths as equal. There, a key for one resource would also give access to the other. */
+function routesDifferForServices({ routes }: Config): RuleProblem[] {
+  const first = new Map<string, number>();
+  return routes.flatMap(({ path, resource }, index) => {
+    const folded = path.split('/').map(foldSegment).join('/');
+    const other = first.get(folded) ?? index;
+    first.set(folded, other);
+    if (routes[other]?.resource === resource || routes[other]?.path === path) return [];
+    const message =
+      `differs from the path of routes[${other}] only in letter case or after a dot, and a service may treat both as ` +
+      `equal; expected another path, or the same resource`;
+    const others = [`routes[${index}].resource`, `routes[${other}].path`, `routes[${other}].resource`];
+    return [{ path: `routes[${index}].path`, message, others }];
+  });
+}
+
+function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
+  const expected = Object.keys(upstreams).join(', ') || 'an upstream, but upstreams is empty';
+  return routes.flatMap(({ upstream }, index) =>
+    Object.hasOwn(upstreams, upstream)
+      ? []
+      : [
+          {
+            path: `routes[${index}].upstream`,
+            message: `is not the name of an upstream; expected ${expected}`,
+            others: ['upstreams'],
+          },
+        ],
+  );
+}
+
+/** Every assertion contains this audience. An upstream of that name would accept the assertions for all others. */
+function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
+  if (audience === null || !Object.hasOwn(upstreams, audience)) return [];
+  const message =
+    'is the name of an upstream, which would accept the assertions for all others; expected null or another name';
+  return [{ path: 'identity.audience', message, others: ['upstreams'] }];
+}
+
+/** Node rejects a server whose headersTimeout exceeds its requestTimeout. */
+function headFitsIntoRequest({ limits }: Config): RuleProblem[] {
+  const { headersTimeoutSeconds, requestTimeoutSeconds } = limits;
+  if (headersTimeoutSeconds <= requestTimeoutSeconds) return [];
+  const message = `expected at most limits.requestTimeoutSeconds, which is ${requestTimeoutSeconds}`;
+  return [{ path: 'limits.headersTimeoutSeconds', message, others: ['limits.requestTimeoutSeconds'] }];
+}
+
+/** A URL with a misspelt scheme would count as a file. A password in a URL would appear in the logs of proxies. */
+function exitSourcesAreReadable({ torExits }: Config): RuleProblem[] {
+  return torExits.sources.flatMap((entry, index) => {
+    const problem = exitSourceProblem(entry);
+    return problem === null ? [] : [{ path: `torExits.sources[${index}]`, message: problem }];
+  });
+}
+
+function exitSourceProblem(entry: string): string | null {
+  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(entry)) return null;
+  const url = /^https?:/i.test(entry) && URL.canParse(entry) ? new URL(entry) : null;
+  if (url === null) return 'expected an http or https URL or the path of a file';
+  return url.username + url.password === '' ? null : 'expected a URL without user and password';
+}

@@ -1,0 +1,143 @@
+import Type from '../../typebox/typebox.js';
+import { line, nullable, optionalFile, requiredFile, section } from './option.js';
+
+/** The form of a signer's name in signed notes. With the appended run id it stays within 200 characters. */
+export const noteName = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,172}$';
+
+const witness = section(
+  {
+    registerSeconds: Type.Integer({
+      minimum: 0,
+      maximum: 60,
+      default: 2,
+      description: 'How long the gateway waits at its start for the first receipt before it accepts requests.',
+    }),
+    required: Type.Boolean({
+      default: false,
+      description:
+        'Whether the gateway stays not ready until it has its first receipt since the start. false: it only warns.',
+    }),
+    publicKey: nullable(line({ expects: 'a public key as printed by checkpoints head' }), {
+      description:
+        'The public key that verifies receipts. null: each process trusts the key in its first receipt, which an ' +
+        'attacker with keys.recordSecretFile could forge.',
+    }),
+  },
+  { description: '' },
+);
+
+const https = section(
+  {
+    url: Type.String({
+      pattern: '^https://[^?#@\\s\\\\\\u0000-\\u001f\\u007f]+$',
+      maxLength: 4096,
+      expects: 'an https:// URL without a user or a query',
+      description: 'URL to which checkpoints are posted as {"note":"…"}. A post is retried until the response is 2xx.',
+      examples: ['https://archive.example.com/checkpoints'],
+    }),
+    tokenFile: optionalFile(
+      'File with the token for the endpoint, sent as authorization: Bearer. null: no token is sent.',
+    ),
+    caFile: optionalFile('PEM file of the CA of the endpoint. null: the CAs that Node trusts.'),
+  },
+  { description: '' },
+);
+
+const syslog = section(
+  {
+    url: Type.String({
+      pattern: '^(?:tls|tcp)://[^?#@/\\s\\\\\\u0000-\\u001f\\u007f]+$',
+      maxLength: 300,
+      expects: 'tls://host:port, or tcp:// for a server on this machine',
+      description:
+        'URL of the server: tls:// (RFC 5425, default port 6514), or tcp:// (default port 601) for a forwarder on ' +
+        'this machine.',
+      examples: ['tls://logs.example.com:6514'],
+    }),
+    caFile: optionalFile('PEM file of the CA of the server. null: the CAs that Node trusts.'),
+  },
+  { description: '' },
+);
+
+const checkpoints = section(
+  {
+    name: Type.String({
+      pattern: noteName,
+      default: 'merchant-gateway',
+      description:
+        'Name of the instance, or of the replicas that share its key, in each checkpoint and in the public key.',
+      expects: 'an address without a scheme, such as gateway.example.com/live',
+    }),
+    keyFile: requiredFile(
+      'PEM file with the Ed25519 private key that signs checkpoints. The gateway creates it at its start if missing.',
+      '/var/lib/merchant-gateway/instance-key.pem',
+    ),
+    file: optionalFile(
+      'File to which checkpoints are appended, one JSON object per line. Put it on another machine, or on ' +
+        'append-only storage. Processes may share it. null: no file; then https, syslog or witness must be set.',
+      '/var/lib/merchant-gateway/checkpoints.jsonl',
+    ),
+    https: nullable(https, {
+      description: 'An HTTPS endpoint that stores checkpoints, such as an append-only archive. null: no endpoint.',
+    }),
+    syslog: nullable(syslog, {
+      description:
+        'A syslog server that stores checkpoints, as RFC 5424 messages. Syslog has no acknowledgements; the next ' +
+        'checkpoint covers a lost one. null: no syslog server.',
+    }),
+    everySeconds: Type.Integer({
+      minimum: 1,
+      maximum: 3600,
+      default: 10,
+      description:
+        'Seconds between checkpoints. An attacker can remove the lines after the newest checkpoint without detection.',
+    }),
+    witness: nullable(witness, {
+      description:
+        'Sends each checkpoint to the registry (registry.witness) over Redis. The registry checks that no line was ' +
+        'withdrawn, stores the checkpoint and signs a receipt. Requires keys.recordSecretFile. null: no receipts.',
+    }),
+  },
+  { description: '' },
+);
+
+/** The access log. */
+export const accessLog = section(
+  {
+    destination: line({
+      default: 'stdout',
+      description: 'Destination of the log: stdout, or the path of a file.',
+      expects: 'stdout or the path of a file',
+      holds: 'destination',
+    }),
+    secretFile: optionalFile(
+      'File with a secret of at least 16 random bytes. It keys the HMAC chain over the lines, which detects changes, ' +
+        'and the fingerprints of API keys. null: the chain detects only accidental damage, and there are no ' +
+        'fingerprints.',
+    ),
+    checkpoints: nullable(checkpoints, {
+      description:
+        'Signs checkpoints of the log, so that it can be verified with only a public key. Each log file can then be ' +
+        'deleted separately. null: no checkpoints; the lines are chained under the secret.',
+    }),
+    onFailure: Type.Enum(['refuse', 'continue'], {
+      default: 'refuse',
+      description:
+        'What the gateway does while log lines cannot be written. refuse: it is not ready and responds 503, so that ' +
+        'every forwarded request is logged. continue: it forwards requests and counts the lost lines.',
+    }),
+    reserveBytes: Type.Integer({
+      minimum: 0,
+      maximum: 1_125_899_906_842_624,
+      default: 268_435_456,
+      description:
+        "Free space on the log file's disk reserved for lines about accepted requests and rejected requests with " +
+        'known keys. Below it, all other requests share one line a second. 0: no reserve. No effect on stdout.',
+    }),
+  },
+  {
+    description:
+      'The access log: one JSON line per request, accepted or rejected. Requests of a throttled source without an ' +
+      'acceptable key share one line a second, which carries their number.',
+  },
+);

@@ -1,0 +1,160 @@
+import { ulid } from 'ulid';
+import type { GatewayInbox } from '../../gateway/channel-ports.js';
+import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
+import type { RegistryDatabase } from '../registry-database.js';
+
+/**
+ * Kinds of findings of the witness about the access log of a gateway:
+ * - `cut`: its end was cut off, or an older copy replaced it;
+ * - `fork`: two versions of the same lines are signed, or two logs continue the same run;
+ * - `previous`: it continues an unknown run;
+ * - `unknown`: a checkpoint arrived of a run whose start checkpoint never did;
+ * - `replay`: an old checkpoint was submitted again;
+ * - `key`: an invalid key signed it: one that is not pinned or has ended, or an instance key without the run key;
+ * - `silent`: its process stopped without an end checkpoint, and no other process continued the log;
+ * - `clock`: its times contradict each other or the registry's clock.
+ */
+export const findingKinds = ['cut', 'fork', 'previous', 'unknown', 'replay', 'key', 'silent', 'clock'] as const;
+
+/** A kind of findings. */
+export type WitnessFindingKind = (typeof findingKinds)[number];
+
+/** A stored finding. */
+interface KeptFinding {
+  readonly id: string;
+  readonly found_at: number;
+  readonly kind: WitnessFindingKind;
+  readonly origin: string;
+  readonly message: string;
+}
+
+/** Stores a finding for administrators. Stores equal findings once, because gateways retry rejected submissions. */
+export async function reportFinding(database: RegistryDatabase, finding: KeptFinding): Promise<void> {
+  const { kind, origin, message } = finding;
+  const same = database.selectFrom('checkpoint_findings').select('id').where('origin', '=', origin);
+  const known = await same.where('kind', '=', kind).where('message', '=', message).executeTakeFirst();
+  if (known !== undefined) return;
+  await database.insertInto('checkpoint_findings').values(finding).execute();
+}
+
+/** The findings, newest first. */
+export async function listFindings(database: RegistryDatabase, paging: Paging): Promise<Page<KeptFinding>> {
+  const { offset, limit } = rangeOf(paging);
+  const all = database.selectFrom('checkpoint_findings');
+  const { total } = await all.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await all
+    .selectAll()
+    .orderBy('found_at', 'desc')
+    .orderBy('id', 'desc')
+    .offset(offset)
+    .limit(limit)
+    .execute();
+  return { items: rows as KeptFinding[], totalRecords: total };
+}
+
+/** The number of findings by kind. */
+export async function countFindings(database: RegistryDatabase): Promise<ReadonlyMap<string, number>> {
+  const rows = await database
+    .selectFrom('checkpoint_findings')
+    .select(['kind', (it) => it.fn.countAll<number>().as('count')])
+    .groupBy('kind')
+    .execute();
+  return new Map([
+    ...findingKinds.map((kind): [string, number] => [kind, 0]),
+    ...rows.map((row): [string, number] => [row.kind, row.count]),
+  ]);
+}
+
+/** Dependencies of SilentRuns. */
+export interface SilenceOptions {
+  readonly database: RegistryDatabase;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  /** The channel for checkpoints. While it fails, no run counts as silent. */
+  readonly inbox: Pick<GatewayInbox, 'workingSince'>;
+  readonly logger?: Logger | undefined;
+}
+
+const lookMilliseconds = 5_000;
+const silentIntervals = 3;
+/** Time for a gateway to reconnect to Redis and to resend unanswered submissions. */
+const leastSilentMilliseconds = 15_000;
+
+/**
+ * Reports silent runs: no checkpoint arrived for three intervals, and no other run continued them. An ended run is
+ * reported only if its end names a next run, because the log continues in that run.
+ */
+export class SilentRuns {
+  readonly #options: SilenceOptions;
+  #cancel: () => void = () => undefined;
+  #looking: Promise<void> = Promise.resolve();
+  #isStopped = false;
+
+  constructor(options: SilenceOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#cancel = this.#options.timers.after(lookMilliseconds, () => {
+      this.#looking = this.#look()
+        .catch(() => undefined) // the database is unavailable: the next check finds them
+        .then(() => {
+          if (!this.#isStopped) this.start();
+        });
+    });
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancel();
+    await this.#looking;
+  }
+
+  async #look(): Promise<void> {
+    const { database, clock, inbox, logger } = this.#options;
+    const now = clock.now();
+    const { workingSince } = inbox;
+    if (workingSince === null || now - workingSince < leastSilentMilliseconds) return;
+    const silent = await database
+      .selectFrom('runs')
+      .select(['origin', 'size', 'received_at', 'next_run'])
+      .where('was_missed', '=', 0)
+      .where((it) => it.or([it('occasion', '<>', 'end'), it('next_run', 'is not', null)]))
+      .where('received_at', '<', now - leastSilentMilliseconds)
+      .where((it) => it(it('received_at', '+', it('every_seconds', '*', silentIntervals * 1000)), '<', now))
+      .where((it) => it(it('every_seconds', '*', silentIntervals * 1000), '<', now - workingSince))
+      .where((it) =>
+        it.not(
+          it.exists(
+            it.selectFrom('runs as next').select('next.origin').whereRef('next.previous_run', '=', 'runs.origin'),
+          ),
+        ),
+      )
+      .limit(1_000)
+      .execute();
+    for (const { origin, size, received_at, next_run } of silent) {
+      const since = new Date(received_at).toISOString();
+      const message =
+        next_run === null
+          ? `no checkpoint after line ${size} since ${since}, and no end checkpoint`
+          : `it ended at ${since} and continues as ${next_run}, but no checkpoint of that run was received`;
+      await database.transaction().execute(async (transaction) => {
+        // Another registry may have reported the run already, or a checkpoint may have arrived meanwhile.
+        const { numUpdatedRows } = await transaction
+          .updateTable('runs')
+          .set({ was_missed: 1 })
+          .where('origin', '=', origin)
+          .where('was_missed', '=', 0)
+          .where('received_at', '=', received_at)
+          .executeTakeFirstOrThrow();
+        if (numUpdatedRows === 0n) return;
+        await reportFinding(transaction, { id: ulid(now), found_at: now, kind: 'silent', origin, message });
+        logger?.error(
+          { kind: 'silent', run: origin, problem: message },
+          'new finding in the access log of a gateway: see "checkpoints findings"',
+        );
+      });
+    }
+  }
+}

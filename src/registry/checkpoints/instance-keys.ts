@@ -1,0 +1,152 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Selectable } from '../../database/kysely.js';
+import { InvalidNote, keyText, type NoteKey, parseKey } from '../../evidence/signed-note.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { recordEvents } from '../events/repository.js';
+import type { Action } from '../events/schema.js';
+import { readHistory } from '../projection/history.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import type { InstanceKey } from './schema.js';
+
+/** State of a key: valid now, no key is pinned for its name, only other keys are, or outside its validity. */
+export type KeyState = 'counts' | 'unknown' | 'other' | 'ended';
+
+/** The state of a key according to the pinned keys. */
+export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: number): Promise<KeyState> {
+  const pinned = await database.selectFrom('instance_keys').selectAll().where('name', '=', key.name).execute();
+  const own = pinned.find(({ public_key }) => public_key === keyText(key));
+  if (own === undefined) return pinned.length === 0 ? 'unknown' : 'other';
+  return own.counts_from <= now && (own.counts_to === null || now <= own.counts_to) ? 'counts' : 'ended';
+}
+
+/** Pins the first key of a name. It is unconfirmed until an administrator confirms it. */
+export async function pinFirst(
+  database: RegistryDatabase,
+  key: NoteKey,
+  { now, from }: { readonly now: number; readonly from: number },
+): Promise<void> {
+  await database
+    .insertInto('instance_keys')
+    .values({
+      ...{ public_key: keyText(key), name: key.name, pinned_at: now, pinned_by: 'registry', counts_from: from },
+      ...{ counts_to: null, confirmed_at: null, confirmed_by: null },
+    })
+    .execute();
+}
+
+/** All keys, newest first. */
+export async function listInstanceKeys(database: RegistryDatabase, paging: Paging): Promise<Page<InstanceKey>> {
+  const { offset, limit } = rangeOf(paging);
+  const all = database.selectFrom('instance_keys');
+  const { total } = await all.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const newest = all.selectAll().orderBy('pinned_at', 'desc').orderBy('public_key');
+  const rows = await newest.offset(offset).limit(limit).execute();
+  return { items: rows.map(shownKey), totalRecords: total };
+}
+
+/** Actor and time of a change to a key. */
+interface KeyChange {
+  readonly actor: string;
+  readonly now: number;
+}
+
+/**
+ * Pins a further key of a name, for a gateway that gets a new key. A key pinned here counts as confirmed. If the key is
+ * already pinned, this only confirms it.
+ */
+export async function pinKey(
+  database: RegistryDatabase,
+  text: string,
+  { from, to }: { readonly from: number; readonly to: number | null },
+  { actor, now }: KeyChange,
+): Promise<InstanceKey> {
+  const key = readKey(text);
+  const known = database.selectFrom('instance_keys').select('name').where('public_key', '=', keyText(key));
+  if ((await known.executeTakeFirst()) !== undefined) return confirmKey(database, text, { actor, now });
+  return changed(database, 'instance-key.pinned', { actor, now }, async (transaction) => {
+    const row = {
+      ...{ public_key: keyText(key), name: key.name, pinned_at: now, pinned_by: actor, counts_from: from },
+      ...{ counts_to: to, confirmed_at: now, confirmed_by: actor },
+    };
+    await transaction.insertInto('instance_keys').values(row).execute();
+    return { before: null, after: shownKey(row) };
+  });
+}
+
+/** Confirms that a key, pinned from the first checkpoint of its name, belongs to that gateway. */
+export function confirmKey(database: RegistryDatabase, text: string, { actor, now }: KeyChange): Promise<InstanceKey> {
+  return changed(database, 'instance-key.confirmed', { actor, now }, (transaction) =>
+    update(transaction, text, ({ confirmed_at }) =>
+      confirmed_at === null ? { confirmed_at: now, confirmed_by: actor } : null,
+    ),
+  );
+}
+
+/** Ends the validity of a key: checkpoints signed later are rejected. */
+export function endKey(
+  database: RegistryDatabase,
+  text: string,
+  to: number,
+  { actor, now }: KeyChange,
+): Promise<InstanceKey> {
+  return changed(database, 'instance-key.ended', { actor, now }, (transaction) =>
+    update(transaction, text, () => ({ counts_to: to })),
+  );
+}
+
+async function update(
+  transaction: RegistryDatabase,
+  text: string,
+  changeOf: (row: Selectable<RegistryTables['instance_keys']>) => Partial<RegistryTables['instance_keys']> | null,
+): Promise<{ readonly before: InstanceKey; readonly after: InstanceKey }> {
+  const publicKey = keyText(readKey(text));
+  const one = transaction.selectFrom('instance_keys').selectAll().where('public_key', '=', publicKey);
+  const before = await one.executeTakeFirst();
+  if (before === undefined) throw Refusal.notFound('Instance key');
+  const change = changeOf(before);
+  if (change === null) return { before: shownKey(before), after: shownKey(before) };
+  await transaction.updateTable('instance_keys').set(change).where('public_key', '=', publicKey).execute();
+  return { before: shownKey(before), after: shownKey(await one.executeTakeFirstOrThrow()) };
+}
+
+/** Changes a key and records the event. */
+function changed(
+  database: RegistryDatabase,
+  action: Action,
+  { actor, now }: KeyChange,
+  act: (transaction: RegistryDatabase) => Promise<{ readonly before: object | null; readonly after: InstanceKey }>,
+): Promise<InstanceKey> {
+  return database.transaction().execute(async (transaction) => {
+    const { before, after } = await act(transaction);
+    if (isDeepStrictEqual(before, after)) return after; // no change
+    const { revision } = await readHistory(transaction);
+    const event = { action, merchantId: '', keyId: null, before, after };
+    await recordEvents(transaction, [event], { at: now, actor, revision });
+    return after;
+  });
+}
+
+function readKey(text: string): NoteKey {
+  try {
+    const key = parseKey(text);
+    if (key.purpose === 'note') return key;
+  } catch (error) {
+    if (!(error instanceof InvalidNote)) throw error;
+  }
+  throw Refusal.invalid([
+    { path: 'publicKey', message: 'publicKey must be a public key as audit public-key prints it' },
+  ]);
+}
+
+function shownKey(row: Selectable<RegistryTables['instance_keys']>): InstanceKey {
+  const { public_key: publicKey, name, pinned_by: pinnedBy, confirmed_by: confirmedBy } = row;
+  const [from, pinnedAt] = [momentText(row.counts_from), momentText(row.pinned_at)];
+  const [to, confirmedAt] = [row.counts_to, row.confirmed_at].map((at) => (at === null ? null : momentText(at)));
+  return { name, publicKey, from, to: to ?? null, pinnedAt, pinnedBy, confirmedAt: confirmedAt ?? null, confirmedBy };
+}
+
+function momentText(at: number): string {
+  return new Date(at).toISOString();
+}

@@ -1,0 +1,34 @@
+import { entryHash, MerkleRange } from '../../evidence/merkle-tree.js';
+import type { NoteSigner } from '../../evidence/signed-note.js';
+import { listEntry, signListHead } from '../../evidence/submission.js';
+import type { RegistryDatabase } from '../registry-database.js';
+
+/** Serialises submissions: concurrent ones for one run, or two starts after the same run, would not see each other. */
+export async function lockList(transaction: RegistryDatabase): Promise<void> {
+  await transaction.updateTable('checkpoint_tree').set({ id: 1 }).execute();
+}
+
+/** Appends a checkpoint to the list. Call it in the transaction that stores the checkpoint. */
+export async function appendToList(transaction: RegistryDatabase, receivedAt: number, note: string): Promise<void> {
+  const tree = await transaction
+    .updateTable('checkpoint_tree')
+    .set((it) => ({ size: it('size', '+', 1) }))
+    .returning(['size', 'subtrees'])
+    .executeTakeFirstOrThrow();
+  const index = tree.size - 1;
+  const range = MerkleRange.ofTree(index, subtreesIn(tree.subtrees));
+  range.append(entryHash(listEntry(receivedAt, note)));
+  await transaction.updateTable('checkpoint_tree').set({ subtrees: range.subtrees.join() }).execute();
+  await transaction.insertInto('checkpoint_list').values({ seq: index, received_at: receivedAt, note }).execute();
+}
+
+/** The signed head of the current list. */
+export async function signedHead(database: RegistryDatabase, signer: NoteSigner): Promise<string> {
+  const { size, subtrees } = await database.selectFrom('checkpoint_tree').selectAll().executeTakeFirstOrThrow();
+  const root = MerkleRange.ofTree(size, subtreesIn(subtrees)).rootOf({ from: 0, to: size });
+  return signListHead({ size, root: Buffer.from(root, 'hex') }, signer);
+}
+
+function subtreesIn(text: string): string[] {
+  return text === '' ? [] : text.split(',');
+}

@@ -1,0 +1,287 @@
+import { ulid } from 'ulid';
+import { NotSignedByRun, type ReadCheckpoint, readCheckpoint, runKeyName } from '../../evidence/checkpoint.js';
+import { isConsistent } from '../../evidence/merkle-tree.js';
+import {
+  InvalidNote,
+  keyText,
+  type NoteKey,
+  type NoteSigner,
+  parseKey,
+  parseNote,
+} from '../../evidence/signed-note.js';
+import { parseSubmission, type Submission } from '../../evidence/submission.js';
+import type { Clock, Logger } from '../../gateway/store-ports.js';
+import Type, { Check, type Static } from '../../typebox/typebox.js';
+import { recordEvents } from '../events/repository.js';
+import { readHistory } from '../projection/history.js';
+import type { Selectable } from '../../database/kysely.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import { type WitnessFindingKind, reportFinding } from './findings.js';
+import { keyStateOf, pinFirst } from './instance-keys.js';
+import { appendToList, lockList, signedHead } from './list.js';
+
+const submissionSchema = Type.Object({
+  /** The public key of the instance. */
+  key: Type.String({ maxLength: 512 }),
+  /** Interval between two checkpoints. */
+  everySeconds: Type.Integer({ minimum: 1, maximum: 86_400 }),
+  /** In c2sp.org/tlog-witness format. */
+  submission: Type.String(),
+});
+
+/** The message of a gateway. */
+type WitnessedSubmission = Readonly<Static<typeof submissionSchema>>;
+
+/** Parses the message of a gateway. @throws InvalidNote */
+function readSubmission(body: string): WitnessedSubmission {
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch {
+    // value stays undefined, which the check below rejects
+  }
+  if (Check(submissionSchema, value)) return value;
+  throw new InvalidNote('expected a submission with the public key of its instance');
+}
+
+/** The reply of the witness. */
+export interface WitnessVerdict {
+  /** Status per c2sp.org/tlog-witness: 200, or the reason for no receipt (403, 404, 409, 422). */
+  readonly status: 200 | 403 | 404 | 409 | 422;
+  readonly problem?: string;
+  readonly receipt?: string;
+  readonly key?: string;
+  readonly head?: string;
+}
+
+/** Dependencies of the witness. */
+export interface WitnessOptions {
+  readonly database: RegistryDatabase;
+  readonly clock: Clock;
+  /** Signs the receipts and the heads of the list. */
+  readonly signer: NoteSigner;
+  readonly logger?: Logger | undefined;
+}
+
+type RunRow = Selectable<RegistryTables['runs']> | undefined;
+
+const clockToleranceMilliseconds = 60_000;
+/** The list contains the start and the end of each run, and one checkpoint per ten minutes in between. */
+const listMilliseconds = 600_000;
+
+/** Rejects a submission and rolls its transaction back. Only the finding is stored afterwards. */
+class Refused extends Error {
+  constructor(
+    readonly status: Exclude<WitnessVerdict['status'], 200>,
+    message: string,
+    readonly finding: WitnessFindingKind | null = null,
+  ) {
+    super(message);
+  }
+}
+
+/** Signs receipts for checkpoints of gateways that extend the previous one and are signed by a pinned key. */
+export class Witness {
+  readonly #options: WitnessOptions;
+
+  constructor(options: WitnessOptions) {
+    this.#options = options;
+  }
+
+  /** Handles a submission of a gateway. Rejects without effect if the database is unavailable. */
+  async take(body: string): Promise<WitnessVerdict> {
+    let origin = '';
+    try {
+      const { key, everySeconds, submission } = readSubmission(body);
+      const parsed = parseSubmission(submission);
+      const instance = parseKey(key);
+      const checkpoint = readCheckpoint(parsed.note, [instance]);
+      // Further signatures would be stored with the note and could make it too long to parse.
+      if (parseNote(parsed.note).signatures.length !== 2)
+        throw new InvalidNote('expected only the signatures of the instance and of the run');
+      origin = runKeyName(checkpoint.name, checkpoint.run);
+      return await this.#witness(parsed, checkpoint, { instance, origin, everySeconds });
+    } catch (error) {
+      if (error instanceof NotSignedByRun) await this.#findStolenKey(error);
+      if (error instanceof InvalidNote) return { status: 422, problem: error.message };
+      if (!(error instanceof Refused)) throw error;
+      if (error.finding !== null) await this.#find(this.#options.database, error.finding, origin, error.message);
+      return { status: error.status, problem: error.message };
+    }
+  }
+
+  /** A signature of a pinned instance key without that of the run key, which exists only in memory, indicates theft. */
+  async #findStolenKey({ message, instance, checkpoint }: NotSignedByRun): Promise<void> {
+    const { database, clock } = this.#options;
+    if ((await keyStateOf(database, instance, clock.now())) !== 'counts') return;
+    await this.#find(database, 'key', runKeyName(checkpoint.name, checkpoint.run), message);
+  }
+
+  async #witness(
+    submission: Submission,
+    checkpoint: ReadCheckpoint,
+    { instance, origin, everySeconds }: { instance: NoteKey; origin: string; everySeconds: number },
+  ): Promise<WitnessVerdict> {
+    const { database, clock, signer } = this.#options;
+    const key = keyText(signer.receiptKey);
+    return database.transaction().execute(async (transaction): Promise<WitnessVerdict> => {
+      await lockList(transaction);
+      const runs = transaction.selectFrom('runs').selectAll();
+      const known: RunRow = await runs.where('origin', '=', origin).executeTakeFirst();
+      const now = clock.now();
+      await this.#requirePinned(transaction, instance, checkpoint, now);
+      const { text } = parseNote(submission.note);
+      if (known !== undefined && parseNote(known.note).text === text)
+        return {
+          status: 200,
+          receipt: receiptIn(known.note, signer),
+          key,
+          head: await signedHead(transaction, signer),
+        };
+      if (known === undefined) requireStart(submission, checkpoint);
+      else requireGrowth(known, submission, checkpoint);
+      const receipt = signer.receiptFor(text, Math.floor(now / 1000));
+      const note = submission.note + receipt;
+      const isListed =
+        checkpoint.occasion !== 'periodic' || known === undefined || now - known.listed_at >= listMilliseconds;
+      await this.#judgeTimes(transaction, origin, checkpoint, known, now);
+      if (known === undefined) await this.#judgePrevious(transaction, origin, checkpoint);
+      const row = {
+        ...{
+          origin,
+          name: checkpoint.name,
+          run_key: keyText(checkpoint.runKey),
+          size: checkpoint.size,
+          note,
+          occasion: checkpoint.occasion,
+        },
+        ...{ signed_at: checkpoint.at, received_at: now, every_seconds: everySeconds, was_missed: 0 },
+        listed_at: isListed ? now : known.listed_at,
+        next_run: checkpoint.next === undefined ? null : runKeyName(checkpoint.name, checkpoint.next),
+      };
+      if (known === undefined) {
+        const { name, previous = null } = checkpoint;
+        const previousRun = previous === null ? null : runKeyName(name, previous.run);
+        await transaction
+          .insertInto('runs')
+          .values({ ...row, began_at: now, previous_run: previousRun })
+          .execute();
+        // A run that ended and named its next one is watched until that arrives.
+        const ended = transaction.updateTable('runs').set({ was_missed: 1 }).where('occasion', '=', 'end');
+        if (previousRun !== null) await ended.where('origin', '=', previousRun).execute();
+      } else await transaction.updateTable('runs').set(row).where('origin', '=', origin).execute();
+      if (isListed) await appendToList(transaction, now, note);
+      return { status: 200, receipt, key, head: await signedHead(transaction, signer) };
+    });
+  }
+
+  /** Pins the first key of a name on first use: the channel is authenticated, and an administrator confirms the key. */
+  async #requirePinned(
+    transaction: RegistryDatabase,
+    instance: NoteKey,
+    { name, at }: ReadCheckpoint,
+    now: number,
+  ): Promise<void> {
+    const state = await keyStateOf(transaction, instance, now);
+    if (state === 'counts') return;
+    if (state === 'other')
+      throw new Refused(403, `another key is pinned for ${name}: pin the new key with instance-keys pin`, 'key');
+    if (state === 'ended') throw new Refused(403, `the key of ${name} is no longer valid`, 'key');
+    await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
+    const event = {
+      ...{ action: 'instance-key.pinned' as const, merchantId: '', keyId: null, before: null },
+      after: { name, publicKey: keyText(instance) },
+    };
+    const { revision } = await readHistory(transaction);
+    await recordEvents(transaction, [event], { at: now, actor: 'registry', revision });
+    this.#options.logger?.warn(
+      { name, publicKey: keyText(instance) },
+      'pinned the first instance key of a gateway: compare it with audit public-key, then instance-keys confirm',
+    );
+  }
+
+  async #judgeTimes(
+    transaction: RegistryDatabase,
+    origin: string,
+    { at }: ReadCheckpoint,
+    known: RunRow,
+    now: number,
+  ): Promise<void> {
+    const find = (message: string): Promise<void> => this.#find(transaction, 'clock', origin, message);
+    const date = new Date(at).toISOString();
+    if (at > now + clockToleranceMilliseconds) await find(`it is dated ${date}, which is in the future`);
+    // An old date alone is fine: after an outage of the registry, checkpoints signed minutes apart arrive late.
+    else if (known !== undefined && at < known.signed_at)
+      await find(`it is dated ${date}, earlier than its previous checkpoint`);
+  }
+
+  /** Compares the end of the log that a new run found with the stored runs, unless the instance is new. */
+  async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
+    const { name, previous = null } = checkpoint;
+    if (previous === null) return;
+    const former = runKeyName(name, previous.run);
+    const known = await transaction.selectFrom('runs').select(['size']).where('origin', '=', former).executeTakeFirst();
+    if (known === undefined) {
+      const ofName = transaction.selectFrom('runs').select('origin').where('name', '=', name);
+      const isNew = (await ofName.limit(1).executeTakeFirst()) === undefined;
+      if (!isNew)
+        await this.#find(transaction, 'previous', origin, `it continues the run ${previous.run}, which is unknown`);
+      return;
+    }
+    if (known.size > previous.size) {
+      const message = `its log ended with line ${previous.size} of the run ${previous.run}, but ${known.size} lines of that run are signed`;
+      await this.#find(transaction, 'cut', origin, message);
+    }
+    const other = await transaction
+      .selectFrom('runs')
+      .select('origin')
+      .where('previous_run', '=', former)
+      .executeTakeFirst();
+    if (other !== undefined)
+      await this.#find(transaction, 'fork', origin, `the run ${previous.run} is already followed by ${other.origin}`);
+  }
+
+  async #find(database: RegistryDatabase, kind: WitnessFindingKind, origin: string, message: string): Promise<void> {
+    const now = this.#options.clock.now();
+    await reportFinding(database, { id: ulid(now), found_at: now, kind, origin, message });
+    this.#options.logger?.error(
+      { kind, run: origin, problem: message },
+      'new finding in the access log of a gateway: see "checkpoints findings"',
+    );
+  }
+}
+
+function requireStart({ oldSize, proof }: Submission, { occasion }: ReadCheckpoint): void {
+  if (occasion !== 'start') throw new Refused(404, 'the run is unknown: its start was never received', 'unknown');
+  if (oldSize !== 0 || proof.length > 0) throw new Refused(409, 'the run is unknown: expected old 0 without a proof');
+}
+
+function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submission, checkpoint: ReadCheckpoint): void {
+  if (known.run_key !== keyText(checkpoint.runKey))
+    throw new Refused(422, 'the run is signed with another run key: two processes write it', 'fork');
+  if (checkpoint.size < known.size || oldSize !== known.size)
+    throw new Refused(
+      409,
+      `the newest known checkpoint of the run covers ${known.size} lines`,
+      checkpoint.size < known.size ? 'replay' : 'fork',
+    );
+  // Replaying an earlier checkpoint would make the run of a killed process look alive.
+  if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
+    throw new Refused(409, `a later checkpoint of these ${known.size} lines is known`, 'replay');
+  if (known.occasion === 'end') throw new Refused(409, `the run has ended with line ${known.size}`, 'fork');
+  const older = readOlder(known);
+  if (!isConsistent(older, checkpoint, proof))
+    throw new Refused(422, `the first ${known.size} lines of the run are not those that were signed`, 'fork');
+}
+
+function readOlder({ note, size }: NonNullable<RunRow>): { readonly size: number; readonly root: Buffer } {
+  const [, , root = ''] = note.split('\n');
+  return { size, root: Buffer.from(root, 'base64') };
+}
+
+/** The receipt line in a stored note. */
+function receiptIn(note: string, signer: NoteSigner): string {
+  const lines = note.split('\n').filter((line) => line.startsWith(`— ${signer.key.name} `));
+  return `${lines.at(-1) ?? ''}\n`;
+}

@@ -1,0 +1,52 @@
+import { constants } from 'node:fs';
+import { mkdir, open } from 'node:fs/promises';
+import path from 'node:path';
+import { NotARegularFile } from '../log-file.js';
+import type { CheckpointDestination } from './checkpoint-log.js';
+
+const lineEnd = 0x0a;
+/** Also readable, to check whether the last line is complete. O_NONBLOCK: do not wait for the other end of a FIFO. */
+const appending = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
+
+/** Appends checkpoints to a file, one JSON object per line. Several processes may share the file. */
+export class CheckpointFile implements CheckpointDestination {
+  readonly name: string;
+
+  constructor(file: string) {
+    this.name = file;
+  }
+
+  async keep(line: string): Promise<string | null> {
+    try {
+      await append(this.name, line);
+      return null;
+    } catch (error) {
+      return problemOf(error);
+    }
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+async function append(file: string, line: string): Promise<void> {
+  await mkdir(path.dirname(file), { recursive: true });
+  const handle = await open(file, appending, 0o640);
+  try {
+    const stats = await handle.stat();
+    if (!stats.isFile()) throw new NotARegularFile(stats);
+    const last = stats.size === 0 ? null : await handle.read(Buffer.alloc(1), 0, 1, stats.size - 1);
+    // Terminate the incomplete line of a killed process, so that it does not corrupt the next line.
+    const isOpen = last !== null && last.buffer[0] !== lineEnd;
+    await handle.appendFile(`${isOpen ? '\n' : ''}${line}\n`);
+    await handle.datasync();
+  } finally {
+    await handle.close();
+  }
+}
+
+function problemOf(error: unknown): string {
+  if (error instanceof NotARegularFile) return error.message;
+  return (error as NodeJS.ErrnoException).code ?? String(error);
+}

@@ -1,0 +1,133 @@
+import type { Checkpoint } from '../../evidence/checkpoint.js';
+import type { TreeGrowth } from '../../evidence/merkle-tree.js';
+
+/** A signed checkpoint, on its way to its destinations. */
+export interface SignedCheckpoint extends Pick<Checkpoint, 'run' | 'size' | 'occasion'> {
+  readonly note: string;
+  /** On the monotonic clock, in milliseconds. */
+  readonly signedAt: number;
+  /** Growth of the tree since the previous checkpoint. */
+  readonly growth: TreeGrowth;
+}
+
+/** Outcome of a delivery; null: stored. After `isRefused`, no checkpoint of that run is delivered again. */
+export type Delivery = { readonly problem: string; readonly isRefused?: boolean } | null;
+
+/** State of the checkpoints of one destination. */
+export interface QueueStatus {
+  /** Reason of the current failure, for an operator; null without one. */
+  readonly problem: string | null;
+  /** The number of stored checkpoints. */
+  readonly kept: number;
+  /** Milliseconds since the newest stored checkpoint was signed, or since the process started without one. */
+  readonly ageMilliseconds: number;
+}
+
+/** A destination of checkpoints, as its queue uses it. */
+export interface QueueDestination {
+  /** Milliseconds between two checkpoints of a run. */
+  readonly everyMilliseconds: number;
+  /** Sends one checkpoint. Never rejects. */
+  readonly deliver: (checkpoint: SignedCheckpoint) => Promise<Delivery>;
+  /** Called with the reason when delivery fails, and with null when it succeeds again. */
+  readonly onProblem: (problem: string | null) => void;
+  /** Called with the undelivered checkpoints, oldest first, whenever they change. */
+  readonly onWaiting?: (waiting: readonly SignedCheckpoint[]) => void;
+}
+
+const retryMilliseconds = 1_000;
+/** Lateness counts as a problem, because a destination may hang without an error. */
+const lateIntervals = 3;
+const lateMilliseconds = 5_000;
+/** Limit of the queue: each rotated file leaves two checkpoints that no newer one replaces. */
+const mostWaiting = 1_000;
+
+/**
+ * The checkpoints for one destination. Retries the oldest one unchanged until it is stored. A newer checkpoint replaces
+ * a waiting periodic one of its run.
+ */
+export class CheckpointQueue {
+  readonly #place: QueueDestination;
+  /** Oldest first; the first one is being delivered. */
+  #waiting: SignedCheckpoint[] = [];
+  #sending: Promise<void> | null = null;
+  #problem: string | null = null;
+  #kept = 0;
+  #newestAt = performance.now();
+  #isClosing = false;
+  /** Whether the timeout of `close` is over: then no further checkpoint is delivered. */
+  #isClosed = false;
+
+  constructor(place: QueueDestination) {
+    this.#place = place;
+  }
+
+  get figures(): QueueStatus {
+    const ageMilliseconds = performance.now() - this.#newestAt;
+    const isLate = ageMilliseconds > lateIntervals * this.#place.everyMilliseconds + lateMilliseconds;
+    const late = isLate ? `the newest stored checkpoint is ${Math.round(ageMilliseconds / 1000)} s old` : null;
+    return { problem: this.#problem ?? late, kept: this.#kept, ageMilliseconds };
+  }
+
+  add(checkpoint: SignedCheckpoint): void {
+    const isCovered = ({ run, occasion }: SignedCheckpoint): boolean =>
+      run === checkpoint.run && occasion === 'periodic';
+    const covered = this.#waiting.findIndex((waiting, index) => index > 0 && isCovered(waiting));
+    this.#waiting.push(checkpoint);
+    if (covered !== -1) this.#leaveOut(covered);
+    else if (this.#waiting.length > mostWaiting) this.#leaveOut(1);
+    this.#place.onWaiting?.(this.#waiting);
+    this.#sending ??= this.#send();
+  }
+
+  /** Delivers queued checkpoints until the timeout. */
+  async close(timeoutMilliseconds: number): Promise<void> {
+    this.#isClosing = true;
+    let late: NodeJS.Timeout | undefined;
+    const timeout = new Promise<void>((resolve) => (late = setTimeout(resolve, timeoutMilliseconds)));
+    await Promise.race([this.#sending, timeout]);
+    clearTimeout(late);
+    this.#isClosed = true;
+  }
+
+  /** Removes a checkpoint and adds its growth to the next one of the same run. */
+  #leaveOut(index: number): void {
+    const [left] = this.#waiting.splice(index, 1);
+    const next = this.#waiting.findIndex(({ run }, at) => at >= index && run === left?.run);
+    const follower = this.#waiting[next];
+    if (left === undefined || follower === undefined) return;
+    const growth = { before: left.growth.before, added: left.growth.added.with(follower.growth.added) };
+    this.#waiting[next] = { ...follower, growth };
+  }
+
+  async #send(): Promise<void> {
+    for (let next = this.#waiting[0]; next !== undefined && !this.#isClosed; next = this.#waiting[0]) {
+      const failure = await this.#place.deliver(next);
+      this.#tell(failure?.problem ?? null);
+      if (failure === null) {
+        this.#kept += 1;
+        this.#newestAt = Math.max(this.#newestAt, next.signedAt);
+        this.#waiting.shift();
+        this.#place.onWaiting?.(this.#waiting);
+      } else if (failure.isRefused === true) {
+        const { run } = next;
+        this.#waiting = this.#waiting.filter((waiting) => waiting.run !== run);
+        this.#place.onWaiting?.(this.#waiting);
+      } else await this.#pause();
+    }
+    this.#sending = null;
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, retryMilliseconds);
+      if (!this.#isClosing) timer.unref();
+    });
+  }
+
+  #tell(problem: string | null): void {
+    if (problem === this.#problem) return;
+    this.#problem = problem;
+    this.#place.onProblem(problem);
+  }
+}

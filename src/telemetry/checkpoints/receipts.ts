@@ -1,0 +1,212 @@
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { consistencyProof } from '../../evidence/merkle-tree.js';
+import {
+  forPurpose,
+  InvalidNote,
+  type NoteKey,
+  parseKey,
+  parseNote,
+  receiptTimeOf,
+} from '../../evidence/signed-note.js';
+import { parseSubmission, readListHead, submissionText } from '../../evidence/submission.js';
+import { uniqueId } from '../unique-id.js';
+import { CheckpointQueue, type Delivery, type QueueStatus, type SignedCheckpoint } from './checkpoint-queue.js';
+
+/** The reply of a witness to a submission. */
+export interface WitnessReply {
+  /** Status per c2sp.org/tlog-witness: 200, or the reason for no receipt (403, 404, 409, 422). */
+  readonly status: number;
+  /** Reason for no receipt, for an operator. */
+  readonly problem?: string | undefined;
+  /** The receipt line, with its line end. */
+  readonly receipt?: string | undefined;
+  /** The public key for its receipts. */
+  readonly key?: string | undefined;
+  /** The newest head of its list. */
+  readonly head?: string | undefined;
+}
+
+/** Options for receipts. */
+export interface ReceiptOptions {
+  /** Sends a submission to the witness. Rejects without a reply: the witness may still have stored the submission. */
+  readonly submit: (submission: string) => Promise<WitnessReply>;
+  /** Unanswered submissions are stored next to this file for the next process; null: they end with this process. */
+  readonly besideFile: string | null;
+  /** Closes the channel to the witness. */
+  readonly close: () => Promise<void>;
+  /** The key of the witness; null: the key in its first reply, which arrives over an authenticated channel. */
+  readonly key: NoteKey | null;
+  /** Maximum wait for the first receipt before the first request, in milliseconds. */
+  readonly registerMilliseconds: number;
+  /** Whether the gateway stays not ready until the first receipt. */
+  readonly isRequired: boolean;
+  /** Called with the reason when receipts fail, and with null when they succeed again. */
+  readonly onProblem?: (problem: string | null) => void;
+}
+
+/** State of the receipts, for an operator. */
+export interface ReceiptStatus extends QueueStatus {
+  /** Whether this process's first checkpoint has a receipt. */
+  readonly isRegistered: boolean;
+  readonly isRequired: boolean;
+}
+
+/** The newest checkpoint with a receipt: the note with all signatures, and the list head from the same reply. */
+export interface Received {
+  readonly note: string;
+  readonly head: string | undefined;
+}
+
+const refusals: ReadonlySet<number> = new Set([404, 409, 422]);
+/** Outcome of a submission; `isUnanswered` without any reply. */
+type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) | null;
+
+const suffix = '.unanswered';
+
+/** Obtains receipts for the checkpoints of this process, and for unanswered checkpoints of earlier processes. */
+export class Receipts {
+  readonly #options: ReceiptOptions;
+  readonly #file: string | null;
+  readonly #unansweredFile: string;
+  readonly #queue: CheckpointQueue;
+  #key: NoteKey | null;
+  #received: Received | null = null;
+  /** The number of checkpoints in the newest list head of the witness. */
+  #listSize = 0;
+  #saving: Promise<void> = Promise.resolve();
+  #hasSentFormer = false;
+  #register: () => void = () => undefined;
+  readonly #registered = new Promise<void>((resolve) => (this.#register = resolve));
+  #isRegistered = false;
+  /** Called when the witness rejects a run. It accepts no further checkpoints of that run. */
+  onRefused: (run: string) => void = () => undefined;
+
+  /** @param everyMilliseconds between two checkpoints of a run */
+  constructor(options: ReceiptOptions, everyMilliseconds: number) {
+    [this.#options, this.#file, this.#key] = [options, options.besideFile, options.key];
+    this.#unansweredFile = `${options.besideFile ?? ''}.${uniqueId()}${suffix}`;
+    this.#queue = new CheckpointQueue({
+      everyMilliseconds,
+      deliver: (checkpoint) => this.#deliver(checkpoint),
+      onProblem: (problem) => options.onProblem?.(problem),
+      onWaiting: (waiting) => {
+        const submissions = waiting.map(submissionOf);
+        this.#saving = this.#saving.then(() => this.#save(submissions));
+      },
+    });
+  }
+
+  get figures(): ReceiptStatus {
+    return { ...this.#queue.figures, isRegistered: this.#isRegistered, isRequired: this.#options.isRequired };
+  }
+
+  /** The newest checkpoint with a receipt; null before the first one. */
+  get received(): Received | null {
+    return this.#received;
+  }
+
+  add(checkpoint: SignedCheckpoint): void {
+    this.#queue.add(checkpoint);
+  }
+
+  /** Resolves when the first checkpoint has a receipt, or after `registerMilliseconds`. */
+  async register(): Promise<void> {
+    let late: NodeJS.Timeout | undefined;
+    const timeout = new Promise<void>((resolve) => (late = setTimeout(resolve, this.#options.registerMilliseconds)));
+    await Promise.race([this.#registered, timeout]);
+    clearTimeout(late);
+  }
+
+  async close(timeoutMilliseconds: number): Promise<void> {
+    await this.#queue.close(timeoutMilliseconds);
+    await this.#saving;
+    await this.#options.close();
+  }
+
+  async #deliver(checkpoint: SignedCheckpoint): Promise<Delivery> {
+    // Submit earlier checkpoints first: the start of this process names the previous run, which the witness must know.
+    if (!this.#hasSentFormer) this.#hasSentFormer = await this.#submitFormer();
+    const reply = await this.#submit(submissionOf(checkpoint));
+    // If the start of a run is rejected, a new run would be rejected too: retry instead.
+    const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
+    if (outcome === null) {
+      this.#isRegistered = true;
+      this.#register();
+    } else if (outcome.isRefused) this.onRefused(checkpoint.run);
+    return outcome;
+  }
+
+  async #submit(submission: string): Promise<Submitted> {
+    let reply: WitnessReply;
+    try {
+      reply = await this.#options.submit(submission);
+    } catch (error) {
+      return { problem: error instanceof Error ? error.message : String(error), isUnanswered: true };
+    }
+    const { status, problem = 'no reason in the reply', receipt = '', key, head } = reply;
+    if (status !== 200) return { problem: `${status}: ${problem}`, isRefused: refusals.has(status) };
+    try {
+      const note = parseSubmission(submission).note + receipt;
+      const witness = this.#key ?? parseKey(key ?? '');
+      if (receiptTimeOf(parseNote(note), witness) === null) return { problem: 'the receipt is not signed by its key' };
+      const size = head === undefined ? this.#listSize : readListHead(head, forPurpose(witness, 'note')).size;
+      if (size < this.#listSize)
+        return { problem: `the list of the registry has shrunk from ${this.#listSize} checkpoints to ${size}` };
+      // Store the key only after the receipt is valid: the key of a forged reply would reject all later receipts.
+      [this.#key, this.#received, this.#listSize] = [witness, { note, head }, size];
+      return null;
+    } catch (error) {
+      if (!(error instanceof InvalidNote)) throw error;
+      return { problem: `the receipt cannot be read: ${error.message}` };
+    }
+  }
+
+  /** Submits unanswered checkpoints of earlier processes, and drops rejected ones. @returns whether all got a reply */
+  async #submitFormer(): Promise<boolean> {
+    if (this.#file === null) return true;
+    const folder = path.dirname(this.#file);
+    const names = await readdir(folder).catch(() => []);
+    for (const name of names) {
+      const file = path.join(folder, name);
+      if (!file.startsWith(`${this.#file}.`) || !name.endsWith(suffix) || file === this.#unansweredFile) continue;
+      const submissions = await readFile(file, 'utf8').then(parseSubmissions, () => []);
+      let isDone = true;
+      for (const submission of submissions) {
+        const outcome = await this.#submit(submission);
+        if (outcome?.isUnanswered === true) return false;
+        isDone &&= outcome === null || outcome.isRefused === true;
+      }
+      if (isDone) await rm(file, { force: true }).catch(() => undefined);
+    }
+    return true;
+  }
+
+  async #save(submissions: readonly string[]): Promise<void> {
+    const file = this.#unansweredFile;
+    if (this.#file === null) return;
+    try {
+      if (submissions.length === 0) {
+        await rm(file, { force: true });
+        return;
+      }
+      await writeFile(`${file}.new`, JSON.stringify(submissions), { mode: 0o600 });
+      await rename(`${file}.new`, file);
+    } catch {
+      // The disk may be read-only. Then the next process cannot send the unanswered submissions.
+    }
+  }
+}
+
+function submissionOf({ growth, note }: SignedCheckpoint): string {
+  return submissionText({ oldSize: growth.before.to, proof: consistencyProof(growth), note });
+}
+
+function parseSubmissions(text: string): string[] {
+  try {
+    const list: unknown = JSON.parse(text);
+    return Array.isArray(list) ? list.filter((one) => typeof one === 'string') : [];
+  } catch {
+    return []; // not a file of this program
+  }
+}

@@ -1,0 +1,146 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { RedisChannel } from '../../src/adapters/redis/channel/redis-channel.js';
+import { RedisInbox } from '../../src/adapters/redis/channel/redis-inbox.js';
+import { Seals } from '../../src/adapters/redis/seal.js';
+import { plainRedis, startRedis, withoutRedis } from './redis-server.js';
+
+const secret = Buffer.alloc(32, 7);
+const stream = 'mg:messages';
+
+/** Both ends of a channel over one Redis. The registry serves from the first `serve` call on. */
+async function openChannel(t: Test, seals = new Seals([secret]), failingMilliseconds = 60_000) {
+  const redis = await startRedis(t);
+  const address = plainRedis(redis.url);
+  const channel = new RedisChannel(address, 'mg:', seals, () => undefined);
+  const [refused, failures] = [[] as string[], [] as unknown[]];
+  const events = {
+    onRefused: (why: string) => void refused.push(why),
+    onFailure: (error: unknown) => void failures.push(error),
+  };
+  const inbox = new RedisInbox(address, 'mg:', new Seals([secret]), events, failingMilliseconds);
+  t.teardown(() => Promise.all([channel.close(), inbox.close()]));
+  const connected = async () => String(await redis.client.client('LIST')).match(/ cmd=(?!NULL)/g)?.length ?? 0;
+  while ((await connected()) < 3) await wait(20);
+  await wait(100); // the clients read the replies to their first commands
+  return { channel, failures, inbox, redis, refused };
+}
+
+t.test('a message gets its reply, and nothing remains of it', { skip: withoutRedis }, async (t) => {
+  const { channel, inbox, redis, refused } = await openChannel(t);
+  inbox.serve({ echo: (body) => Promise.resolve(`${body}!`) });
+  t.same(await Promise.all(['a', 'b', 'c "\n☂'].map((body) => channel.send({ kind: 'echo', body }))), [
+    'a!',
+    'b!',
+    'c "\n☂!',
+  ]);
+  t.equal(await redis.client.xlen(stream), 0);
+  t.same(refused, []);
+  await t.rejects(channel.send({ kind: 'echo', body: 'x'.repeat(70_000) }), /65536 bytes/);
+});
+
+t.test('a message waits for a registry, once, however often it is sent', { skip: withoutRedis }, async (t) => {
+  const { channel, inbox, redis } = await openChannel(t);
+  for (let twice = 0; twice < 2; twice += 1)
+    await t.rejects(channel.send({ kind: 'echo', body: 'late' }), /no registry replies/);
+  t.equal(await redis.client.xlen(stream), 1);
+  inbox.serve({ echo: (body) => Promise.resolve(`${body}!`) });
+  t.equal(await channel.send({ kind: 'echo', body: 'late' }), 'late!');
+});
+
+t.test('a message that another client removes from the stream is added again', { skip: withoutRedis }, async (t) => {
+  const { channel, inbox, redis } = await openChannel(t);
+  await t.rejects(channel.send({ kind: 'echo', body: 'lost' }), /no registry replies/);
+  await redis.client.xtrim(stream, 'MAXLEN', 0);
+  inbox.serve({ echo: (body) => Promise.resolve(`${body}!`) });
+  t.equal(await channel.send({ kind: 'echo', body: 'lost' }), 'lost!');
+});
+
+t.test('a message that the registry cannot handle yet stays, and blocks none', { skip: withoutRedis }, async (t) => {
+  const { channel, failures, inbox, redis } = await openChannel(t);
+  let isAway = true;
+  inbox.serve({
+    echo: (body) => (isAway && body === 'first' ? Promise.reject(new Error('no SQL')) : Promise.resolve(`${body}!`)),
+  });
+  const first = channel.send({ kind: 'echo', body: 'first' });
+  t.equal(await channel.send({ kind: 'echo', body: 'second' }), 'second!');
+  t.equal(await redis.client.xlen(stream), 1);
+  t.equal(inbox.workingSince, null, 'so that no gateway is reported as silent meanwhile');
+  t.match(failures[0], { message: 'no SQL' });
+  isAway = false;
+  t.equal(await first, 'first!');
+  await wait(200);
+  t.ok(Date.now() - (inbox.workingSince ?? 0) < 5_000);
+});
+
+t.test(
+  'a message that keeps failing while others succeed does not stop the watch for silence',
+  { skip: withoutRedis },
+  async (t) => {
+    const { channel, failures, inbox, redis, refused } = await openChannel(t, undefined, 300);
+    inbox.serve({
+      echo: (body) => (body === 'poison' ? Promise.reject(new Error('a defect')) : Promise.resolve(`${body}!`)),
+    });
+    const poison = t.rejects(channel.send({ kind: 'echo', body: 'poison' }), /no registry replies/);
+    await wait(600);
+    t.same([refused, await redis.client.xlen(stream)], [[], 1], 'as long as nothing proves that the database works');
+    t.equal(await channel.send({ kind: 'echo', body: 'other' }), 'other!');
+    await wait(300);
+    t.same([refused, await redis.client.xlen(stream)], [['it fails again and again, while others are taken'], 0]);
+    t.not(inbox.workingSince, null);
+    await poison;
+    const again = t.rejects(channel.send({ kind: 'echo', body: 'poison' }), /no registry replies/);
+    await wait(300);
+    t.same([refused.length, failures.length > 2], [2, true], 'it was retried once');
+    t.not(inbox.workingSince, null, 'it stops nothing');
+    await again;
+  },
+);
+
+t.test('a value in Redis larger than a message is not read', { skip: withoutRedis }, async (t) => {
+  const { channel, inbox, redis, refused } = await openChannel(t);
+  const sent = async () => Number(/total_net_output_bytes:(\d+)/.exec(await redis.client.info('stats'))?.[1]);
+  const large = 'x'.repeat(20_000_000);
+  // A slow Redis may not look at so large a value within the time for a command.
+  const refusal = t.rejects(channel.send({ kind: 'echo', body: 'a' }), /no registry replies|Redis does not accept/);
+  await wait(300);
+  const [entry] = await redis.client.xrange(stream, '-', '+');
+  const text = entry?.[1][1] ?? '';
+  const id = /"id":"([^"]+)"/.exec(text)?.[1] ?? '';
+  t.not(id, '');
+  await redis.client.set(`mg:reply:${id}`, large);
+  const before = await sent();
+  await refusal;
+  t.ok((await sent()) - before < 1_000_000, 'not by the gateway');
+  await redis.client.xadd(stream, '*', 'message', large);
+  inbox.serve({ echo: (body) => Promise.resolve(body) });
+  for (const end = performance.now() + 20_000; refused.length === 0 && performance.now() < end;) await wait(100);
+  t.same(refused, ['it is not sealed with the record secret']);
+  t.ok((await sent()) - before < 1_000_000, 'nor by the registry');
+});
+
+t.test('the stream has a maximum length', { skip: withoutRedis }, async (t) => {
+  const { channel, redis } = await openChannel(t);
+  const pipeline = redis.client.pipeline();
+  for (let count = 0; count < 10_000; count += 1) pipeline.xadd(stream, '*', 'message', 'x');
+  await pipeline.exec();
+  await t.rejects(channel.send({ kind: 'echo', body: 'one more' }), /too many messages wait/);
+  t.equal(await redis.client.xlen(stream), 10_000, 'waiting messages are not evicted');
+});
+
+t.test('a channel recovers after a Redis outage', { skip: withoutRedis }, async (t) => {
+  const { channel, inbox, redis } = await openChannel(t);
+  inbox.serve({ echo: (body) => Promise.resolve(`${body}!`) });
+  t.equal(await channel.send({ kind: 'echo', body: 'before' }), 'before!');
+  await redis.kill();
+  await t.rejects(channel.send({ kind: 'echo', body: 'after' }));
+  await redis.restart();
+  const sendUntilTaken = async (): Promise<string> => {
+    for (;;) {
+      const reply = await channel.send({ kind: 'echo', body: 'after' }).catch(() => null);
+      if (reply !== null) return reply;
+      await wait(50);
+    }
+  };
+  t.equal(await sendUntilTaken(), 'after!');
+});

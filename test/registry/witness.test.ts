@@ -1,0 +1,319 @@
+import { type Test } from 'tap';
+import { WitnessedList } from '../../src/audit/witnessed-list.js';
+import { NoteSigner, parseNote, receiptTimeOf } from '../../src/evidence/signed-note.js';
+import { parseSubmission } from '../../src/evidence/submission.js';
+import { SilentRuns } from '../../src/registry/checkpoints/findings.js';
+import { type WitnessVerdict, Witness } from '../../src/registry/checkpoints/witness.js';
+import { openRegistryDatabase } from '../../src/registry/registry-database.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { ManualTime, until } from './manual-time.js';
+import { WitnessedRun } from './witnessed-run.js';
+
+/** A witness over a database, with a clock that does not advance. */
+async function openWitness(t: Test, url: string) {
+  const time = new ManualTime();
+  const database = await openRegistryDatabase({ url, generation: 'of the test' });
+  t.teardown(() => database.destroy());
+  const signer = NoteSigner.inMemory('control.example');
+  const witness = new Witness({ database, clock: time, signer });
+  const instance = NoteSigner.inMemory('gw.example/a');
+  const findings = async (): Promise<string[]> => {
+    const rows = await database.selectFrom('checkpoint_findings').selectAll().orderBy('id').execute();
+    return rows.map(({ kind }) => kind).toSorted();
+  };
+  const listed = () => database.selectFrom('checkpoint_list').selectAll().orderBy('seq').execute();
+  return { database, findings, instance, listed, signer, time, take: (body: string) => witness.take(body) };
+}
+
+function noteOf(body: string, { receipt = '' }: WitnessVerdict): string {
+  return parseSubmission((JSON.parse(body) as { submission: string }).submission).note + receipt;
+}
+
+onEachDatabase(
+  'each checkpoint that extends its predecessor gets a receipt; start and end enter the list',
+  async (t, url) => {
+    const { findings, instance, listed, signer, take, time } = await openWitness(t, url);
+    const run = new WitnessedRun(instance).write(1);
+    const bodies = [
+      run.submit('start', time.now()),
+      ...[5, 1, 17, 0].map((lines, index) => run.write(lines).submit('periodic', time.now() + index)),
+      run.write(1).submit('end', time.now() + 10),
+    ];
+    const heads: string[] = [];
+    for (const body of bodies) {
+      time.advance(10_000);
+      const verdict = await take(body);
+      t.equal(verdict.status, 200, verdict.problem ?? '');
+      t.equal(receiptTimeOf(parseNote(noteOf(body, verdict)), signer.receiptKey), time.now());
+      heads.push(verdict.head ?? '');
+      t.same(
+        await take(body),
+        verdict,
+        'a checkpoint whose receipt was lost gets the same receipt when it is submitted again',
+      );
+    }
+    t.same(await findings(), []);
+    const rows = await listed();
+    t.same(
+      rows.map(({ note }) => note.split('\n')[3]?.split(' ')[0]),
+      ['start', 'end'],
+    );
+    const list = new WitnessedList(signer.receiptKey);
+    for (const { received_at, note } of rows) list.take(received_at, note);
+    t.same(
+      heads.map((head) => list.unlike(head)),
+      heads.map(() => null),
+      'each signed head matches the list',
+    );
+  },
+);
+
+onEachDatabase('the list also gets a checkpoint every ten minutes', async (t, url) => {
+  const { instance, listed, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  for (let count = 0; count < 130; count += 1) {
+    time.advance(10_000);
+    t.equal((await take(run.write(1).submit('periodic', time.now()))).status, 200);
+  }
+  t.equal((await listed()).length, 3);
+});
+
+onEachDatabase('a submission that does not extend its run is rejected and reported once', async (t, url) => {
+  const { findings, instance, signer, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  const bodies = [run.submit('start', time.now()), run.write(9).submit('periodic', time.now())];
+  for (const body of bodies) await take(body);
+  const other = new WitnessedRun(instance).write(30);
+  const forged = other.tree.root();
+  const replay = new WitnessedRun(instance).write(1);
+  const attempts: [string, string, number, string | null][] = [
+    ['an earlier submission', bodies[0] ?? '', 409, 'replay'],
+    [
+      'the same lines with an earlier time',
+      run.submit('periodic', time.now() - 1, { oldSize: 10, proof: [] }),
+      409,
+      'replay',
+    ],
+    [
+      'too many additional signatures',
+      run
+        .submit('periodic', time.now() + 1, { oldSize: 10, proof: [] })
+        .replace(/"}$/, `${'— x AAAAAAA=\\n'.repeat(900)}"}`),
+      422,
+      null,
+    ],
+    ['a different root for the same run', run.write(5).submit('periodic', time.now(), { root: forged }), 422, 'fork'],
+    ['a proof from another size', run.submit('periodic', time.now(), { oldSize: 9, proof: [] }), 409, 'fork'],
+    ['no consistency proof', run.submit('periodic', time.now(), { oldSize: 10, proof: [] }), 422, null],
+    [
+      'another key of the run',
+      run.submit('periodic', time.now(), { signer: NoteSigner.inMemory(run.signer.key.name) }),
+      422,
+      'fork',
+    ],
+    ['a run without a witnessed start', replay.submit('periodic', time.now()), 404, 'unknown'],
+    ['a start that extends an earlier size', replay.submit('start', time.now(), { oldSize: 1, proof: [] }), 409, null],
+    [
+      'another instance key',
+      new WitnessedRun(NoteSigner.inMemory('gw.example/a')).write(1).submit('start', time.now()),
+      403,
+      'key',
+    ],
+    [
+      'no valid signature of the instance',
+      run.submit('periodic', time.now(), { instance: signer }).replaceAll(signer.key.name, 'gw.example/a'),
+      422,
+      null,
+    ],
+    ['no submission field', '{}', 422, null],
+    ['no JSON', 'old 0', 422, null],
+  ];
+  let expected: string[] = [];
+  for (const [what, body, status, kind] of attempts) {
+    for (let twice = 0; twice < 2; twice += 1) {
+      const verdict = await take(body);
+      t.equal(verdict.status, status, `${what}: ${verdict.problem ?? ''}`);
+      t.equal(verdict.receipt, undefined);
+      time.advance(1_000);
+    }
+    expected = kind === null ? expected : [...expected, kind];
+    t.same(await findings(), expected.toSorted(), what);
+  }
+  t.match(await take(run.submit('end', time.now(), { oldSize: 10, proof: [] })), { status: 422 });
+});
+
+onEachDatabase('nothing can be appended to a run that has ended', async (t, url) => {
+  const { findings, instance, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  await take(run.write(3).submit('end', time.now()));
+  const verdict = await take(run.write(2).submit('periodic', time.now()));
+  t.match(verdict, { status: 409, problem: 'the run has ended with line 4' });
+  t.same(await findings(), ['fork']);
+});
+
+onEachDatabase('a start over a log other than the signed one is reported and still gets a receipt', async (t, url) => {
+  const { findings, instance, take, time } = await openWitness(t, url);
+  const first = new WitnessedRun(instance).write(1);
+  await take(first.submit('start', time.now(), { previous: new WitnessedRun(instance).write(4).end }));
+  t.same(await findings(), [], 'the log before the very first checkpoint is unknown');
+  await take(first.write(31).submit('periodic', time.now()));
+  const next = (previous: { run: string; size: number; hash: Buffer }) => {
+    const run = new WitnessedRun(instance).write(1);
+    return take(run.submit('start', time.now(), { previous }));
+  };
+  t.equal((await next({ ...first.end, size: 40 })).status, 200);
+  t.same(await findings(), [], 'lines after the newest checkpoint are expected');
+  t.equal((await next({ ...first.end, size: 27 })).status, 200);
+  t.same(await findings(), ['cut', 'fork'], 'a truncation, and a second log that continues the first');
+  t.equal((await next(new WitnessedRun(instance).write(4).end)).status, 200);
+  t.same(await findings(), ['cut', 'fork', 'previous']);
+});
+
+onEachDatabase('contradictory times are reported', async (t, url) => {
+  const { findings, instance, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  time.advance(3_600_000);
+  await take(run.write(1).submit('periodic', time.now() - 3_500_000));
+  t.same(await findings(), [], 'a checkpoint delayed by an hour while the registry was unavailable is accepted');
+  await take(run.write(1).submit('periodic', time.now() - 3_400_000));
+  t.same(await findings(), [], 'the next delayed checkpoint is accepted too');
+  await take(run.write(1).submit('periodic', time.now() - 3_400_001));
+  t.same(await findings(), ['clock'], 'a checkpoint dated before its predecessor');
+  await take(run.write(1).submit('periodic', time.now() + 61_000));
+  t.same(await findings(), ['clock', 'clock'], 'a checkpoint dated in the future');
+});
+
+onEachDatabase('a silent run is reported once, but not a run that ended or was continued', async (t, url) => {
+  const { database, findings, instance, take, time } = await openWitness(t, url);
+  const [silent, ended, followed, living] = Array.from({ length: 4 }, () => new WitnessedRun(instance).write(1));
+  if (silent === undefined || ended === undefined || followed === undefined || living === undefined) throw new Error();
+  for (const run of [silent, ended, followed, living])
+    await take(run.submit('start', time.now(), { everySeconds: 10 }));
+  await take(ended.submit('end', time.now()));
+  const follower = new WitnessedRun(instance).write(1);
+  await take(follower.submit('start', time.now(), { previous: followed.end }));
+  const inbox: { workingSince: number | null } = { workingSince: time.now() };
+  const looking = new SilentRuns({ database, clock: time, timers: time, inbox });
+  t.teardown(() => looking.stop());
+  looking.start();
+  const look = async (): Promise<void> => {
+    await until(() => time.untilNext !== null);
+    time.advance(5_000);
+    await until(() => time.untilNext !== null);
+  };
+  for (let seconds = 5; seconds <= 30; seconds += 5) {
+    for (const run of [living, follower]) await take(run.submit('periodic', time.now()));
+    await look();
+  }
+  t.same(await findings(), [], 'not within three intervals');
+  inbox.workingSince = null;
+  for (let count = 0; count < 5; count += 1) await look();
+  t.same(await findings(), [], 'not while Redis is unavailable and nothing arrives');
+  inbox.workingSince = time.now();
+  for (let seconds = 5; seconds <= 30; seconds += 5) {
+    for (const run of [living, follower]) await take(run.submit('periodic', time.now()));
+    await look();
+  }
+  t.same(await findings(), [], 'not within three intervals after the outage');
+  for (const run of [living, follower]) await take(run.submit('periodic', time.now()));
+  await look();
+  await look();
+  t.same(await findings(), ['silent']);
+  const [row] = await database.selectFrom('checkpoint_findings').selectAll().execute();
+  t.match(row?.origin, silent.id);
+  t.equal((await take(silent.submit('periodic', time.now()))).status, 200, 'the run may only have been disconnected');
+});
+
+onEachDatabase(
+  'a rotated file whose next run never arrives is reported, but not one whose next run arrived',
+  async (t, url) => {
+    const { database, findings, instance, take, time } = await openWitness(t, url);
+    const [rotated, cut] = [new WitnessedRun(instance).write(1), new WitnessedRun(instance).write(1)];
+    for (const run of [rotated, cut]) await take(run.submit('start', time.now()));
+    const [next, never] = [new WitnessedRun(instance).write(1), new WitnessedRun(instance)];
+    await take(rotated.submit('end', time.now(), { next: next.id }));
+    await take(cut.submit('end', time.now(), { next: never.id }));
+    await take(next.submit('start', time.now(), { previous: rotated.end }));
+    await take(next.submit('end', time.now()));
+    const looking = new SilentRuns({ database, clock: time, timers: time, inbox: { workingSince: time.now() } });
+    t.teardown(() => looking.stop());
+    looking.start();
+    for (let seconds = 0; seconds <= 40; seconds += 5) {
+      await until(() => time.untilNext !== null);
+      time.advance(5_000);
+      await until(() => time.untilNext !== null);
+    }
+    t.same(await findings(), ['silent']);
+    const [row] = await database.selectFrom('checkpoint_findings').selectAll().execute();
+    t.match(row, { origin: new RegExp(cut.id), message: new RegExp(never.id) });
+  },
+);
+
+onEachDatabase('a valid instance key with a forged run key is reported', async (t, url) => {
+  const { findings, instance, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  // A signature under the right name, by a key that is not the run's.
+  const body = run.write(1).submit('periodic', time.now());
+  const { submission, ...rest } = JSON.parse(body) as { submission: string };
+  const lines = submission.split('\n');
+  const forged = lines.map((line, index) =>
+    index === lines.length - 2 ? `${line.slice(0, -8)}AAAA${line.slice(-4)}` : line,
+  );
+  t.match(await take(JSON.stringify({ ...rest, submission: forged.join('\n') })), { status: 422 });
+  t.same(await findings(), ['key'], 'the instance key may be stolen');
+  const stranger = NoteSigner.inMemory('stranger');
+  const other = new WitnessedRun(stranger).write(1);
+  const bodyOfOther = other.submit('start', time.now(), {
+    signer: NoteSigner.inMemory(`stranger/${new WitnessedRun(stranger).id}`),
+  });
+  t.match(await take(bodyOfOther), { status: 422 });
+  t.same(await findings(), ['key'], 'an unpinned key causes no finding');
+});
+
+onEachDatabase('the list is append-only', async (t, url) => {
+  const { database, instance, listed, signer, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  const { head = '' } = await take(run.write(1).submit('end', time.now()));
+  const rows = await listed();
+  await t.rejects(database.updateTable('checkpoint_list').set({ note: '' }).execute(), /only be added/);
+  await t.rejects(database.deleteFrom('checkpoint_list').where('seq', '=', 1).execute(), /only be added/);
+  t.same(await listed(), rows);
+
+  const unlike = (some: typeof rows): string | null => {
+    const list = new WitnessedList(signer.receiptKey);
+    for (const { received_at, note } of some) list.take(received_at, note);
+    return list.unlike(head);
+  };
+  t.equal(unlike(rows), null);
+  t.match(unlike(rows.slice(0, 1)), 'signed a list of 2 checkpoints, but its list now has 1');
+  t.match(unlike(rows.toReversed()), 'are not the ones that it signed');
+  t.match(unlike(rows.map((row) => ({ ...row, received_at: row.received_at + 1 }))), 'are not the ones that it signed');
+  t.match(
+    new WitnessedList(NoteSigner.inMemory('control.example').receiptKey).unlike(head),
+    "invalid head of the witness's list",
+  );
+});
+
+onEachDatabase('of concurrent submissions for one run exactly one is accepted', async (t, url) => {
+  const { database, instance, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  await take(run.submit('start', time.now()));
+  const growths = Array.from({ length: 10 }, (_, index) => {
+    const copy = Object.assign(new WitnessedRun(instance), { id: run.id, signer: run.signer }).write(1);
+    copy.submit('start', time.now());
+    return copy.write(index + 1).submit('periodic', time.now());
+  });
+  const verdicts = await Promise.all(growths.map((body) => take(body).catch(() => ({ status: 503 }))));
+  const sizes = await database.selectFrom('runs').select('size').execute();
+  t.equal(sizes.length, 1);
+  t.ok(verdicts.filter(({ status }) => status === 200).length >= 1);
+  t.same(
+    verdicts.filter(({ status }) => ![200, 409, 422].includes(status)),
+    [],
+  );
+});

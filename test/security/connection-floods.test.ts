@@ -1,0 +1,277 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import net, { type Socket } from 'node:net';
+import tls from 'node:tls';
+import t from 'tap';
+import {
+  ask,
+  exchangeBytes,
+  type GatewaySetup,
+  type GatewayUnderTest,
+  parseAnswer,
+  recordsOf,
+  requestBytes,
+  startTestGateway,
+  startUpstream,
+  type Teardown,
+} from '../edge/harness.js';
+import { until } from '../telemetry/open-log.js';
+
+const places = 20;
+const keyOf = (merchant: string): string => `svc_live_4Vz1cQ8mXo2TestOnly${merchant}`;
+const merchants = ['a', 'b', 'c', 'd'];
+const records = Object.assign(
+  {},
+  ...merchants.map((merchant) =>
+    recordsOf(keyOf(merchant), { key: { keyId: `key_${merchant}`, merchantId: `m_${merchant}` } }),
+  ),
+) as NonNullable<GatewaySetup['records']>;
+
+/** How far callers without a key go. */
+const ways: Readonly<Record<string, (gateway: GatewayUnderTest, from: string) => Socket>> = {
+  'that say nothing': ({ https }, from) => net.connect({ port: https, host: '127.0.0.1', localAddress: from }),
+  'that stay in the handshake': ({ https }, from) => {
+    const socket = net.connect({ port: https, host: '127.0.0.1', localAddress: from });
+    socket.write(Buffer.from('1603010200', 'hex'));
+    return socket;
+  },
+  'that are idle over TLS': (gateway, from) => connectFrom(gateway, from),
+  'that trickle a head': (gateway, from) => {
+    const socket = connectFrom(gateway, from);
+    socket.write('GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-');
+    return socket;
+  },
+  'that were refused': (gateway, from) => {
+    const socket = connectFrom(gateway, from);
+    socket.write('GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\n\r\n');
+    return socket;
+  },
+};
+
+for (const [way, open] of Object.entries(ways)) {
+  t.test(`idle connections ${way} do not keep out a client with a valid key`, async (t) => {
+    const upstream = await startUpstream(t);
+    const gateway = await startTestGateway(t, {
+      upstreamUrl: upstream.url,
+      records,
+      config: { limits: { connections: places } },
+    });
+    await hold(t, gateway, open, ['127.0.0.2', '127.0.0.3', '127.0.0.4'], 2 * places);
+    for (const merchant of merchants) t.equal((await request(gateway, merchant)).status, 200);
+    const { without_key: closed = 0, connection_limit: dropped } = await counted(gateway);
+    t.equal(dropped, 0);
+    t.ok(closed > places, 'one for each that came when there was no place');
+  });
+}
+
+t.test(
+  'at the connection limit, the source with the most unauthenticated connections loses its oldest one',
+  async (t) => {
+    const limits = { connections: 5, headersTimeoutSeconds: 30 }; // they close for nothing else
+    const gateway = await startTestGateway(t, { config: { limits } });
+    const open = ways['that say nothing'] ?? connectFrom;
+    const sockets = await hold(t, gateway, open, ['127.0.0.2', '127.0.0.3', '127.0.0.2', '127.0.0.3', '127.0.0.2'], 5);
+    const closed: number[] = [];
+    for (const [index, socket] of sockets.entries()) socket.once('close', () => closed.push(index));
+    for (const expected of [[0], [0, 1], [0, 1, 2]]) {
+      await hold(t, gateway, open, [`127.0.0.${10 + expected.length}`], 1);
+      await until(() => closed.length === expected.length);
+      t.same(closed, expected);
+    }
+  },
+);
+
+t.test('requests in flight are never closed to make room for clients without a key', async (t) => {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream(t);
+  upstream.respond = (_request, response) => held.push(response);
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    records,
+    config: { limits: { connections: places } },
+  });
+  const asked = Array.from({ length: 15 }, () => request(gateway, 'a'));
+  await until(() => held.length === asked.length);
+  for (const open of Object.values(ways)) await hold(t, gateway, open, ['127.0.0.2', '127.0.0.3'], places);
+  const other = request(gateway, 'b');
+  await until(() => held.length === asked.length + 1);
+  for (const response of held) response.end('{}');
+  for (const { status } of await Promise.all([...asked, other])) t.equal(status, 200);
+});
+
+t.test('a merchant with more than half of all connections loses an idle one to another merchant', async (t) => {
+  const held: ServerResponse[] = [];
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, {
+    upstreamUrl: upstream.url,
+    records,
+    config: { limits: { connections: places } },
+  });
+  const closed: string[] = [];
+  const use = async (merchant: string, name: string): Promise<Socket> => {
+    const socket = connectFrom(gateway, '127.0.0.1');
+    t.teardown(() => socket.destroy());
+    socket.on('error', () => undefined).once('close', () => closed.push(name));
+    await requestOn(socket, merchant);
+    return socket;
+  };
+  const ofA: Socket[] = [];
+  for (let index = 0; index < 12; index += 1) ofA.push(await use('a', `a${index}`));
+  for (let index = 0; index < 8; index += 1) await use('b', `b${index}`);
+  const [first, second, third] = ofA;
+  if (first === undefined || second === undefined || third === undefined) throw new Error('there are twelve');
+  await requestOn(second, 'a'); // which was idle for less long now than the third
+
+  upstream.respond = (_request, response) => held.push(response);
+  const inFlight = requestOn(first, 'a');
+  await until(() => held.length === 1);
+  upstream.respond = (_request, response) => response.end('{}');
+  t.equal((await request(gateway, 'c')).status, 200);
+  await until(() => closed.length === 1);
+  t.same(closed, ['a2']);
+  await use('c', 'c');
+  await use('d', 'd');
+  t.same(closed, ['a2', 'a3'], 'half of all stay');
+  await t.rejects(use('d', 'another'), 'nobody holds more than half');
+  await until(() => closed.length === 3); // the one that was dropped
+  t.match(await counted(gateway), { without_key: 0, merchant_share: 2, connection_limit: 1 });
+  held[0]?.end('{}');
+  await inFlight;
+});
+
+// Each such connection carried an accepted request, and none of them closed: one merchant's beginnings held all connections.
+t.test(
+  'a connection that waits for a body is closed for another merchant; one with a forwarded request is not',
+  async (t) => {
+    const held: ServerResponse[] = [];
+    const upstream = await startUpstream(t);
+    upstream.respond = (request, response) => (request.method === 'POST' ? held.push(response) : response.end('{}'));
+    const config = { limits: { connections: places } };
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, records, config });
+    const post = (body: string) => {
+      const socket = connectFrom(gateway, '127.0.0.1');
+      t.teardown(() => socket.destroy());
+      const ended = { isClosed: false, text: '' };
+      socket.on('error', () => undefined).once('close', () => (ended.isClosed = true));
+      socket.setEncoding('latin1').on('data', (text: string) => (ended.text += text));
+      socket.write(
+        `POST /v1/payouts HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${keyOf('a')}\r\ncontent-length: 4\r\n\r\n${body}`,
+      );
+      return ended;
+    };
+    const sent = Array.from({ length: 8 }, () => post('{  }'));
+    await until(() => held.length === sent.length);
+    const begun = Array.from({ length: 12 }, () => post('{'));
+    await untilBuffered(gateway, begun.length);
+    const ofB = 9; // then the other one has just more than half
+    for (let count = 0; count < ofB; count += 1) {
+      const socket = connectFrom(gateway, '127.0.0.2');
+      t.teardown(() => socket.destroy());
+      await requestOn(socket, 'b');
+    }
+    await until(() => begun.filter(({ isClosed }) => isClosed).length === ofB);
+    for (const response of held) response.end('{}');
+    await until(() => sent.every(({ text }) => text.startsWith('HTTP/1.1 200 ')));
+    t.match(await counted(gateway), { without_key: 0, merchant_share: ofB, connection_limit: 0 });
+  },
+);
+
+t.test(
+  'connections of a trusted proxy do not count for its address, and its requests count for their merchant',
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const config = { trustedProxies: ['127.0.0.9'], limits: { connections: places } };
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, records, config });
+    let closed = 0;
+    const ofProxy = await hold(t, gateway, connectFrom, ['127.0.0.9'], 15);
+    for (const socket of ofProxy) socket.once('close', () => (closed += 1));
+    await hold(t, gateway, connectFrom, ['127.0.0.2', '127.0.0.3'], places);
+    t.equal((await request(gateway, 'a')).status, 200);
+    t.equal(closed, 0, 'it has most of the connections without a key, and loses none of them');
+    for (const socket of ofProxy) await requestOn(socket, 'b');
+    for (let count = 0; count < 5; count += 1) {
+      const socket = connectFrom(gateway, '127.0.0.1');
+      t.teardown(() => socket.destroy());
+      await requestOn(socket, 'c');
+    }
+    t.equal((await request(gateway, 'd')).status, 200, 'it forwards more than half of all for one merchant');
+    await until(() => closed === 2); // also for the last one of c: a single connection without a key may be about to ask
+  },
+);
+
+t.test('with a PROXY protocol header, connections count for the address in that header', async (t) => {
+  const upstream = await startUpstream(t);
+  const config = { trustedProxies: ['127.0.0.1'], proxyProtocol: true, limits: { connections: places } };
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, records, config });
+  const from = (source: string): Socket => {
+    const socket = net.connect(gateway.https, '127.0.0.1');
+    socket.write(`PROXY TCP4 ${source} 192.0.2.9 1000 443\r\n`);
+    return socket;
+  };
+  const flood = await hold(t, gateway, (_gateway, source) => from(source), ['192.0.2.1'], places - 1);
+  const [quiet] = await hold(t, gateway, (_gateway, source) => from(source), ['192.0.2.2'], 1);
+  let isClosed = false;
+  quiet?.once('close', () => (isClosed = true));
+  const socket = from('192.0.2.3');
+  await once(socket, 'connect');
+  const secure = tls.connect({ socket, ca: gateway.ca, servername: 'localhost' });
+  t.equal(parseAnswer(await exchangeBytes(secure, requestBytes({ headers: [['x-api-key', keyOf('a')]] }))).status, 200);
+  await until(() => flood[0]?.destroyed === true);
+  t.equal(isClosed, false);
+});
+
+function connectFrom({ https, ca }: Pick<GatewayUnderTest, 'https' | 'ca'>, from: string): Socket {
+  const socket = net.connect({ port: https, host: '127.0.0.1', localAddress: from });
+  return tls.connect({ socket, ca, servername: 'localhost', ALPNProtocols: ['http/1.1'] });
+}
+
+/** Opens so many connections, from these addresses by turns, and waits until the gateway has all of them or has closed some. */
+async function hold(
+  t: Teardown,
+  gateway: GatewayUnderTest,
+  open: (gateway: GatewayUnderTest, from: string) => Socket,
+  addresses: readonly string[],
+  count: number,
+): Promise<Socket[]> {
+  const sockets: Socket[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const socket = open(gateway, addresses[index % addresses.length] ?? '');
+    t.teardown(() => socket.destroy());
+    socket.on('error', () => undefined).resume();
+    sockets.push(socket);
+    const ready = socket instanceof tls.TLSSocket ? 'secureConnect' : 'connect';
+    await Promise.race([once(socket, ready), once(socket, 'close')]);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  return sockets;
+}
+
+function request(gateway: GatewayUnderTest, merchant: string) {
+  return ask(gateway, { headers: [['x-api-key', keyOf(merchant)]] });
+}
+
+/** Asks on a connection that stays open, and waits for the answer. */
+async function requestOn(socket: Socket, merchant: string): Promise<void> {
+  const answered = Promise.race([
+    once(socket, 'data'),
+    once(socket, 'close').then(() => Promise.reject(new Error('closed'))),
+  ]);
+  socket.resume();
+  socket.write(`GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${keyOf(merchant)}\r\n\r\n`);
+  await answered;
+  await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+/** Waits until so many bytes of bodies wait for the rest. */
+async function untilBuffered(gateway: GatewayUnderTest, bytes: number): Promise<void> {
+  let text: string;
+  do text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  while (!text.includes(`\ngateway_buffered_body_bytes ${bytes}\n`));
+}
+
+/** What the gateway counted, by reason. */
+async function counted(gateway: GatewayUnderTest): Promise<Record<string, number>> {
+  const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
+  const lines = text.matchAll(/^gateway_connections_(?:evicted|refused)_total\{reason="(\w+)"\} (\d+)$/gm);
+  return Object.fromEntries([...lines].map(([, reason = '', value]) => [reason, Number(value)]));
+}

@@ -1,0 +1,601 @@
+import type { Test } from 'tap';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import type { InactiveReport } from '../../src/gateway/store-ports.js';
+import { Roster } from '../../src/registry/gateways/roster.js';
+import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
+import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
+import type { RegistryDatabase } from '../../src/registry/registry-database.js';
+import { lift, listHeldBack } from '../../src/registry/restores/held-back.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { until } from '../registry/manual-time.js';
+import { gateway } from '../registry/memory-records-store.js';
+import { projectionFixture } from '../registry/projection-fixture.js';
+import { pepper, registryFixture } from '../registry/registry-fixture.js';
+import { differences, waitingChanges } from '../registry/stored-state.js';
+
+const paging = { page: 1, perPage: 100 };
+const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'former_generations', 'gateways'] as const;
+
+/** Copies a database. @returns what puts it back */
+async function backUp(database: RegistryDatabase): Promise<() => Promise<void>> {
+  const backup = await Promise.all(tables.map((table) => database.selectFrom(table).selectAll().execute()));
+  return async () => {
+    for (const table of tables.toReversed()) await database.deleteFrom(table).execute();
+    for (const [index, table] of tables.entries()) {
+      // An identity column gives no number that is given to it.
+      const rows = (backup[index] ?? []).map((row) => ('seq' in row ? { ...row, seq: undefined } : row));
+      if (rows.length > 0) await database.insertInto(table).values(rows).execute();
+    }
+  };
+}
+
+/** A key that was revoked after a backup; the registry has ended, and the backup can be put back. */
+async function revokedSinceBackup(t: Test, url: string) {
+  const fixture = await projectionFixture(t, url);
+  const { context, database, projection } = fixture;
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  const putBack = await backUp(database);
+  await revokeKey(context, 'test', keyId);
+  await one.run();
+  await one.end();
+  return { ...fixture, keyId, putBack };
+}
+
+onEachDatabase(
+  'database rollback: a key revoked after the backup stays inactive after a restore, until it is released',
+  async (t, url) => {
+    const { context, database, projection, store, time } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+    const suspended = await createMerchant(context, 'test', { name: 'y' });
+    const live = { environment: 'live' } as const;
+    const [good, revoked, reset] = [
+      await createKey(context, 'test', id, live),
+      await createKey(context, 'test', id, live),
+      await createKey(context, 'test', id, live),
+    ];
+    await one.run();
+    const putBack = await backUp(database);
+
+    await revokeKey(context, 'test', revoked.keyId);
+    await resetKey(context, 'test', reset.keyId, { graceSeconds: 3600 });
+    await changeMerchant(context, 'test', suspended.id, { status: 'SUSPENDED' });
+    await changeMerchant(context, 'test', id, { goLive: false, name: 'another name' });
+    await one.run();
+    await one.end();
+
+    await putBack();
+    time.advance(60_000);
+    const next = projection('next');
+    await next.run();
+    const status = async (keyId: string) =>
+      (await database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirstOrThrow()).status;
+    t.equal(await status(revoked.keyId), 'REVOKED', 'what Redis knows as revoked stays so');
+    t.equal(await status(good.keyId), 'ACTIVE');
+    const ended = await database
+      .selectFrom('api_keys')
+      .selectAll()
+      .where('key_id', '=', reset.keyId)
+      .executeTakeFirstOrThrow();
+    t.equal(ended.expires_at, time.now() - 60_000 + 3_600_000, 'a key that was to end ends');
+    t.match(await database.selectFrom('merchants').selectAll().where('id', '=', suspended.id).execute(), [
+      { status: 'SUSPENDED' },
+    ]);
+    t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [
+      { go_live: 0, name: 'x' },
+    ]);
+    t.same(await differences(database, store), [], 'and so do the records');
+
+    const held = await listHeldBack(database, paging);
+    t.equal(held.totalRecords, 4);
+    t.same(held.items.map((item) => item.id).toSorted(), [revoked.keyId, reset.keyId, suspended.id, id].toSorted());
+    t.match(held.items[0], { source: 'store', foundAt: new Date(time.now()).toISOString() });
+    t.match(await database.selectFrom('restores').selectAll().execute(), [
+      { found_at: time.now(), newest_at: time.now() - 60_000, is_certain: 1 },
+    ]);
+
+    await lift(context, 'ada', revoked.keyId);
+    await lift(context, 'ada', id);
+    await lift(context, 'ada', reset.keyId);
+    t.equal(await status(revoked.keyId), 'ACTIVE');
+    t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [{ go_live: 1 }]);
+    t.equal((await listHeldBack(database, paging)).totalRecords, 1);
+    await t.rejects(lift(context, 'ada', revoked.keyId), { message: /not found/i });
+    await next.run();
+    t.same(await differences(database, store), []);
+    const actions = (await database.selectFrom('events').select(['action', 'actor']).orderBy('seq').execute()).slice(
+      -7,
+    );
+    t.same(
+      actions.map(({ action, actor }) => `${action} by ${actor}`),
+      [
+        ...['merchant.held-back by registry', 'merchant.held-back by registry'],
+        ...['key.held-back by registry', 'key.held-back by registry'],
+        ...['key.lifted by ada', 'merchant.lifted by ada', 'key.lifted by ada'],
+      ],
+    );
+  },
+);
+
+onEachDatabase(
+  'database rollback: when no process knows the lost changes, the registry reports since when they are unknown',
+  async (t, url) => {
+    const { context, database, projection, store, time } = await projectionFixture(t, url);
+    const one = projection('one');
+    await one.run();
+    await createMerchant(context, 'test', { name: 'x' });
+    await one.run();
+    t.same(await database.selectFrom('restores').selectAll().execute(), []);
+    const newest = time.now();
+    await one.end();
+    time.advance(60_000);
+    [store.meta, store.revision, store.change] = [null, 0, null];
+    store.records.clear();
+    await projection('next').run();
+    t.match(await database.selectFrom('restores').selectAll().execute(), [
+      { found_at: time.now(), newest_at: newest, is_certain: 0 },
+    ]);
+  },
+);
+
+/** A database that lacks two revocations, and an empty store. `report` is what a gateway remembers of them. */
+async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[0], url: string) {
+  const fixture = await projectionFixture(t, url);
+  const { context, database, projection, store } = fixture;
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  const key = await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  await one.end();
+  const { lookup_id } = await database.selectFrom('api_keys').selectAll().executeTakeFirstOrThrow();
+  const generation = store.meta?.generation ?? '';
+  [store.meta, store.revision, store.change] = [null, 0, null];
+  store.records.clear();
+  const common = { merchantId: id, revision: 9 };
+  const lists = { ipAllowlist: null, originAllowlist: null };
+  const report: InactiveReport = {
+    ...{ name: 'inactive:g:0', instanceId: 'g', generation, revision: 9, isSealed: false },
+    entries: [
+      { name: `merchant:${id}`, value: { ...common, ...lists, name: '', status: 'ACTIVE', goLive: false } },
+      {
+        name: `key:${lookup_id}`,
+        value: {
+          ...common,
+          keyId: key.keyId,
+          environment: 'live',
+          status: 'REVOKED',
+          permissions: [],
+          expiresAt: null,
+        },
+      },
+      { name: `key:${'0'.repeat(64)}`, value: { ...common, keyId: 'key_other', status: 'REVOKED' } },
+    ],
+  };
+  const states = async () => {
+    const { status } = await database.selectFrom('api_keys').selectAll().executeTakeFirstOrThrow();
+    const { go_live } = await database.selectFrom('merchants').selectAll().executeTakeFirstOrThrow();
+    return { status, goLive: go_live };
+  };
+  const rosterOf = (projecting: typeof one) =>
+    new Roster({
+      ...{ database, store, projection: projecting, clock: fixture.time, timers: fixture.time },
+      ...{ longestLifetimeMilliseconds: 31_000, onWork: () => undefined },
+    });
+  return { ...fixture, keyId: key.keyId, merchantId: id, report, rosterOf, states };
+}
+
+onEachDatabase(
+  'database rollback: a revocation that a gateway reports is held back before any write',
+  async (t, url) => {
+    const { database, keyId, logged, merchantId, projector, report, states, store } = await restoredBesideEmptyStore(
+      t,
+      url,
+    );
+    store.inactive = [report];
+    const written: unknown[] = [];
+    store.onWrite = (entries) => void written.push(...entries.map(({ value }) => value));
+    projector.wake();
+    await projector.nextPass();
+    t.same(await states(), { status: 'REVOKED', goLive: 0 });
+    t.notMatch(written, [{ keyId, status: 'ACTIVE' }]);
+    t.same(await differences(database, store), []);
+    const held = await listHeldBack(database, paging);
+    t.same(
+      held.items.map(({ id, source }) => [id, source]).toSorted(),
+      [
+        [keyId, 'g'],
+        [merchantId, 'g'],
+      ].toSorted(),
+    );
+    t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+    t.same(store.inactive, [], 'and the report is removed');
+    t.match(
+      logged.find(({ message }) => message.startsWith('the database lacks changes that the store or a gateway knows')),
+      { details: { heldBack: 2 } },
+    );
+  },
+);
+
+onEachDatabase(
+  'database rollback: a report after the full write is held back before the gateway gets its grant',
+  async (t, url) => {
+    const { database, projection, report, rosterOf, states, store } = await restoredBesideEmptyStore(t, url);
+    const next = projection('next');
+    await next.run();
+    t.same(await states(), { status: 'ACTIVE', goLive: 1 });
+    t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 0 }]);
+    store.inactive = [report];
+    await rosterOf(next).look();
+    t.same(await states(), { status: 'REVOKED', goLive: 0 });
+    t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
+    t.same(store.inactive, []);
+  },
+);
+
+onEachDatabase('a gateway’s report is read again after an interrupted comparison', async (t, url) => {
+  const { keyId, projection, report, states, store } = await restoredBesideEmptyStore(t, url);
+  store.inactive = [report];
+  store.fails = (call) => (call === 'names' ? 'before' : null);
+  const first = projection('first');
+  await t.rejects(first.run());
+  await first.end();
+  store.fails = () => null;
+  const written: unknown[] = [];
+  store.onWrite = (entries) => void written.push(...entries.map(({ value }) => value));
+  await projection('second').run();
+  t.same(await states(), { status: 'REVOKED', goLive: 0 });
+  t.ok(written.length > 0);
+  t.notMatch(written, [{ keyId, status: 'ACTIVE' }]);
+});
+
+onEachDatabase('a gateway’s report counts only when the database may lack changes', async (t, url) => {
+  const { context, database, projection, report, rosterOf, states, store, time } = await restoredBesideEmptyStore(
+    t,
+    url,
+  );
+  const next = projection('next');
+  await next.run();
+  time.advance(86_400_001);
+  store.inactive = [report];
+  await rosterOf(next).look();
+  t.same(
+    await states(),
+    { status: 'ACTIVE', goLive: 1 },
+    'not a day after a restore: somebody else may have written it',
+  );
+  t.same(store.inactive, []);
+
+  await database.deleteFrom('restores').execute();
+  await createMerchant(context, 'test', { name: 'y' });
+  await next.run();
+  store.inactive = [report];
+  await rosterOf(next).look();
+  t.same(await states(), { status: 'ACTIVE', goLive: 1 }, 'nor without one');
+  t.same(store.inactive, []);
+});
+
+for (const isSameProcess of [true, false]) {
+  const who = isSameProcess ? 'the same process' : 'another process';
+  onEachDatabase(`records that an interrupted comparison had to hold back are held back by ${who}`, async (t, url) => {
+    const { database, projection, putBack, store } = await revokedSinceBackup(t, url);
+    await putBack();
+
+    const first = projection('first');
+    store.fails = (call) => (call === 'names' ? 'before' : null);
+    await t.rejects(first.run());
+    store.fails = () => null;
+    if (!isSameProcess) await first.end();
+    await (isSameProcess ? first : projection('second')).run();
+    t.match(await database.selectFrom('api_keys').select('status').execute(), [{ status: 'REVOKED' }]);
+    t.same(await differences(database, store), []);
+  });
+}
+
+onEachDatabase('a merchant changed before the comparison is still held back', async (t, url) => {
+  const { context, database, projection } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  await one.run();
+  const putBack = await backUp(database);
+  await changeMerchant(context, 'test', id, { status: 'SUSPENDED' });
+  await one.run();
+  await one.end();
+  await putBack();
+
+  for (const name of ['a', 'b', 'c']) await changeMerchant(context, 'test', id, { name });
+  await projection('next').run();
+  t.match(await database.selectFrom('merchants').select(['status', 'name']).execute(), [
+    { status: 'SUSPENDED', name: 'c' },
+  ]);
+});
+
+onEachDatabase('a malformed record that is held back does not stop the comparison and is inactive', async (t, url) => {
+  const { database, keyId, merchantId, projection, report, store } = await restoredBesideEmptyStore(t, url);
+  const damaged = { status: 'REVOKED\u0000', expiresAt: 'never' };
+  store.inactive = [
+    { ...report, entries: report.entries.map((one) => ({ ...one, value: { ...one.value, ...damaged } })) },
+  ];
+  await projection('next').run();
+  t.match(await database.selectFrom('api_keys').selectAll().execute(), [
+    { key_id: keyId, status: 'INACTIVE', expires_at: null },
+  ]);
+  t.match(await database.selectFrom('merchants').selectAll().execute(), [{ id: merchantId, status: 'INACTIVE' }]);
+  t.same(await differences(database, store), []);
+});
+
+onEachDatabase('a store that was being filled during the database restore still counts as evidence', async (t, url) => {
+  const { database, keyId, projection, putBack, store, time } = await revokedSinceBackup(t, url);
+  // It was emptied, and the registry ended after it had written some records again.
+  store.meta = { generation: null, filling: 'generation-later' };
+  [store.revision, store.change] = [0, null];
+  await putBack();
+  time.advance(60_000);
+  const next = projection('next');
+  await next.run();
+  const key = await database.selectFrom('api_keys').select('status').where('key_id', '=', keyId).executeTakeFirst();
+  t.equal(key?.status, 'REVOKED');
+});
+
+// A database that had gone back was noticed by the acknowledgements of living gateways alone, and once in a process: the
+// keys that it had lost stayed accepted, and a revocation was confirmed before it was written.
+
+/** A database at revision 2 and a store at 4, with a key that the database does not know any more. */
+async function goneBack(t: Test, url: string) {
+  const fixture = await projectionFixture(t, url);
+  const { context, database, projection, store } = fixture;
+  const one = projection('one');
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const kept = await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  const { generation = '' } = store.meta ?? {};
+  const lost = await createKey(context, 'test', id, { environment: 'live' });
+  await revokeKey(context, 'test', lost.keyId);
+  await one.run();
+  t.equal(store.revision, 4);
+  await database.deleteFrom('events').where('revision', '>', 2).execute();
+  await database.deleteFrom('api_keys').where('key_id', '=', lost.keyId).execute();
+  await database.updateTable('revision').set({ value: 2 }).execute();
+  return { ...fixture, generation, kept, one };
+}
+
+onEachDatabase('database rollback under a running registry is detected, also without a gateway', async (t, url) => {
+  const { context, database, generation, kept, one, store } = await goneBack(t, url);
+  const published: number[] = [];
+  const [publish, complete] = [store.publish.bind(store), store.complete.bind(store)];
+  store.publish = async (position) => {
+    published.push(position.revision);
+    await publish(position);
+  };
+  store.complete = async (meta, position) => {
+    published.push(position.revision);
+    await complete(meta, position);
+  };
+  const { revision } = await revokeKey(context, 'test', kept.keyId);
+  t.notOk(await one.hasProjected(revision), 'what was published before says nothing of it');
+  await one.run();
+  t.ok(await one.hasProjected(revision));
+  t.same(await differences(database, store), [], 'a key that the database does not know goes from the store');
+  t.equal(await waitingChanges(database), 0);
+  t.not(store.meta?.generation, generation);
+  const next = await createMerchant(context, 'test', { name: 'y' });
+  t.equal(next.revision, 5);
+  await one.run();
+  t.same(await differences(database, store), []);
+  t.ok(published.length > 1);
+  t.same(
+    published.filter((one) => one < 4),
+    [],
+    'a gateway would take a revision that goes back for a loss of the store',
+  );
+});
+
+onEachDatabase('database rollback while no registry ran is detected', async (t, url) => {
+  const { context, database, generation, one, projection, store } = await goneBack(t, url);
+  await one.end();
+  await projection('another').run();
+  t.same(await differences(database, store), []);
+  t.not(store.meta?.generation, generation);
+  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 5);
+});
+
+onEachDatabase('database rollback together with Redis is detected by what the registry published', async (t, url) => {
+  const { context, database, one, store } = await goneBack(t, url);
+  store.revision = 2;
+  await one.run();
+  t.same(await differences(database, store), []);
+  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 5);
+});
+
+onEachDatabase('of Redis and the gateways, the source with the later revision counts', async (t, url) => {
+  const { context, one, store } = await goneBack(t, url);
+  store.live = [gateway('g', { revision: 9, acknowledges: false })];
+  await one.run();
+  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 10);
+});
+
+// The store can come to hold an older record than the database, where the write of a connection that was closed arrives late.
+// To revoke the key again wrote nothing, and was confirmed.
+onEachDatabase('revoking a key again rewrites its record, and that write confirms it', async (t, url) => {
+  const { call, createKey, createMerchant, outwait, store } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  store.live = [gateway('a')];
+  const { keyId, key } = await createKey(id);
+  const name = `key:${lookupIdOf(key, pepper)}`;
+  const old = store.records.get(name) ?? {};
+  const revoke = () => call('POST', `/keys/${keyId}/revoke`);
+  const first = await revoke();
+  t.match(first, { status: 200, body: { data: { revision: 3, propagation: { gateways: 1, confirmed: 1 } } } });
+  const trail = (await call('GET', '/events')).body;
+
+  store.records.set(name, old);
+  t.same((await revoke()).body, first.body, 'the key is as it was');
+  t.match(store.records.get(name), { status: 'REVOKED', revision: 3 });
+  t.same((await call('GET', '/events')).body, trail, 'and so are the events');
+
+  store.records.set(name, old);
+  store.live = store.live.map((one) => ({ ...one, acknowledges: false }));
+  t.match(
+    await outwait(revoke(), 2),
+    { status: 200, body: { data: { propagation: { gateways: 1, confirmed: 0, pending: [{ instanceId: 'a' }] } } } },
+    'a gateway that knew of the first revocation may have read the old record since',
+  );
+
+  store.records.set(name, old);
+  store.fails = (one) => (one === 'write' ? 'before' : null);
+  t.match(await outwait(revoke(), 1), { status: 202, body: { data: { propagation: { projected: false } } } });
+  store.fails = () => null;
+  await outwait(revoke(), 2);
+  await until(() => (store.records.get(name) as { status: string }).status === 'REVOKED');
+});
+
+// The store can come to hold an older record than the database. Who saw a suspended merchant served and suspended it again was
+// told that every gateway knew, and nothing was written.
+onEachDatabase('suspending a merchant again rewrites its record, and that write confirms it', async (t, url) => {
+  const { call, createMerchant, outwait, store } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  store.live = [gateway('a')];
+  const name = `merchant:${id}`;
+  const old = store.records.get(name) ?? {};
+  const suspend = () => call('PATCH', `/merchants/${id}`, { body: { status: 'SUSPENDED' } });
+  const first = await suspend();
+  t.match(first, { status: 200, body: { data: { revision: 2, propagation: { gateways: 1, confirmed: 1 } } } });
+  const trail = (await call('GET', '/events')).body;
+
+  store.records.set(name, old);
+  t.same((await suspend()).body, first.body, 'the merchant is as it was');
+  t.match(store.records.get(name), { status: 'SUSPENDED', revision: 2 });
+  t.same((await call('GET', '/events')).body, trail, 'and so are the events');
+
+  store.records.set(name, old);
+  store.live = store.live.map((one) => ({ ...one, acknowledges: false }));
+  t.match(
+    await outwait(suspend(), 2),
+    { status: 200, body: { data: { propagation: { gateways: 1, confirmed: 0, pending: [{ instanceId: 'a' }] } } } },
+    'a gateway that knew of the first change may have read the old record since',
+  );
+});
+
+// A registry that was started on an empty database, from another directory perhaps or with a wrong name, took every record out of
+// Redis: each key of each merchant was refused as unknown.
+onEachDatabase('a registry on another database leaves the store unchanged', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const meta = { version: 1, generation: 'of another registry', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
+  store.meta = meta;
+  store.revision = 7;
+  for (let count = 0; count < 5; count += 1) store.records.set(`key:${count}`, { revision: count });
+  const before = store.text();
+  const sentence = /another registry's: of its 5 records this database knows 0\. Is it the right database/;
+  await t.rejects(projection('one').run(), sentence);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  await createKey(context, 'test', id, { environment: 'live' });
+  await t.rejects(projection('one').run(), sentence, 'also where it has records of its own');
+  t.equal(store.text(), before);
+
+  store.meta = null;
+  await projection('one').run();
+  t.same(await differences(database, store), [], 'whoever wants that deletes the record meta');
+});
+
+onEachDatabase('a store rolled back to an older generation is rewritten', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  await createKey(context, 'test', id, { environment: 'live' });
+  await projection('one').run();
+  store.meta = { version: 1, generation: 'before', projectedAt: '2026-01-01T00:00:00.000Z' };
+  store.records.set('key:gone', { revision: 1 });
+  await projection('one').run();
+  t.same(await differences(database, store), []);
+});
+
+// What had a higher number than the database has come to was never replaced: a change was confirmed, and not there.
+onEachDatabase('a record of a later generation is replaced too', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const one = projection('one');
+  await one.run();
+  store.records.set(`merchant:${id}`, { ...store.records.get(`merchant:${id}`), status: 'OTHER', revision: 900 });
+  await createKey(context, 'test', id, { environment: 'live' });
+  await one.run();
+  t.match(store.records.get(`merchant:${id}`), { revision: 900 }, 'it has not been written');
+  store.meta = null;
+  await t.rejects(one.run(), /a record of revision 900/);
+  await one.run();
+  t.same(await differences(database, store), []);
+  t.ok((await context.revision()) >= 900);
+});
+
+// It had been at a number that the database has come to since: what was written on the way of a change that was lost.
+onEachDatabase(
+  'a record of a lost generation is replaced even when the database has reached its revision',
+  async (t, url) => {
+    const { context, database, projection, store } = await projectionFixture(t, url);
+    const { id } = await createMerchant(context, 'test', { name: 'x' });
+    const one = projection('one');
+    await one.run();
+    const lost = { ...store.records.get(`merchant:${id}`), name: 'lost', revision: 3 };
+    store.records.set(`merchant:${id}`, lost);
+    store.records.set('key:lost', { revision: 3 });
+    store.meta = null;
+    store.onWrite = async () => {
+      store.onWrite = () => undefined;
+      for (const name of ['y', 'z']) await createMerchant(context, 'test', { name });
+    };
+    await one.run();
+    t.same(await differences(database, store), [], 'everything anew');
+
+    store.records.set(`merchant:${id}`, { ...lost, revision: 5 });
+    await changeMerchant(context, 'test', id, { name: 'changed' });
+    store.onWrite = async () => {
+      store.onWrite = () => undefined;
+      await createMerchant(context, 'test', { name: 'meanwhile' });
+    };
+    await one.run();
+    t.same(await differences(database, store), [], 'a change');
+  },
+);
+
+// The first pass begins a new history. When it broke off, the next one took the store for another registry's, for ever.
+onEachDatabase('a restored database is projected, also after its first pass was interrupted', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  await projection('one').run();
+  for (let count = 0; count < 5; count += 1) store.records.set(`key:since ${count}`, { revision: 7 });
+  store.revision = 7;
+  store.records.set(`merchant:${id}`, { ...store.records.get(`merchant:${id}`), revision: 7 });
+  const generation = store.meta?.generation;
+  store.fails = (call) => (call === 'write' ? 'before' : null);
+  await t.rejects(projection('one').run(), /the store is away/);
+  store.fails = () => null;
+  t.equal(store.meta?.generation, generation);
+  await projection('one').run();
+  t.same(await differences(database, store), []);
+  t.not(store.meta?.generation, generation);
+});
+
+// PostgreSQL refuses a text with a NUL: such a name in Redis had each comparison fail, and nothing was projected any more.
+onEachDatabase('a Redis name that no database can query stops nothing and is removed', async (t, url) => {
+  const { context, database, projection, store } = await projectionFixture(t, url);
+  const one = projection('one');
+  await one.run();
+  await createMerchant(context, 'test', { name: 'x' });
+  await one.run();
+  const fields = { merchantId: 'm', status: 'REVOKED', revision: 99 };
+  store.records.set('key:\u0000', { ...fields, keyId: 'k', environment: 'live', permissions: [], expiresAt: null });
+  store.records.set('merchant:\u0000', {
+    ...fields,
+    name: 'x',
+    goLive: false,
+    ipAllowlist: null,
+    originAllowlist: null,
+  });
+  store.revision = 99;
+  await one.run();
+  t.same(await differences(database, store), []);
+});

@@ -1,0 +1,265 @@
+import { randomUUID } from 'node:crypto';
+import http from 'node:http';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import t, { type Test } from 'tap';
+import { startConfiguredServices } from '../../src/cli/compose/services.js';
+import { loadConfig } from '../../src/config/load.js';
+import { startServices } from '../../src/services/start-services.js';
+import { createLogger } from '../../src/telemetry/logger.js';
+import { ask, connect as connectGateway, exchangeBytes, liveKey, startTestGateway } from '../edge/harness.js';
+import { ManualTime } from '../registry/manual-time.js';
+import { operatorsToken } from '../services/operators-fixture.js';
+import { balanceOf } from '../services/services-fixture.js';
+
+/*
+ * A page in a browser of this machine can have its own name resolve to a loopback address. Its requests then come from this
+ * machine, with whatever headers it likes; but the Host header has the name of the page.
+ */
+
+const forbidden = '{"success":false,"message":"Forbidden","data":{"code":"forbidden","errors":[]}}';
+
+/** Services without `identity`: sends them the Host lines, and says what came back. */
+async function servicesOf(t: Test, options = '') {
+  const listening = 'services: { listen: { port: 0 }, database: { url: "sqlite::memory:" } }';
+  const config = loadConfig({ text: `${listening}\n${options}` });
+  const services = await startConfiguredServices(config, createLogger('fatal'));
+  t.teardown(() => services.close());
+  const port = Number(new URL(services.url).port);
+
+  const answerTo = async (hosts: readonly string[], path = '/transactions', version = '1.1'): Promise<string> => {
+    const socket = connect(port, '127.0.0.1');
+    const lines = [...hosts.map((host) => `Host: ${host}`), 'x-merchant-id: m_1', 'x-merchant-environment: live'];
+    socket.write(`GET ${path} HTTP/${version}\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`);
+    return text(socket);
+  };
+  const statusOf = async (...asked: Parameters<typeof answerTo>): Promise<number> =>
+    Number((await answerTo(...asked)).split(' ')[1]);
+  return { answerTo, statusOf, port };
+}
+
+const rebound = [
+  ...['attacker.example', 'attacker.example:7080', 'localhost.attacker.example', '127.0.0.1.attacker.example'],
+  ...[
+    'attacker.example@127.0.0.1',
+    '127.0.0.1@attacker.example',
+    'localhost:7080:80',
+    'localhost,localhost',
+    'xlocalhost',
+  ],
+  ...['127.1', '0x7f.0.0.1', '2130706433', '127.0.0.256', '[::1', '::1', '[::2]', '10.0.0.1', '0.0.0.0', '', ':7080'],
+];
+
+t.test('DNS rebinding: a foreign host name is rejected with 403, whatever headers the page sends', async (t) => {
+  const { answerTo, statusOf } = await servicesOf(t);
+  for (const host of rebound) {
+    const answer = await answerTo([host]);
+    t.match(answer, /^HTTP\/1\.1 403 /, `Host: ${host}`);
+    t.ok(answer.endsWith(forbidden));
+  }
+  t.equal(await statusOf(['attacker.example'], '/nothing'), 403, 'nor does it learn which paths there are');
+  t.equal(await statusOf(['localhost', 'attacker.example']), 403, 'two of them');
+  t.equal(await statusOf(['attacker.example', 'localhost']), 403);
+  t.equal(await statusOf(['localhost', 'localhost']), 403);
+  t.equal(await statusOf([], '/transactions', '1.0'), 403, 'none');
+});
+
+t.test('loopback hosts are served, on any port', async (t) => {
+  const { statusOf, port } = await servicesOf(t);
+  for (const name of ['localhost', 'LocalHost', '127.0.0.1', '127.9.8.7', '[::1]']) {
+    for (const suffix of ['', ':80', `:${port}`]) t.equal(await statusOf([name + suffix]), 200, name + suffix);
+  }
+});
+
+t.test('the hosts of the configured upstream URLs are served', async (t) => {
+  const { statusOf } = await servicesOf(
+    t,
+    'upstreams: { customers: { url: "http://Core.Internal:7080" }, payouts: { url: "http://[fd00::0:7]" }, transactions: { url: "http://10.0.0.7:81" } }',
+  );
+  for (const host of [
+    'core.internal:7080',
+    'core.internal',
+    'CORE.internal:1',
+    '[fd00::7]',
+    '10.0.0.7:81',
+    'localhost',
+  ]) {
+    t.equal(await statusOf([host]), 200, host);
+  }
+  for (const host of ['internal', 'x.core.internal', 'core.internal.', '10.0.0.8']) {
+    t.equal(await statusOf([host]), 403, host);
+  }
+});
+
+t.test('DNS rebinding: probes and metrics are served by IP address, but not by a rebound name', async (t) => {
+  const { statusOf } = await servicesOf(t);
+  for (const path of ['/livez', '/readyz', '/metrics', '/openapi.json']) {
+    for (const host of ['10.1.2.3:7080', '[2001:db8::7]:7080', '127.0.0.1', 'localhost:7080']) {
+      t.equal(await statusOf([host], path), 200, `${path} at ${host}`);
+    }
+    t.equal(await statusOf([], path, '1.0'), 200, `${path} without a Host`);
+    t.equal(await statusOf(['localhost', '127.0.0.1'], path), 403, `${path} with two`);
+    for (const host of ['attacker.example', '10.1.2.3.attacker.example', '[2001:db8::7].attacker.example', '']) {
+      t.equal(await statusOf([host], path), 403, `${path} at ${host}`);
+    }
+  }
+});
+
+const time = new ManualTime();
+const parts = { assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } };
+const operators = { host: '127.0.0.1', port: 0, token: operatorsToken, tls: null };
+const merchantId = 'm_1';
+
+const services = await startServices({
+  ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', operators },
+  ...parts,
+});
+t.teardown(() => services.close());
+const operatorsUrl = services.operatorsUrl ?? '';
+const right = { authorization: `Bearer ${operatorsToken}` };
+
+interface Sent {
+  readonly method?: string;
+  readonly headers?: http.OutgoingHttpHeaders;
+  readonly body?: object;
+}
+
+async function sendTo(url: string, { method = 'GET', headers = {}, body }: Sent = {}) {
+  const type = body === undefined ? {} : { 'content-type': 'application/json' };
+  return new Promise<{ status: number; body: string }>((resolve, reject) => {
+    const request = http.request(url, { method, headers: { ...type, ...headers }, agent: false }, (response) => {
+      let text = '';
+      response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      response.on('end', () => {
+        resolve({ status: response.statusCode ?? 0, body: text });
+      });
+    });
+    request.on('error', reject);
+    request.end(body === undefined ? undefined : JSON.stringify(body));
+  });
+}
+
+const walletBody = { merchantId, environment: 'live', currency: 'NGN' };
+const createdWallet = await sendTo(`${operatorsUrl}/wallets`, { method: 'POST', headers: right, body: walletBody });
+const walletId = (JSON.parse(createdWallet.body) as { data: { id: string } }).data.id;
+const movement = () => ({
+  ...{ amount: 100, currency: 'NGN', environment: 'live', reference: randomUUID(), reason: 'An attack' },
+});
+
+/** Every route of the operators' API, below its address. */
+const routes = [
+  ...[['GET', '/wallets'] as const, ['GET', `/wallets/${walletId}`] as const, ['GET', '/accounts'] as const],
+  ...[['GET', `/wallets/${walletId}/entries`] as const, ['POST', '/wallets'] as const],
+  ...[['POST', `/wallets/${walletId}/fund`] as const, ['POST', `/wallets/${walletId}/withdraw`] as const],
+];
+
+t.test('operators API without the token: no wallet is shown and no money moves', async (t) => {
+  for (const [method, path] of [...routes, ['GET', '/metrics'] as const, ['GET', '/none'] as const]) {
+    const body = method === 'POST' ? movement() : undefined;
+    for (const headers of [
+      ...[{}, { authorization: 'Bearer' }, { authorization: `Bearer ${operatorsToken}x` }],
+      ...[{ authorization: `Bearer ${operatorsToken.slice(1)}` }, { authorization: `Basic ${operatorsToken}` }],
+      ...[{ authorization: operatorsToken }, { 'x-api-key': operatorsToken }, { cookie: `token=${operatorsToken}` }],
+    ]) {
+      const answer = await sendTo(`${operatorsUrl}${path}`, {
+        method,
+        headers,
+        ...(body === undefined ? {} : { body }),
+      });
+      t.equal(answer.status, 401, `${method} ${path} ${JSON.stringify(Object.keys(headers))}`);
+    }
+  }
+  t.equal((await sendTo(`${operatorsUrl}/wallets?token=${operatorsToken}`)).status, 401);
+  t.equal(await balanceOf(services.database, walletId), 0);
+});
+
+t.test('DNS rebinding to the operators API gets nothing without the token', async (t) => {
+  for (const host of ['evil.example', 'localhost', '127.0.0.1:7081']) {
+    const headers = { host, origin: `http://${host}` };
+    t.equal((await sendTo(`${operatorsUrl}/wallets`, { headers })).status, 401, host);
+    // A browser asks first whether it may send the header of a token to another site, and is not told that it may.
+    const preflight = {
+      ...headers,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'authorization',
+    };
+    const answer = await sendTo(`${operatorsUrl}/wallets`, { method: 'OPTIONS', headers: preflight });
+    t.equal(answer.status, 401, `${host}: preflight`);
+  }
+});
+
+t.test('the operators API rejects requests that the gateway forwarded, with or without the token', async (t) => {
+  for (const header of ['x-merchant-id', 'x-gateway-assertion', 'X-Merchant-Id']) {
+    for (const [method, path] of routes) {
+      const body = method === 'POST' ? { body: movement() } : {};
+      const answer = await sendTo(`${operatorsUrl}${path}`, { method, headers: { ...right, [header]: '' }, ...body });
+      t.equal(answer.status, 403, `${method} ${path} ${header}`);
+    }
+  }
+  t.equal(await balanceOf(services.database, walletId), 0);
+});
+
+t.test('no path through the gateway reaches an operation of the operators API', async (t) => {
+  const upstream = { url: services.url };
+  const gateway = await startTestGateway(t, {
+    config: { upstreams: { transactions: upstream, payouts: upstream, customers: upstream } },
+  });
+  const headers = [['x-api-key', liveKey] as const, ['authorization', right.authorization] as const];
+  const body = JSON.stringify(movement());
+  const prefixes = [
+    '',
+    '/dev',
+    '/dev/wallets/..',
+    '/dev/payouts/../..',
+    '/dev/wallets/%2e%2e',
+    '/payouts',
+    '/transactions',
+  ];
+  for (const prefix of prefixes) {
+    for (const [method, path] of routes) {
+      const target = `/v1${prefix}${path}`;
+      const sent =
+        method === 'POST'
+          ? { body, headers: [...headers, ['content-type', 'application/json'] as const] }
+          : { headers };
+      const { status } = await ask(gateway, { method, path: target, ...sent });
+      // The merchant's own list of its own wallets is there; nothing that operators have is.
+      const isOwn = method === 'GET' && prefix === '/dev' && path.startsWith('/wallets') && !path.endsWith('/entries');
+      if (!isOwn) t.ok(status >= 400, `${method} ${target}: ${status}`);
+    }
+  }
+  const absolute = `POST ${operatorsUrl}/wallets/${walletId}/fund HTTP/1.1\r\nhost: ${new URL(operatorsUrl).host}\r\n`;
+  const answer = await exchangeBytes(
+    connectGateway(gateway.https, gateway.ca),
+    `${absolute}x-api-key: ${liveKey}\r\nauthorization: ${right.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
+  );
+  t.match(answer, /^HTTP\/1\.1 4\d\d /);
+  t.equal(await balanceOf(services.database, walletId), 0);
+});
+
+t.test('an upstream that points at the operators API by mistake gives no access to it', async (t) => {
+  const upstream = { url: operatorsUrl };
+  const gateway = await startTestGateway(t, {
+    config: {
+      upstreams: { transactions: upstream, payouts: upstream, customers: upstream },
+      routes: [{ path: '/wallets', upstream: 'payouts', resource: 'wallets' }],
+    },
+  });
+  const headers = [
+    ['x-api-key', liveKey] as const,
+    ['authorization', right.authorization] as const,
+    ['content-type', 'application/json'] as const,
+  ];
+  const path = `/v1/wallets/${walletId}/fund`;
+  const { status } = await ask(gateway, { method: 'POST', path, headers, body: JSON.stringify(movement()) });
+  t.equal(status, 403);
+  t.equal(await balanceOf(services.database, walletId), 0);
+});
+
+t.test('the services that the gateway calls do not serve the routes of the operators API', async (t) => {
+  for (const [method, path] of routes) {
+    const body = method === 'POST' ? { body: movement() } : {};
+    const headers = { ...right, 'x-merchant-id': merchantId, 'x-merchant-environment': 'live' };
+    t.equal((await sendTo(`${services.url}${path}`, { method, headers, ...body })).status, 404, `${method} ${path}`);
+  }
+});

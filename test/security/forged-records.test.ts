@@ -1,0 +1,486 @@
+import { createHmac } from 'node:crypto';
+import { setTimeout as wait } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { messageText, replyText } from '../../src/adapters/redis/channel/message-text.js';
+import { RedisChannel } from '../../src/adapters/redis/channel/redis-channel.js';
+import { RedisInbox } from '../../src/adapters/redis/channel/redis-inbox.js';
+import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
+import { Seals } from '../../src/adapters/redis/seal.js';
+import { lookupIdOf } from '../../src/gateway/api-key.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
+import { until } from '../adapters/redis-cluster.js';
+import { plainRedis, startRedis, withoutRedis } from '../adapters/redis-server.js';
+import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from '../edge/harness.js';
+import { until as untilTrue } from '../telemetry/open-log.js';
+import { askAllTheWhile, places, sealedDeployment, type SealedKey, secrets } from './sealed-deployment.js';
+
+const [secret, other] = secrets;
+const changed = (text: string | null, changes: object): string =>
+  JSON.stringify({ ...(JSON.parse(text ?? '{}') as object), ...changes });
+
+// Whoever could write to Redis made a key of his own work, or a revoked one work again: any record was believed.
+for (const [where, open] of Object.entries(places)) {
+  t.test(
+    `on ${where} a record that the registry did not write authenticates no request`,
+    { skip: withoutRedis },
+    async (t) => {
+      const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t, open);
+      const registry = await startRegistry([secret]);
+      const [good, another, revoked] = [
+        await createKey(registry),
+        await createKey(registry),
+        await createKey(registry),
+      ];
+      await registry.call('POST', `/keys/${revoked.keyId}/revoke`);
+      const gateway = await startGateway([secret]);
+      t.equal(await gateway.ask('svc_live_of-nobody'), 'unknown');
+      await registry.close();
+      t.equal(await gateway.ask(good.key), 'ACTIVE');
+      t.equal(await gateway.ask(revoked.key), 'REVOKED');
+      t.same(gateway.refused, []);
+
+      const texts = {
+        good: (await redis.get(good.name)) ?? '',
+        another: (await redis.get(another.name)) ?? '',
+        revoked: (await redis.get(revoked.name)) ?? '',
+        merchant: (await redis.get(`mg:merchant:${good.merchantId}`)) ?? '',
+      };
+      t.match(texts.good, /,"seal":"[A-Za-z0-9_-]{43}"\}$/);
+      const unsealed = texts.revoked.replace(/,"seal":"[^"]*"\}$/, '}');
+      const seal = /"seal":"([^"]*)"/.exec(texts.good)?.[1] ?? '';
+      const sealedBy = (key: Buffer, text: string, name = revoked.name): string => new Seals([key]).seal(name, text);
+      const active = changed(unsealed, { status: 'ACTIVE' });
+      const cases: [what: string, text: string, reason: string][] = [
+        ['unsealed', active, 'unsealed'],
+        ['with the seal that it had', changed(texts.revoked, { status: 'ACTIVE' }), 'wrong_seal'],
+        ['with a seal in the middle', changed(changed(active, { seal }), { more: 1 }), 'unsealed'],
+        ['with the seal of another record', `${active.slice(0, -1)},"seal":"${seal}"}`, 'wrong_seal'],
+        [
+          'with a member behind what was sealed',
+          texts.revoked.replace(',"seal"', ',"status":"ACTIVE","seal"'),
+          'wrong_seal',
+        ],
+        ['with two seals', texts.revoked.replace(',"seal"', `,"seal":"${seal}","seal"`), 'wrong_seal'],
+        ['sealed by another secret', sealedBy(other, active), 'wrong_seal'],
+        ['sealed for another name', sealedBy(secret, active, good.name), 'wrong_seal'],
+        ['copied from another key', texts.good, 'wrong_seal'],
+        ['of an earlier generation', sealedBy(secret, changed(active, { generation: 'r_0' })), 'earlier_generation'],
+        ['of no generation', sealedBy(secret, changed(active, { generation: undefined })), 'earlier_generation'],
+        ['a seal without a digest', `${active.slice(0, -1)},"seal":""}`, 'unsealed'],
+        ['a digest of the text alone', `${active.slice(0, -1)},"seal":"${digestOf(active)}"}`, 'wrong_seal'],
+        ['no JSON', '{', 'unsealed'],
+      ];
+      for (const [what, text, reason] of cases) {
+        await redis.set(revoked.name, text);
+        await until(async () => (await gateway.ask(revoked.key)) === 'unavailable', `${what} is refused`);
+        t.match(gateway.refused.at(-1), { name: revoked.name, reason }, what);
+      }
+      t.equal(gateway.refused.length, cases.length, 'each is told of once');
+      await redis.set(revoked.name, texts.revoked);
+      await until(
+        async () => (await gateway.ask(revoked.key)) === 'REVOKED',
+        'what the registry had written is believed',
+      );
+
+      const swapped = `mg:merchant:${another.merchantId}`;
+      await redis.set(swapped, texts.merchant);
+      t.equal(await gateway.ask(another.key), 'unavailable', "another merchant's record");
+      t.match(gateway.refused.at(-1), { name: swapped, reason: 'wrong_seal' });
+      await redis.set(another.name, changed(texts.another, { merchantId: good.merchantId }));
+      await until(
+        async () => gateway.refused.at(-1)?.name === another.name || (await gateway.ask(another.key)) === '',
+        'seen',
+      );
+      t.equal(await gateway.ask(another.key), 'unavailable', 'another merchant in the record of a key');
+      t.equal(await gateway.ask(good.key), 'ACTIVE', 'nobody else is concerned');
+      t.match(gateway.records.cacheFigures().refused, { earlier_generation: 2, malformed: 0 });
+      t.ok(gateway.records.cacheFigures().refused.wrong_seal > 8);
+    },
+  );
+}
+
+function digestOf(text: string): string {
+  return createHmac('sha256', '').update(text).digest('base64url');
+}
+
+// A meta record names the servers to believe, and the history that records are of.
+for (const [where, open] of Object.entries(places)) {
+  t.test(
+    `on ${where} no gateway accepts a meta record that the registry did not write`,
+    { skip: withoutRedis },
+    async (t) => {
+      const { createKey, logged, redis, startGateway, startRegistry } = await sealedDeployment(t, open);
+      const registry = await startRegistry([secret]);
+      const good = await createKey(registry);
+      const unread = await createKey(registry, good.merchantId);
+      const gateway = await startGateway([secret]);
+      t.equal(await gateway.ask(good.key), 'ACTIVE');
+      const meta = (await redis.get('mg:meta')) ?? '';
+      const { generation } = JSON.parse(meta) as { generation: string };
+      const unsealed = meta.replace(/,"seal":"[^"]*"\}$/, '}');
+      const cases: [what: string, text: string][] = [
+        ['unsealed', unsealed],
+        ['of another database', new Seals([other]).seal('mg:meta', changed(unsealed, { database: 'x' }))],
+        ['of a later generation', changed(meta, { generation: 'r_9' })],
+        [
+          'sealed before, of an earlier generation',
+          new Seals([secret]).seal('mg:meta', changed(unsealed, { generation: 'r_0' })),
+        ],
+        ['no meta record', '[]'],
+      ];
+      for (const [what, text] of cases) {
+        await redis.set('mg:meta', text);
+        await until(
+          async () =>
+            ((await redis.get('mg:meta')) ?? '').includes(generation) && (await redis.get('mg:meta')) !== text,
+          what,
+        );
+        t.match(
+          await redis.get('mg:meta'),
+          new RegExp(`"generation":"${generation}".*"seal"`),
+          `${what}: the same history goes on`,
+        );
+        await until(async () => (await gateway.ask(good.key)) === 'ACTIVE', 'the gateway goes on');
+      }
+      t.equal(logged.filter((line) => line.includes('the meta record of the store is not what')).length, cases.length);
+      t.notOk(logged.some((line) => line.includes('in a new generation')));
+
+      await registry.close();
+      for (const [what, text] of cases) {
+        await redis.set('mg:meta', text);
+        const started = await startGateway([secret], false);
+        if (what.startsWith('sealed before')) {
+          await until(() => Promise.resolve(started.reason() === null), 'one that has just started cannot know better');
+          // In a Cluster each slot names its generation as well, and none names this one.
+          t.equal(await started.ask(unread.key), where === 'a Cluster' ? 'unavailable' : 'ACTIVE');
+          continue;
+        }
+        const isRefused = (): boolean =>
+          (started.reason() ?? '').includes('the meta record of the store cannot be trusted');
+        await until(() => Promise.resolve(isRefused()), what);
+        t.match(started.reason(), /a registry with the same keys\.recordSecretFile seals them all/);
+        t.equal(await started.ask(unread.key), 'unavailable');
+        await started.close();
+      }
+    },
+  );
+}
+
+// An acknowledgement put a revocation in force of a gateway that had not heard of it.
+t.test('a forged acknowledgement of a gateway is ignored', { skip: withoutRedis }, async (t) => {
+  const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
+  const registry = await startRegistry([secret]);
+  const { keyId } = await createKey(registry);
+  const gateway = await startGateway([secret]);
+  const name = `mg:gateway:${gateway.instanceId}`;
+  const rows = () => registry.database.selectFrom('gateways').selectAll().execute();
+  await until(async () => (await rows()).some(({ seals }) => seals === 1), 'the gateway is in the roster, and seals');
+  const text = (await redis.get(name)) ?? '';
+  t.match(text, /,"seal":"[A-Za-z0-9_-]{43}"\}$/);
+  // The gateway hangs: what it acknowledges does not come any more.
+  await gateway.close();
+  await redis.set(name, text);
+
+  const forge = (changes: object): string => changed(text, { beat: 9_999, revision: 1_000_000, ...changes });
+  for (const forged of [
+    forge({}),
+    forge({ seal: undefined }),
+    forge({ leaving: true }),
+    forge({ leaving: true, seal: undefined }),
+  ]) {
+    await redis.set(name, forged);
+    const { data } = await registry.call('POST', `/keys/${keyId}/revoke`);
+    t.match(data.propagation, { gateways: 1, confirmed: 0, pending: [{ instanceId: gateway.instanceId }] });
+    t.equal((await rows()).length, 1, 'it stays in the roster');
+  }
+  t.match((await registry.call('GET', '/gateways')).data, [{ instanceId: gateway.instanceId, revision: null }]);
+
+  const sealed = new Seals([secret]).seal(name, changed(text, { beat: 9_999, revision: 1_000_000, seal: undefined }));
+  await redis.set(name, sealed);
+  t.match((await registry.call('POST', `/keys/${keyId}/revoke`)).data.propagation, { gateways: 1, confirmed: 1 });
+});
+
+t.test(
+  'a gateway without the secret, or of an earlier release, can still acknowledge revisions',
+  { skip: withoutRedis },
+  async (t) => {
+    const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
+    const registry = await startRegistry([secret]);
+    const { key, keyId } = await createKey(registry);
+    const gateway = await startGateway([]);
+    await until(async () => (await gateway.ask(key)) === 'ACTIVE', 'it believes what is sealed');
+    await until(async () => (await redis.exists(`mg:grant:${gateway.instanceId}`)) === 1, 'it is in the roster');
+    t.match((await registry.call('POST', `/keys/${keyId}/revoke`)).data.propagation, { gateways: 1, confirmed: 1 });
+    t.equal(await gateway.ask(key), 'REVOKED');
+  },
+);
+
+// A grant lets a gateway use its memory: somebody else's would make it use what the registry does not wait for.
+t.test('a forged grant is ignored', { skip: withoutRedis }, async (t) => {
+  const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
+  const registry = await startRegistry([secret]);
+  await createKey(registry);
+  const meta = JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string };
+  await registry.close();
+  const gateway = await startGateway([secret]);
+  const name = `mg:grant:${gateway.instanceId}`;
+  await redis.set(name, JSON.stringify({ generation: meta.generation, beat: 1, lifetimeMilliseconds: 31_000 }));
+  await until(() => Promise.resolve(gateway.refused.some((one) => one.name === name)), 'it is refused');
+  t.match(gateway.refused, [{ name, reason: 'unsealed' }], 'and told of once');
+});
+
+// While a registry runs, what somebody else writes is there for a moment alone; in that moment it must open nothing either.
+for (const [where, open] of Object.entries(places)) {
+  t.test(
+    `on ${where} a forged record is repaired, and authenticates no request until then`,
+    { skip: withoutRedis },
+    async (t) => {
+      const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t, open);
+      const registry = await startRegistry([secret]);
+      const gateway = await startGateway([secret]);
+      await until(async () => (await redis.exists(`mg:grant:${gateway.instanceId}`)) === 1, 'it is in the roster');
+      const good = await createKey(registry);
+      const written = async ({ name }: SealedKey, what: string): Promise<string> => {
+        await until(async () => ((await redis.get(name)) ?? '').includes(what), `${name} is ${what}`);
+        return (await redis.get(name)) ?? '';
+      };
+      const goodText = await written(good, 'ACTIVE');
+      /** A key that was revoked, its record, and the one from before. */
+      const revoke = async () => {
+        const key = await createKey(registry, good.merchantId);
+        const before = await written(key, 'ACTIVE');
+        t.equal(await gateway.ask(key.key), 'ACTIVE');
+        await registry.call('POST', `/keys/${key.keyId}/revoke`);
+        await until(async () => (await gateway.ask(key.key)) === 'REVOKED', 'the revocation is in force');
+        return { ...key, before, text: await written(key, 'REVOKED') };
+      };
+      const own = `svc_live_${'x'.repeat(43)}`;
+      const nobody = { key: own, name: `mg:key:${lookupIdOf(own, null)}`, text: null };
+      const [byHand, copied, putBack] = [await revoke(), await revoke(), await revoke()];
+      const unsealed = byHand.before.replace(/,"seal":"[^"]*"\}$/, '}');
+      const cases: [what: string, at: { key: string; name: string; text: string | null }, forged: string][] = [
+        ['written by hand', byHand, unsealed],
+        ['with the former seal', byHand, byHand.text.replace('REVOKED', 'ACTIVE')],
+        ['copied from another key', copied, goodText],
+        ['of an older revision', putBack, putBack.before],
+        ['of nobody, written by hand', nobody, unsealed],
+        ['of nobody, copied', nobody, goodText],
+      ];
+      const { generation } = JSON.parse(goodText) as { generation: string };
+
+      const untouched = askAllTheWhile(() => gateway.ask(good.key));
+      for (const [what, { key, name, text }, forged] of cases) {
+        const asking = askAllTheWhile(() => gateway.ask(key));
+        await asking.more(5);
+        await redis.set(name, forged);
+        await until(async () => (await redis.get(name)) === text, `${what}: it is repaired`);
+        const truth = text === null ? 'unknown' : 'REVOKED';
+        await until(async () => (await gateway.ask(key)) === truth, `${what}: the gateway has the true record`);
+        await asking.more(20);
+        const said = await asking.stop();
+        t.ok(said[truth], what);
+        t.same(
+          Object.keys(said).filter((one) => one !== truth && one !== 'unavailable'),
+          [],
+          `${what}: ${JSON.stringify(said)}`,
+        );
+      }
+      t.same(Object.keys(await untouched.stop()), ['ACTIVE'], 'nobody else is concerned');
+      t.equal((JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string }).generation, generation);
+
+      const forgeries = async () =>
+        (await registry.call('GET', '/events?action=record.forged')).data as unknown as {
+          keyId: string | null;
+          after: { record: string; cause: string };
+        }[];
+      await until(async () => (await forgeries()).length === 4, 'there is an event for each record');
+      const causes = (await forgeries()).map(({ keyId, after }) => `${keyId ?? 'none'} ${after.record} ${after.cause}`);
+      t.same(
+        causes.toSorted(),
+        [
+          `${byHand.keyId} ${byHand.name.slice(3)} older`,
+          `${copied.keyId} ${copied.name.slice(3)} older`,
+          `${putBack.keyId} ${putBack.name.slice(3)} older`,
+          `none ${nobody.name.slice(3)} unknown`,
+        ].toSorted(),
+      );
+      const metrics = await (await fetch(`${registry.url}/metrics`)).text();
+      const count = (cause: string): number =>
+        Number(new RegExp(`registry_records_repaired_total\\{cause="${cause}"\\} (\\d+)`).exec(metrics)?.[1]);
+      t.same(
+        { older: count('older'), forged: count('forged'), unknown: count('unknown') },
+        { older: 3, forged: 1, unknown: 2 },
+      );
+    },
+  );
+}
+
+const [ownSeals, foreignSeals] = [new Seals([Buffer.alloc(32, 7)]), new Seals([Buffer.alloc(32, 8)])];
+const stream = 'mg:messages';
+
+async function openInbox(t: Test) {
+  const redis = await startRedis(t);
+  const [refused, taken, failed] = [[] as string[], [] as string[], [] as string[]];
+  const inbox = new RedisInbox(plainRedis(redis.url), 'mg:', ownSeals, {
+    onRefused: (why) => void refused.push(why),
+    onFailure: (error) => void failed.push((error as Error).message),
+  });
+  t.teardown(() => inbox.close());
+  inbox.serve({
+    checkpoint: (body) => {
+      taken.push(body);
+      return Promise.resolve('taken');
+    },
+  });
+  return { failed, inbox, redis, refused, taken };
+}
+
+t.test('a stream message without a valid seal is discarded', { skip: withoutRedis }, async (t) => {
+  const { redis, refused, taken } = await openInbox(t);
+  const message = { id: 'forged', kind: 'checkpoint', body: 'forged' };
+  const right = messageText(ownSeals, stream, message);
+  const attempts: string[][] = [
+    ['message', JSON.stringify(message)],
+    ['message', messageText(foreignSeals, stream, message)],
+    ['message', messageText(ownSeals, 'mg:reply:1', message)],
+    ['message', right.replace('"body":"forged"', '"body":"edited"')],
+    ['message', messageText(ownSeals, stream, { ...message, kind: 'toString' })],
+    ['message', messageText(ownSeals, stream, { ...message, id: '../key:1' })],
+    ['message', ownSeals.seal(stream, '{"id":1,"kind":2,"body":3}')],
+    ['message', ownSeals.seal(stream, JSON.stringify({ ...message, body: 'x'.repeat(200_000) }))],
+    ['message', 'no JSON'],
+    ['other', right],
+  ];
+  for (const fields of attempts) await redis.client.xadd(stream, '*', ...fields);
+  await untilTrue(() => refused.length === attempts.length);
+  t.same(taken, []);
+  t.equal(await redis.client.xlen(stream), 0);
+  await redis.client.xadd(stream, '*', 'message', right);
+  await untilTrue(() => taken.length === 1);
+  t.same(taken, ['forged'], 'with the secret it is believed');
+});
+
+t.test('a reply message without a valid seal is ignored', { skip: withoutRedis }, async (t) => {
+  const redis = await startRedis(t);
+  const channel = new RedisChannel(plainRedis(redis.url), 'mg:', ownSeals, () => undefined);
+  t.teardown(() => channel.close());
+  await wait(100);
+  const sent = channel.send({ kind: 'checkpoint', body: 'true' });
+  let id = '';
+  while (id === '') {
+    const [entry] = await redis.client.xrange(stream, '-', '+');
+    id = entry === undefined ? '' : (JSON.parse(entry[1][1] ?? '') as { id: string }).id;
+  }
+  const name = `mg:reply:${id}`;
+  for (const forged of [
+    JSON.stringify({ body: 'forged' }),
+    replyText(foreignSeals, name, 'forged'),
+    replyText(ownSeals, 'mg:reply:another', 'of another message'),
+    replyText(ownSeals, name, 'edited').replace('edited', 'forged'),
+  ]) {
+    await redis.client.set(name, forged);
+    await wait(300);
+  }
+  await redis.client.set(name, replyText(ownSeals, name, 'right'));
+  t.equal(await sent, 'right');
+});
+
+t.test(
+  'a wrong Redis type under the name of the stream is reported once and is no outage',
+  { skip: withoutRedis },
+  async (t) => {
+    const { failed, inbox, redis } = await openInbox(t);
+    await untilTrue(() => inbox.workingSince !== null);
+    await redis.client.set(stream, 'x');
+    await untilTrue(() => failed.length > 0);
+    await wait(400);
+    t.match(failed, [/WRONGTYPE/]);
+    t.equal(failed.length, 1);
+    t.equal(inbox.workingSince, null);
+    await redis.client.del(stream);
+    await untilTrue(() => inbox.workingSince !== null);
+    await redis.client.set(stream, 'x');
+    await untilTrue(() => failed.length > 1);
+  },
+);
+
+/*
+ * Who can write a record in Redis once, by a bug in a registry or by hand, can write one that two readers understand differently.
+ * It must neither open nor refuse: it is a store that cannot be asked.
+ */
+
+const keyName = `mg:key:${lookupIdOf(liveKey, null)}`;
+const merchantName = 'mg:merchant:m_1';
+const records = Object.fromEntries(
+  Object.entries(recordsOf(liveKey)).map(([name, record]) => [name, JSON.stringify(record)]),
+);
+
+/** A record with a member behind those that it has. */
+function withMember(name: string, member: string): string {
+  return `${(records[name] ?? '').slice(0, -1)},${member}}`;
+}
+
+/** A gateway on a Redis that has these texts in place of its records, once it has looked at them. */
+async function gatewayOn(t: Test, damaged: Readonly<Record<string, string>>) {
+  const redis = await startRedis(t);
+  await redis.client.mset({ ...records, 'mg:revision': '1', ...damaged });
+  const malformed: string[] = [];
+  const address = { url: redis.url, sentinels: null, masterName: '', cluster: null, username: null };
+  const store = new RedisRecords({
+    address: { ...address, password: null, ca: null, commandTimeoutMilliseconds: 2_000 },
+    prefix: 'mg:',
+    cache: {
+      ...{ maxEntries: 10, maxAgeMilliseconds: 60_000, unknownMaxEntries: 10, unknownMaxAgeMilliseconds: 60_000 },
+      maxStaleMilliseconds: 2_000,
+    },
+    identity: { instanceId: 'gateway-1', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
+    clock: { now: () => Date.now() },
+    onMalformed: (storeKey, problem) => malformed.push(`${storeKey}: ${problem}`),
+    ...{ onLost: () => undefined, onFound: () => undefined },
+  });
+  const keyStore = new RecordKeyStore(store);
+  const upstream = await startUpstream(t);
+  const gateway = await startTestGateway(t, { keyStore, upstreamUrl: upstream.url });
+  t.teardown(() => keyStore.close());
+  while (/not been read yet|does not answer/.test(keyStore.unavailableReason() ?? '')) await wait(5);
+  const answer = await ask(gateway, { headers: [['x-api-key', liveKey]] });
+  return { answer, forwarded: upstream.seen.length, malformed, reason: keyStore.unavailableReason() };
+}
+
+t.test(
+  'a key or merchant record with a duplicate member is 503, neither accepted nor 401',
+  { skip: withoutRedis },
+  async (t) => {
+    const rows: readonly [string, string][] = [
+      [keyName, '"status":"ACTIVE"'],
+      [keyName, '"status":"REVOKED"'],
+      [keyName, '"st\\u0061tus":"ACTIVE"'],
+      [keyName, '"permissions":["*"]'],
+      [merchantName, '"ipAllowlist":null'],
+      [merchantName, '"status":"SUSPENDED"'],
+      [merchantName, '"more":{"a":1,"a":2}'],
+    ];
+    for (const [name, member] of rows) {
+      const { answer, forwarded, malformed } = await gatewayOn(t, { [name]: withMember(name, member) });
+      t.equal(answer.status, 503, member);
+      t.ok(answer.header('retry-after'));
+      t.equal(forwarded, 0);
+      t.same(malformed, [`${name}: the record has a member more than once`]);
+    }
+  },
+);
+
+t.test('a meta record with a duplicate member makes the store unavailable', { skip: withoutRedis }, async (t) => {
+  const { answer, reason } = await gatewayOn(t, { 'mg:meta': withMember('mg:meta', '"generation":"02OTHER"') });
+  t.equal(answer.status, 503);
+  t.match(reason, /the meta record of the store cannot be used/);
+});
+
+t.test('unknown members of a record are ignored', { skip: withoutRedis }, async (t) => {
+  const member = '"more":{"status":"REVOKED","deep":[[{"a":1.5}]]}';
+  const damaged = [keyName, merchantName, 'mg:meta'].map((name) => [name, withMember(name, member)] as const);
+  const { answer, forwarded, malformed } = await gatewayOn(t, Object.fromEntries(damaged));
+  t.equal(answer.status, 200);
+  t.equal(forwarded, 1);
+  t.same(malformed, []);
+});

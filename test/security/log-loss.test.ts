@@ -1,0 +1,616 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  closeSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
+import { text } from 'node:stream/consumers';
+import { setTimeout as wait } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { ChainedLog } from '../../src/telemetry/chained-log.js';
+import { ask, connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
+import { limitedCommand, productCommand } from '../product-command.js';
+import { openLog, until } from '../telemetry/open-log.js';
+
+// A full disk hung the process for ever; a log reader that had died ended the log without a word, while requests were
+// accepted that left no trace.
+const key = ['x-api-key', liveKey] as const;
+
+const ending = { secret: null, environment: 'live', now: () => Date.now(), onReopenFailure: () => undefined };
+
+t.test('no request is accepted while the access log cannot be written', async (t) => {
+  const upstream = await startUpstream(t);
+  let problem: string | null = null;
+  const written: string[] = [];
+  const accessLog = {
+    write: (line: string) => written.push(line),
+    problem: () => problem,
+    lost: () => 0,
+    foreignBytes: () => 0,
+    heldBytes: () => 0,
+    close: () => Promise.resolve(),
+  };
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, accessLog });
+  t.equal((await ask(gateway, { headers: [key] })).status, 200);
+  problem = 'writing fails: ENOSPC';
+  for (const headers of [[key], []]) {
+    const answer = await ask(gateway, { headers });
+    t.equal(answer.status, 503);
+    t.equal(answer.body, '{"success":false,"message":"Service temporarily unavailable","data":null}');
+  }
+  t.equal(upstream.seen.length, 1);
+  const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
+  t.equal(ready.status, 503);
+  t.match(await ready.json(), { problems: ['access log: writing fails: ENOSPC'] });
+  problem = null;
+  t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and it goes on by itself');
+  t.equal(written.length, 4);
+});
+
+t.test(
+  'with onFailure: continue requests are accepted on a full disk; readiness and metrics report it',
+  { skip: !existsSync('/dev/full') && 'no /dev/full' },
+  async (t) => {
+    const upstream = await startUpstream(t);
+    const start = async (onFailure: 'refuse' | 'continue') => {
+      const accessLog = new ChainedLog({ ...ending, destination: '/dev/full' });
+      const gateway = await startTestGateway(t, {
+        upstreamUrl: upstream.url,
+        accessLog,
+        config: { accessLog: { onFailure } },
+      });
+      while (accessLog.problem() === null) await new Promise((resolve) => setImmediate(resolve));
+      const answer = await ask(gateway, { headers: [key] });
+      const management = `http://127.0.0.1:${gateway.management}`;
+      const ready = await fetch(`${management}/readyz`);
+      const metrics = await (await fetch(`${management}/metrics`)).text();
+      return { answer, ready: ready.status, told: await ready.json(), metrics };
+    };
+    const going = await start('continue');
+    t.equal(going.answer.status, 200);
+    t.equal(going.ready, 200);
+    t.match(going.told, {
+      problems: [],
+      warnings: [/^access log: writing fails: ENOSPC; lines lost: 0; requests are accepted without a log line/],
+    });
+    const refusing = await start('refuse');
+    t.equal(refusing.answer.status, 503);
+    t.equal(refusing.ready, 503);
+    t.match(refusing.told, { problems: [/^access log: writing fails: ENOSPC/], warnings: [] });
+    for (const { metrics } of [going, refusing]) t.match(metrics, /^gateway_access_log_failing 1$/m);
+    t.equal(upstream.seen.length, 1);
+  },
+);
+
+t.test(
+  'a full disk is reported once and blocks nothing',
+  { skip: !existsSync('/dev/full') && 'no /dev/full' },
+  async (t) => {
+    const told: (string | null)[] = [];
+    const onProblem = (problem: string | null): unknown => told.push(problem);
+    const sink = new ChainedLog({ ...ending, destination: '/dev/full', renameMilliseconds: 1, onProblem });
+    t.equal(sink.problem(), null);
+    sink.write('{"event":{"a":1}}');
+    while (sink.problem() === null) await new Promise((resolve) => setImmediate(resolve));
+    t.match(sink.problem(), /ENOSPC/);
+    while (told.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
+    t.equal(told.length, 1, 'once');
+    t.match(told, [/ENOSPC/]);
+    for (let count = 0; count < 40; count += 1)
+      sink.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000_000) } }));
+    t.match(sink.problem(), /ENOSPC; lines lost: (?:2[3-9]|3\d)/, 'what cannot be held is lost: memory stays bounded');
+    await sink.close(10);
+  },
+);
+
+t.test('a log reader that stalls or exits blocks nothing and is reported', async (t) => {
+  // A process of its own writes to a pipe that nobody reads, and then to one whose reader is gone.
+  const script = `
+    import { ChainedLog } from './dist/telemetry/chained-log.js';
+    const sink = new ChainedLog({ destination: 'stdout', secret: null, environment: 'live', now: Date.now });
+    const filler = 'x'.repeat(100_000);
+    for (let count = 0; count < 120; count += 1) sink.write(JSON.stringify({ event: { filler } }));
+    process.stderr.write('held: ' + sink.problem() + '\\n');
+    const timer = setInterval(() => {
+      sink.write('{"event":{"more":1}}');
+      const problem = sink.problem();
+      if (!problem?.includes('EPIPE')) return;
+      process.stderr.write('gone: ' + problem + '\\n');
+      clearInterval(timer);
+      sink.close(10).then(() => process.exit(0));
+    }, 20);
+  `;
+  // Without the instrumentation of the test runner, whose threads a process can wait for at its end.
+  const node = ['-u', 'NODE_OPTIONS', process.execPath, '--input-type=module', '-e', script];
+  const child = spawn('env', node, { stdio: ['ignore', 'pipe', 'pipe'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  let told = '';
+  const asleep = new Promise<void>((resolve) => {
+    child.stderr.on('data', (chunk: Buffer) => {
+      told += chunk.toString();
+      if (told.includes('held:')) resolve();
+    });
+  });
+  await asleep;
+  t.match(told, /held: \d+ bytes wait to be written/);
+  child.stdout.destroy();
+  const [status] = (await once(child, 'exit')) as [number | null];
+  t.equal(status, 0);
+  t.match(told, /gone: writing fails: EPIPE/);
+});
+
+/** What runs a module: without the instrumentation of the test runner, whose threads a process can wait for at its end. */
+function moduleCommand(script: string): [string, string[]] {
+  return ['env', ['-u', 'NODE_OPTIONS', process.execPath, '--input-type=module', '-e', script]];
+}
+
+// Standard output is a pipe in a container. Each time that it was full, requests were refused for a second.
+t.test('a full pipe whose reader is briefly late is no failure and loses no line', async (t) => {
+  const lines = 2_000;
+  const script = `
+    import { ChainedLog } from './dist/telemetry/chained-log.js';
+    process.stdout.on('error', () => undefined); // as the product does: from then on a full pipe is not waited for
+    const sink = new ChainedLog({ destination: 'stdout', secret: null, environment: 'live', now: Date.now });
+    const problems = new Set();
+    const look = setInterval(() => {
+      if (sink.problem() !== null) problems.add(sink.problem());
+    }, 1);
+    for (let count = 0; count < ${lines}; count += 1) sink.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000) } }));
+    while (sink.heldBytes() > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    clearInterval(look);
+    await sink.close(10_000);
+    process.stderr.write(JSON.stringify([...problems]));
+    process.exit();
+  `;
+  const child = spawn(...moduleCommand(script), { stdio: ['ignore', 'pipe', 'pipe'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  await wait(500);
+  const [log, problems] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  t.equal(problems, '[]');
+  t.equal(log.split('\n').length, lines + 3, 'with its start and its end');
+});
+
+// It stopped the process, with all of its requests, until somebody read.
+t.test('the process log never blocks on a pipe that is not read', async (t) => {
+  const script = `
+    import { createLogger } from './dist/telemetry/logger.js';
+    process.stderr.on('error', () => undefined);
+    const log = createLogger('info');
+    for (let count = 0; count < 5_000; count += 1) log.info({ filler: 'x'.repeat(1_000) }, 'message ' + count);
+    process.stdout.write('alive');
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    process.exit();
+  `;
+  const child = spawn(...moduleCommand(script), { stdio: ['ignore', 'pipe', 'pipe'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  const [said] = (await once(child.stdout, 'data')) as [Buffer];
+  t.equal(String(said), 'alive');
+  const lines = (await text(child.stderr)).split('\n').filter((line) => line !== '');
+  t.same(
+    lines.map((line) => (JSON.parse(line) as { msg: string }).msg),
+    lines.map((_, count) => `message ${count}`),
+    'what was held comes whole and in its order when somebody does',
+  );
+  t.ok(lines.length > 900, 'so much at least');
+});
+
+// The first line that it could not take ended the process.
+t.test(
+  'a full disk under the process log does not end the process',
+  { skip: !existsSync('/dev/full') && 'no /dev/full' },
+  async (t) => {
+    const script = `
+      import { createLogger } from './dist/telemetry/logger.js';
+      const log = createLogger('info');
+      for (let count = 0; count < 3; count += 1) {
+        log.info('message ' + count);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      process.stdout.write('alive');
+    `;
+    const full = openSync('/dev/full', 'w');
+    t.teardown(() => {
+      closeSync(full);
+    });
+    const child = spawn(...moduleCommand(script), { stdio: ['ignore', 'pipe', full] });
+    t.teardown(() => child.kill('SIGKILL'));
+    const ended = once(child, 'exit');
+    t.equal(child.stdout === null ? null : await text(child.stdout), 'alive');
+    t.same(await ended, [0, null]);
+  },
+);
+
+// Lines that nobody could take were lost with the process, which said that it had drained and ended with status 0.
+const mostKibibytes = 64;
+
+/** Starts a gateway that may not make its log larger than it is, and ends it. */
+async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise<{ end: unknown; told: string }> {
+  const directory = t.testdir({ 'records.json': JSON.stringify(recordsOf(liveKey)) });
+  writeFileSync(`${directory}/${log}`, 'x'.repeat(mostKibibytes * 1024));
+  const config = {
+    listen: { https: null, http: { host: '127.0.0.1', port: 0 }, management: null },
+    torExits: { enabled: false },
+    keyStore: { kind: 'memory', memory: { recordsFile: `${directory}/records.json` } },
+    upstreams: { all: { url: 'http://127.0.0.1:9' } },
+    routes: [{ path: '/transactions', upstream: 'all', resource: 'transactions' }],
+    accessLog: { destination: `${directory}/access.log`, onFailure: 'continue' },
+    limits: { drainDelaySeconds: 0 },
+    trustedProxies: ['127.0.0.1'],
+  };
+  writeFileSync(`${directory}/config.yaml`, JSON.stringify(config));
+  const command = limitedCommand(mostKibibytes, ['gateway', '--config', `${directory}/config.yaml`, ...args]);
+  const child = spawn(...command, { stdio: ['ignore', 'ignore', 'pipe'] });
+  t.teardown(() => child.kill('SIGKILL'));
+  const ended = once(child, 'exit');
+  let told = '';
+  child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
+  await until(() => told.includes('takes requests') || child.exitCode !== null);
+  child.kill('SIGTERM');
+  return { end: await ended, told };
+}
+
+t.test('a gateway that cannot write the last lines of its access log exits with a failure', async (t) => {
+  const { end, told } = await runAndEnd(t, 'access.log', []);
+  t.same(end, [1, null], told);
+  t.match(told, /fatal error; the process exits/);
+  t.match(told, /the end of the access log could not be written: \d+ bytes are lost/);
+  t.notMatch(told, 'drained');
+});
+
+t.test('a gateway with several workers that cannot write the last lines exits with a failure too', async (t) => {
+  const { end, told } = await runAndEnd(t, 'access.2.log', ['--workers', '2']);
+  t.same(end, [1, null], told);
+  t.match(told, /the end of the access log could not be written: \d+ bytes are lost/);
+  t.match(told, /a worker process ended with a failure: 2/);
+});
+
+const headers = [['x-api-key', liveKey] as const];
+
+/** Opens a log in a directory of its own, which looks for a rename again and again. */
+function openIn(
+  folder: string,
+  renameMilliseconds = 10,
+): { accessLog: ChainedLog; file: string; problems: (string | null)[] } {
+  const file = path.join(folder, 'access.log');
+  const problems: (string | null)[] = [];
+  const onProblem = (problem: string | null) => problems.push(problem);
+  return { accessLog: openLog(file, { renameMilliseconds, onProblem }), file, problems };
+}
+
+// The directory of the access log was removed: requests were answered 200, and their lines went into a file without a name.
+t.test('no request is accepted while the access log file is removed', async (t) => {
+  const upstream = await startUpstream(t);
+  const folder = path.join(t.testdir(), 'logs');
+  const { accessLog, file, problems } = openIn(folder);
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, accessLog });
+  t.equal((await ask(gateway, { headers })).status, 200);
+  rmSync(folder, { recursive: true });
+  await until(() => accessLog.problem() !== null);
+  t.equal((await ask(gateway, { headers })).status, 503);
+  const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
+  t.equal(ready.status, 503);
+  t.match(await ready.json(), {
+    problems: [/^access log: the file was removed and cannot be recreated; lines lost: 0/],
+  });
+  t.equal(upstream.seen.length, 1);
+
+  mkdirSync(folder);
+  await until(() => accessLog.problem() === null);
+  t.equal((await ask(gateway, { headers })).status, 200, 'and it goes on by itself');
+  await until(() => readFileSync(file, 'utf8').includes('"status_code":200'));
+  await until(() => problems.length === 2);
+  t.match(problems, [/^the file was removed/, null], 'each is told once');
+});
+
+t.test('a renamed or hard-linked access log file is not treated as removed', async (t) => {
+  const folder = path.join(t.testdir(), 'logs');
+  const { accessLog, file, problems } = openIn(folder);
+  t.teardown(() => accessLog.close(1_000));
+  let failed = false;
+  linkSync(file, path.join(path.dirname(folder), 'kept.log'));
+  renameSync(folder, `${folder}.1`);
+  setTimeout(() => (failed = true), 200);
+  await until(() => failed);
+  t.same(problems, [], 'lines go on into it');
+});
+
+/** The requests that a file has lines of. */
+function idsIn(file: string): string[] {
+  const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
+  return lines.flatMap((line) => /"request":\{"id":"(\w+)"/.exec(line)?.slice(1) ?? []);
+}
+
+// Nobody tells the process that its file was removed: until it looked, 17 requests were accepted without a line.
+for (const [what, restore] of [
+  ['the file', false],
+  ['its directory', true],
+] as const) {
+  t.test(`lines written after ${what} was removed are written again to the new file`, async (t) => {
+    const upstream = await startUpstream(t);
+    const folder = path.join(t.testdir(), 'logs');
+    const { accessLog, file } = openIn(folder, 300);
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, accessLog });
+    const accepted: string[] = [];
+    const accept = async (): Promise<boolean> => {
+      const answer = await ask(gateway, { headers });
+      if (answer.status === 200) accepted.push(answer.header('x-request-id') ?? '');
+      return answer.status === 200;
+    };
+    await accept();
+    await until(() => idsIn(file).length === 1);
+    await wait(700);
+    const before = accepted.length;
+    rmSync(restore ? folder : file, { recursive: true });
+    for (let count = 0; count < 40; count += 1) await accept();
+    t.ok(accepted.length > before, 'it could not know yet');
+    if (restore) {
+      await until(() => accessLog.problem() !== null);
+      mkdirSync(folder);
+    }
+    await until(() => existsSync(file) && accessLog.problem() === null);
+    t.ok(await accept(), 'it goes on');
+    await until(() => idsIn(file).includes(accepted.at(-1) ?? ''));
+    t.same(
+      idsIn(file).filter((id) => accepted.includes(id)),
+      accepted.slice(before),
+      'each has its line, once and in its order',
+    );
+    t.equal(accessLog.lost(), 0);
+  });
+}
+
+t.test('a process that exits before it notices the removal writes those lines again too', async (t) => {
+  const folder = path.join(t.testdir(), 'logs');
+  const file = path.join(folder, 'access.log');
+  const log = openLog(file);
+  log.write('{"event":{"code":"accepted"}}');
+  await until(() => readFileSync(file, 'utf8').includes('accepted'));
+  rmSync(file);
+  log.write('{"event":{"code":"accepted later"}}');
+  await log.close(1_000);
+  const text = readFileSync(file, 'utf8');
+  t.match(text, /"accepted"[^]*"accepted later"[^]*"reason":"end"/);
+  t.equal(log.heldBytes(), 0);
+
+  const lost = openLog(path.join(folder, 'other.log'));
+  rmSync(folder, { recursive: true });
+  lost.write('{"event":{"code":"accepted"}}');
+  await lost.close(1_000);
+  t.ok(lost.heldBytes() > 0, 'where it cannot, it says so: the process ends with status 1');
+});
+
+t.test('when a removed file exceeds the memory limit, the number of lost lines is exact', async (t) => {
+  const folder = path.join(t.testdir(), 'logs');
+  const file = path.join(folder, 'access.log');
+  const log = openLog(file);
+  rmSync(file);
+  const line = (count: number): string => `{"filler":"${'x'.repeat(100_000)}","event":{"code":"line ${count}"}}`;
+  const lines = 400;
+  for (let count = 0; count < lines; count += 1) {
+    log.write(line(count));
+    await until(() => log.heldBytes() < 4_000_000);
+  }
+  log.reopen();
+  await until(() => existsSync(file) && readFileSync(file, 'latin1').includes('"reason":"file-start"'));
+  const there = readFileSync(file, 'latin1').match(/"code":"line \d+"/g) ?? [];
+  t.ok(log.lost() > 0);
+  // The first line is the checkpoint of the start.
+  t.equal(there.length + log.lost(), lines + 1);
+  t.equal(there.at(-1), `"code":"line ${lines - 1}"`);
+});
+
+// Who opens a FIFO waits until somebody reads it. As the destination of the access log it kept a gateway from starting, without a word,
+// and put in the place of the file later it kept the process from ending.
+
+const fifoIn = (folder: string): string => {
+  const file = path.join(folder, 'fifo');
+  execFileSync('mkfifo', [file]);
+  return file;
+};
+
+for (const what of ['a FIFO', 'a device', 'a directory']) {
+  t.test(
+    `a gateway refuses to start with ${what} as its access log, and reports why`,
+    { timeout: 60_000 },
+    async (t) => {
+      const folder = t.testdir({ 'records.json': '{}' });
+      const destination = what === 'a FIFO' ? fifoIn(folder) : what === 'a device' ? '/dev/null' : folder;
+      const config = {
+        listen: { https: null, http: { host: '127.0.0.1', port: 0 }, management: null },
+        keyStore: { kind: 'memory', memory: { recordsFile: path.join(folder, 'records.json') } },
+        trustedProxies: ['127.0.0.1'],
+        torExits: { enabled: false },
+        accessLog: { destination },
+        upstreams: { transactions: { url: 'http://127.0.0.1:9' } },
+        routes: [{ path: '/transactions', upstream: 'transactions', resource: 'transactions' }],
+      };
+      const file = path.join(folder, 'gateway.json');
+      writeFileSync(file, JSON.stringify(config));
+      const child = spawn(...productCommand(['gateway', '--config', file]), { stdio: ['ignore', 'ignore', 'pipe'] });
+      const tooLong = setTimeout(() => child.kill('SIGKILL'), 30_000);
+      t.teardown(() => {
+        clearTimeout(tooLong);
+        child.kill('SIGKILL');
+      });
+      const [errors] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+      t.ok((child.exitCode ?? 0) > 0, 'it ends by itself, and not well');
+      t.match(
+        errors,
+        what === 'a directory'
+          ? 'it is a directory; configure a file that this user may write, or stdout'
+          : `it is ${what} and must be a regular file`,
+      );
+      const check = spawnSync(
+        ...productCommand(['config', 'check', '--connect', '--for', 'gateway', '--config', file]),
+        {
+          encoding: 'utf8',
+        },
+      );
+      t.match(check.stdout + check.stderr, what === 'a directory' ? 'is a directory' : `it is ${what}`);
+    },
+  );
+}
+
+t.test('a FIFO that replaces the log file receives no line, and the process ends', async (t) => {
+  const folder = t.testdir({});
+  const file = path.join(folder, 'access.log');
+  const failures: string[] = [];
+  const log = openLog(file, { onReopenFailure: ({ message }) => failures.push(message) });
+  log.write('{"event":{"code":"before"}}');
+  renameSync(file, `${file}.1`);
+  renameSync(fifoIn(folder), file);
+  log.reopen();
+  await until(() => failures.length === 1);
+  const reader = spawn('cat', [file], { stdio: ['ignore', 'pipe', 'ignore'] });
+  t.teardown(() => reader.kill('SIGKILL'));
+  // It opens now that somebody reads it.
+  await until(() => {
+    log.reopen();
+    log.write('{"event":{"code":"after"}}');
+    return log.lost() === 0 && readFileSync(`${file}.1`, 'utf8').includes('"after"');
+  });
+  await log.close(1_000);
+  t.match(readFileSync(`${file}.1`, 'utf8'), /"before"[^]*"after"[^]*"reason":"end"/);
+  reader.kill('SIGKILL');
+  t.equal(await text(reader.stdout), '', 'whoever reads it gets nothing');
+});
+
+// A request that is refused before it is read whole must not let its client probe the gateway without a trace.
+t.test('each malformed request has a log line, also when its client disconnects at once', async (t) => {
+  const gateway = await startTestGateway(t);
+  const host = 'Host: localhost\r\n';
+  const malformed = [
+    'garbage\r\n\r\n',
+    `GET / HTTP/1.1\r\n${host}x y: z\r\n\r\n`,
+    `GET / HTTP/1.1\r\n${host}x: \x01\r\n\r\n`,
+    `POST / HTTP/1.1\r\n${host}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n`,
+    `GET / HTTP/9.9\r\n${host}\r\n`,
+    `GET / HTTP/1.1\r\n${host}x: ${'y'.repeat(60_000)}\r\n\r\n`,
+    `GET /${'y'.repeat(60_000)} HTTP/1.1\r\n${host}\r\n`,
+  ];
+  for (const [port, ca] of [
+    [gateway.https, gateway.ca],
+    [gateway.http, null],
+  ] as const) {
+    for (const bytes of malformed) {
+      for (const leave of ['stays', 'ends', 'leaves'] as const) {
+        gateway.lines.length = 0;
+        const socket = connect(port, ca).on('error', () => undefined);
+        socket.resume();
+        await new Promise((resolve) => socket.write(bytes, 'latin1', resolve));
+        if (leave === 'ends') socket.end();
+        else if (leave === 'leaves') socket.destroy();
+        const name = `${JSON.stringify(bytes.slice(0, 30))}, ${leave}`;
+        for (let turn = 0; gateway.lines.length === 0 && turn < 500; turn += 1) {
+          await new Promise((resolve) => setTimeout(resolve, 5));
+        }
+        t.equal(gateway.lines.length, 1, name);
+        socket.destroy();
+      }
+    }
+  }
+});
+
+interface Line {
+  readonly http: { readonly request: { readonly id: string }; readonly response: { readonly body: { bytes: number } } };
+  readonly client: { readonly ip?: string };
+  readonly gateway: { readonly upstream?: object };
+  readonly event: { readonly code: string };
+}
+
+// It named the service, so that a payout looked as if it had perhaps been made; and bytes that nobody was given.
+t.test('the log line of a request that was not forwarded names no upstream', async (t) => {
+  const upstream = await startUpstream(t);
+  const { url } = upstream;
+  const gateway = await startTestGateway(t, {
+    config: { upstreams: { payouts: { url, maxInFlight: 1 }, transactions: { url } } },
+  });
+  const lines = gateway.lines as unknown as Line[];
+  const post = requestBytes({ method: 'POST', path: '/v1/payouts', body: '{"amount":1}', headers: [key] });
+  const socket = connect(gateway.https, gateway.ca);
+  socket.on('error', () => undefined);
+  socket.write(post.slice(0, -5));
+  await until(() => socket.bytesWritten > 0);
+  await new Promise((resolve) => setTimeout(resolve, 100)); // the gateway waits for the rest of the body
+  socket.destroy();
+  await until(() => lines.length === 1);
+  t.match(lines[0], { event: { code: 'client_closed' } });
+  t.equal(lines[0]?.gateway.upstream, undefined);
+  t.equal(lines[0]?.http.response.body.bytes, 0);
+  t.same(upstream.seen, []);
+
+  upstream.respond = () => undefined;
+  const first = connect(gateway.https, gateway.ca);
+  first.on('error', () => undefined);
+  first.write(post);
+  await until(() => upstream.seen.length === 1);
+  t.equal((await ask(gateway, { method: 'POST', path: '/v1/payouts', body: '{}', headers: [key] })).status, 503);
+  await until(() => lines.length === 2);
+  t.match(lines[1], { event: { code: 'upstream_busy' } });
+  t.equal(lines[1]?.gateway.upstream, undefined);
+  first.destroy();
+  await until(() => lines.length === 3);
+  t.match(lines[2], { event: { code: 'client_closed' }, gateway: { upstream: { name: 'payouts' } } });
+});
+
+// Whoever attacked from behind a balancer had no name in just these lines.
+t.test('a request rejected before any decision has its client address in the log', async (t) => {
+  const client = '203.0.113.9';
+  let problem: string | null = null;
+  const lines: Line[] = [];
+  const gateway = await startTestGateway(t, {
+    config: { trustedProxies: ['127.0.0.1'] },
+    accessLog: {
+      write: (line) => lines.push(JSON.parse(line) as Line),
+      problem: () => problem,
+      lost: () => 0,
+      foreignBytes: () => 0,
+      heldBytes: () => 0,
+      close: () => Promise.resolve(),
+    },
+  });
+  const headers = [['x-forwarded-for', client]] as const;
+  await ask(gateway, { host: null, headers });
+  await ask(gateway, { path: `/v1/transactions/${'x'.repeat(9000)}`, headers });
+  problem = 'the disk is full';
+  await ask(gateway, { headers });
+  problem = null;
+  await ask(gateway, { headers: [['x-forwarded-for', 'nobody']] });
+  await until(() => lines.length === 4);
+  t.same(
+    lines.map((line) => [line.event.code, line.client.ip]),
+    [
+      ['invalid_host', client],
+      ['target_too_long', client],
+      ['access_log_unavailable', client],
+      ['invalid_forwarded_for', undefined],
+    ],
+  );
+});
+
+t.test('a request that was rejected unparsed has its own request id', async (t) => {
+  const upstream = await startUpstream(t);
+  upstream.respond = () => undefined;
+  const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
+  const socket = connect(gateway.https, gateway.ca);
+  socket.write(
+    requestBytes({ headers: [key] })
+      .replace('Connection: close\r\n', '')
+      .repeat(3),
+  );
+  await until(() => upstream.seen.length === 1);
+  socket.destroy();
+  await Promise.all([once(socket, 'close'), until(() => gateway.lines.length === 3)]);
+  const ids = (gateway.lines as unknown as Line[]).map((line) => line.http.request.id);
+  t.ok(ids.every((id) => /^[0-9A-Z]{26}$/.test(id)));
+  t.equal(new Set(ids).size, 3);
+});

@@ -1,0 +1,316 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import fc from 'fast-check';
+import t from 'tap';
+import { checkProof } from '../../src/audit/line-prover.js';
+import { parseSealedLine } from '../../src/audit/sealed-line.js';
+import { readPinned } from '../../src/audit/signed-runs.js';
+import { type Checkpoint, readCheckpoint, runKeyName, signCheckpoint } from '../../src/evidence/checkpoint.js';
+import { leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
+import { InvalidNote, NoteSigner } from '../../src/evidence/signed-note.js';
+import { requestLine } from '../audit/sample-log.js';
+import { SignedLog } from '../audit/signed-log.js';
+import { kindsOf, linesOf } from '../audit/verify-log.js';
+import { sampleInstance, sampleLines, sampleName } from '../evidence/sample-run.js';
+import { openLog, testSecret } from '../telemetry/open-log.js';
+
+const fileOf = (lines: readonly string[]): Buffer => Buffer.from(lines.map((line) => `${line}\n`).join(''));
+
+/** Hashes lines anew, as whoever can write the file can: no secret is needed for that. */
+function rehashed(lines: readonly string[]): string[] {
+  let previous = '0'.repeat(64);
+  return lines.map((line, index) => {
+    const text = line.slice(0, -76).replace(/"sequence":\d+$/, `"sequence":${index + 1}`);
+    // Where a checkpoint names the hash before it, that is forged as well.
+    const forged = text.replace(/"previous":"[0-9a-f]{64}"/, `"previous":"${previous}"`);
+    previous = leafHash(previous, forged);
+    return `${forged},"hash":"${previous}"}}`;
+  });
+}
+
+t.test('an untouched log is intact, and each line is signed', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  await signed.run(5);
+  const verdict = signed.verify([signed.read()]);
+  t.same(kindsOf(verdict), []);
+  t.match(verdict.proofs, [
+    { name: 'gw.example/a', signedTo: 12, unsigned: 0 },
+    { name: 'gw.example/a', signedTo: 7, unsigned: 0 },
+  ]);
+});
+
+t.test('log truncation is found, also when a restarted process continued the log', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  const lines = linesOf(signed.read());
+  for (const left of [1, 5, 11]) {
+    const verdict = signed.verify([fileOf(lines.slice(0, left))]);
+    t.match(kindsOf(verdict), [`1:${left} truncated`, `1:${left} truncated`], `${left} of 12 lines are left`);
+    t.match(verdict.findings.at(-1)?.message, /(?:is|are) missing, although signed at/);
+  }
+  writeFileSync(signed.file, fileOf(lines.slice(0, 8)));
+  await signed.run(3);
+  const verdict = signed.verify([signed.read()]);
+  t.same(kindsOf(verdict), ['1:8 truncated'], 'the next process took the cut log for whole');
+  t.match(verdict.findings[0]?.message, 'the 4 lines 9 to 12 of the run');
+});
+
+t.test('a forged end line does not hide a truncation', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  const lines = linesOf(signed.read());
+  const forged = rehashed([...lines.slice(0, 5), lines[11] ?? '']);
+  t.same(kindsOf(signed.verify([fileOf(forged)])), ['1:6 truncated']);
+});
+
+t.test('a removed run is reported missing, with its file or within one', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const first = signed.read();
+  await signed.run(4);
+  const second = signed.read().subarray(first.length);
+  t.same(kindsOf(signed.verify([first])), ['checkpoints:4 missing'], 'the newest one');
+  t.ok(kindsOf(signed.verify([second])).includes('checkpoints:2 missing'), 'the first one');
+  rmSync(signed.file);
+  await signed.run(4);
+  const verdict = signed.verify([signed.read()]);
+  t.same(kindsOf(verdict), ['checkpoints:2 missing', 'checkpoints:4 missing'], 'with the file');
+});
+
+t.test('a changed line with recomputed hashes does not match the signature', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(10);
+  const lines = linesOf(signed.read());
+  const changed = rehashed(lines.with(4, (lines[4] ?? '').replace('/v1/payouts/3', '/v1/payouts/9')));
+  const verdict = signed.verify([fileOf(changed)]);
+  t.same(kindsOf(verdict), ['1:12 edited']);
+  t.match(verdict.findings[0]?.message, 'the 11 lines 2 to 12 of its run: not what was signed at');
+  t.same(verdict.proofs?.[0]?.signedTo, 1, 'what was signed before holds');
+});
+
+t.test('random changes of a log with recomputed hashes are all found', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(20);
+  const lines = linesOf(signed.read());
+  const index = fc.nat({ max: lines.length - 1 });
+  const change = fc.oneof(
+    fc.tuple(index, fc.nat({ max: 200 }), fc.integer({ min: 1, max: 255 })).map(([at, offset, mask]) => {
+      const bytes = Buffer.from(lines[at] ?? '');
+      const place = 70 + (offset % (bytes.length - 160));
+      bytes[place] = (bytes[place] ?? 0) ^ mask;
+      return lines.with(at, bytes.toString('latin1'));
+    }),
+    index.map((at) => lines.toSpliced(at, 1)),
+    fc.tuple(index, index).map(([from, to]) => lines.toSpliced(to, 0, lines[from] ?? '')),
+    fc.tuple(index, index).map(([one, other]) => lines.with(one, lines[other] ?? '').with(other, lines[one] ?? '')),
+  );
+  const numRuns = 1_000;
+  let [different, found] = [0, 0];
+  fc.assert(
+    fc.property(change, (changed) => {
+      const file = fileOf(rehashed(changed));
+      if (file.equals(signed.read())) return;
+      different += 1;
+      if (!signed.verify([file]).intact) found += 1;
+    }),
+    { numRuns },
+  );
+  t.ok(different > numRuns / 2);
+  t.equal(found, different);
+});
+
+t.test('checkpoints of another signer, key or time are not accepted', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(3);
+  const files = [signed.read()];
+  const [key] = signed.keys;
+  if (key === undefined) throw new Error('there is no key');
+  const other = { ...key, key: NoteSigner.inMemory('gw.example/a').key };
+  const refused = ['checkpoints:1 unsigned', 'checkpoints:2 unsigned', '1:5 unsigned'];
+  t.same(kindsOf(signed.verify(files, { keys: [other] })), refused);
+  t.same(kindsOf(signed.verify(files, { keys: [{ ...key, to: Date.now() - 3_600_000 }] })), refused);
+  t.same(kindsOf(signed.verify(files, { keys: [{ ...key, from: Date.now() + 3_600_000 }] })), refused);
+  t.same(kindsOf(signed.verify(files, { keys: [other, key] })), [], 'one of two keys is enough');
+  t.same(kindsOf(signed.verify(files, { notes: [...signed.notes, 'no note'] })), ['checkpoints:3 unsigned']);
+});
+
+t.test('a stolen instance key cannot sign for a run that was signed before', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(6);
+  const lines = linesOf(signed.read());
+  const forged = rehashed(lines.with(3, (lines[3] ?? '').replace('/v1/payouts/2', '/v1/payouts/7')));
+  const tree = new MerkleTree();
+  for (const line of forged) tree.append(line.slice(-67, -3));
+  const { run, name } = readCheckpoint(signed.notes[0] ?? '', [signed.instance.key]);
+  const checkpoint: Checkpoint = { name, run, size: 8, root: tree.root(), occasion: 'end', at: Date.now() };
+  const note = signCheckpoint(checkpoint, signed.instance, NoteSigner.inMemory(runKeyName(name, run)));
+  const kinds = kindsOf(signed.verify([fileOf(forged)], { notes: [...signed.notes, note] }));
+  t.same(kinds, ['1:8 edited', 'checkpoints:3 forked']);
+  const withoutTrueEnd = signed.verify([fileOf(forged)], { notes: [signed.notes[0] ?? '', note] });
+  t.same(kindsOf(withoutTrueEnd), ['checkpoints:2 forked'], 'also where the true end was removed');
+});
+
+t.test('a run invented with a stolen instance key leaves the genuine run missing', async (t) => {
+  const directory = t.testdir();
+  const signed = new SignedLog(directory);
+  await signed.run(6);
+  const invented = new SignedLog(directory, 'invented.log');
+  Object.assign(invented, { instance: signed.instance });
+  await invented.run(6);
+  t.same(kindsOf(signed.verify([invented.read()])), ['checkpoints:2 missing']);
+});
+
+t.test('two copies of a process that continue the same chain are a fork', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(6);
+  const before = signed.read();
+  await signed.run(2);
+  const first = signed.read();
+  writeFileSync(signed.file, before);
+  await signed.run(3);
+  const kinds = kindsOf(signed.verify([signed.read()]));
+  t.same(kinds, ['checkpoints:5 forked', 'checkpoints:4 missing'], 'the disk was set back to an earlier state');
+  t.same(kindsOf(signed.verify([first])), ['checkpoints:5 forked', 'checkpoints:6 missing']);
+});
+
+t.test('lines appended after the end of a run are found', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const lines = linesOf(signed.read());
+  const longer = rehashed([...lines, lines[3] ?? '', lines[5] ?? '']);
+  t.same(kindsOf(signed.verify([fileOf(longer)])), ['1:7 foreign', '1:8 foreign']);
+  // The process was killed, and the next one has signed which line it found last.
+  const killed = fileOf(lines.slice(0, 4));
+  writeFileSync(signed.file, killed);
+  await signed.run(1);
+  const [start = '', , ...next] = signed.notes;
+  const behind = fileOf(rehashed([...lines.slice(0, 4), lines[2] ?? '']));
+  const verdict = signed.verify([Buffer.concat([behind, signed.read().subarray(killed.length)])], {
+    notes: [start, ...next],
+  });
+  t.same(kindsOf(verdict)[0], '1:5 foreign');
+  t.match(verdict.findings[0]?.message, 'the run ended with line 4');
+});
+
+t.test('the next process signs what a killed process had written', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const killed = linesOf(signed.read()).slice(0, 4);
+  writeFileSync(signed.file, fileOf(killed));
+  await signed.run(1);
+  const behind = signed.read().subarray(fileOf(killed).length);
+  const [start = '', , ...next] = signed.notes;
+  const messages = (lines: readonly string[]): string =>
+    signed
+      .verify([Buffer.concat([fileOf(lines), behind])], { notes: [start, ...next] })
+      .findings.map(({ message }) => message)
+      .join('\n');
+  t.equal(messages(killed), '');
+  const edited = rehashed(killed.with(2, (killed[2] ?? '').replace('/v1/payouts/1', '/v1/payouts/8')));
+  t.match(messages(edited), 'line 4 of its run is not the line that the next process found and signed at');
+  t.match(messages(killed.slice(0, 2)), /the 2 lines 3 to 4 of the run \w{26} are missing, although signed at/);
+});
+
+t.test('a line moved to another run is found, whoever signs it', (t) => {
+  const { leaves, lines, tree } = sampleLines(1);
+  const [leaf, line] = [leaves[0], lines[0]];
+  if (leaf === undefined || line === undefined) throw new Error('there is no line');
+  const run = '01M7WJMG35EDK4R664YCSW956X';
+  const checkpoint: Checkpoint = { name: sampleName, run, size: 1, root: tree.root(), occasion: 'end', at: 0 };
+  const note = signCheckpoint(checkpoint, sampleInstance, NoteSigner.inMemory(runKeyName(sampleName, run)));
+  const proof = { previous: '0'.repeat(64), line: Buffer.from(line), index: 0, path: [], note };
+  const keys = [{ key: sampleInstance.key, from: -Infinity, to: Infinity }];
+  t.throws(() => checkProof(proof, keys), /belong to different runs/);
+  t.end();
+});
+
+t.test('a chain without a secret does not verify next to signed ones, whatever algorithm it claims', async (t) => {
+  const directory = t.testdir();
+  const signed = new SignedLog(directory);
+  await signed.run(2);
+  const invented = openLog(`${directory}/invented.log`, { secret: null });
+  invented.write(requestLine());
+  await invented.close(30_000);
+  const files = [signed.read(), readFileSync(`${directory}/invented.log`)];
+  t.same(kindsOf(signed.verify(files)), ['2:3 unsigned']);
+  // One of before the first checkpoint, under the secret of that time, does.
+  const former = openLog(`${directory}/former.log`);
+  former.write(requestLine());
+  await former.close(30_000);
+  const verdict = signed.verify([readFileSync(`${directory}/former.log`), signed.read()], { secrets: [testSecret] });
+  t.same(kindsOf(verdict), []);
+});
+
+t.test('unsigned lines are reported as unsigned', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const [start = '', end = ''] = signed.notes;
+  const killed = linesOf(signed.read()).slice(0, 5);
+  const verdict = signed.verify([fileOf(killed)], { notes: [start] });
+  t.same(kindsOf(verdict), ['1:5 truncated'], 'it has no end');
+  t.match(verdict.proofs, [{ signedTo: 1, unsigned: 4 }]);
+  t.same(kindsOf(signed.verify([signed.read()], { notes: [] })), ['1:6 unsigned'], 'of a run without any checkpoint');
+  t.same(kindsOf(signed.verify([signed.read()], { notes: [end] })), [], 'the end covers all that stands before it');
+});
+
+t.test('a log with a secret still verifies when there are checkpoints', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(4);
+  const text = readFileSync(signed.file, 'utf8');
+  t.notMatch(text, 'hmac-sha256');
+  t.match(parseSealedLine(Buffer.from(linesOf(signed.read())[0] ?? '')), {
+    checkpoint: { algorithm: 'rfc6962-sha256' },
+  });
+});
+
+/** Lines of a run with these numbers, hashed as anybody can hash them; the first says what the hash before it was. */
+function forge(lines: readonly (readonly [line: string, sequence: number])[]): Buffer {
+  let previous = 'f'.repeat(64);
+  const forged = lines.map(([line, sequence]) => {
+    const text = line
+      .slice(0, -76)
+      .replace(/"sequence":\d+$/, `"sequence":${sequence}`)
+      .replace(/"previous":"[0-9a-f]{64}"/, `"previous":"${previous}"`);
+    previous = leafHash(previous, text);
+    return `${text},"hash":"${previous}"}}\n`;
+  });
+  return Buffer.from(forged.join(''));
+}
+
+t.test('a forged log that claims an earlier file does not prove a run signed from its first line', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  await signed.run(6);
+  const lines = linesOf(signed.read());
+  const [start = '', end = ''] = [lines[0], lines.at(-1)];
+  const goesOn = start.replace('"reason":"start"', '"reason":"file-start"');
+  t.equal(signed.verify([signed.read()]).intact, true);
+  for (const first of [2, 5, 7]) {
+    const numbers = Array.from({ length: 8 - first }, (_, index) => first + index);
+    const middle = numbers.slice(1).map((sequence) => [lines[1] ?? '', sequence] as const);
+    const verdict = signed.verify([forge([[goesOn, first], ...middle, [end, 8]])]);
+    t.match(verdict, { intact: false, findings: [{ kind: 'unsigned' }] }, `from ${first}`);
+    t.match(
+      verdict.findings[0]?.message,
+      `begin with line ${first}: the signature of the 8 lines 1 to 8 cannot prove them`,
+    );
+  }
+});
+
+t.test('a key of an ended instance is not accepted, although a newer key of the same name is', (t) => {
+  const directory = t.testdir();
+  const [ended, newer] = [new SignedLog(directory, 'ended.log'), NoteSigner.inMemory('gw.example/a')];
+  return ended.run(1).then(() => {
+    const { notes, instance } = ended;
+    const [note = ''] = notes;
+    const keys = (to: number) => [
+      { key: instance.key, from: -Infinity, to },
+      { key: newer.key, from: to, to: Infinity },
+    ];
+    t.equal(readPinned(note, keys(Infinity)).occasion, 'start');
+    t.throws(
+      () => readPinned(note, keys(Date.now() - 60_000)),
+      new InvalidNote('the public key that signed it was not valid at its time'),
+    );
+    t.throws(() => readPinned(note, keys(Date.now() - 60_000).slice(1)), InvalidNote);
+  });
+});

@@ -1,0 +1,289 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { kindsOf, verify } from '../audit/verify-log.js';
+import { SignedRuns } from '../../src/audit/signed-runs.js';
+import { WitnessedList } from '../../src/audit/witnessed-list.js';
+import { readCheckpoint } from '../../src/evidence/checkpoint.js';
+import { isConsistent, leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
+import { keyText, NoteSigner, parseNote } from '../../src/evidence/signed-note.js';
+import { parseSubmission, signListHead } from '../../src/evidence/submission.js';
+import { CheckpointFile } from '../../src/telemetry/checkpoints/checkpoint-file.js';
+import { CheckpointLog } from '../../src/telemetry/checkpoints/checkpoint-log.js';
+import type { ReceiptOptions, WitnessReply } from '../../src/telemetry/checkpoints/receipts.js';
+import type { ChainedLog } from '../../src/telemetry/chained-log.js';
+import { requestLine } from '../audit/sample-log.js';
+import { openLog, until } from './open-log.js';
+
+const instance = NoteSigner.inMemory('gw.example/a');
+const store = NoteSigner.inMemory('control.example');
+
+/** A witness that signs every consistent checkpoint, and can be set to reply differently. */
+class TestWitness {
+  readonly submissions: string[] = [];
+  readonly known = new Map<string, { size: number; root: Buffer; text: string }>();
+  /** The next reply; null: a receipt. An error is thrown. */
+  reply: (() => WitnessReply | Error) | null = null;
+  signer = store;
+  /** The list head that it sends; null: one that grows. */
+  head: string | null = null;
+
+  readonly submit = (submission: string): Promise<WitnessReply> => {
+    this.submissions.push(submission);
+    const given = this.reply?.();
+    if (given instanceof Error) return Promise.reject(given);
+    if (given !== undefined) return Promise.resolve(given);
+    const { oldSize, proof, note } = parseSubmission(submission);
+    const { run, size, root } = readCheckpoint(note, [instance.key]);
+    const { text } = parseNote(note);
+    const before = this.known.get(run) ?? { size: 0, root: Buffer.alloc(32), text: '' };
+    const isRepeated = before.text === text;
+    if (!isRepeated && (before.size !== oldSize || !isConsistent(before, { size, root }, proof)))
+      return Promise.resolve({
+        status: 409,
+        problem: `the newest known checkpoint of the run covers ${before.size} lines`,
+      });
+    this.known.set(run, { size, root, text });
+    const receipt = this.signer.receiptFor(text, 1_800_000_000);
+    return Promise.resolve({
+      status: 200,
+      receipt,
+      key: keyText(this.signer.receiptKey),
+      head: this.head ?? signListHead({ size: this.submissions.length, root: Buffer.alloc(32) }, this.signer),
+    });
+  };
+}
+
+function open(t: Test, directory: string, witness: TestWitness, options: Partial<ReceiptOptions> = {}) {
+  const problems: (string | null)[] = [];
+  const checkpoints = new CheckpointLog({
+    ...{ instance, places: [new CheckpointFile(`${directory}/checkpoints.jsonl`)], everyMilliseconds: 20 },
+    receipts: {
+      ...{ submit: witness.submit, key: null, registerMilliseconds: 500, isRequired: false },
+      besideFile: `${directory}/checkpoints.jsonl`,
+      close: () => Promise.resolve(),
+      onProblem: (problem) => void problems.push(problem),
+      ...options,
+    },
+  });
+  const log = openLog(`${directory}/access.log`, { checkpoints, checkpointMilliseconds: 60 });
+  t.teardown(() => log.close(0));
+  return { checkpoints, log, problems };
+}
+
+function write(log: ChainedLog, lines: number): void {
+  for (let count = 0; count < lines; count += 1) log.write(requestLine({ path: `/v1/payouts/${count}` }));
+}
+
+t.test('each submission extends the previous one, also when several were never sent', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  const { checkpoints, log } = open(t, directory, witness);
+  await checkpoints.register();
+  t.match(checkpoints.figures.receipts, { isRegistered: true, problem: null });
+  for (let turn = 0; turn < 10; turn += 1) {
+    write(log, turn * 3);
+    await wait(15);
+  }
+  const before = witness.submissions.length;
+  witness.reply = () => new Error('no registry replies');
+  write(log, 5);
+  await until(() => witness.submissions.length > before);
+  const [unanswered] = witness.submissions.slice(-1);
+  write(log, 50);
+  await wait(100);
+  witness.reply = null;
+  await until(() => checkpoints.figures.receipts?.problem === null);
+  t.equal(witness.submissions.at(before + 1), unanswered, 'the submission without a reply is repeated unchanged');
+  await log.close(5_000);
+  const [run] = witness.known.values();
+  const lines = readFileSync(`${directory}/access.log`, 'utf8').trimEnd().split('\n');
+  t.equal(run?.size, lines.length, 'at the end all lines have a receipt');
+  t.same(
+    readdirSync(directory).filter((name) => name.endsWith('.unanswered')),
+    [],
+  );
+  const minutes = lines.filter((line) => line.includes('"note":"'));
+  t.match(
+    minutes.at(-1),
+    /"note":"gw\.example\/a\/[^"]*— control\.example [^"]*","head":"control\.example\/checkpoints\\n\d+\\n/,
+  );
+  const list = new WitnessedList(store.receiptKey);
+  const signed = new SignedRuns([{ key: instance.key, from: -Infinity, to: Infinity }], -Infinity, list);
+  const given = readFileSync(`${directory}/checkpoints.jsonl`, 'utf8').trimEnd().split('\n');
+  given.forEach((line, index) => {
+    signed.take({ file: 'checkpoints', number: index + 1, bytes: Buffer.from(line), ended: true });
+  });
+  signed.link();
+  const verdict = verify([readFileSync(`${directory}/access.log`)], { secrets: [], signed });
+  t.same(
+    kindsOf(verdict).map((kind) => kind.replace(/^\S+ /, '')),
+    minutes.map(() => 'rewritten'),
+    'only the heads that the witness did not sign are reported',
+  );
+});
+
+t.test('a submission without a reply is sent by the next process', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  const first = open(t, directory, witness);
+  await first.checkpoints.register();
+  witness.reply = () => new Error('no registry replies');
+  write(first.log, 7);
+  await first.log.close(50);
+  const [file = ''] = readdirSync(directory).filter((name) => name.endsWith('.unanswered'));
+  t.match(JSON.parse(readFileSync(`${directory}/${file}`, 'utf8')), [/^old 1\n/]);
+  const [[firstRun]] = [[...witness.known.keys()]];
+  witness.reply = null;
+  const second = open(t, directory, witness);
+  await second.checkpoints.register();
+  await until(() => !existsSync(`${directory}/${file}`));
+  t.ok((witness.known.get(firstRun ?? '')?.size ?? 0) >= 8, 'the previous run is submitted to its end');
+  t.same([...witness.known.keys()][0], firstRun, 'before the start that names it');
+  t.equal(witness.known.size, 2);
+  await second.log.close(5_000);
+});
+
+t.test('a run that the witness refuses ends, and a new run begins', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  const { checkpoints, log, problems } = open(t, directory, witness);
+  await checkpoints.register();
+  const [refused = ''] = witness.known.keys();
+  witness.known.set(refused, { size: 900, root: Buffer.alloc(32), text: '' });
+  write(log, 3);
+  await until(() => witness.known.size === 2);
+  t.match(problems[0], '409: the newest known checkpoint of the run covers 900 lines');
+  write(log, 3);
+  await log.close(5_000);
+  t.equal(checkpoints.figures.receipts?.problem, null);
+  const lines = readFileSync(`${directory}/access.log`, 'utf8').trimEnd().split('\n');
+  t.same(new Set(lines.map((line) => line.slice(28, 54))).size, 2, 'two runs in one file');
+  const verdict = verify([readFileSync(`${directory}/access.log`)], { secrets: [] });
+  t.same(kindsOf(verdict), []);
+});
+
+t.test('a refused start is retried, without a new run', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  witness.reply = () => ({ status: 422, problem: 'not as it should be' });
+  const { checkpoints, log } = open(t, directory, witness, { registerMilliseconds: 100, isRequired: true });
+  await checkpoints.register();
+  t.match(checkpoints.figures.receipts, { isRegistered: false, isRequired: true, problem: '422: not as it should be' });
+  await wait(1_200);
+  t.ok(witness.submissions.length >= 2);
+  t.equal(new Set(witness.submissions).size, 1);
+  witness.reply = null;
+  await until(() => checkpoints.figures.receipts?.isRegistered === true);
+  await log.close(5_000);
+  t.equal(witness.known.size, 1);
+});
+
+t.test('a receipt counts only with a signature of the right key', async (t) => {
+  const witness = new TestWitness();
+  witness.signer = NoteSigner.inMemory('control.example');
+  const directory = t.testdir({ first: {}, second: {}, third: {} });
+  const { checkpoints, log } = open(t, `${directory}/first`, witness, {
+    key: store.receiptKey,
+    registerMilliseconds: 100,
+  });
+  await checkpoints.register();
+  t.match(checkpoints.figures.receipts, { isRegistered: false, problem: 'the receipt is not signed by its key' });
+
+  const changing = new TestWitness();
+  const other = open(t, `${directory}/second`, changing);
+  await other.checkpoints.register();
+  changing.signer = witness.signer;
+  await until(() => other.checkpoints.figures.receipts?.problem === 'the receipt is not signed by its key');
+  t.pass('the first key stays pinned');
+
+  const damaged = new TestWitness();
+  damaged.reply = () => ({ status: 200, receipt: 'no receipt', key: keyText(store.receiptKey) });
+  const third = open(t, `${directory}/third`, damaged, { registerMilliseconds: 100 });
+  await third.checkpoints.register();
+  t.match(third.checkpoints.figures.receipts?.problem, 'the receipt cannot be read');
+  await Promise.all([log, other.log, third.log].map((one) => one.close(50)));
+});
+
+t.test('a run unknown to the witness is submitted before the start that names it', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  witness.reply = () => new Error('no registry replies');
+  const first = open(t, directory, witness, { registerMilliseconds: 50 });
+  await first.checkpoints.register();
+  write(first.log, 2);
+  await first.log.close(50);
+  const unanswered = readdirSync(directory).filter((name) => name.endsWith('.unanswered'));
+  t.equal(unanswered.length, 1);
+  witness.reply = null;
+  const second = open(t, directory, witness);
+  await second.checkpoints.register();
+  await second.log.close(5_000);
+  const [before, after] = [...witness.known.values()];
+  t.ok(before !== undefined && before.size >= 3);
+  const [, , previous = ''] =
+    /\nprevious (\S+) (\d+) /.exec(witness.submissions.find((one) => one.includes('previous 0')) ?? '') ?? [];
+  t.equal(Number(previous), before?.size);
+  t.not(after, undefined);
+  t.same(
+    readdirSync(directory).filter((name) => name.endsWith('.unanswered')),
+    [],
+  );
+});
+
+t.test('a receipt counts only with a list head signed by its key, whose list has not shrunk', async (t) => {
+  const witness = new TestWitness();
+  const { checkpoints, log } = open(t, t.testdir(), witness);
+  await checkpoints.register();
+  const size = witness.submissions.length;
+  const problems: string[] = [];
+  for (const head of [
+    'x'.repeat(20_000),
+    signListHead({ size: 10_000, root: Buffer.alloc(32) }, NoteSigner.inMemory(store.key.name)),
+    signListHead({ size: size - 1, root: Buffer.alloc(32) }, store),
+  ]) {
+    witness.head = head;
+    write(log, 1);
+    const before = problems.at(-1) ?? null;
+    await until(() => ![null, before].includes(checkpoints.figures.receipts?.problem ?? null));
+    problems.push(checkpoints.figures.receipts?.problem ?? '');
+    t.notMatch(checkpoints.received, { head });
+  }
+  t.match(problems, [/at most 16384/, /has not signed it/, /has shrunk from \d+ checkpoints to \d+/]);
+  witness.head = null;
+  await until(() => checkpoints.figures.receipts?.problem === null);
+  await log.close(5_000);
+});
+
+t.test('the key of a forged receipt is not pinned: genuine receipts count afterwards', async (t) => {
+  const witness = new TestWitness();
+  const forger = NoteSigner.inMemory('control.example');
+  witness.reply = () => ({
+    status: 200,
+    receipt: store.receiptFor('another text', 1),
+    key: keyText(forger.receiptKey),
+  });
+  const { checkpoints, log } = open(t, t.testdir(), witness);
+  await checkpoints.register();
+  t.equal(checkpoints.figures.receipts?.problem, 'the receipt is not signed by its key');
+  witness.reply = null;
+  await until(() => checkpoints.figures.receipts?.isRegistered === true);
+  t.equal(checkpoints.figures.receipts?.problem, null);
+  await log.close(5_000);
+});
+
+t.test('a run whose start was never received is replaced by another run', async (t) => {
+  const witness = new TestWitness();
+  const { checkpoints, log } = open(t, t.testdir(), witness);
+  await checkpoints.register();
+  const refused: string[] = [];
+  checkpoints.onRefused((run) => void refused.push(run));
+  witness.reply = () => ({ status: 404, problem: 'the run is unknown: its start was never received' });
+  const [run, tree] = ['0'.repeat(26), new MerkleTree()];
+  tree.append(leafHash('0'.repeat(64), 'the first line'));
+  checkpoints.add({ run, size: 1, root: tree.root(), occasion: 'periodic', at: Date.now() }, tree.takeGrowth());
+  await until(() => refused.includes(run));
+  witness.reply = null;
+  await until(() => checkpoints.figures.receipts?.problem === null);
+  await log.close(5_000);
+});

@@ -1,0 +1,130 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import ts from 'typescript';
+import { medianWords, type Sentence, sentencesOf } from './prose.js';
+
+/** Words that no RFC and no tool uses for these things: a reader and a search look for the standard term. */
+const identifierWords = new Map([
+  ['answer', 'response, reply or result'],
+  ['deaf', 'disconnected'],
+  ['doubt', 'unverified'],
+  ['hearing', 'connected or fresh'],
+  ['heard', 'received'],
+  ['nobody', 'no…'],
+  ['said', 'reported'],
+  ['strange', 'unknown'],
+  ['tell', 'notify or report'],
+  ['told', 'notified or reported'],
+  ['upheaval', 'topology change'],
+  ['whereabouts', 'location'],
+  ['whoever', 'caller or client'],
+]);
+const texts =
+  /\b(?:whoever|whosoever|told of|heard of|tried again|is none\b|that is none|as it is\b|of which one\b|is had\b)/i;
+
+interface SourceTexts {
+  readonly identifiers: string[];
+  readonly strings: string[];
+  readonly sentences: Sentence[];
+}
+
+/** What a reader sees of a source file: the names of its types, classes and functions, its texts with a blank, and the sentences of its comments. */
+function textsOf(file: string): SourceTexts {
+  const text = readFileSync(file, 'utf8');
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
+  const [identifiers, strings]: [string[], string[]] = [[], []];
+  const comments = new Map<number, ts.CommentRange>();
+  const visit = (node: ts.Node): void => {
+    const ranges = [
+      ...(ts.getLeadingCommentRanges(text, node.getFullStart()) ?? []),
+      ...(ts.getTrailingCommentRanges(text, node.getEnd()) ?? []),
+    ];
+    for (const range of ranges) comments.set(range.pos, range);
+    const { name } = node as { name?: ts.Node };
+    if (name !== undefined && (ts.isIdentifier(name) || ts.isPrivateIdentifier(name)) && isDeclaration(node))
+      identifiers.push(name.text);
+    if (
+      (ts.isStringLiteralLike(node) || ts.isTemplateHead(node) || ts.isTemplateMiddleOrTemplateTail(node)) &&
+      node.text.includes(' ')
+    )
+      strings.push(node.text);
+    for (const child of node.getChildren(source)) visit(child);
+  };
+  visit(source);
+  const prose = joined(
+    [...comments.values()].toSorted((a, b) => a.pos - b.pos),
+    text,
+  );
+  return { identifiers, strings, sentences: prose.flatMap((comment) => sentencesOf(comment)) };
+}
+
+function isDeclaration(node: ts.Node): boolean {
+  return (
+    ts.isFunctionDeclaration(node) ||
+    ts.isClassDeclaration(node) ||
+    ts.isInterfaceDeclaration(node) ||
+    ts.isTypeAliasDeclaration(node)
+  );
+}
+
+/** The texts of comments, as Markdown. Lines of `//` that follow each other are one comment; `@param` begins a paragraph. */
+function joined(ranges: readonly ts.CommentRange[], text: string): string[] {
+  const comments: string[] = [];
+  let end = -1;
+  for (const { kind, pos, end: to } of ranges) {
+    const isLine = kind === ts.SyntaxKind.SingleLineCommentTrivia;
+    const content = isLine
+      ? text.slice(pos + 2, to)
+      : text
+          .slice(pos, to)
+          .replace(/^\/\*+|\*+\/$/g, '')
+          .replaceAll(/^\s*\*/gm, '');
+    const paragraphs = content.replaceAll(/^\s*@(?:param\s+\S+|returns|throws)/gm, '\n').trim();
+    if (isLine && end !== -1 && /^\n\s*$/.test(text.slice(end, pos)))
+      comments.push(`${comments.pop() ?? ''} ${paragraphs}`);
+    else comments.push(paragraphs);
+    end = isLine ? to : -1;
+  }
+  return comments;
+}
+
+const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.ts'))
+  .map((name) => `src/${name}`);
+const sources = files.map((file) => ({ file, ...textsOf(file) }));
+
+t.test('names of types, classes and functions in src use the terms of the field', (t) => {
+  const found = sources.flatMap(({ file, identifiers }) =>
+    identifiers.flatMap((identifier) => {
+      const words = identifier
+        .replaceAll(/([a-z\d])([A-Z])/g, '$1 $2')
+        .toLowerCase()
+        .split(/[^a-z]+/);
+      const word = [...identifierWords.keys()].find((one) =>
+        words.some((other) => other.replace(/(?:s|ed)$/, '') === one),
+      );
+      return word === undefined ? [] : [`${file}: ${identifier}: ${identifierWords.get(word) ?? ''}`];
+    }),
+  );
+  t.same([...new Set(found)], []);
+  t.end();
+});
+
+t.test('texts for users in src use the terms of the field', (t) => {
+  const found = sources.flatMap(({ file, strings }) =>
+    strings.filter((text) => texts.test(text)).map((text) => `${file}: ${text}`),
+  );
+  t.same(found, []);
+  t.end();
+});
+
+t.test('sentences of comments in src have at most 40 words, half of them at most 16', (t) => {
+  const all = sources.flatMap(({ sentences }) => sentences);
+  t.ok(all.length > 2_000, 'the comments were read');
+  t.ok(medianWords(all) <= 16, `the median is ${medianWords(all)} words`);
+  const tooLong = sources.flatMap(({ file, sentences }) =>
+    sentences.filter(({ words }) => words > 40).map(({ words, text }) => `${file}: ${words} words: ${text}`),
+  );
+  t.same(tooLong, []);
+  t.end();
+});
