@@ -28,13 +28,15 @@ function setUp(over: Partial<CacheLimits> = {}) {
   const clock = { now: 1_000_000 };
   const asked: { name: string; answer: (value: Answer) => void; fail: (error: Error) => void }[] = [];
   const port: Freshness = {
-    get fresh() {
-      return hearing.fresh;
+    standing: {
+      get fresh() {
+        return hearing.fresh;
+      },
+      get sinceKnownTrue() {
+        return hearing.sinceKnownTrue;
+      },
+      staleMilliseconds: limits.maxStaleMilliseconds,
     },
-    get sinceKnownTrue() {
-      return hearing.sinceKnownTrue;
-    },
-    staleMilliseconds: limits.maxStaleMilliseconds,
     catchUp: async () => {
       hearing.beats += 1;
       await hearing.onBeat();

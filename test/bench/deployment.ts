@@ -81,7 +81,10 @@ export async function startDeployment(
     readonly throttles?: boolean;
     /** The program that starts gateways; default: this build. */
     readonly gatewayProgram?: string;
-    /** A module that Node imports first in registry and gateways, with an IPC channel to this process. */
+    /**
+     * A module that Node imports first in registry and gateways, with an IPC channel to this process. They run without
+     * TurboFan: V8 counts no calls of optimised functions, and when it optimises one depends on the machine's load.
+     */
     readonly preload?: string;
     /** Whether gateways check client addresses against a Tor exit list; its one entry is no client's address. */
     readonly torExits?: boolean;
@@ -146,7 +149,7 @@ ${options.settings ?? ''}
     const ownArguments = [program, command, '--config', configFile, ...newInstallation(command)];
     const child = spawn(
       process.execPath,
-      preload === undefined ? ownArguments : ['--import', preload, ...ownArguments],
+      preload === undefined ? ownArguments : ['--no-opt', '--import', preload, ...ownArguments],
       {
         stdio: ['ignore', 'ignore', 'pipe', ...(preload === undefined ? [] : ['ipc' as const])],
       },

@@ -25,10 +25,11 @@ const limits = {
 };
 
 function setUp() {
-  const hearing = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000, catchUp: () => Promise.resolve() };
+  const hearing = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000 };
+  const freshness = { standing: hearing, catchUp: () => Promise.resolve() };
   const reads: { answer: (value: Value) => void; fail: (error: Error) => void }[] = [];
   const read = () => new Promise<Value>((answer, fail) => reads.push({ answer, fail }));
-  return { cache: new RecordCache<NonNullable<Value>>(limits, hearing, read), hearing, reads };
+  return { cache: new RecordCache<NonNullable<Value>>(limits, freshness, read), hearing, reads };
 }
 
 const readEndings: readonly [string, (read: ReturnType<typeof setUp>['reads'][number] | undefined) => void][] = [
@@ -205,10 +206,11 @@ t.teardown(() => {
 });
 
 function setUpPreload() {
-  const hearing = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000, catchUp: () => Promise.resolve() };
+  const hearing = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000 };
+  const freshness = { standing: hearing, catchUp: () => Promise.resolve() };
   const standing = { fresh: true, proof: 1 as number | null };
-  const keys = new RecordCache<CompiledKey>(limits, hearing, () => Promise.resolve(null));
-  const merchants = new RecordCache<CompiledMerchant>(limits, hearing, () => Promise.resolve(null));
+  const keys = new RecordCache<CompiledKey>(limits, freshness, () => Promise.resolve(null));
+  const merchants = new RecordCache<CompiledMerchant>(limits, freshness, () => Promise.resolve(null));
   const reads: { names: readonly string[]; answer: (texts: readonly (string | null | undefined)[]) => void }[] = [];
   const compile = (_id: string, text: string) => ({ merchantId: 'm_1', keyStatus: text, revision: 1 });
   const reader = new AheadReader({

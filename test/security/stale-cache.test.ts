@@ -100,32 +100,32 @@ t.test(
   'stale cache: the age of a record counts from before its query, by the clock that advanced further',
   async (t) => {
     const { heartbeat, store, time, pass } = setUp(t);
-    t.equal(heartbeat.sinceKnownTrue, Infinity);
+    t.equal(heartbeat.standing.sinceKnownTrue, Infinity);
     store.onRead = () => {
       pass(400);
       return Promise.resolve();
     };
     await heartbeat.beat();
-    t.equal(heartbeat.sinceKnownTrue, 400);
-    t.ok(heartbeat.fresh);
+    t.equal(heartbeat.standing.sinceKnownTrue, 400);
+    t.ok(heartbeat.standing.fresh);
     pass(1_100);
-    t.ok(heartbeat.fresh);
+    t.ok(heartbeat.standing.fresh);
     pass(1);
-    t.notOk(heartbeat.fresh, 'a process that was stopped');
+    t.notOk(heartbeat.standing.fresh, 'a process that was stopped');
 
     store.onRead = () => Promise.resolve();
     await heartbeat.beat();
-    t.ok(heartbeat.fresh);
+    t.ok(heartbeat.standing.fresh);
     time.wall += 60_000;
-    t.equal(heartbeat.sinceKnownTrue, 60_000, 'a machine that slept, whose other clock did not go on');
-    t.notOk(heartbeat.fresh);
+    t.equal(heartbeat.standing.sinceKnownTrue, 60_000, 'a machine that slept, whose other clock did not go on');
+    t.notOk(heartbeat.standing.fresh);
     time.wall -= 60_000;
     time.monotonic += 60_000;
-    t.equal(heartbeat.sinceKnownTrue, 60_000, 'a clock that was set back meanwhile');
-    t.notOk(heartbeat.fresh);
+    t.equal(heartbeat.standing.sinceKnownTrue, 60_000, 'a clock that was set back meanwhile');
+    t.notOk(heartbeat.standing.fresh);
     time.wall -= 1;
-    t.equal(heartbeat.sinceKnownTrue, Infinity, 'and one that was set back to before');
-    t.notOk(heartbeat.fresh);
+    t.equal(heartbeat.standing.sinceKnownTrue, Infinity, 'and one that was set back to before');
+    t.notOk(heartbeat.standing.fresh);
   },
 );
 
@@ -133,7 +133,7 @@ t.test('records cached before a resubscription are dropped before a revision is 
   const { heartbeat, store, told } = setUp(t);
   await heartbeat.beat();
   store.epoch += 1;
-  t.notOk(heartbeat.fresh, 'it is not believed until then');
+  t.notOk(heartbeat.standing.fresh, 'it is not believed until then');
   told.length = 0;
   store.onCatchUp = () => Promise.reject(new Error('away'));
   await heartbeat.beat();
@@ -141,7 +141,7 @@ t.test('records cached before a resubscription are dropped before a revision is 
   store.onCatchUp = () => Promise.resolve();
   await heartbeat.beat();
   t.same(told, ['caught up', 'dropped', 'mg:gateway:g has 7']);
-  t.ok(heartbeat.fresh);
+  t.ok(heartbeat.standing.fresh);
   told.length = 0;
   store.onCatchUp = () => Promise.resolve(void (store.epoch += 1));
   await heartbeat.beat();
@@ -161,17 +161,17 @@ t.test(
     const { heartbeat, store } = setUp(t);
     store.onCatchUp = () => Promise.resolve(void (store.epoch += 1));
     await heartbeat.beat();
-    t.notOk(heartbeat.fresh, 'listening began anew meanwhile');
+    t.notOk(heartbeat.standing.fresh, 'listening began anew meanwhile');
     store.onCatchUp = () => Promise.resolve();
     await heartbeat.beat();
-    t.ok(heartbeat.fresh);
+    t.ok(heartbeat.standing.fresh);
     store.hearing = false;
-    t.notOk(heartbeat.fresh, 'nothing can be heard now');
+    t.notOk(heartbeat.standing.fresh, 'nothing can be heard now');
     store.hearing = true;
     heartbeat.doubt();
-    t.notOk(heartbeat.fresh, 'the store may be another one');
+    t.notOk(heartbeat.standing.fresh, 'the store may be another one');
     await heartbeat.beat();
-    t.ok(heartbeat.fresh);
+    t.ok(heartbeat.standing.fresh);
   },
 );
 
@@ -181,9 +181,9 @@ t.test('while Redis does not respond, cached records are served up to the stalen
   store.onRead = () => Promise.reject(new Error('away'));
   await heartbeat.beat();
   pass(maxStaleMilliseconds);
-  t.equal(heartbeat.reason, null);
+  t.equal(heartbeat.standing.reason, null);
   pass(1);
-  t.equal(heartbeat.reason, 'Redis does not answer');
+  t.equal(heartbeat.standing.reason, 'Redis does not answer');
 });
 
 t.test('a stopped gateway withdraws its acknowledgement and makes no further one', async (t) => {

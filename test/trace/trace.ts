@@ -38,7 +38,7 @@ interface Way {
 
 const requests = 20;
 const warmUps = 50;
-const measurements = 5;
+const measurements = 9;
 const head = (line: string, key: string): string => `${line} HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${key}\r\n`;
 const body = '{"amount":1250,"currency":"NGN"}';
 

@@ -41,6 +41,7 @@ export class RecordCache<Compiled extends object> {
   #ahead = new Preload(true);
   readonly #patience: FreshnessWait;
   readonly #limits: CacheLimits;
+  readonly #standing: Freshness['standing'];
   readonly #freshness: Freshness;
   readonly #read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>;
   readonly #now: () => number;
@@ -51,12 +52,13 @@ export class RecordCache<Compiled extends object> {
    */
   constructor(
     limits: CacheLimits,
-    hearing: Freshness,
+    freshness: Freshness,
     read: (id: string) => Promise<Compiled | KeyStoreUnavailable | null>,
     now: () => number = () => performance.now(),
   ) {
-    [this.#limits, this.#freshness, this.#read, this.#now] = [limits, hearing, read, now];
-    this.#patience = new FreshnessWait(() => hearing.fresh, now);
+    [this.#limits, this.#freshness, this.#standing] = [limits, freshness, freshness.standing];
+    [this.#read, this.#now] = [read, now];
+    this.#patience = new FreshnessWait(() => freshness.standing.fresh, now);
     [this.#known, this.#unknown] = [this.#map('known'), this.#map('unknown')];
   }
 
@@ -65,19 +67,19 @@ export class RecordCache<Compiled extends object> {
    * limit. While invalidations cannot arrive, the cache never reports that a record does not exist.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
-    if (this.#freshness.fresh) return this.#cachedOrRead(id);
+    if (this.#standing.fresh) return this.#cachedOrRead(id);
     if (this.#patience.isOver && this.#mayServeStale(id)) return this.#stale(id);
     const caughtUp = this.#freshness.catchUp();
     const soon = this.#mayServeStale(id) ? Promise.race([caughtUp, this.#patience.end()]) : caughtUp;
     return soon.then((ended) => {
-      if (this.#freshness.fresh) return this.#cachedOrRead(id);
+      if (this.#standing.fresh) return this.#cachedOrRead(id);
       return ended === timedOut && this.#mayServeStale(id) ? this.#stale(id) : this.#readOrStale(id);
     });
   }
 
   #cachedOrRead(id: string): Eventual<RecordRead<Compiled>> {
     const held = this.#cachedAndYoung(id);
-    return held === undefined ? this.#readOrStale(id) : this.#resultOf(held, 'cache', this.#freshness.sinceKnownTrue);
+    return held === undefined ? this.#readOrStale(id) : this.#resultOf(held, 'cache', this.#standing.sinceKnownTrue);
   }
 
   async #readOrStale(id: string): Promise<RecordRead<Compiled>> {
@@ -94,11 +96,11 @@ export class RecordCache<Compiled extends object> {
 
   /** @throws KeyStoreUnavailable for an unusable record */
   #stale(id: string): RecordRead<Compiled> {
-    return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#freshness.sinceKnownTrue);
+    return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#standing.sinceKnownTrue);
   }
 
   #mayServeStale(id: string): boolean {
-    return this.#known.has(id) && this.#freshness.sinceKnownTrue <= this.#freshness.staleMilliseconds;
+    return this.#known.has(id) && this.#standing.sinceKnownTrue <= this.#standing.staleMilliseconds;
   }
 
   /** Invalidates records that may have changed. */
@@ -141,7 +143,7 @@ export class RecordCache<Compiled extends object> {
    * @returns false when the cache is full: a preload evicts no record that a request needed
    */
   holdAhead(ahead: Preload, id: string, value: Compiled | KeyStoreUnavailable): boolean {
-    if (!ahead.mayHold(id) || !this.#freshness.fresh || this.#known.has(id)) return true;
+    if (!ahead.mayHold(id) || !this.#standing.fresh || this.#known.has(id)) return true;
     if (this.#known.size >= this.#limits.maxEntries) return false;
     this.#unknown.delete(id);
     this.#known.set(id, { value, readAt: Math.floor(this.#now()) });
@@ -155,7 +157,7 @@ export class RecordCache<Compiled extends object> {
 
   /** Whether the cache knows that the record exists, at any age, or, while fresh, that it does not exist. */
   remembers(id: string): boolean {
-    return this.#known.has(id) || (this.#freshness.fresh && this.#cachedAndYoung(id) === null);
+    return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }
 
   /** The cached records by id, whether they may be served or not. */
@@ -190,7 +192,7 @@ export class RecordCache<Compiled extends object> {
 
   #readShared(id: string): ReadInFlight<Compiled>['answer'] {
     // No invalidation would reveal that a shared read is outdated.
-    if (!this.#freshness.fresh) return this.#read(id);
+    if (!this.#standing.fresh) return this.#read(id);
     const underWay = this.#readsInFlight.get(id);
     if (underWay?.round === this.#round) return underWay.answer;
     this.#abandon(id);
@@ -213,7 +215,7 @@ export class RecordCache<Compiled extends object> {
 
   #store(id: string, flight: ReadInFlight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
     if (this.#readsInFlight.get(id) === flight) this.#readsInFlight.delete(id);
-    if (!flight.mayBeHeld || !this.#freshness.fresh) return;
+    if (!flight.mayBeHeld || !this.#standing.fresh) return;
     const readAt = Math.floor(this.#now()); // a fraction takes 16 bytes more than an integer
     if (value === null) {
       this.#known.delete(id);
@@ -245,12 +247,14 @@ export class RecordCache<Compiled extends object> {
 
 /** State of the invalidations, on which the validity of cached records depends. */
 export interface Freshness {
-  /** Whether every change arrives, so that cached records are valid. */
-  readonly fresh: boolean;
-  /** Milliseconds since all cached records were known to be valid. */
-  readonly sinceKnownTrue: number;
-  /** How long after that stale records may be served. */
-  readonly staleMilliseconds: number;
+  readonly standing: {
+    /** Whether every change arrives, so that cached records are valid. */
+    readonly fresh: boolean;
+    /** Milliseconds since all cached records were known to be valid. */
+    readonly sinceKnownTrue: number;
+    /** How long after that stale records may be served. */
+    readonly staleMilliseconds: number;
+  };
   /** Tries to become fresh again, within a bounded time. Resolves whether it succeeded or not. */
   catchUp(): Promise<void>;
 }

@@ -66,26 +66,6 @@ export class Heartbeat {
     }, everyMilliseconds).unref();
   }
 
-  /** Milliseconds since all cached records were known to be current; Infinity while the gateway must not cache. */
-  get sinceKnownTrue(): number {
-    return this.standing.sinceKnownTrue;
-  }
-
-  /** How long after that the cached records may be served. */
-  get staleMilliseconds(): number {
-    return this.standing.staleMilliseconds;
-  }
-
-  /** Whether cached records can be served without a read from Redis. */
-  get fresh(): boolean {
-    return this.standing.fresh;
-  }
-
-  /** Why the gateway must refuse every request; null while it can serve some, if only from its cache. */
-  get reason(): string | null {
-    return this.standing.reason;
-  }
-
   /** Resolves after a beat that began at this call or later. */
   beat(): Promise<void> {
     if (this.isClosed) return Promise.resolve();
@@ -105,7 +85,7 @@ export class Heartbeat {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
     // During an outage, a further beat would only delay the request.
     if (this.standing.answers || this.standing.last === null) await this.#running;
-    if (!this.fresh && this.standing.answers && this.#options.link.hearing) await this.beat();
+    if (!this.standing.fresh && this.standing.answers && this.#options.link.hearing) await this.beat();
   }
 
   /**

@@ -160,7 +160,7 @@ export class RedisRecords implements Records {
   }
 
   unavailableReason(): string | null {
-    const { reason } = this.#heartbeat;
+    const { reason } = this.#heartbeat.standing;
     return reason === noReply ? (this.#whyAway() ?? reason) : reason;
   }
 

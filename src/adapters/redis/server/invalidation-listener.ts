@@ -23,8 +23,10 @@ const refusedMilliseconds = 1_000;
  */
 export class InvalidationListener {
   readonly #redis: Redis;
-  #isTracking = false;
-  #epoch = 0;
+  /** Whether tracking is on, so that every change is reported. */
+  hearing = false;
+  /** Number of times that tracking was enabled. While this number is unchanged, no notice was missed. */
+  epoch = 0;
 
   constructor(redis: Redis, prefixes: readonly string[], events: InvalidationEvents) {
     this.#redis = redis;
@@ -42,8 +44,8 @@ export class InvalidationListener {
       });
     });
     redis.on('close', () => {
-      if (!this.#isTracking) return;
-      this.#isTracking = false;
+      if (!this.hearing) return;
+      this.hearing = false;
       events.onDeaf();
     });
     redis.on('messageBuffer', (_channel: Buffer, names: Buffer[] | null) => {
@@ -52,22 +54,13 @@ export class InvalidationListener {
     });
   }
 
-  get hearing(): boolean {
-    return this.#isTracking;
-  }
-
-  /** Number of times that tracking was enabled. While this number is unchanged, no notice was missed. */
-  get epoch(): number {
-    return this.#epoch;
-  }
-
   /**
    * Resolves once every notice that Redis sent before it received this PING has been handled: notices and replies share
    * one connection and stay in order.
    * @throws Error while tracking is off, or when the PING fails
    */
   async catchUp(): Promise<void> {
-    if (!this.#isTracking) throw new Error('Redis sends no invalidation notices on this connection');
+    if (!this.hearing) throw new Error('Redis sends no invalidation notices on this connection');
     await this.#redis.ping();
   }
 
@@ -76,8 +69,8 @@ export class InvalidationListener {
     const wanted = prefixes.flatMap((prefix) => ['PREFIX', prefix]);
     await this.#redis.call('CLIENT', 'TRACKING', 'ON', 'REDIRECT', String(id), 'BCAST', ...wanted);
     await this.#redis.subscribe(channel);
-    this.#isTracking = true;
-    this.#epoch += 1;
+    this.hearing = true;
+    this.epoch += 1;
     events.onListening();
   }
 }

@@ -24,7 +24,10 @@ export class SameServer {
   /** The server behind each connection, once INFO has returned. */
   readonly #servers = new Map<Redis, ServerFacts>();
   #differed = false;
-  #epoch = 0;
+  /**
+   * Counts connects and disconnects of both connections. Facts learnt at another number may belong to another server.
+   */
+  epoch = 0;
 
   /** @param onSame called each time that both connections are known to lead to one server */
   constructor(one: Redis, other: Redis, onSame: () => void) {
@@ -47,20 +50,13 @@ export class SameServer {
     return { runId: one.runId ?? other.runId, replicas: Math.max(one.replicas, other.replicas), policy };
   }
 
-  /**
-   * Counts connects and disconnects of both connections. Facts learnt at another number may belong to another server.
-   */
-  get epoch(): number {
-    return this.#epoch;
-  }
-
   #watch(redis: Redis, other: Redis): void {
     redis.on('close', () => {
-      this.#epoch += 1;
+      this.epoch += 1;
       this.#servers.delete(redis);
     });
     redis.on('ready', () => {
-      this.#epoch += 1;
+      this.epoch += 1;
       const { stream } = redis;
       factsOf(redis)
         .then((server) => {
