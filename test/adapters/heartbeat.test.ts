@@ -9,22 +9,31 @@ type State = readonly [string | null, string | null];
 
 const state: State = [JSON.stringify(seededRecords['mg:meta']), '1'];
 
-function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
-  const store = { hearing: true, answer: (): Promise<State> => Promise.resolve(state) };
+function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: 'none' | 'others' = 'none') {
+  const store = {
+    ...{ hearing: true, epoch: 0, servers: null as readonly string[] | null, passedMilliseconds: 0 },
+    answer: (): Promise<State> => Promise.resolve(state),
+    confirm: (): Promise<boolean> => Promise.resolve(true),
+    grant: null as string | null,
+  };
   const nothing = () => Promise.resolve();
   const heartbeat = new Heartbeat({
     link: {
       get hearing() {
         return store.hearing;
       },
-      epoch: 0,
+      get epoch() {
+        return store.epoch;
+      },
+      get servers() {
+        return store.servers;
+      },
       policies: [],
       partLost: null,
       readState: () => store.answer(),
-      servers: null,
-      acknowledge: () => Promise.resolve(null),
-      witness: () => 'none',
-      confirm: () => Promise.resolve(true),
+      acknowledge: () => Promise.resolve(store.grant),
+      witness: () => witness,
+      confirm: () => store.confirm(),
       write: nothing,
       ...{ catchUp: nothing, remove: nothing, close: () => undefined },
       read: () => Promise.resolve(null),
@@ -32,7 +41,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }) {
     outage: new Outage({ onLost: () => undefined, onFound: () => undefined }),
     names: new RecordNames('mg:'),
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
-    clock: { now: () => Date.now() },
+    clock: { now: () => Date.now() + store.passedMilliseconds },
     maxStaleMilliseconds: 30_000,
     ...{ onCaughtUp: () => undefined, onForget: () => undefined, onNotice: () => undefined, holds: () => true },
     inactive: () => [],
@@ -83,4 +92,56 @@ t.test('the first requests wait for the first heartbeat, and those after a pause
     await caughtUp;
     t.ok(heartbeat.standing.fresh, when);
   }
+});
+
+/** The state of a store in a generation, on one server with a replica that may replace it. */
+function stateOf(generation: string, server: string): State {
+  return [JSON.stringify({ ...(seededRecords['mg:meta'] as object), generation, servers: [server], replicas: 1 }), '1'];
+}
+
+/**
+ * An enrolled gateway whose master was replaced two seconds after the last proof. Its lease ended with the generation, so only
+ * the sentinels or replicas show that the new server is the master; they have not replied yet.
+ */
+async function failOver(t: { teardown(handler: () => unknown): void }) {
+  const { heartbeat, store } = openHeartbeat(t, 'others');
+  store.servers = ['one'];
+  store.answer = () => Promise.resolve(stateOf('first', 'one'));
+  store.grant = JSON.stringify({ generation: 'first', beat: 1, lifetimeMilliseconds: 31_000 });
+  await heartbeat.beat();
+  const isEnrolled = heartbeat.standing.lease.enrolled;
+  Object.assign(store, { epoch: 1, servers: ['two'], passedMilliseconds: 2_000 });
+  store.answer = () => Promise.resolve(stateOf('second', 'two'));
+  let reply: (isMaster: boolean) => void = () => undefined;
+  const asked = new Promise<boolean>((resolve) => (reply = resolve));
+  const isAsked = new Promise<void>((resolve) => {
+    store.confirm = () => {
+      resolve();
+      return asked;
+    };
+  });
+  const beat = heartbeat.beat();
+  await isAsked;
+  return { standing: heartbeat.standing, isEnrolled, reply, beat };
+}
+
+t.test('a failover refuses no request while the witnesses of the new master have not replied', async (t) => {
+  const { standing, isEnrolled, reply, beat } = await failOver(t);
+  t.ok(isEnrolled);
+  t.equal(standing.reason, null, 'requests are not refused');
+  t.ok(standing.isJudgedSoon, 'they wait');
+  t.equal(standing.proof, null, 'nothing is read from the new server meanwhile');
+  reply(true);
+  await beat;
+  t.equal(standing.reason, null);
+  t.not(standing.proof, null, 'the new server is read');
+});
+
+t.test('a new server is not read if its witnesses do not confirm that it is the master', async (t) => {
+  const { standing, reply, beat } = await failOver(t);
+  reply(false);
+  await beat;
+  t.equal(standing.proof, null);
+  t.match(standing.reason, /^nothing shows that this Redis server is still the master/);
+  t.notOk(standing.isJudgedSoon, 'requests do not wait any longer');
 });

@@ -172,13 +172,15 @@ export class Heartbeat {
       if (found.replicas === null) this.standing.lease.assume(found.generation);
       else this.#granted(this.#seals.opened(names.grant(identity.instanceId), grant), found.generation);
       if (!isAsked) this.standing.lease.sure(at);
-      this.standing.judge(epoch, true);
+      this.standing.goodAt = at.monotonic;
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
         this.#asking ??= this.#queryWitnesses(acknowledgement, found.replicas, at, epoch);
-        // A sentinel that hangs must not delay what can be decided without it.
-        if (this.standing.proof === null) await this.#asking;
+        // Requests wait for the verdict on new connections: judged before the witnesses reply, a failover would refuse
+        // them. A sentinel that hangs must not delay what can be decided without it.
+        if (!this.standing.isWitnessed) await this.#asking;
+        if (this.standing.epoch !== epoch) return;
       }
-      this.standing.goodAt = at.monotonic;
+      this.standing.judge(epoch, true);
       this.firstGrant.beat(this.standing.lease.enrolled);
       if (this.standing.lease.enrolled) this.#inactive.clear();
       outage.report(link.partLost);

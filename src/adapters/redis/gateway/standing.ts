@@ -126,6 +126,11 @@ export class Standing {
     return this.#believed === this.epoch;
   }
 
+  /** Whether a trusted server may be read now. */
+  get isWitnessed(): boolean {
+    return this.#whyNotAsked() === null;
+  }
+
   /** Whether a beat succeeded within the last 1.5 seconds. */
   get isRecent(): boolean {
     return performance.now() - this.goodAt <= freshMilliseconds;
