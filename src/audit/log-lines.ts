@@ -23,7 +23,7 @@ export class UnreadableLog extends OperatorError {}
 const lineEnd = 0x0a;
 /** Longer than any line of a gateway, which truncates each of its few values. */
 const maxLineBytes = 1024 * 1024;
-const chunkBytes = 256 * 1024;
+const chunkBytes = 512 * 1024;
 /** Reasons by zlib error code; zlib's own messages describe its internals. */
 const unpackProblems: Readonly<Record<string, string>> = {
   Z_DATA_ERROR: 'it is damaged, or not a gzip file',

@@ -67,6 +67,9 @@ const tailBytes = 160;
 const aggregateMark = Buffer.from('"aggregate":{"count":');
 const longestCount = 15;
 
+/** The beginning of the newest line and its id: most lines belong to the chain of the line before. */
+let newest = { start: '', id: '' };
+
 /** Reads a line by the positions of its members, without parsing its JSON. @returns null if it is not a chain line */
 export function parseSealedLine(line: Buffer): SealedLine | null {
   const end = line.length - sealLength;
@@ -83,7 +86,9 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   const checkpoint = !isPlain && tail.includes(checkpointMark) ? parseCheckpoint(line) : null;
   if (checkpoint === undefined) return null;
   const requests = checkpoint !== null ? 0 : isPlain ? 1 : requestsIn(line);
-  const [id, sequence] = [start.slice(head.length), Number(tail.slice(sequenceAt, sealAt))];
+  if (start !== newest.start) newest = { start, id: start.slice(head.length) };
+  const { id } = newest;
+  const sequence = Number(tail.slice(sequenceAt, sealAt));
   // The later comparison checks the digits of the hash.
   const hash = tail.slice(sealAt + sealHead.length, -sealEnd.length);
   return { id, sequence, hash, bytes: line, checkpoint, requests };
@@ -91,9 +96,11 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
 
 /** The start of the digits before `end`. A backward search for the text before them would dominate the parse time. */
 function beforeDigits(text: string, end: number): number {
-  let at = end;
-  while (at > 0 && text.charCodeAt(at - 1) >= zero && text.charCodeAt(at - 1) <= nine) at -= 1;
-  return at;
+  for (let at = end; at > 0; at -= 1) {
+    const code = text.charCodeAt(at - 1);
+    if (code < zero || code > nine) return at;
+  }
+  return 0;
 }
 
 /** Whether the digits are a number from 1 without leading zeros. */
