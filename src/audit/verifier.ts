@@ -269,11 +269,12 @@ export class Verifier {
       return;
     }
     const where = `${positionText(newest.place)}: the chain ${chain.id}`;
+    const end = this.#options.signed ? 'after its last signed line' : 'at its end';
     if (!areAll) this.#notes.push(`${where} may continue in the part that was not read`);
     else if (chain.goesOn && this.#logs.all.some((log) => log.newest === newest))
       this.#notes.push(`${where} continues in another file, which was not given`);
     else if (this.#options.running && this.#mayRun(chain))
-      this.#notes.push(`${where} has not ended yet: missing lines at its end cannot be detected`);
+      this.#notes.push(`${where} has not ended yet: missing lines ${end} cannot be detected`);
     else {
       const message = `its chain has no end checkpoint: later lines were cut off, or its process was killed or still runs`;
       this.#findings.report({ ...newest.place, kind: 'truncated', message });

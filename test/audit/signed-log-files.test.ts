@@ -231,3 +231,13 @@ t.test('a line is signed only after it is on disk', async (t) => {
   chmodSync(signed.checkpointFile, 0o640);
   t.equal(statSync(signed.checkpointFile).mode & 0o007, 0, 'the file is not accessible to other users');
 });
+
+t.test('the note on a log that is still written says from where on lines may be missing unnoticed', async (t) => {
+  const signed = new SignedLog(t.testdir());
+  const { log } = signed.open(2);
+  await until(() => existsSync(signed.checkpointFile) && signed.notes.length > 0);
+  const { intact, notes } = signed.verify([signed.read()], { running: true });
+  t.ok(intact);
+  t.match(notes, [/has not ended yet: missing lines after its last signed line cannot be detected$/]);
+  await log.close(30_000);
+});

@@ -16,6 +16,7 @@ interface Given {
   readonly keys?: readonly PinnedKey[];
   readonly since?: number;
   readonly secrets?: readonly LogSecret[];
+  readonly running?: boolean;
 }
 
 /** A log with signed checkpoints, and the signing keys. */
@@ -67,13 +68,13 @@ export class SignedLog {
 
   /** Verifies files of the log with its own or with other checkpoints. */
   verify(files: readonly Buffer[], given: Given = {}): Verdict {
-    const { notes = this.notes, keys = this.keys, since = -Infinity, secrets = [] } = given;
+    const { notes = this.notes, keys = this.keys, since = -Infinity, secrets = [], running = false } = given;
     const signed = new SignedRuns(keys, since);
     notes.forEach((note, index) => {
       const bytes = Buffer.from(JSON.stringify({ note }));
       signed.take({ file: 'checkpoints', number: index + 1, bytes, ended: true });
     });
     signed.link();
-    return verify(files, { secrets, signed });
+    return verify(files, { secrets, signed, running });
   }
 }
