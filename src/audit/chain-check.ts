@@ -234,6 +234,8 @@ export interface RunProof {
   readonly witnessedAt: number | null;
   /** The number of lines after the signed ones. */
   readonly unsigned: number;
+  /** The number of signed lines that are missing at the end, or all of them if the run was removed. */
+  readonly missing: number;
 }
 
 /** The result of a verification. */
@@ -246,7 +248,7 @@ export interface Verdict {
   readonly chains: readonly ChainCheck[];
   /** How many lines of each chain are proved by signatures; null if no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
-  /** The first 1,000 findings of each kind, in the order of their detection. */
+  /** The first 1,000 findings of each kind, first those from signatures, in the order of their detection. */
   readonly findings: readonly Finding[];
   /** The number of all findings. */
   readonly findingCount: number;

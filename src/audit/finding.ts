@@ -48,18 +48,42 @@ export interface Finding extends Position {
 /** Limit per kind, so that many findings of one kind do not hide those of another kind. */
 const mostOfKind = 1_000;
 
-/** The findings of a log. Counts all of them and keeps the first 1,000 of each kind. */
-export class Findings {
+/** The first 1,000 findings of each kind. */
+class FirstOfKind {
   readonly kept: Finding[] = [];
-  readonly #ofKind = new Map<FindingKind, number>();
+  readonly #counts = new Map<FindingKind, number>();
+
+  add(finding: Finding): void {
+    const count = (this.#counts.get(finding.kind) ?? 0) + 1;
+    if (count > mostOfKind) return;
+    this.#counts.set(finding.kind, count);
+    this.kept.push(finding);
+  }
+}
+
+/**
+ * The findings of a log. Counts all of them and keeps the first 1,000 of each kind. Findings from signatures have their
+ * own limits: anyone can invent chains whose gaps would use up the limits of the others.
+ */
+export class Findings {
+  readonly #ofLines = new FirstOfKind();
+  readonly #ofSignatures = new FirstOfKind();
   count = 0;
+
+  /** The kept findings: first those from signatures. */
+  get kept(): Finding[] {
+    return [...this.#ofSignatures.kept, ...this.#ofLines.kept];
+  }
 
   report(finding: Finding): void {
     this.count += 1;
-    const kept = (this.#ofKind.get(finding.kind) ?? 0) + 1;
-    if (kept > mostOfKind) return;
-    this.#ofKind.set(finding.kind, kept);
-    this.kept.push(finding);
+    this.#ofLines.add(finding);
+  }
+
+  /** Reports a difference between the log and signed checkpoints. */
+  reportSigned(finding: Finding): void {
+    this.count += 1;
+    this.#ofSignatures.add(finding);
   }
 }
 

@@ -6,7 +6,8 @@ import type { RawLine } from './log-lines.js';
 import { sealLength } from '../telemetry/chain.js';
 import { parseSealedLine } from './sealed-line.js';
 import type { GivenCheckpoint } from './signed-run.js';
-import { type PinnedKey, readPinned } from './signed-runs.js';
+import { type PinnedKey, readPinned } from './pinned-keys.js';
+import type { WitnessKeys } from './witnessed-list.js';
 
 /** A line to prove and its position. */
 export interface FoundLine {
@@ -83,8 +84,9 @@ export class LineProver {
 export function checkProof(
   { previous, line, index, path, note }: LineProof,
   keys: readonly PinnedKey[],
+  witness: WitnessKeys | null = null,
 ): ReadCheckpoint {
-  const checkpoint = readPinned(note, keys);
+  const checkpoint = readPinned(note, keys, witness);
   const sealed = parseSealedLine(line);
   if (sealed === null) throw new InvalidNote('it contains no line of a log');
   if (sealed.id !== checkpoint.run) throw new InvalidNote('its line and its checkpoint belong to different runs');

@@ -61,6 +61,14 @@ export class SignedRun {
     return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);
   }
 
+  /** Takes the receipt of a checkpoint from a line of the log. @param root in hex */
+  receive(size: number, root: string, receivedAt: number): void {
+    const kept = this.checkpoints.get(size);
+    if (kept?.root !== root) return;
+    kept.receivedAt ??= receivedAt;
+    if (size <= (this.proved?.size ?? 0) && size > (this.witnessed?.size ?? 0)) this.witnessed = kept;
+  }
+
   /** Compares the next line with the checkpoints. @returns the difference; null if it matches */
   compare(sequence: number, hash: string): Mismatch | null {
     const unlike = this.#compare(sequence, hash);

@@ -1,62 +1,14 @@
-import { type ReadCheckpoint, readCheckpoint } from '../evidence/checkpoint.js';
-import { InvalidNote, isSignedBy, type NoteKey, parseNote, receiptTimeOf } from '../evidence/signed-note.js';
+import { InvalidNote, isSignedBy, parseNote } from '../evidence/signed-note.js';
 import type { ChainCheck, RunProof } from './chain-check.js';
-import { type Finding, type Position, rangeText } from './finding.js';
+import { counted, type Finding, type Position, rangeText } from './finding.js';
+import { clockToleranceMilliseconds, type PinnedKey, readGivenCheckpoint, readPinned } from './pinned-keys.js';
 import type { Checkpoint as LineCheckpoint } from './sealed-line.js';
 import type { RawLine } from './log-lines.js';
 import { type GivenCheckpoint, SignedRun, timeOf, type Mismatch } from './signed-run.js';
 import type { WitnessedList } from './witnessed-list.js';
 
-/** A public key of an instance and the time in which it is valid, in milliseconds since 1970. */
-export interface PinnedKey {
-  readonly key: NoteKey;
-  readonly from: number;
-  readonly to: number;
-}
-
-const noteHead = '{"note":"';
 /** The value of `--checkpoints` that queries the registry; also the file name of its checkpoints. */
 export const registryWord = 'registry';
-
-/**
- * Reads a checkpoint and requires the signature of a public key that was valid at the checkpoint's time.
- * @throws InvalidNote
- */
-export function readPinned(note: string, keys: readonly PinnedKey[]): ReadCheckpoint {
-  const checkpoint = readCheckpoint(
-    note,
-    keys.map(({ key }) => key),
-  );
-  const ofName = keys.filter(({ key }) => key.name === checkpoint.name);
-  const counting = ofName.filter(({ from, to }) => from <= checkpoint.at && checkpoint.at <= to);
-  // An ended key may be stolen: a newer valid key of the same name must not make it valid again.
-  if (counting.length < ofName.length) requireSigned(note, counting);
-  return checkpoint;
-}
-
-function requireSigned(note: string, keys: readonly PinnedKey[]): void {
-  const signed = parseNote(note);
-  if (!keys.some(({ key }) => isSignedBy(signed, key)))
-    throw new InvalidNote('the public key that signed it was not valid at its time');
-}
-
-/**
- * Reads a line of a file of checkpoints.
- * @returns null for an empty line, and for an incomplete line of a process that was killed
- * @throws InvalidNote
- */
-export function readGivenCheckpoint({ bytes, ...place }: RawLine, keys: readonly PinnedKey[]): GivenCheckpoint | null {
-  const text = bytes?.toString('utf8').trim() ?? '?';
-  if (text === '') return null;
-  let note: unknown;
-  try {
-    ({ note } = JSON.parse(text) as { readonly note?: unknown });
-  } catch {
-    if (text.startsWith(noteHead) || noteHead.startsWith(text)) return null;
-  }
-  if (typeof note !== 'string') throw new InvalidNote('expected {"note":"…"}');
-  return { ...readPinned(note, keys), place: { file: place.file, line: place.number }, note };
-}
 
 /** Compares the lines of a log with its signed checkpoints. */
 export class SignedRuns {
@@ -66,6 +18,9 @@ export class SignedRuns {
   readonly #keys: readonly PinnedKey[];
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
+  #newestAt = -Infinity;
+  /** Checkpoints whose time contradicts their receipt. */
+  readonly #apart = { count: 0, first: null as string | null };
   /** How many lines of a run the registry knows. */
   readonly #knownToRegistry = new Map<string, number>();
   /** Start checkpoints. Each names the end of the previous run, whose checkpoints may follow later in the input. */
@@ -89,7 +44,7 @@ export class SignedRuns {
   take(line: RawLine): void {
     const place = { file: line.file, line: line.number };
     try {
-      const checkpoint = readGivenCheckpoint(line, this.#keys);
+      const checkpoint = readGivenCheckpoint(line, this.#keys, this.#witnessed?.keys ?? null);
       if (checkpoint !== null) this.#add(checkpoint);
       else if (line.bytes?.length !== 0)
         this.notes.push(`${line.file}:${line.number}: incomplete checkpoint of a process that was killed`);
@@ -111,10 +66,20 @@ export class SignedRuns {
       followers.set(previous.run, start);
       const found = this.#runs.get(previous.run);
       // Another instance's key may be stolen: it must not decide where the log of this instance ended.
-      if (found !== undefined && found.newest.name !== start.name)
+      if (found !== undefined && !this.#isOneInstance(found.newest, start))
         this.#fork(place, `the run ${run} of ${start.name} continues the run ${previous.run} of ${found.newest.name}`);
       else if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
     }
+  }
+
+  /** Whether one key signed both. An instance that was renamed keeps its key. */
+  #isOneInstance(one: GivenCheckpoint, other: GivenCheckpoint): boolean {
+    if (one.name === other.name) return true;
+    const [signers, others] = [one, other].map(({ name, note }) => {
+      const signed = parseNote(note);
+      return this.#keys.filter(({ key }) => key.name === name && isSignedBy(signed, key)).map(({ key }) => key.bytes);
+    });
+    return signers?.some((bytes) => others?.some((same) => same.equals(bytes))) === true;
   }
 
   /** Compares the next line of a run with its signed checkpoints. @returns the difference; null if it matches */
@@ -132,23 +97,45 @@ export class SignedRuns {
     if (unlike !== null) return { kind: 'rewritten', message: unlike };
     if (note === undefined) return null;
     try {
-      const { run, size } = readPinned(note, this.#keys);
-      return receiptTimeOf(parseNote(note), this.#witnessed.key) === null
-        ? null
-        : this.#lostBy(this.#witnessed, run, size);
+      const { run, size, root } = readPinned(note, this.#keys, this.#witnessed.keys);
+      const receivedAt = this.#witnessed.keys.receiptTimeOf(parseNote(note));
+      if (receivedAt === null) return null;
+      this.#runs.get(run)?.receive(size, root.toString('hex'), receivedAt);
+      return this.#lostBy(this.#witnessed, run, size);
     } catch (error) {
       if (!(error instanceof InvalidNote)) throw error;
       return { kind: 'unsigned', message: `the checkpoint in this line is invalid: ${error.message}` };
     }
   }
 
-  /** How many of the given lines of a run are proved by signatures. */
-  proofOf(run: string, lines: number): RunProof {
-    const { proved = null, witnessed = null, newest = null } = this.#runs.get(run) ?? {};
+  /** Whether checkpoints of this run were given. */
+  has(run: string): boolean {
+    return this.#runs.has(run);
+  }
+
+  /** The time of the newest checkpoint or receipt, in milliseconds since 1970; -Infinity without one. */
+  get newestAt(): number {
+    return this.#newestAt;
+  }
+
+  /** How the given lines of each run are proved by signatures, and the runs that are missing. */
+  proofs(chains: readonly Pick<ChainCheck, 'id' | 'lines' | 'newest'>[]): RunProof[] {
+    const given = new Set(chains.map(({ id }) => id));
+    const missing = [...this.#runs.values()].filter(({ newest }) => !given.has(newest.run) && newest.at >= this.#since);
+    return [
+      ...missing.map(({ newest }) => this.#proofOf({ id: newest.run, lines: 0, newest: null })),
+      ...chains.map((chain) => this.#proofOf(chain)),
+    ];
+  }
+
+  #proofOf({ id, lines, newest: last }: Pick<ChainCheck, 'id' | 'lines' | 'newest'>): RunProof {
+    const signed = this.#runs.get(id);
+    const { proved = null, witnessed = null, newest = null } = signed ?? {};
     const signedTo = proved?.size ?? 0;
     return {
-      ...{ run, name: newest?.name ?? null, signedTo, signedAt: proved?.at ?? null, unsigned: lines - signedTo },
+      ...{ run: id, name: newest?.name ?? null, signedTo, signedAt: proved?.at ?? null, unsigned: lines - signedTo },
       ...{ witnessedTo: witnessed?.size ?? 0, witnessedAt: witnessed?.receivedAt ?? null },
+      missing: Math.max(0, (signed?.required.size ?? 0) - (last?.sequence ?? 0)),
     };
   }
 
@@ -166,6 +153,12 @@ export class SignedRuns {
       return [{ ...newest.place, kind: 'unsigned', message }];
     });
     const unlike = this.#unproved(chains);
+    this.notes.push(...(this.#witnessed?.notes ?? []));
+    const { count, first } = this.#apart;
+    if (first !== null)
+      this.notes.push(
+        `${counted(count, 'checkpoint')} received more than 60 s from the signed time, which an outage explains, or a clock that was set: the first was ${first}`,
+      );
     if (!areRequired) this.notes.push(...unlike.map(({ message }) => message));
     return [
       ...this.#findings,
@@ -220,13 +213,18 @@ export class SignedRuns {
   #add(checkpoint: GivenCheckpoint): void {
     const { run, size, root, at, place, occasion } = checkpoint;
     const signed = this.#runs.get(run) ?? new SignedRun(checkpoint);
+    this.#newestAt = Math.max(this.#newestAt, at);
     this.#runs.set(run, signed);
     if (!signed.newest.runKey.bytes.equals(checkpoint.runKey.bytes)) {
       this.#fork(place, `the run ${run} is signed with two run keys: two processes wrote it`);
       return;
     }
-    const receivedAt = this.#witnessed && receiptTimeOf(parseNote(checkpoint.note), this.#witnessed.key);
+    const receivedAt = this.#witnessed && this.#witnessed.keys.receiptTimeOf(parseNote(checkpoint.note));
     const kept = { size, root: root.toString('hex'), at, place, receivedAt };
+    if (receivedAt !== null && Math.abs(receivedAt - at) > clockToleranceMilliseconds) {
+      this.#apart.count += 1;
+      this.#apart.first ??= `signed at ${timeOf(checkpoint)}, received at ${timeOf({ at: receivedAt })}`;
+    }
     if (place.file === registryWord)
       this.#knownToRegistry.set(run, Math.max(size, this.#knownToRegistry.get(run) ?? 0));
     else if (receivedAt !== null && this.#witnessed?.isGiven === true) {

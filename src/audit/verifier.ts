@@ -3,6 +3,7 @@ import type { LogSecret } from '../telemetry/chain.js';
 import { ChainCheck, hintsOf, type LineHashes, lineHashesOf, type Verdict } from './chain-check.js';
 import { type Finding, Findings, linesBefore, type Position, positionText, rangeText } from './finding.js';
 import { type GivenLog, GivenLogs } from './given-logs.js';
+import { KnownChains } from './known-chains.js';
 import type { RawLine } from './log-lines.js';
 import { type Checkpoint, mayBeginLine, parseSealedLine, type SealedLine } from './sealed-line.js';
 import type { SignedRuns } from './signed-runs.js';
@@ -17,10 +18,11 @@ export interface VerifierOptions {
   readonly partial: boolean;
   /** The signed checkpoints, already read and linked; null or omitted: none were given. */
   readonly signed?: SignedRuns | null;
+  /** When the log was read or copied, in milliseconds since 1970; with `running`, runs that are silent then have ended. */
+  readonly asOf?: number;
 }
 
-const mostChains = 100_000;
-/** A chain is not running if its newest checkpoint is this much older than that of another chain. */
+/** A chain is not running if its newest checkpoint is this much older than another known time. */
 const silentMilliseconds = 180_000;
 
 /** Verifies a log, line by line, in bounded memory. */
@@ -28,7 +30,7 @@ export class Verifier {
   readonly #options: VerifierOptions;
   readonly #hashes: LineHashes;
   readonly #hasSecret: boolean;
-  readonly #chains = new Map<string, ChainCheck>();
+  readonly #chains = new KnownChains<ChainCheck>();
   readonly #findings = new Findings();
   readonly #notes: string[] = [];
   readonly #logs = new GivenLogs();
@@ -39,8 +41,6 @@ export class Verifier {
   #newestAt = 0;
   /** Whether the first chain was written to a file; null before the first chain. */
   #inFile: boolean | null = null;
-  /** The chains in order of their start. `#forgetOne` removes chains that have a proved line. */
-  readonly #unproved: ChainCheck[] = [];
   /** The first checkpoints of files that continue another file; that file may be given later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
   /**
@@ -84,7 +84,7 @@ export class Verifier {
     const chain = this.#chains.get(line.id) ?? this.#begin(line, place, isFirstOfFile && log.newest === null);
     const isProved = chain.check(line, place);
     const unlike = this.#options.signed?.compare(line.id, line.sequence, line.hash) ?? null;
-    if (unlike !== null) this.#findings.report({ ...place, ...unlike });
+    if (unlike !== null) this.#findings.reportSigned({ ...place, ...unlike });
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
@@ -92,7 +92,7 @@ export class Verifier {
     if (isProved && line.checkpoint !== null) {
       this.#newestAt = Math.max(this.#newestAt, Date.parse(line.checkpoint.at) || 0);
       const rewritten = this.#options.signed?.compareWitnessed(line.checkpoint) ?? null;
-      if (rewritten !== null) this.#findings.report({ ...place, ...rewritten });
+      if (rewritten !== null) this.#findings.reportSigned({ ...place, ...rewritten });
     }
     if (isProved && line.sequence === 1 && line.checkpoint !== null) {
       if (line.checkpoint.reason === 'file-start') this.#continuations.push({ checkpoint: line.checkpoint, place });
@@ -128,7 +128,7 @@ export class Verifier {
       lines: this.#lines,
       requests: this.#requests,
       chains,
-      proofs: signed && chains.map(({ id, lines }) => signed.proofOf(id, lines)),
+      proofs: signed?.proofs(chains) ?? null,
       findings: this.#findings.kept,
       findingCount: this.#findings.count,
       notes: [...this.#notes, ...hintsOf(this.#findings.kept, chains)],
@@ -136,7 +136,6 @@ export class Verifier {
   }
 
   #begin(line: SealedLine, place: Position, isFirst: boolean): ChainCheck {
-    if (this.#chains.size >= mostChains) this.#forgetOne();
     if (line.checkpoint?.algorithm === 'sha256' && this.#hasSecret) {
       const message = 'the chain that begins here is hashed without the secret: anyone could have made it';
       this.#findings.report({ ...place, kind: 'unkeyed', message });
@@ -153,21 +152,12 @@ export class Verifier {
     const chain = new ChainCheck(line, this.#hashes, (finding) => {
       this.#findings.report(finding);
     });
-    this.#chains.set(line.id, chain);
-    this.#unproved.push(chain);
+    const evicted = this.#chains.add(chain, this.#options.signed?.has(line.id) === true);
+    if (evicted !== null) {
+      this.#judgeEnd(evicted, true);
+      this.#chains.evict(evicted);
+    }
     return chain;
-  }
-
-  /**
-   * Evicts one chain. An attacker can fill the memory with invented chains, so chains without a proved line are
-   * reported and evicted first.
-   */
-  #forgetOne(): void {
-    const claimed = this.#unproved.splice(0, 1 + this.#unproved.findIndex(({ proved }) => proved === 0)).at(-1);
-    const chain = claimed ?? this.#chains.values().next().value;
-    if (chain === undefined) return;
-    this.#judgeEnd(chain, true);
-    this.#chains.delete(chain.id);
   }
 
   #mayFollowLeading({ sequence, checkpoint }: SealedLine): boolean {
@@ -283,14 +273,16 @@ export class Verifier {
 
   /** A running process writes a checkpoint every minute. */
   #mayRun({ lastCheckpointAt }: ChainCheck): boolean {
-    return lastCheckpointAt === null || this.#newestAt - Date.parse(lastCheckpointAt) <= silentMilliseconds;
+    const { signed, asOf = -Infinity } = this.#options;
+    const latest = Math.max(this.#newestAt, asOf, signed?.newestAt ?? -Infinity);
+    return lastCheckpointAt === null || latest - Date.parse(lastCheckpointAt) <= silentMilliseconds;
   }
 
   #judgeSignatures(chains: readonly ChainCheck[], areAll: boolean): void {
     const { signed = null, partial } = this.#options;
     if (signed !== null) {
+      for (const finding of signed.judge(chains, areAll && !partial)) this.#findings.reportSigned(finding);
       this.#notes.push(...signed.notes);
-      for (const finding of signed.judge(chains, areAll && !partial)) this.#findings.report(finding);
     } else if (chains.some(({ isTree }) => isTree)) {
       this.#notes.push(
         'without signed checkpoints a chain detects accidents, not attacks: add --checkpoints and --public-key',

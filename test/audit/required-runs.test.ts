@@ -56,7 +56,7 @@ t.test('a receipt in a file convicts a registry that lacks the run', async (t) =
   const witness = NoteSigner.inMemory('control.example');
   const notes = signed.notes.map((note) => note + witness.receiptFor(parseNote(note).text, 1));
   const runsOf = (registry: readonly string[]) => {
-    const runs = new SignedRuns(signed.keys, -Infinity, new WitnessedList(witness.receiptKey));
+    const runs = new SignedRuns(signed.keys, -Infinity, new WitnessedList([witness.receiptKey]));
     for (const [file, given] of [
       ['registry', registry],
       ['checkpoints.jsonl', notes],

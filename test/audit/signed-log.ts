@@ -1,5 +1,7 @@
 import { existsSync, readFileSync, renameSync } from 'node:fs';
-import { type PinnedKey, SignedRuns } from '../../src/audit/signed-runs.js';
+import type { PinnedKey } from '../../src/audit/pinned-keys.js';
+import { SignedRuns } from '../../src/audit/signed-runs.js';
+import type { WitnessedList } from '../../src/audit/witnessed-list.js';
 import type { Verdict } from '../../src/audit/chain-check.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
 import type { LogSecret } from '../../src/telemetry/chain.js';
@@ -17,15 +19,20 @@ interface Given {
   readonly since?: number;
   readonly secrets?: readonly LogSecret[];
   readonly running?: boolean;
+  readonly asOf?: number;
+  /** The list of the witness, and the file name of the checkpoints. */
+  readonly witnessed?: WitnessedList;
+  readonly from?: string;
 }
 
 /** A log with signed checkpoints, and the signing keys. */
 export class SignedLog {
-  readonly instance = NoteSigner.inMemory('gw.example/a');
+  readonly instance: NoteSigner;
   readonly file: string;
   readonly checkpointFile: string;
 
-  constructor(directory: string, name = 'access.log') {
+  constructor(directory: string, name = 'access.log', instance = NoteSigner.inMemory('gw.example/a')) {
+    this.instance = instance;
     this.file = `${directory}/${name}`;
     this.checkpointFile = `${directory}/checkpoints.jsonl`;
   }
@@ -68,13 +75,20 @@ export class SignedLog {
 
   /** Verifies files of the log with its own or with other checkpoints. */
   verify(files: readonly Buffer[], given: Given = {}): Verdict {
-    const { notes = this.notes, keys = this.keys, since = -Infinity, secrets = [], running = false } = given;
-    const signed = new SignedRuns(keys, since);
+    const {
+      notes = this.notes,
+      keys = this.keys,
+      since = -Infinity,
+      secrets = [],
+      running = false,
+      asOf = -Infinity,
+    } = given;
+    const signed = new SignedRuns(keys, since, given.witnessed ?? null);
     notes.forEach((note, index) => {
       const bytes = Buffer.from(JSON.stringify({ note }));
-      signed.take({ file: 'checkpoints', number: index + 1, bytes, ended: true });
+      signed.take({ file: given.from ?? 'checkpoints', number: index + 1, bytes, ended: true });
     });
     signed.link();
-    return verify(files, { secrets, signed, running });
+    return verify(files, { secrets, signed, running, asOf });
   }
 }

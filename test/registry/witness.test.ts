@@ -58,7 +58,7 @@ onEachDatabase(
       rows.map(({ note }) => note.split('\n')[3]?.split(' ')[0]),
       ['start', 'end'],
     );
-    const list = new WitnessedList(signer.receiptKey);
+    const list = new WitnessedList([signer.receiptKey]);
     for (const { received_at, note } of rows) list.take(received_at, note);
     t.same(
       heads.map((head) => list.unlike(head)),
@@ -284,19 +284,19 @@ onEachDatabase('the list is append-only', async (t, url) => {
   await t.rejects(database.deleteFrom('checkpoint_list').where('seq', '=', 1).execute(), /only be added/);
   t.same(await listed(), rows);
 
-  const unlike = (some: typeof rows): string | null => {
-    const list = new WitnessedList(signer.receiptKey);
+  const unlike = (some: typeof rows, signed = head): string | null => {
+    const list = new WitnessedList([signer.receiptKey]);
     for (const { received_at, note } of some) list.take(received_at, note);
-    return list.unlike(head);
+    return list.unlike(signed);
   };
   t.equal(unlike(rows), null);
   t.match(unlike(rows.slice(0, 1)), 'signed a list of 2 checkpoints, but its list now has 1');
   t.match(unlike(rows.toReversed()), 'are not the ones that it signed');
   t.match(unlike(rows.map((row) => ({ ...row, received_at: row.received_at + 1 }))), 'are not the ones that it signed');
-  t.match(
-    new WitnessedList(NoteSigner.inMemory('control.example').receiptKey).unlike(head),
-    "invalid head of the witness's list",
-  );
+  t.match(unlike(rows, head.replace('\n2\n', '\n1\n')), "invalid head of the witness's list");
+  const other = new WitnessedList([NoteSigner.inMemory('control.example').receiptKey]);
+  t.equal(other.unlike(head), null);
+  t.match(other.notes, [/^1 heads? .* add its former public key with --witness-key$/]);
 });
 
 onEachDatabase('of concurrent submissions for one run exactly one is accepted', async (t, url) => {

@@ -45,7 +45,7 @@ t.test('log forgery with the log file and all stored secrets: lines with a recei
   const run = lines[0]?.slice(28, 54) ?? '';
   const rows = await database.selectFrom('checkpoint_list').selectAll().orderBy('seq').execute();
   const verdictOf = (file: Buffer, forged: readonly string[]) => {
-    const list = new WitnessedList(store.receiptKey);
+    const list = new WitnessedList([store.receiptKey]);
     for (const { received_at, note } of rows) list.take(received_at, note);
     const signed = new SignedRuns([{ key: instance.key, from: -Infinity, to: Infinity }], -Infinity, list);
     [...rows.map(({ note }) => note), ...forged].forEach((note, index) => {

@@ -108,7 +108,7 @@ t.test('each submission extends the previous one, also when several were never s
     minutes.at(-1),
     /"note":"gw\.example\/a\/[^"]*— control\.example [^"]*","head":"control\.example\/checkpoints\\n\d+\\n/,
   );
-  const list = new WitnessedList(store.receiptKey);
+  const list = new WitnessedList([store.receiptKey]);
   const signed = new SignedRuns([{ key: instance.key, from: -Infinity, to: Infinity }], -Infinity, list);
   const given = readFileSync(`${directory}/checkpoints.jsonl`, 'utf8').trimEnd().split('\n');
   given.forEach((line, index) => {

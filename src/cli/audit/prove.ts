@@ -1,24 +1,25 @@
 import { Command } from 'commander';
 import { checkProof, findLine, type FoundLine, LineProver } from '../../audit/line-prover.js';
 import { readLogLines } from '../../audit/log-lines.js';
+import { readGivenCheckpoint } from '../../audit/pinned-keys.js';
 import type { GivenCheckpoint } from '../../audit/signed-run.js';
-import { readGivenCheckpoint } from '../../audit/signed-runs.js';
+import { WitnessKeys } from '../../audit/witnessed-list.js';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import { parseProof, proofText } from '../../evidence/line-proof.js';
-import { InvalidNote, parseNote, receiptTimeOf } from '../../evidence/signed-note.js';
+import { InvalidNote, parseNote } from '../../evidence/signed-note.js';
 import { printable, printableJson } from '../admin/printable.js';
 import type { CommandIo } from '../command-io.js';
 import { registryOptions } from './registry-checkpoints.js';
 import {
-  areUsable,
   checkpointsOption,
   type GivenCheckpoints,
   openGivenCheckpoints,
   publicKeyOption,
   readPublicKeys,
-  readWitnessKey,
+  readWitnessKeys,
   type SignedOptions,
+  usageProblem,
   witnessKeyOption,
 } from './signed-options.js';
 
@@ -29,7 +30,7 @@ interface ProveOptions extends SignedOptions {
 
 interface CheckOptions {
   readonly publicKey: readonly string[];
-  readonly witnessKey?: string;
+  readonly witnessKey?: readonly string[];
   readonly json?: true;
 }
 
@@ -53,8 +54,8 @@ export function proveCommand(io: CommandIo): Command {
         '  audit check-proof --public-key keys.txt proof',
     )
     .action((files: string[], options: ProveOptions) => {
-      if (!areUsable(options))
-        command.error('error: --checkpoints needs --public-key, except with --checkpoints registry');
+      const problem = usageProblem(options);
+      if (problem !== null) command.error(`error: ${problem}`);
       return prove(files, options, io);
     });
 }
@@ -87,7 +88,7 @@ async function prove(files: readonly string[], options: ProveOptions, { out, err
       `The proof needs all lines of the run ${line.run} up to line ${checkpoint.size}, but some are missing: name all files of the run.`,
     );
   try {
-    checkProof(proof, keys);
+    checkProof(proof, keys, given.witnessed?.keys);
   } catch (error) {
     if (!(error instanceof InvalidNote)) throw error;
     throw new OperatorError(`The line cannot be proved: ${error.message}. See audit verify.`, { cause: error });
@@ -122,7 +123,7 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
       // Checking a signature takes time: check only the checkpoints of this run.
       if (each.bytes?.includes(run) !== true) continue;
       try {
-        const checkpoint = readGivenCheckpoint(each, given.keys);
+        const checkpoint = readGivenCheckpoint(each, given.keys, given.witnessed?.keys ?? null);
         if (checkpoint?.run !== run || checkpoint.size < sequence) continue;
         if (first === null || checkpoint.size < first.size) first = checkpoint;
       } catch (error) {
@@ -138,12 +139,12 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
 
 async function check(file: string, { publicKey, witnessKey, json }: CheckOptions, { out }: CommandIo): Promise<void> {
   const keys = await readPublicKeys(publicKey);
+  const witness = witnessKey === undefined ? null : new WitnessKeys(await readWitnessKeys(witnessKey));
   const text = (await readOperatorFile(file, 'The proof', maxProofBytes)).toString('utf8');
   try {
     const proof = parseProof(text);
-    const { name, run, size, at } = checkProof(proof, keys);
-    const receivedAt =
-      witnessKey === undefined ? null : receiptTimeOf(parseNote(proof.note), await readWitnessKey(witnessKey));
+    const { name, run, size, at } = checkProof(proof, keys, witness);
+    const receivedAt = witness === null ? null : witness.receiptTimeOf(parseNote(proof.note));
     if (receivedAt === null && witnessKey !== undefined) throw new InvalidNote('it has no receipt of this witness');
     const received = receivedAt === null ? null : new Date(receivedAt).toISOString();
     const line = proof.line.toString('utf8');

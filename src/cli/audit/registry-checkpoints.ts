@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
 import type { RawLine } from '../../audit/log-lines.js';
-import { type PinnedKey, registryWord } from '../../audit/signed-runs.js';
+import type { PinnedKey } from '../../audit/pinned-keys.js';
+import { registryWord } from '../../audit/signed-runs.js';
 import { WitnessedList } from '../../audit/witnessed-list.js';
 import { OperatorError } from '../../config/operator-error.js';
-import { InvalidNote, parseKey } from '../../evidence/signed-note.js';
+import { InvalidNote, type NoteKey, parseKey } from '../../evidence/signed-note.js';
 import { checkpointSchema, instanceKeySchema, witnessSchema } from '../../registry/checkpoints/schema.js';
 import Type, { type Static, type TSchema } from '../../typebox/typebox.js';
 import { accessOf } from '../admin/access.js';
@@ -25,6 +26,8 @@ export interface RegistryCheckpoints {
   readonly keys: readonly PinnedKey[];
   /** The instance names whose key no administrator has confirmed. */
   readonly unconfirmed: readonly string[];
+  /** The key with which the registry signs receipts now. */
+  readonly receiptKey: NoteKey;
   readonly list: WitnessedList;
   /** The difference between the list and its current head; null if they match. */
   readonly problem: string | null;
@@ -39,9 +42,14 @@ export function registryOptions(command: Command): Command {
     .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)");
 }
 
-/** Queries the registry for all its checkpoints and keys. @throws OperatorError */
+/**
+ * Queries the registry for all its checkpoints and keys.
+ * @param formerKeys keys for receipts that the registry had before
+ * @throws OperatorError
+ */
 export async function fetchRegistryCheckpoints(
   { registry, tokenFile, config }: RegistryOptions,
+  formerKeys: readonly NoteKey[],
   err: CommandIo['err'],
   env: Environment = process.env,
 ): Promise<RegistryCheckpoints> {
@@ -66,7 +74,8 @@ export async function fetchRegistryCheckpoints(
   const listed = await all('checkpoints', checkpointSchema, { of: 'list' });
   const ofRuns = await all('checkpoints', checkpointSchema, { of: 'runs' });
   try {
-    const list = new WitnessedList(parseKey(witness.publicKey));
+    const receiptKey = parseKey(witness.publicKey);
+    const list = new WitnessedList([receiptKey, ...formerKeys]);
     for (const { receivedAt, note } of listed) list.take(receivedAt, note);
     return {
       lines: [...listed, ...ofRuns].map(({ note }, index) => ({
@@ -76,7 +85,7 @@ export async function fetchRegistryCheckpoints(
         ...{ key: parseKey(publicKey), from: Date.parse(from), to: to === null ? Infinity : Date.parse(to) },
       })),
       unconfirmed: keys.filter(({ confirmedAt }) => confirmedAt === null).map(({ name }) => name),
-      list,
+      ...{ receiptKey, list },
       problem: list.unlike(witness.head),
     };
   } catch (error) {

@@ -1,17 +1,18 @@
 import { Option } from 'commander';
 import { type RawLine, readLogLines } from '../../audit/log-lines.js';
-import { type PinnedKey, registryWord, SignedRuns } from '../../audit/signed-runs.js';
+import type { PinnedKey } from '../../audit/pinned-keys.js';
+import { registryWord, SignedRuns } from '../../audit/signed-runs.js';
 import { OperatorError } from '../../config/operator-error.js';
 import { readOperatorFile } from '../../config/operator-file.js';
 import type { Finding } from '../../audit/finding.js';
 import { WitnessedList } from '../../audit/witnessed-list.js';
-import { InvalidNote, type NoteKey, parseKey } from '../../evidence/signed-note.js';
+import { InvalidNote, type KeyPurpose, type NoteKey, parseKey } from '../../evidence/signed-note.js';
 import { collect } from '../admin/arguments.js';
 import type { CommandIo } from '../command-io.js';
 import { parseTime } from './log-options.js';
 import { fetchRegistryCheckpoints, type RegistryOptions } from './registry-checkpoints.js';
 
-const what = 'The file of public keys';
+const whatHead = 'The head of the checkpoint list';
 const betweenProgress = 20_000;
 const maxKeyFileBytes = 64 * 1024;
 const lineForm = /^(\S+)(?:\s+from\s+(\S+))?(?:\s+to\s+(\S+))?$/;
@@ -24,12 +25,20 @@ export function publicKeyOption(): Option {
   ).argParser(collect);
 }
 
-/** The option `--witness-key` of `audit verify` and `check-proof`. */
+/** The option `--witness-key` of `audit verify`, `summary` and `check-proof`. */
 export function witnessKeyOption(): Option {
   return new Option(
     '--witness-key <file>',
-    'file with the public key for receipts of the registry, as checkpoints head prints it',
-  );
+    'file with public keys for receipts of the registry as checkpoints head prints them, one per line: the present one and former ones (repeatable)',
+  ).argParser(collect);
+}
+
+/** The option `--head` of `audit verify` and `summary`. */
+export function headOption(): Option {
+  return new Option(
+    '--head <file>',
+    'file with a signed head of the checkpoint list that was kept elsewhere, as checkpoints head --json prints it; needs --checkpoints registry (repeatable)',
+  ).argParser(collect);
 }
 
 /** The option `--checkpoints` of `audit verify` and `prove`. */
@@ -40,20 +49,44 @@ export function checkpointsOption(): Option {
   ).argParser(collect);
 }
 
+/** A type of public key, and the command that prints such keys. */
+interface KeyType {
+  readonly what: string;
+  readonly purpose: KeyPurpose;
+  readonly printedBy: string;
+}
+
+const ofInstances: KeyType = { what: 'The file of public keys', purpose: 'note', printedBy: 'audit public-key' };
+const ofWitness: KeyType = { what: 'The file of witness keys', purpose: 'receipt', printedBy: 'checkpoints head' };
+
 /**
- * Reads public keys and the time in which each is valid.
+ * Reads public keys of instances and the time in which each is valid.
  * @throws OperatorError
  */
-export async function readPublicKeys(files: readonly string[]): Promise<PinnedKey[]> {
+export function readPublicKeys(files: readonly string[]): Promise<PinnedKey[]> {
+  return readKeys(files, ofInstances);
+}
+
+/** Reads the public keys for the receipts of a witness. @throws OperatorError */
+export async function readWitnessKeys(files: readonly string[]): Promise<NoteKey[]> {
+  return files.length === 0 ? [] : (await readKeys(files, ofWitness)).map(({ key }) => key);
+}
+
+async function readKeys(files: readonly string[], { what, purpose, printedBy }: KeyType): Promise<PinnedKey[]> {
   const keys: PinnedKey[] = [];
   for (const file of files) {
     const lines = (await readOperatorFile(file, what, maxKeyFileBytes)).toString('utf8').split('\n');
     for (const [index, line] of lines.entries()) {
       const text = line.replace(/(?:^|\s)#.*$/, '').trim();
-      if (text !== '') keys.push(pinnedKeyIn(text, `${what} ${file}, line ${index + 1}`));
+      if (text === '') continue;
+      const where = `${what} ${file}, line ${index + 1}`;
+      const pinned = pinnedKeyIn(text, where);
+      if (pinned.key.purpose !== purpose)
+        throw new OperatorError(`${where}: a key for another purpose: use the key that ${printedBy} prints.`);
+      keys.push(pinned);
     }
   }
-  if (keys.length === 0) throw new OperatorError(`${what} contains no key: add a key that audit public-key prints.`);
+  if (keys.length === 0) throw new OperatorError(`${what} contains no key: add a key that ${printedBy} prints.`);
   return keys;
 }
 
@@ -77,7 +110,8 @@ function timeIn(text: string | undefined, open: number, where: string): number {
 export interface SignedOptions extends RegistryOptions {
   readonly checkpoints?: readonly string[];
   readonly publicKey?: readonly string[];
-  readonly witnessKey?: string;
+  readonly witnessKey?: readonly string[];
+  readonly head?: readonly string[];
 }
 
 /** Checkpoints and the keys that verify them. */
@@ -93,29 +127,36 @@ export interface GivenCheckpoints {
   lines(): AsyncIterable<readonly RawLine[]>;
 }
 
-/** Whether the options are complete: checkpoint files need public keys; the registry supplies its own. */
-export function areUsable({ checkpoints, publicKey }: SignedOptions): boolean {
-  if (checkpoints === undefined) return publicKey === undefined;
-  return publicKey !== undefined || checkpoints.includes(registryWord);
+/** What the options lack; null if they are complete. The registry supplies its own keys. */
+export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): string | null {
+  const isOfRegistry = checkpoints?.includes(registryWord) === true;
+  if (head !== undefined && !isOfRegistry) return '--head needs --checkpoints registry';
+  return isOfRegistry || (checkpoints === undefined) === (publicKey === undefined)
+    ? null
+    : '--checkpoints and --public-key need each other, except with --checkpoints registry';
 }
 
 /** Opens the checkpoints that the options select. @throws OperatorError */
 export async function openGivenCheckpoints(options: SignedOptions, err: CommandIo['err']): Promise<GivenCheckpoints> {
-  const { checkpoints = [], publicKey, witnessKey } = options;
+  const { checkpoints = [], publicKey, witnessKey = [], head = [] } = options;
   const files = checkpoints.filter((name) => name !== registryWord);
-  const registry = files.length === checkpoints.length ? null : await fetchRegistryCheckpoints(options, err);
+  const pinned = await readWitnessKeys(witnessKey);
+  const registry = files.length === checkpoints.length ? null : await fetchRegistryCheckpoints(options, pinned, err);
   const given = publicKey === undefined ? null : await readPublicKeys(publicKey);
-  const pinned = witnessKey === undefined ? null : await readWitnessKey(witnessKey);
-  const isOther = pinned !== null && registry !== null && !pinned.bytes.equals(registry.list.key.bytes);
-  if (isOther)
-    throw new OperatorError('The registry signs receipts with a different key than the one in --witness-key.');
-  const place = { file: registryWord, line: 1 };
+  const isOther = registry !== null && !pinned.some(({ bytes }) => bytes.equals(registry.receiptKey.bytes));
+  if (isOther && pinned.length > 0)
+    throw new OperatorError(
+      'The registry signs receipts with a key that is not in --witness-key: if it was replaced, add the key that checkpoints head prints.',
+    );
   const problem = registry?.problem ?? null;
   return {
     keys: given ?? registry?.keys ?? [],
-    witnessed: registry?.list ?? (pinned && new WitnessedList(pinned, false)),
+    witnessed: registry?.list ?? (pinned.length > 0 ? new WitnessedList(pinned, false) : null),
     notes: given === null ? (registry?.unconfirmed ?? []).map(unconfirmedNote) : [],
-    findings: problem === null ? [] : [{ ...place, kind: 'rewritten', message: problem }],
+    findings: [
+      ...(problem === null ? [] : [rewritten(registryWord, problem)]),
+      ...(registry === null ? [] : await headFindings(head, registry.list)),
+    ],
     async *lines() {
       if (registry !== null) yield registry.lines;
       yield* readLogLines(files);
@@ -127,18 +168,42 @@ function unconfirmedNote(name: string): string {
   return `the key of ${name} is not confirmed: compare it with audit public-key on that gateway, then instance-keys confirm`;
 }
 
-/** Reads the public key for the receipts of a witness. @throws OperatorError */
-export async function readWitnessKey(file: string): Promise<NoteKey> {
-  const text = (await readOperatorFile(file, 'The key of the witness', maxKeyFileBytes)).toString('utf8').trim();
-  try {
-    const key = parseKey(text);
-    if (key.purpose === 'receipt') return key;
-  } catch (error) {
-    if (!(error instanceof InvalidNote)) throw error;
+function rewritten(file: string, message: string): Finding {
+  return { file, line: 1, kind: 'rewritten', message };
+}
+
+/** Compares heads that were kept elsewhere with the list of the registry. @throws OperatorError */
+async function headFindings(files: readonly string[], list: WitnessedList): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const file of files) {
+    const head = headIn((await readOperatorFile(file, whatHead, maxKeyFileBytes)).toString('utf8'));
+    if (!isSigned(head, list))
+      throw new OperatorError(
+        `${whatHead} ${file} is not signed by the registry: use the output of checkpoints head --json, and add a former key with --witness-key.`,
+      );
+    const unlike = list.unlike(head);
+    if (unlike !== null) findings.push(rewritten(file, unlike));
   }
-  throw new OperatorError(
-    `The key of the witness ${file} is not a key for receipts: use the key that checkpoints head prints.`,
-  );
+  return findings;
+}
+
+function isSigned(head: string, { keys }: WitnessedList): boolean {
+  try {
+    return keys.headKeyOf(head) !== null;
+  } catch (error) {
+    if (error instanceof InvalidNote) return false;
+    throw error;
+  }
+}
+
+/** The head in the output of `checkpoints head --json`, or the note itself. */
+function headIn(text: string): string {
+  try {
+    const value = JSON.parse(text) as { readonly head?: unknown } | null;
+    return typeof value?.head === 'string' ? value.head : '';
+  } catch {
+    return text;
+  }
 }
 
 /**

@@ -31,7 +31,9 @@ const proofNames = [
   'checkpoints',
   'publicKey',
   'witnessKey',
+  'head',
   'running',
+  'asOf',
   'partial',
 ] as const;
 

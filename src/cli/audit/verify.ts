@@ -11,12 +11,13 @@ import { timeIn } from './log-options.js';
 import { readLogSecrets, type SecretOptions } from './log-secrets.js';
 import { registryOptions } from './registry-checkpoints.js';
 import {
-  areUsable,
   checkpointsOption,
+  headOption,
   openGivenCheckpoints,
   publicKeyOption,
   readSignedRuns,
   type SignedOptions,
+  usageProblem,
   witnessKeyOption,
 } from './signed-options.js';
 
@@ -56,6 +57,7 @@ export function verifyCommand(io: CommandIo): Command {
 /** The options with which `verify` and `summary` verify a log. */
 export interface ProofOptions extends SecretOptions, SignedOptions {
   readonly running?: true;
+  readonly asOf?: number;
   readonly partial?: true;
 }
 
@@ -66,14 +68,16 @@ export function proofOptions(command: Command): Command {
     .addOption(checkpointsOption())
     .addOption(publicKeyOption())
     .addOption(witnessKeyOption())
+    .addOption(headOption())
     .option('--running', 'the gateway is still writing: accept a log without end and an incomplete last line')
+    .option('--as-of <time>', 'with --running: when the log was copied (default: now)', timeIn)
     .option('--partial', 'the lines are a part of a log: accept missing earlier lines');
 }
 
-/** Reports a usage error if checkpoints are given without keys, or keys without checkpoints. */
+/** Reports options that need others. */
 export function requireUsable(command: Command, options: ProofOptions): void {
-  if (!areUsable(options))
-    command.error('error: --checkpoints and --public-key need each other, except with --checkpoints registry');
+  const problem = usageProblem(options);
+  if (problem !== null) command.error(`error: ${problem}`);
 }
 
 /**
@@ -82,10 +86,10 @@ export function requireUsable(command: Command, options: ProofOptions): void {
  * @throws OperatorError
  */
 export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {
-  const { running = false, partial = false, checkpoints } = options;
+  const { running = false, partial = false, checkpoints, asOf = Date.now() } = options;
   const signed =
     checkpoints === undefined ? null : await readSignedRuns(await openGivenCheckpoints(options, err), since, err);
-  return new Verifier({ secrets: await readLogSecrets(options), running, partial, signed });
+  return new Verifier({ secrets: await readLogSecrets(options), running, partial, signed, asOf });
 }
 
 async function verify(files: readonly string[], options: VerifyOptions, { out, err }: CommandIo): Promise<void> {
@@ -168,9 +172,11 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
   return told.map((line) => `${printable(line)}\n`).join('');
 }
 
-function proofLine({ run, name, signedTo, signedAt, unsigned, witnessedTo, witnessedAt }: RunProof): string {
-  if (signedAt === null) return `run ${run}: no signed lines, ${counted(unsigned, 'unsigned line')}`;
-  const rest = unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : '';
+function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof }: RunProof): string {
+  const { witnessedTo, witnessedAt } = proof;
+  const lost = missing > 0 ? `, ${counted(missing, 'signed line')} missing` : '';
+  if (signedAt === null) return `run ${run}: no signed lines given, ${counted(unsigned, 'unsigned line')}${lost}`;
+  const rest = `${unsigned > 0 ? `; then ${counted(unsigned, 'unsigned line')}` : ''}${lost}`;
   const receipt =
     witnessedAt === null
       ? ''

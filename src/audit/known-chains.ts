@@ -1,0 +1,46 @@
+import type { ChainCheck } from './chain-check.js';
+
+const mostChains = 100_000;
+
+/**
+ * The chains of a log, in bounded memory. Anyone can invent chains, so those without signed checkpoints are evicted:
+ * first chains without a proved line, then the oldest. The number of signed chains is that of the given checkpoints.
+ */
+export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
+  readonly #all = new Map<string, Chain>();
+  readonly #unsigned = new Map<string, Chain>();
+  /** Unsigned chains in the order of their start. Eviction removes those that have a proved line. */
+  readonly #unproved: Chain[] = [];
+
+  get(id: string): Chain | undefined {
+    return this.#all.get(id);
+  }
+
+  has(id: string): boolean {
+    return this.#all.has(id);
+  }
+
+  values(): IterableIterator<Chain> {
+    return this.#all.values();
+  }
+
+  /** Adds a chain. @returns the chain to evict for it, which `evict` removes; null if there is room */
+  add(chain: Chain, isSigned: boolean): Chain | null {
+    const evicted = !isSigned && this.#unsigned.size >= mostChains ? this.#first() : null;
+    this.#all.set(chain.id, chain);
+    if (isSigned) return null;
+    this.#unsigned.set(chain.id, chain);
+    this.#unproved.push(chain);
+    return evicted;
+  }
+
+  /** Removes a chain, which is judged before. */
+  evict({ id }: Chain): void {
+    for (const chains of [this.#all, this.#unsigned]) chains.delete(id);
+  }
+
+  #first(): Chain | null {
+    const unproved = this.#unproved.splice(0, 1 + this.#unproved.findIndex(({ proved }) => proved === 0)).at(-1);
+    return unproved ?? this.#unsigned.values().next().value ?? null;
+  }
+}

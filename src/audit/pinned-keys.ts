@@ -1,0 +1,69 @@
+import { type ReadCheckpoint, readCheckpoint } from '../evidence/checkpoint.js';
+import { InvalidNote, isSignedBy, type NoteKey, parseNote } from '../evidence/signed-note.js';
+import type { RawLine } from './log-lines.js';
+import type { GivenCheckpoint } from './signed-run.js';
+import type { WitnessKeys } from './witnessed-list.js';
+
+/** A public key of an instance and the time in which it is valid, in milliseconds since 1970. */
+export interface PinnedKey {
+  readonly key: NoteKey;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** How far the clocks of a gateway and of the registry may differ. */
+export const clockToleranceMilliseconds = 60_000;
+/** A receipt states its time in whole seconds, rounded down. */
+const receiptRoundingMilliseconds = 1_000;
+const noteHead = '{"note":"';
+
+/**
+ * Reads a checkpoint and requires the signature of a public key that was valid when the witness received the
+ * checkpoint. Without a receipt, the time counts that the gateway states.
+ * @throws InvalidNote
+ */
+export function readPinned(
+  note: string,
+  keys: readonly PinnedKey[],
+  witness: WitnessKeys | null = null,
+): ReadCheckpoint {
+  const checkpoint = readCheckpoint(
+    note,
+    keys.map(({ key }) => key),
+  );
+  const { name, at } = checkpoint;
+  const ofName = keys.filter(({ key }) => key.name === name);
+  if (ofName.every(({ from, to }) => from <= at && at <= to)) return checkpoint;
+  const signed = parseNote(note);
+  const receivedAt = witness?.receiptTimeOf(signed) ?? null;
+  // An ended key may be stolen: a newer valid key of the same name must not make it valid again.
+  const isValid = ({ from, to }: PinnedKey): boolean =>
+    receivedAt === null
+      ? from - clockToleranceMilliseconds <= at && at <= to
+      : from - receiptRoundingMilliseconds <= receivedAt && receivedAt <= to;
+  if (!ofName.some((pinned) => isValid(pinned) && isSignedBy(signed, pinned.key)))
+    throw new InvalidNote('the public key that signed it was not valid at its time');
+  return checkpoint;
+}
+
+/**
+ * Reads a line of a file of checkpoints.
+ * @returns null for an empty line, and for an incomplete line of a process that was killed
+ * @throws InvalidNote
+ */
+export function readGivenCheckpoint(
+  { bytes, ...place }: RawLine,
+  keys: readonly PinnedKey[],
+  witness: WitnessKeys | null,
+): GivenCheckpoint | null {
+  const text = bytes?.toString('utf8').trim() ?? '?';
+  if (text === '') return null;
+  let note: unknown;
+  try {
+    ({ note } = JSON.parse(text) as { readonly note?: unknown });
+  } catch {
+    if (text.startsWith(noteHead) || noteHead.startsWith(text)) return null;
+  }
+  if (typeof note !== 'string') throw new InvalidNote('expected {"note":"…"}');
+  return { ...readPinned(note, keys, witness), place: { file: place.file, line: place.number }, note };
+}
