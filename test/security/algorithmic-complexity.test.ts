@@ -9,26 +9,26 @@ import { parseStrictJson } from '../../src/json/strict-json.js';
 import { compileOriginPatterns, namesOnionService } from '../../src/policy/origins.js';
 import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
-/** As an Origin of a head that is as long as it may be. What is no plain ASCII takes a third of a microsecond a character. */
+/** An Origin as long as a request head allows. Parsing a non-ASCII character takes a third of a microsecond. */
 const long = (start: string): string => start + '\u{bc}\u{c4}'.repeat(3_000);
 
-// Without any key: a few kilobytes a second of such values took all of a worker's time.
+// An attack without a key: a few kilobytes of such values a second kept a worker fully busy.
 t.test(
   'an origin that is slow to parse is rejected unparsed as an onion service; text after the host is not parsed',
   (t) => {
     const shop = 'https://shop.ex\u{e4}mple';
-    const refused: Record<string, readonly string[]> = {
+    const rejected: Record<string, readonly string[]> = {
       'a long name': [long('https://')],
       'a long name without a scheme': [long('')],
-      'a long name behind slashes': [long('https:///\\\t/')],
+      'a long name after slashes': [long('https:///\\\t/')],
       'a long user': [`${long('https://')}@shop.example/`],
       'a long encoded name': [`https://${'%E4%B8%AD'.repeat(100)}/`],
       'a long name in punycode': [`https://${'xn--bcher-kva.'.repeat(50)}onions/`],
       'many names': [shop, 'https://sh\u{f6}p.example', 'https://sh%C3%B6p.example'],
-      'one name often': Array.from({ length: 200 }, () => shop),
+      'one name 200 times': Array.from({ length: 200 }, () => shop),
     };
-    for (const [what, values] of Object.entries(refused)) t.ok(namesOnionService(values), what);
-    const taken: Record<string, readonly string[]> = {
+    for (const [what, values] of Object.entries(rejected)) t.ok(namesOnionService(values), what);
+    const accepted: Record<string, readonly string[]> = {
       'a long path': [long(`${shop}/`)],
       'a long query': [long('https://shop.example?')],
       'a long fragment': [long('https://shop.example#')],
@@ -37,7 +37,7 @@ t.test(
       'many plain names': Array.from({ length: 200 }, () => 'https://shop.example'),
       'a long plain name': [`https://${'a'.repeat(5_000)}/`],
     };
-    for (const [what, values] of Object.entries(taken)) t.notOk(namesOnionService(values), what);
+    for (const [what, values] of Object.entries(accepted)) t.notOk(namesOnionService(values), what);
     t.end();
   },
 );
@@ -69,7 +69,7 @@ t.test('truncating an origin to its host hides no onion service', (t) => {
 
 t.test('a host name of impossible length matches no allowlist', (t) => {
   const list = compileOriginPatterns(['xn--4ca0bs']);
-  const name = '\u{e4}\u{f6}\u{fc}'; // the same
+  const name = '\u{e4}\u{f6}\u{fc}'; // the same name in Unicode
   for (const [header, scheme] of [
     ['origin', 'https://'],
     ['referer', 'https://'],
@@ -78,7 +78,7 @@ t.test('a host name of impossible length matches no allowlist', (t) => {
     t.ok(list.matches({ header, value: scheme + name }), header);
     t.notOk(
       list.matches({ header, value: scheme + '\u{ad}'.repeat(400) + name }),
-      `${header}, with much that is not read`,
+      `${header}, with 400 soft hyphens, which are ignored`,
     );
   }
   t.end();
@@ -102,7 +102,7 @@ t.test('an origin that is slow to parse gets the Tor error, before the key is ch
   );
 });
 
-// Where the time grows with the square of the length, each of these takes minutes, and the test fails by its time limit.
+// With quadratic parsing time each of these takes minutes, and the test fails at its time limit.
 t.test('a body that is one long number does not block the event loop', (t) => {
   const zeros = '0'.repeat(1_000_000);
   const problem = { message: /^too-precise / };
@@ -114,7 +114,7 @@ t.test('a body that is one long number does not block the event loop', (t) => {
   t.end();
 });
 
-/** Reads a chain of these numbers, whose lines anybody could have made. */
+/** Checks a chain with these sequence numbers. Anybody could have written its lines: their hashes are invalid. */
 function check(sequences: Iterable<number>): Finding[] {
   const findings: Finding[] = [];
   let chain: ChainCheck | null = null;
@@ -123,7 +123,7 @@ function check(sequences: Iterable<number>): Finding[] {
     number += 1;
     const text = `{"service":{"ephemeral_id":"${'A'.repeat(26)}"},"event":{"sequence":${sequence},"hash":"${'0'.repeat(64)}"}}`;
     const line = parseSealedLine(Buffer.from(text.replace('{"sequence"', '{"id":"x","sequence"')));
-    if (line === null) throw new Error('no line of a chain');
+    if (line === null) throw new Error('not a line of a chain');
     chain ??= new ChainCheck(line, lineHashesOf([]), (finding) => {
       findings.push(finding);
     });
@@ -132,8 +132,9 @@ function check(sequences: Iterable<number>): Finding[] {
   return findings;
 }
 
-// Each line within a gap makes two of it, and each is looked for among all. Whoever could write a log could have a verification of
-// it last for hours. That gaps are forgotten shows in the last line: it is no more known to be there twice.
+// A line within a gap splits it in two, and each line is looked up in the list of all gaps. An attacker who could write
+// to a log could make its verification last for hours. The last line shows that the list is bounded: it is a repeat,
+// but is no longer recognised as one.
 t.test('log lines that split a gap many times take bounded memory in the verifier', (t) => {
   const few = Array.from({ length: 900 }, (_, index) => 2 * index + 4);
   t.match(check([1, 50_000, ...few, 4]).at(-1), { kind: 'repeated' });
@@ -145,7 +146,7 @@ t.test('log lines that split a gap many times take bounded memory in the verifie
 
 t.test('when the gap list overflows, no line is wrongly reported as repeated', (t) => {
   const gaps = Array.from({ length: 1_001 }, (_, index) => 3 * index + 4);
-  // Of the last gap nothing is remembered, and of the others all.
+  // The last gap was dropped from the list; all others are still in it.
   const findings = check([1, ...gaps, 3_002, 3_000]);
   t.same(
     findings.slice(1_001).map(({ kind }) => kind),
@@ -176,7 +177,8 @@ function entryOf(address: string, key: string, code = 'accepted'): AccessEntry {
   };
 }
 
-// One merchant has a network of addresses: whatever came behind a hundred thousand of them was in no list, without a word.
+// A merchant can own a whole network of addresses. Addresses after the first hundred thousand were missing from every
+// list, and nothing reported it.
 t.test('an audit summary with more addresses than it can hold reports itself as incomplete', (t) => {
   const summing = new SummaryBuilder();
   const many = (count: number): void => {
@@ -185,7 +187,7 @@ t.test('an audit summary with more addresses than it can hold reports itself as 
   many(100_000);
   summing.add(entryOf('2001:db8::7', 'key_many'));
   const full = summing.end();
-  t.same([full.incomplete, incompleteText(full)], [[], ''], 'everything has its place');
+  t.same([full.incomplete, incompleteText(full)], [[], ''], 'all entries fit');
 
   summing.add(entryOf('192.0.2.66', 'key_stolen', 'ip_not_allowed'));
   const summary = summing.end();

@@ -15,14 +15,14 @@ import {
   startUpstream,
 } from '../edge/harness.js';
 
-/** Something in front of carrying a request out: that it has begun, and how it goes on. */
+/** A step before a request is forwarded. `wait` resolves when the step has begun, and `resume` ends it. */
 interface Pause {
   readonly wait: () => Promise<void>;
-  readonly goOn: () => void;
+  readonly resume: () => void;
 }
 
-/** Has callers leave while each request is within a pause, and waits until each has its line. */
-async function askAndLeave(gateway: GatewayUnderTest, pause: Pause): Promise<void> {
+/** Sends three requests whose clients disconnect during the pause. Waits for the log line of each. */
+async function sendAndDisconnect(gateway: GatewayUnderTest, pause: Pause): Promise<void> {
   for (const [count, method] of ['DELETE', 'GET', 'POST'].entries()) {
     const begun = pause.wait();
     const socket = connect(gateway.https, gateway.ca);
@@ -31,37 +31,37 @@ async function askAndLeave(gateway: GatewayUnderTest, pause: Pause): Promise<voi
     const closed = new Promise((resolve) => socket.once('close', resolve));
     socket.destroy();
     await closed;
-    await new Promise((resolve) => setTimeout(resolve, 20)); // the gateway hears of it over a real connection
-    pause.goOn();
+    await new Promise((resolve) => setTimeout(resolve, 20)); // until the close reaches the gateway over the real connection
+    pause.resume();
     while (gateway.lines.length <= count) await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
-// A caller who hung up while its key was looked up had its DELETE carried out all the same, and the log did not say
-// whose key it was.
+// When a client disconnected during the key lookup, its DELETE was
+// carried out all the same, and the log did not say whose key it was.
 t.test(
   'client abort during the key lookup: the request is not forwarded, and its log line names the merchant',
   async (t) => {
     const upstream = await startUpstream(t);
     const known = new RecordKeyStore(new MemoryRecords(recordsOf(liveKey)));
-    let asked = (): void => undefined;
-    let goOn = (): void => undefined;
+    let lookupStarted = (): void => undefined;
+    let resume = (): void => undefined;
     const gateway = await startTestGateway(t, {
       upstreamUrl: upstream.url,
       keyStore: {
         find: async (lookupId) => {
-          asked();
-          await new Promise<void>((resolve) => (goOn = resolve));
+          lookupStarted();
+          await new Promise<void>((resolve) => (resume = resolve));
           return known.find(lookupId);
         },
         unavailableReason: () => null,
         close: () => Promise.resolve(),
       },
     });
-    await askAndLeave(gateway, {
-      wait: () => new Promise<void>((resolve) => (asked = resolve)),
-      goOn: () => {
-        goOn();
+    await sendAndDisconnect(gateway, {
+      wait: () => new Promise<void>((resolve) => (lookupStarted = resolve)),
+      resume: () => {
+        resume();
       },
     });
     t.same(upstream.seen, []);
@@ -75,36 +75,36 @@ t.test(
   },
 );
 
-// A count that all gateways share is a second moment in which the caller can leave.
+// Rate limits are counted in a store that all gateways share. While a gateway waits for it, the client can disconnect as well.
 t.test('client abort while the request is counted: it is not forwarded', async (t) => {
   const upstream = await startUpstream(t);
   let counting = (): void => undefined;
-  let goOn = (): void => undefined;
+  let resume = (): void => undefined;
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
     config: { rateLimit: { requestsPerSecond: 1 } },
     sharedRate: {
       take: async () => {
         counting();
-        await new Promise<void>((resolve) => (goOn = resolve));
+        await new Promise<void>((resolve) => (resume = resolve));
         return { taken: true, tokens: 1 };
       },
       close: () => Promise.resolve(),
     },
   });
-  await askAndLeave(gateway, {
+  await sendAndDisconnect(gateway, {
     wait: () => new Promise<void>((resolve) => (counting = resolve)),
-    goOn: () => {
-      goOn();
+    resume: () => {
+      resume();
     },
   });
   t.same(upstream.seen, []);
   for (const line of gateway.lines) t.match(line, { event: { code: 'client_closed' }, organization: { id: 'm_1' } });
 });
 
-// A response to a caller who had left was held for `answerTimeoutSeconds`, by a timer that also kept the drained
-// process from ending.
-t.test('client abort: what an aborted request holds is released when its upstream responds', async (t) => {
+// The response to a client that had disconnected was held for
+// `answerTimeoutSeconds`. The timer also kept the drained process from exiting.
+t.test('client abort: the resources of an aborted request are released when its upstream responds', async (t) => {
   const upstream = await startUpstream(t);
   const waiting: ServerResponse[] = [];
   upstream.respond = (_request, response) => waiting.push(response);
@@ -126,8 +126,8 @@ t.test('client abort: what an aborted request holds is released when its upstrea
   t.ok(timers() - before < many, `${timers() - before} more timers than before`);
 });
 
-// The error of a request that broke off was emitted a tick after Node had seen somebody listen for it. The upload was over in
-// that tick, nobody listened any more, and the process ended, with every request that it carried.
+// An aborted upload ended the process, with all of its requests. Node checked for a listener of the request's error,
+// and emitted the error one tick later. In that tick the upload ended, and its listener was removed.
 t.test('client abort during an upload ends that request only', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
@@ -149,8 +149,8 @@ t.test('client abort during an upload ends that request only', async (t) => {
   t.ok(gateway.lines.every((line) => (line.event as { code: string }).code === 'client_closed'));
 });
 
-// On a thread of its own: the reset has to come while the gateway ends the handshake.
-const askAndReset = `
+// Runs in its own thread: the reset must arrive while the gateway finishes the TLS handshake.
+const requestAndReset = `
   const { once } = require('node:events');
   const { port, ca, connections } = require('node:worker_threads').workerData;
   const start = async (count) => {
@@ -167,14 +167,14 @@ const askAndReset = `
   })();
 `;
 
-// A client that reset its connection as the tickets of its TLS session were being written was never heard of: the answer to
-// what it had asked stayed in TLS for a minute, and with it the connection and the line in the access log. A drain waited.
+// A client reset its connection while the tickets of its TLS session were being written, and the gateway never noticed. The
+// response stayed in the TLS layer for a minute, and with it the connection and its access log line. A drain waited for them.
 t.test('connection reset during the TLS handshake: every request ends within seconds', async (t) => {
-  let asked = 0;
+  let lookups = 0;
   const gateway = await startTestGateway(t, {
     keyStore: {
       find: () => {
-        asked += 1;
+        lookups += 1;
         return { credential: null, source: 'store', ageMilliseconds: 0 };
       },
       unavailableReason: () => null,
@@ -182,12 +182,12 @@ t.test('connection reset during the TLS handshake: every request ends within sec
     },
   });
   const workerData = { port: gateway.https, ca: gateway.ca, connections: 300 };
-  await once(new Worker(askAndReset, { eval: true, execArgv: [], workerData }), 'exit');
+  await once(new Worker(requestAndReset, { eval: true, execArgv: [], workerData }), 'exit');
 
   const end = Date.now() + 10_000;
-  while (gateway.lines.length < asked && Date.now() < end) await wait(50);
-  t.equal(gateway.lines.length, asked, 'each request that was decided has its line');
-  t.ok(asked > 50);
+  while (gateway.lines.length < lookups && Date.now() < end) await wait(50);
+  t.equal(gateway.lines.length, lookups, 'each request that was looked up has its log line');
+  t.ok(lookups > 50);
 });
 
 t.test('a client that pauses reading for some seconds is not mistaken for a reset connection', async (t) => {

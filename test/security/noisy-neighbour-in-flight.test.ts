@@ -24,39 +24,39 @@ t.test(
       upstreamUrl: upstream.url,
       records,
       config: {
-        // Room for a hundred bodies that do not arrive.
+        // Room for a hundred incomplete bodies.
         limits: { connections, connectionsPerAddress: connections, memory: 67_108_864, handshakesPerSecond: 100_000 },
         upstreams: { payouts: { url: upstream.url, maxInFlight: 16 } },
       },
     });
-    const greed = new Greed(gateway);
+    const greedy = new GreedyMerchant(gateway);
     t.teardown(() => {
-      greed.end();
+      greedy.end();
     });
-    await greed.full();
+    await greedy.full();
 
     const agent = new https.Agent({ keepAlive: true, maxSockets: 8, ca: gateway.ca, localAddress: '127.0.0.3' });
     t.teardown(() => {
       agent.destroy();
     });
     const outcomes: Record<string, number> = {};
-    let left = requests;
-    const askOnAndOn = async (): Promise<void> => {
-      while (left > 0) {
-        left -= 1;
+    let remaining = requests;
+    const sendAll = async (): Promise<void> => {
+      while (remaining > 0) {
+        remaining -= 1;
         const outcome = await payOnce(agent, gateway.https);
         outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
       }
     };
-    await Promise.all(Array.from({ length: 8 }, askOnAndOn));
+    await Promise.all(Array.from({ length: 8 }, sendAll));
     t.same(outcomes, { 200: requests });
-    const { merchant_share: closed = 0, memory: refused = 0 } = await counted(gateway);
+    const { merchant_share: closed = 0, memory: refused = 0 } = await countsByReason(gateway);
     t.ok(closed > 0, `the greedy merchant lost ${closed} connections to newcomers`);
-    t.ok(refused > 0, `and ${refused} bodies`);
+    t.ok(refused > 0, `${refused} of its bodies were refused for lack of memory`);
   },
 );
 
-/** A payout whose body comes in two pieces; resolves with the status, or with what went wrong. */
+/** Sends a payout whose body comes in two parts. Resolves with the status, or with the error. */
 async function payOnce(agent: https.Agent, port: number): Promise<string> {
   const headers = { 'x-api-key': modestKey, 'content-length': 2_000 };
   const request = https.request({ agent, port, servername: 'localhost', method: 'POST', path: '/v1/payouts', headers });
@@ -76,15 +76,15 @@ async function payOnce(agent: https.Agent, port: number): Promise<string> {
   return responded;
 }
 
-/** A merchant that takes all connections, begins bodies and does not end them, and comes again wherever it was closed. */
-class Greed {
+/** A merchant that opens all connections, leaves bodies incomplete, and reconnects whenever one is closed. */
+class GreedyMerchant {
   readonly #gateway: GatewayUnderTest;
   readonly #open = new Set<tls.TLSSocket>();
   #isOver = false;
 
   constructor(gateway: GatewayUnderTest) {
     this.#gateway = gateway;
-    for (let index = 0; index < connections + 20; index += 1) void this.#goOn(index);
+    for (let index = 0; index < connections + 20; index += 1) void this.#keepOpen(index);
   }
 
   /** Resolves when it holds nearly all connections. */
@@ -97,15 +97,16 @@ class Greed {
     for (const socket of this.#open) socket.destroy();
   }
 
-  async #goOn(index: number): Promise<void> {
+  async #keepOpen(index: number): Promise<void> {
     const { https: port, ca } = this.#gateway;
     while (!this.#isOver) {
-      const below = net.connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => undefined);
-      const socket = tls.connect({ socket: below, ca, servername: 'localhost' }).on('error', () => undefined);
+      const tcp = net.connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => undefined);
+      const socket = tls.connect({ socket: tcp, ca, servername: 'localhost' }).on('error', () => undefined);
       const closed = new Promise((resolve) => socket.once('close', resolve));
       socket.once('secureConnect', () => {
         this.#open.add(socket);
-        // A third is idle after a request, the rest begins bodies that have no room together.
+        // A third of the connections is idle after a request. The others
+        // send incomplete bodies, which together exceed the memory.
         if (index % 3 === 0)
           socket.write(`GET /v1/transactions HTTP/1.1\r\nhost: localhost\r\nx-api-key: ${liveKey}\r\n\r\n`);
         else {
@@ -121,8 +122,8 @@ class Greed {
   }
 }
 
-/** Connections that the gateway closed to make room, and bodies that it had no memory for, by reason. */
-async function counted(gateway: GatewayUnderTest): Promise<Record<string, number>> {
+/** The gateway's counts of connections closed to make room, and of bodies refused for lack of memory, by reason. */
+async function countsByReason(gateway: GatewayUnderTest): Promise<Record<string, number>> {
   const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   const lines = text.matchAll(/^gateway_(?:connections_evicted|bodies_refused)_total\{reason="(\w+)"\} (\d+)$/gm);
   return Object.fromEntries([...lines].map(([, reason = '', value]) => [reason, Number(value)]));

@@ -31,13 +31,14 @@ import { until } from '../telemetry/open-log.js';
 
 const longerThanTheTest = 60;
 
-/** Does what a process does that hangs in the middle of a payout; PostgreSQL would end it on a slow machine. */
+/** Holds the lock of a process that hangs in a payout. On a slow machine the timeout of PostgreSQL could end it. */
 async function hang(transaction: ServicesTransaction): Promise<void> {
   await sql`set local idle_in_transaction_session_timeout = 0`.execute(transaction);
   await lockListForInsert(transaction, merchantA);
 }
 
-// The requests of one merchant, each waiting for a lock of its own, had all connections, and everybody else got none.
+// The requests of one merchant, each waiting for one of its own locks,
+// took all database connections. Other merchants got no connection.
 t.test(
   'noisy neighbour: a merchant waiting for its own locks leaves database connections to others',
   postgresAlone,
@@ -63,21 +64,21 @@ t.test(
       'lists while a payout is being made': () => call(merchantA, 'GET', '/dev/payouts'),
     };
     for (const [about, ask] of Object.entries(ways)) {
-      const asked = await control.transaction().execute(async (hanging) => {
+      const sent = await control.transaction().execute(async (hanging) => {
         await hang(hanging);
         await hanging.updateTable('wallets').set({ currency: 'NGN' }).where('id', '=', own).execute();
-        const asked = Array.from({ length: 20 }, ask);
+        const sent = Array.from({ length: 20 }, ask);
         while ((await waiting()) < pool.maxConnections / 2) await wait(1);
         t.equal((await call(merchantB, 'GET', '/transactions')).status, 200, about);
         t.equal((await pay(merchantB, other)).status, 201);
         t.equal((await call(null, 'GET', '/readyz')).status, 200);
-        t.equal(await waiting(), pool.maxConnections / 2, 'it has half of them');
-        return asked;
+        t.equal(await waiting(), pool.maxConnections / 2, 'the merchant has half of the connections');
+        return sent;
       });
-      const answers = await Promise.all(asked);
+      const responses = await Promise.all(sent);
       t.ok(
-        answers.every(({ status }) => status < 300),
-        'and in the end it has its answers',
+        responses.every(({ status }) => status < 300),
+        'all of its requests succeed in the end',
       );
     }
     t.equal(await balanceOf(control, own), 980);
@@ -96,9 +97,9 @@ t.test(
       await hang(hanging);
       const lists = Array.from({ length: 2 }, () => call(merchantA, 'GET', '/dev/payouts'));
       const headers = { 'x-merchant-id': sandboxOfA.merchantId, 'x-merchant-environment': sandboxOfA.environment };
-      const answer = await app.inject({ url: '/transactions', headers });
-      t.match(answer, { statusCode: 503, headers: { 'retry-after': '1' } });
-      t.same(answer.json(), {
+      const response = await app.inject({ url: '/transactions', headers });
+      t.match(response, { statusCode: 503, headers: { 'retry-after': '1' } });
+      t.same(response.json(), {
         success: false,
         message: 'Service unavailable',
         data: { code: 'service_unavailable', errors: [] },
@@ -115,24 +116,24 @@ const limits = {
   ...{ lookupsPerSecond: 5, totalLookupsPerSecond: 100 },
 };
 const nat = '192.0.2.7';
-const made = (count: number): string[] => Array.from({ length: count }, () => generateApiKey('live'));
-/** A key with another checksum than its own. */
-const spoilt = (key: string): string => key.slice(0, -1) + (key.endsWith('0') ? '1' : '0');
+const generateKeys = (count: number): string[] => Array.from({ length: count }, () => generateApiKey('live'));
+/** The key with a wrong checksum. */
+const withWrongChecksum = (key: string): string => key.slice(0, -1) + (key.endsWith('0') ? '1' : '0');
 
-/** A throttle that has had enough of an address, by a clock of the test, and a store that knows nothing but what it is asked. */
+/** A throttle that limits `nat`, with a clock of the test, and a store that finds no key and records each lookup. */
 function setUp(knows?: KeyStore['knows'], over: Partial<typeof limits> = {}) {
   const clock = { now: 0 };
   const throttle = new BadKeyThrottle({ ...limits, ...over }, () => clock.now);
   for (let count = 0; count < limits.badKeys; count += 1) throttle.denied(nat, 'key_unknown');
-  const asked: string[] = [];
+  const lookedUp: string[] = [];
   const store = {
     ...(knows === undefined ? {} : { knows }),
     find: (lookupId: string) => {
-      asked.push(lookupId);
+      lookedUp.push(lookupId);
       return { credential: null, source: 'store', ageMilliseconds: 0 } as const;
     },
   };
-  /** Whether each of the keys is looked up. */
+  /** Sends these keys. @returns for each of them whether it was looked up */
   const send = (keys: readonly string[], connection: () => object | null = () => null): boolean[] =>
     keys.map((key) => {
       try {
@@ -143,58 +144,62 @@ function setUp(knows?: KeyStore['knows'], over: Partial<typeof limits> = {}) {
         throw error;
       }
     });
-  return { clock, throttle, asked, send };
+  return { clock, throttle, lookedUp, send };
 }
 
 t.test('a known key is looked up however many unknown keys come from its address', (t) => {
-  const valid = made(40);
+  const valid = generateKeys(40);
   const ids = new Set(valid.map((key) => lookupIdOf(key, null)));
-  const { send, asked } = setUp((lookupId) => ids.has(lookupId));
-  send(made(1_000));
-  asked.length = 0;
-  t.equal(send(valid).filter((isAsked) => !isAsked).length, 0);
-  t.equal(asked.length, 40);
+  const { send, lookedUp } = setUp((lookupId) => ids.has(lookupId));
+  send(generateKeys(1_000));
+  lookedUp.length = 0;
+  t.equal(send(valid).filter((isLookedUp) => !isLookedUp).length, 0);
+  t.equal(lookedUp.length, 40);
   t.end();
 });
 
 t.test('a key with a wrong checksum uses no lookup', (t) => {
-  const { send, asked, throttle } = setUp();
-  send(made(1_000).map(spoilt), () => ({}));
-  t.equal(asked.length, 0);
+  const { send, lookedUp, throttle } = setUp();
+  send(generateKeys(1_000).map(withWrongChecksum), () => ({}));
+  t.equal(lookedUp.length, 0);
   t.equal(throttle.refusedLookups.checksum, 1_000);
-  t.equal(send(made(40)).filter((isAsked) => !isAsked).length, 0);
+  t.equal(send(generateKeys(40)).filter((isLookedUp) => !isLookedUp).length, 0);
   t.end();
 });
 
 t.test('invented keys of other formats use no lookups of generated keys', (t) => {
-  const { send, asked } = setUp();
+  const { send, lookedUp } = setUp();
   send(Array.from({ length: 1_000 }, (_, count) => `svc_live_guess${count}`));
-  t.equal(asked.length, limits.totalLookupsPerSecond + limits.lookupsPerSecond, 'so many of them, and no more');
-  t.equal(send(made(40)).filter((isAsked) => !isAsked).length, 0);
+  t.equal(lookedUp.length, limits.totalLookupsPerSecond + limits.lookupsPerSecond, 'only as many as the budget allows');
+  t.equal(send(generateKeys(40)).filter((isLookedUp) => !isLookedUp).length, 0);
   t.end();
 });
 
 t.test('with the lookup budget used up, the first unknown key of each connection is still looked up', (t) => {
   const { send, throttle } = setUp();
   const attackers = {};
-  send(made(2_000), () => attackers);
-  t.ok(throttle.refusedLookups.budget > 1_000, 'all that there is for unknown keys is used up');
-  t.equal(send(made(40), () => ({})).filter((isAsked) => !isAsked).length, 0, '40 of 40 by connections of their own');
+  send(generateKeys(2_000), () => attackers);
+  t.ok(throttle.refusedLookups.budget > 1_000, 'the budget for unknown keys is used up');
+  t.equal(
+    send(generateKeys(40), () => ({})).filter((isLookedUp) => !isLookedUp).length,
+    0,
+    'all 40 keys are looked up on connections of their own',
+  );
   t.same(
-    send(made(3), () => attackers),
+    send(generateKeys(3), () => attackers),
     [false, false, false],
-    'and no second one by a connection',
+    'but no second key of a connection',
   );
   t.end();
 });
 
 t.test('lookups are bounded per throttled address and in total', (t) => {
-  const { send, asked, clock } = setUp();
+  const { send, lookedUp, clock } = setUp();
   for (let second = 0; second < 10; second += 1) {
-    send(made(500));
+    send(generateKeys(500));
     clock.now += 1_000;
   }
-  t.equal(asked.length, 10 * (limits.totalLookupsPerSecond + limits.lookupsPerSecond));
+  t.equal(lookedUp.length, 10 * (limits.totalLookupsPerSecond + limits.lookupsPerSecond));
   t.end();
 });
 
@@ -202,10 +207,10 @@ t.test('when the total is exceeded, an address below its own limit still gets lo
   const { throttle, send } = setUp(undefined, { totalBadKeys: 20 });
   for (let count = 0; count < 30; count += 1) throttle.denied(`198.51.100.${count}`, 'key_unknown');
   t.ok(throttle.isTotalReached);
-  send(made(1_000));
+  send(generateKeys(1_000));
   const clean = { source: '203.0.113.9', connection: null };
   const store = { find: () => ({ credential: null, source: 'store', ageMilliseconds: 0 }) as const };
-  const refused = made(7).filter((key) => {
+  const refused = generateKeys(7).filter((key) => {
     try {
       void throttle.sparing(store, { ...clean, key }).find(lookupIdOf(key, null));
       return false;
@@ -213,7 +218,7 @@ t.test('when the total is exceeded, an address below its own limit still gets lo
       return true;
     }
   });
-  t.equal(refused.length, 2, 'five a second');
+  t.equal(refused.length, 2, 'five lookups a second');
   t.end();
 });
 
@@ -223,7 +228,7 @@ const keyRecord = (number: number): string =>
     ...{ permissions: ['*'], expiresAt: null, revision: 7 },
   });
 
-/** A Redis with these keys of one merchant, and the records of a gateway that holds few of them. */
+/** A Redis with these keys of one merchant, and the records of a gateway whose cache holds only ten of them. */
 async function openStore(t: Teardown, keys: readonly string[], preload: boolean) {
   const server = await startRedis(t);
   const registry = startEnrolling(t, server, 'g');
@@ -259,14 +264,14 @@ async function openStore(t: Teardown, keys: readonly string[], preload: boolean)
   return { server, records };
 }
 
-/** A gateway over these records, whose throttle has had enough of this machine's address. */
+/** A gateway over these records, whose throttle limits the client address `nat`. */
 async function startThrottled(t: Teardown, records: RedisRecords) {
   const gateway = await startTestGateway(t, {
     keyStore: new RecordKeyStore(records),
     upstreamUrl: (await startUpstream(t)).url,
     config: { throttle: { badKeys: 5, lookupsPerSecond: 1, totalLookupsPerSecond: 1 }, trustedProxies: ['127.0.0.1'] },
   });
-  // By a proxy's connections, which stand for no client: there is a share of look-ups alone.
+  // The requests come through a trusted proxy. Its connections do not stand for clients, so only the lookup budget applies.
   const statusOf = async (key: string): Promise<number> => {
     const headers = [
       ['x-forwarded-for', nat],
@@ -275,14 +280,14 @@ async function startThrottled(t: Teardown, records: RedisRecords) {
     return (await ask(gateway, { headers })).status;
   };
   const attack = async (count: number): Promise<void> => {
-    for (const key of made(count)) await statusOf(key);
+    for (const key of generateKeys(count)) await statusOf(key);
   };
   await attack(20);
   return { gateway, attack, statusOf };
 }
 
 t.test('40 valid keys that the process has not seen and cannot cache are all accepted', async (t) => {
-  const keys = made(40);
+  const keys = generateKeys(40);
   const { server, records } = await openStore(t, keys, true);
   await until(() => keys.every((key) => records.knowsKey(lookupIdOf(key, null))));
   const { attack, statusOf } = await startThrottled(t, records);
@@ -295,19 +300,19 @@ t.test('40 valid keys that the process has not seen and cannot cache are all acc
     statuses,
     keys.map(() => 200),
   );
-  t.equal(await statusOf(generateApiKey('live')), 429, 'while made-up ones are');
+  t.equal(await statusOf(generateApiKey('live')), 429, 'an invented key is throttled');
   const later = generateApiKey('live');
   await server.client.set(`mg:key:${lookupIdOf(later, null)}`, keyRecord(99));
   await until(() => records.knowsKey(lookupIdOf(later, null)));
-  t.equal(await statusOf(later), 200, 'and one that was made meanwhile');
+  t.equal(await statusOf(later), 200, 'a key that was created meanwhile is accepted');
 });
 
 t.test('40 valid keys evicted after their acceptance are all accepted again', async (t) => {
-  const keys = made(40);
+  const keys = generateKeys(40);
   const { records } = await openStore(t, keys, false);
   const find = new RecordKeyStore(records);
   for (const key of keys) t.not((await find.find(lookupIdOf(key, null))).credential, null);
-  t.equal(records.cacheFigures().known.entries, 10 + 1, 'the others are not held any more');
+  t.equal(records.cacheFigures().known.entries, 10 + 1, 'the other keys were evicted');
   const { statusOf } = await startThrottled(t, records);
   const statuses: number[] = [];
   for (const key of keys) statuses.push(await statusOf(key));
