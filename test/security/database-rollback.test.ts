@@ -16,20 +16,20 @@ import { differences, waitingChanges } from '../registry/stored-state.js';
 const paging = { page: 1, perPage: 100 };
 const tables = ['merchants', 'api_keys', 'events', 'outbox', 'revision', 'former_generations', 'gateways'] as const;
 
-/** Copies a database. @returns what puts it back */
+/** Copies the tables of a database. @returns a function that restores them */
 async function backUp(database: RegistryDatabase): Promise<() => Promise<void>> {
   const backup = await Promise.all(tables.map((table) => database.selectFrom(table).selectAll().execute()));
   return async () => {
     for (const table of tables.toReversed()) await database.deleteFrom(table).execute();
     for (const [index, table] of tables.entries()) {
-      // An identity column gives no number that is given to it.
+      // `seq` is an identity column: it does not accept a given number.
       const rows = (backup[index] ?? []).map((row) => ('seq' in row ? { ...row, seq: undefined } : row));
       if (rows.length > 0) await database.insertInto(table).values(rows).execute();
     }
   };
 }
 
-/** A key that was revoked after a backup; the registry has ended, and the backup can be put back. */
+/** A key that was revoked after a backup. The registry has ended, and `restore` restores the backup. */
 async function revokedSinceBackup(t: Test, url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, database, projection } = fixture;
@@ -38,11 +38,11 @@ async function revokedSinceBackup(t: Test, url: string) {
   const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
   const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
   await one.run();
-  const putBack = await backUp(database);
+  const restore = await backUp(database);
   await revokeKey(context, 'test', keyId);
   await one.run();
   await one.end();
-  return { ...fixture, keyId, putBack };
+  return { ...fixture, keyId, restore };
 }
 
 onEachDatabase(
@@ -60,7 +60,7 @@ onEachDatabase(
       await createKey(context, 'test', id, live),
     ];
     await one.run();
-    const putBack = await backUp(database);
+    const restore = await backUp(database);
 
     await revokeKey(context, 'test', revoked.keyId);
     await resetKey(context, 'test', reset.keyId, { graceSeconds: 3600 });
@@ -69,27 +69,27 @@ onEachDatabase(
     await one.run();
     await one.end();
 
-    await putBack();
+    await restore();
     time.advance(60_000);
     const next = projection('next');
     await next.run();
     const status = async (keyId: string) =>
       (await database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirstOrThrow()).status;
-    t.equal(await status(revoked.keyId), 'REVOKED', 'what Redis knows as revoked stays so');
+    t.equal(await status(revoked.keyId), 'REVOKED', 'a key that is revoked in Redis stays revoked');
     t.equal(await status(good.keyId), 'ACTIVE');
     const ended = await database
       .selectFrom('api_keys')
       .selectAll()
       .where('key_id', '=', reset.keyId)
       .executeTakeFirstOrThrow();
-    t.equal(ended.expires_at, time.now() - 60_000 + 3_600_000, 'a key that was to end ends');
+    t.equal(ended.expires_at, time.now() - 60_000 + 3_600_000, 'the reset key still expires');
     t.match(await database.selectFrom('merchants').selectAll().where('id', '=', suspended.id).execute(), [
       { status: 'SUSPENDED' },
     ]);
     t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [
       { go_live: 0, name: 'x' },
     ]);
-    t.same(await differences(database, store), [], 'and so do the records');
+    t.same(await differences(database, store), [], 'the records match the database');
 
     const held = await listHeldBack(database, paging);
     t.equal(held.totalRecords, 4);
@@ -123,7 +123,7 @@ onEachDatabase(
 );
 
 onEachDatabase(
-  'database rollback: when no process knows the lost changes, the registry reports since when they are unknown',
+  'database rollback: if no process knows the lost changes, the registry reports since when changes may be missing',
   async (t, url) => {
     const { context, database, projection, store, time } = await projectionFixture(t, url);
     const one = projection('one');
@@ -143,7 +143,7 @@ onEachDatabase(
   },
 );
 
-/** A database that lacks two revocations, and an empty store. `report` is what a gateway remembers of them. */
+/** A database that lacks two revocations, and an empty store. `report` is a gateway's report of the revocations. */
 async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[0], url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, database, projection, store } = fixture;
@@ -223,7 +223,7 @@ onEachDatabase(
 );
 
 onEachDatabase(
-  'database rollback: a report after the full write is held back before the gateway gets its grant',
+  'database rollback: a revocation reported after the full write is held back before the gateway gets its grant',
   async (t, url) => {
     const { database, projection, report, rosterOf, states, store } = await restoredBesideEmptyStore(t, url);
     const next = projection('next');
@@ -267,7 +267,7 @@ onEachDatabase('a gateway’s report counts only when the database may lack chan
   t.same(
     await states(),
     { status: 'ACTIVE', goLive: 1 },
-    'not a day after a restore: somebody else may have written it',
+    'ignored more than a day after a restore: somebody else may have written it',
   );
   t.same(store.inactive, []);
 
@@ -276,15 +276,15 @@ onEachDatabase('a gateway’s report counts only when the database may lack chan
   await next.run();
   store.inactive = [report];
   await rosterOf(next).look();
-  t.same(await states(), { status: 'ACTIVE', goLive: 1 }, 'nor without one');
+  t.same(await states(), { status: 'ACTIVE', goLive: 1 }, 'ignored without a restore');
   t.same(store.inactive, []);
 });
 
 for (const isSameProcess of [true, false]) {
   const who = isSameProcess ? 'the same process' : 'another process';
-  onEachDatabase(`records that an interrupted comparison had to hold back are held back by ${who}`, async (t, url) => {
-    const { database, projection, putBack, store } = await revokedSinceBackup(t, url);
-    await putBack();
+  onEachDatabase(`after an interrupted comparison ${who} holds back the records`, async (t, url) => {
+    const { database, projection, restore, store } = await revokedSinceBackup(t, url);
+    await restore();
 
     const first = projection('first');
     store.fails = (call) => (call === 'names' ? 'before' : null);
@@ -297,17 +297,17 @@ for (const isSameProcess of [true, false]) {
   });
 }
 
-onEachDatabase('a merchant changed before the comparison is still held back', async (t, url) => {
+onEachDatabase('a merchant that changes between restore and comparison is still held back', async (t, url) => {
   const { context, database, projection } = await projectionFixture(t, url);
   const one = projection('one');
   await one.run();
   const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
   await one.run();
-  const putBack = await backUp(database);
+  const restore = await backUp(database);
   await changeMerchant(context, 'test', id, { status: 'SUSPENDED' });
   await one.run();
   await one.end();
-  await putBack();
+  await restore();
 
   for (const name of ['a', 'b', 'c']) await changeMerchant(context, 'test', id, { name });
   await projection('next').run();
@@ -331,11 +331,11 @@ onEachDatabase('a malformed record that is held back does not stop the compariso
 });
 
 onEachDatabase('a store that was being filled during the database restore still counts as evidence', async (t, url) => {
-  const { database, keyId, projection, putBack, store, time } = await revokedSinceBackup(t, url);
-  // It was emptied, and the registry ended after it had written some records again.
+  const { database, keyId, projection, restore, store, time } = await revokedSinceBackup(t, url);
+  // The store was emptied, and the registry ended after it had rewritten some of the records.
   store.meta = { generation: null, filling: 'generation-later' };
   [store.revision, store.change] = [0, null];
-  await putBack();
+  await restore();
   time.advance(60_000);
   const next = projection('next');
   await next.run();
@@ -343,11 +343,11 @@ onEachDatabase('a store that was being filled during the database restore still 
   t.equal(key?.status, 'REVOKED');
 });
 
-// A database that had gone back was noticed by the acknowledgements of living gateways alone, and once in a process: the
-// keys that it had lost stayed accepted, and a revocation was confirmed before it was written.
+// A database rollback was detected only by the acknowledgements of running gateways, and only once per process. Keys
+// that the database had lost stayed accepted, and a revocation was confirmed before it was written.
 
-/** A database at revision 2 and a store at 4, with a key that the database does not know any more. */
-async function goneBack(t: Test, url: string) {
+/** A database rolled back to revision 2, and a store at revision 4 with a key that the database has lost. */
+async function rolledBack(t: Test, url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, database, projection, store } = fixture;
   const one = projection('one');
@@ -366,7 +366,7 @@ async function goneBack(t: Test, url: string) {
 }
 
 onEachDatabase('database rollback under a running registry is detected, also without a gateway', async (t, url) => {
-  const { context, database, generation, kept, one, store } = await goneBack(t, url);
+  const { context, database, generation, kept, one, store } = await rolledBack(t, url);
   const published: number[] = [];
   const [publish, complete] = [store.publish.bind(store), store.complete.bind(store)];
   store.publish = async (position) => {
@@ -378,10 +378,10 @@ onEachDatabase('database rollback under a running registry is detected, also wit
     await complete(meta, position);
   };
   const { revision } = await revokeKey(context, 'test', kept.keyId);
-  t.notOk(await one.hasProjected(revision), 'what was published before says nothing of it');
+  t.notOk(await one.hasProjected(revision), 'a revision published before the rollback does not confirm it');
   await one.run();
   t.ok(await one.hasProjected(revision));
-  t.same(await differences(database, store), [], 'a key that the database does not know goes from the store');
+  t.same(await differences(database, store), [], 'a key that the database does not have is removed from the store');
   t.equal(await waitingChanges(database), 0);
   t.not(store.meta?.generation, generation);
   const next = await createMerchant(context, 'test', { name: 'y' });
@@ -392,12 +392,12 @@ onEachDatabase('database rollback under a running registry is detected, also wit
   t.same(
     published.filter((one) => one < 4),
     [],
-    'a gateway would take a revision that goes back for a loss of the store',
+    'a gateway would take a decreasing revision for a data loss of the store',
   );
 });
 
 onEachDatabase('database rollback while no registry ran is detected', async (t, url) => {
-  const { context, database, generation, one, projection, store } = await goneBack(t, url);
+  const { context, database, generation, one, projection, store } = await rolledBack(t, url);
   await one.end();
   await projection('another').run();
   t.same(await differences(database, store), []);
@@ -405,23 +405,23 @@ onEachDatabase('database rollback while no registry ran is detected', async (t, 
   t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 5);
 });
 
-onEachDatabase('database rollback together with Redis is detected by what the registry published', async (t, url) => {
-  const { context, database, one, store } = await goneBack(t, url);
+onEachDatabase('database rollback together with Redis is detected by the published revision', async (t, url) => {
+  const { context, database, one, store } = await rolledBack(t, url);
   store.revision = 2;
   await one.run();
   t.same(await differences(database, store), []);
   t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 5);
 });
 
-onEachDatabase('of Redis and the gateways, the source with the later revision counts', async (t, url) => {
-  const { context, one, store } = await goneBack(t, url);
+onEachDatabase('database rollback: the next revision exceeds those of Redis and the gateways', async (t, url) => {
+  const { context, one, store } = await rolledBack(t, url);
   store.live = [gateway('g', { revision: 9, acknowledges: false })];
   await one.run();
   t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 10);
 });
 
-// The store can come to hold an older record than the database, where the write of a connection that was closed arrives late.
-// To revoke the key again wrote nothing, and was confirmed.
+// A write of a closed connection can arrive late, and put an older record into the store than the database has.
+// Revoking the key again wrote nothing, and was confirmed.
 onEachDatabase('revoking a key again rewrites its record, and that write confirms it', async (t, url) => {
   const { call, createKey, createMerchant, outwait, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
@@ -432,19 +432,19 @@ onEachDatabase('revoking a key again rewrites its record, and that write confirm
   const revoke = () => call('POST', `/keys/${keyId}/revoke`);
   const first = await revoke();
   t.match(first, { status: 200, body: { data: { revision: 3, propagation: { gateways: 1, confirmed: 1 } } } });
-  const trail = (await call('GET', '/events')).body;
+  const events = (await call('GET', '/events')).body;
 
   store.records.set(name, old);
-  t.same((await revoke()).body, first.body, 'the key is as it was');
+  t.same((await revoke()).body, first.body, 'the key is unchanged');
   t.match(store.records.get(name), { status: 'REVOKED', revision: 3 });
-  t.same((await call('GET', '/events')).body, trail, 'and so are the events');
+  t.same((await call('GET', '/events')).body, events, 'and so is the list of events');
 
   store.records.set(name, old);
   store.live = store.live.map((one) => ({ ...one, acknowledges: false }));
   t.match(
     await outwait(revoke(), 2),
     { status: 200, body: { data: { propagation: { gateways: 1, confirmed: 0, pending: [{ instanceId: 'a' }] } } } },
-    'a gateway that knew of the first revocation may have read the old record since',
+    'a gateway that acknowledged the first revocation may have read the old record since',
   );
 
   store.records.set(name, old);
@@ -455,8 +455,8 @@ onEachDatabase('revoking a key again rewrites its record, and that write confirm
   await until(() => (store.records.get(name) as { status: string }).status === 'REVOKED');
 });
 
-// The store can come to hold an older record than the database. Who saw a suspended merchant served and suspended it again was
-// told that every gateway knew, and nothing was written.
+// The store can come to hold an older record than the database, so that a suspended merchant is served. When an
+// operator suspended it again, the registry replied that every gateway knew, but wrote nothing.
 onEachDatabase('suspending a merchant again rewrites its record, and that write confirms it', async (t, url) => {
   const { call, createMerchant, outwait, store } = await registryFixture(t, url);
   const { id } = await createMerchant();
@@ -466,24 +466,24 @@ onEachDatabase('suspending a merchant again rewrites its record, and that write 
   const suspend = () => call('PATCH', `/merchants/${id}`, { body: { status: 'SUSPENDED' } });
   const first = await suspend();
   t.match(first, { status: 200, body: { data: { revision: 2, propagation: { gateways: 1, confirmed: 1 } } } });
-  const trail = (await call('GET', '/events')).body;
+  const events = (await call('GET', '/events')).body;
 
   store.records.set(name, old);
-  t.same((await suspend()).body, first.body, 'the merchant is as it was');
+  t.same((await suspend()).body, first.body, 'the merchant is unchanged');
   t.match(store.records.get(name), { status: 'SUSPENDED', revision: 2 });
-  t.same((await call('GET', '/events')).body, trail, 'and so are the events');
+  t.same((await call('GET', '/events')).body, events, 'and so is the list of events');
 
   store.records.set(name, old);
   store.live = store.live.map((one) => ({ ...one, acknowledges: false }));
   t.match(
     await outwait(suspend(), 2),
     { status: 200, body: { data: { propagation: { gateways: 1, confirmed: 0, pending: [{ instanceId: 'a' }] } } } },
-    'a gateway that knew of the first change may have read the old record since',
+    'a gateway that acknowledged the first change may have read the old record since',
   );
 });
 
-// A registry that was started on an empty database, from another directory perhaps or with a wrong name, took every record out of
-// Redis: each key of each merchant was refused as unknown.
+// A registry was started on an empty database, perhaps from another directory or with a wrong name. It removed every
+// record from Redis, and each key of each merchant was rejected as unknown.
 onEachDatabase('a registry on another database leaves the store unchanged', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const meta = { version: 1, generation: 'of another registry', projectedAt: '2026-01-01T00:00:00.000Z' } as const;
@@ -491,16 +491,20 @@ onEachDatabase('a registry on another database leaves the store unchanged', asyn
   store.revision = 7;
   for (let count = 0; count < 5; count += 1) store.records.set(`key:${count}`, { revision: count });
   const before = store.text();
-  const sentence = /another registry's: of its 5 records this database knows 0\. Is it the right database/;
-  await t.rejects(projection('one').run(), sentence);
+  const message = /another registry's: of its 5 records this database knows 0\. Is it the right database/;
+  await t.rejects(projection('one').run(), message);
   const { id } = await createMerchant(context, 'test', { name: 'x' });
   await createKey(context, 'test', id, { environment: 'live' });
-  await t.rejects(projection('one').run(), sentence, 'also where it has records of its own');
+  await t.rejects(projection('one').run(), message, 'also when it has records of its own');
   t.equal(store.text(), before);
 
   store.meta = null;
   await projection('one').run();
-  t.same(await differences(database, store), [], 'whoever wants that deletes the record meta');
+  t.same(
+    await differences(database, store),
+    [],
+    'an operator who wants the store to be replaced deletes the meta record',
+  );
 });
 
 onEachDatabase('a store rolled back to an older generation is rewritten', async (t, url) => {
@@ -514,7 +518,7 @@ onEachDatabase('a store rolled back to an older generation is rewritten', async 
   t.same(await differences(database, store), []);
 });
 
-// What had a higher number than the database has come to was never replaced: a change was confirmed, and not there.
+// A record with a higher revision than the database was never replaced: a change was confirmed, but was not in the store.
 onEachDatabase('a record of a later generation is replaced too', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const { id } = await createMerchant(context, 'test', { name: 'x' });
@@ -523,7 +527,7 @@ onEachDatabase('a record of a later generation is replaced too', async (t, url) 
   store.records.set(`merchant:${id}`, { ...store.records.get(`merchant:${id}`), status: 'OTHER', revision: 900 });
   await createKey(context, 'test', id, { environment: 'live' });
   await one.run();
-  t.match(store.records.get(`merchant:${id}`), { revision: 900 }, 'it has not been written');
+  t.match(store.records.get(`merchant:${id}`), { revision: 900 }, 'the record has not been replaced yet');
   store.meta = null;
   await t.rejects(one.run(), /a record of revision 900/);
   await one.run();
@@ -531,7 +535,7 @@ onEachDatabase('a record of a later generation is replaced too', async (t, url) 
   t.ok((await context.revision()) >= 900);
 });
 
-// It had been at a number that the database has come to since: what was written on the way of a change that was lost.
+// A lost change had written the record at a revision that the database has reached since by other changes.
 onEachDatabase(
   'a record of a lost generation is replaced even when the database has reached its revision',
   async (t, url) => {
@@ -548,7 +552,7 @@ onEachDatabase(
       for (const name of ['y', 'z']) await createMerchant(context, 'test', { name });
     };
     await one.run();
-    t.same(await differences(database, store), [], 'everything anew');
+    t.same(await differences(database, store), [], 'after a full write');
 
     store.records.set(`merchant:${id}`, { ...lost, revision: 5 });
     await changeMerchant(context, 'test', id, { name: 'changed' });
@@ -557,11 +561,11 @@ onEachDatabase(
       await createMerchant(context, 'test', { name: 'meanwhile' });
     };
     await one.run();
-    t.same(await differences(database, store), [], 'a change');
+    t.same(await differences(database, store), [], 'after a change');
   },
 );
 
-// The first pass begins a new history. When it broke off, the next one took the store for another registry's, for ever.
+// The first pass begins a new generation. When it was interrupted, every later pass took the store for another registry's.
 onEachDatabase('a restored database is projected, also after its first pass was interrupted', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const { id } = await createMerchant(context, 'test', { name: 'x' });
@@ -579,8 +583,8 @@ onEachDatabase('a restored database is projected, also after its first pass was 
   t.not(store.meta?.generation, generation);
 });
 
-// PostgreSQL refuses a text with a NUL: such a name in Redis had each comparison fail, and nothing was projected any more.
-onEachDatabase('a Redis name that no database can query stops nothing and is removed', async (t, url) => {
+// PostgreSQL rejects a text with a NUL. Such a name in Redis made every comparison fail, and nothing was projected any more.
+onEachDatabase('a Redis name that no database can query is removed and stops no projection', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
   await one.run();

@@ -23,7 +23,7 @@ interface Place {
   readonly ownerOf: (name: string) => Promise<RedisServer>;
 }
 
-/** A registry on a store that others may write to. */
+/** Starts a registry on a store that others may write to. */
 async function start(t: Test, { url, cluster }: Place) {
   const directory = t.testdir();
   const tokenFile = path.join(directory, 'token.txt');
@@ -65,7 +65,7 @@ async function start(t: Test, { url, cluster }: Place) {
   return { call, repaired, warnings, generation, database: registry.database };
 }
 
-/** A generator of numbers below a bound that a seed repeats. */
+/** A generator of numbers below a bound. The same seed gives the same numbers. */
 function numbersOf(state: number): (below: number) => number {
   return (below) => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
@@ -85,7 +85,7 @@ const places: Record<string, (t: Test) => Promise<Place>> = {
   },
 };
 
-// A record that somebody wrote by hand was believed for ever, and a key whose record was deleted stayed unknown.
+// A record that somebody wrote into Redis by hand was accepted for ever, and a key whose record was deleted stayed unknown.
 for (const [what, open] of Object.entries(places)) {
   t.test(
     `on ${what} every forged, copied or deleted record is repaired within a second`,
@@ -107,14 +107,14 @@ for (const [what, open] of Object.entries(places)) {
       const texts = new Map<string, string>();
       for (const name of names) {
         const full = `mg:${name}`;
-        await until(async () => (await (await clientOf(full)).get(full)) !== null, 'all is projected');
+        await until(async () => (await (await clientOf(full)).get(full)) !== null, 'each record is in Redis');
         texts.set(full, (await (await clientOf(full)).get(full)) ?? '');
       }
-      const begun = await generation();
+      const generationBefore = await generation();
       const all = [...texts.keys()];
       const times: number[] = [];
 
-      /** Does something to one record, or to one that nobody knows. @returns its name */
+      /** Forges, copies or deletes a record, or adds an unknown one. @returns its name */
       const attack = async (number: (below: number) => number, own: readonly string[]): Promise<string> => {
         const name = own[number(own.length)] ?? '';
         const text = texts.get(name) ?? '';
@@ -146,9 +146,9 @@ for (const [what, open] of Object.entries(places)) {
             await wait(3);
             return name;
           default: {
-            const strange = `mg:key:${randomBytes(32).toString('hex')}`;
-            await (await clientOf(strange)).set(strange, text);
-            return strange;
+            const unknownName = `mg:key:${randomBytes(32).toString('hex')}`;
+            await (await clientOf(unknownName)).set(unknownName, text);
+            return unknownName;
           }
         }
       };
@@ -171,23 +171,23 @@ for (const [what, open] of Object.entries(places)) {
             const name = await attack(number, own);
             const client = await clientOf(name);
             const expected = texts.get(name) ?? null;
-            await until(async () => (await client.get(name)) === expected, `${name} is as it was`);
+            await until(async () => (await client.get(name)) === expected, `${name} is repaired`);
             times.push(performance.now() - began);
           }
         }),
       );
       attacked.abort();
-      t.ok(await changes, 'changes went on');
+      t.ok(await changes, 'the registry made changes meanwhile');
       times.sort((a, b) => a - b);
       const longest = times.at(-1) ?? 0;
       t.comment(
         `${times.length} attacks: median ${times[times.length >> 1]?.toFixed(1)} ms, longest ${longest.toFixed(1)} ms`,
       );
-      t.ok(longest < 1_000, 'each within a second');
-      t.equal(await generation(), begun, 'and nothing else was written anew');
+      t.ok(longest < 1_000, 'each repair within a second');
+      t.equal(await generation(), generationBefore, 'the store was not filled again');
       for (const [name, record] of Object.entries(await expectedRecords(database))) {
         const full = `mg:${name}`;
-        const isThere = async (): Promise<boolean> => {
+        const matches = async (): Promise<boolean> => {
           const stored = JSON.parse((await (await clientOf(full)).get(full)) ?? 'null') as object | null;
           return (
             stored !== null &&
@@ -196,13 +196,13 @@ for (const [what, open] of Object.entries(places)) {
             })
           );
         };
-        await until(isThere, `${name} is what the database says`);
+        await until(matches, `${name} matches the database`);
       }
       const counts = await repaired();
       t.comment(JSON.stringify(counts));
       const sum = Object.values(counts).reduce((total, count) => total + count, 0);
-      // A copy of itself, or a text that is random and empty, changes nothing or looks like a deletion.
-      t.ok(sum >= attacks * 0.95, `each is counted: ${sum}`);
+      // Some attacks are not counted: a record copied onto itself changes nothing, and an empty text looks like a deletion.
+      t.ok(sum >= attacks * 0.95, `repairs are counted: ${sum}`);
       for (const cause of ['missing', 'unknown', 'older', 'forged']) t.ok((counts[cause] ?? 0) > 0, cause);
       const events = (await call('GET', '/events?action=record.forged')) as {
         keyId: string;
@@ -210,7 +210,7 @@ for (const [what, open] of Object.entries(places)) {
       }[];
       t.ok(events.length > 0);
       t.ok(events.every(({ after }) => /^key:[0-9a-f]{64}$/.test(after.record)));
-      t.notMatch(warnings.join('\n'), '"status"', 'the log has names alone');
+      t.notMatch(warnings.join('\n'), '"status"', 'the log has only the names of records');
       t.comment(warnings.filter((line) => !line.startsWith('records in the store differed from')).join('\n'));
     },
   );

@@ -10,7 +10,7 @@ const isSealedBy = (secret: Buffer, text: string | null): boolean =>
   new Seals([secret]).stateOf('mg:meta', text ?? '') === 'current';
 
 for (const [where, open] of Object.entries(places)) {
-  t.test(`on ${where} sealing is enabled and the secret rotated under load`, { skip: withoutRedis }, async (t) => {
+  t.test(`on ${where} sealing is enabled and the secret is rotated under load`, { skip: withoutRedis }, async (t) => {
     const { createKey, logged, redis, startGateway, startRegistry } = await sealedDeployment(t, open);
     let registry = await startRegistry([]);
     const keys = [await createKey(registry)];
@@ -22,10 +22,10 @@ for (const [where, open] of Object.entries(places)) {
     t.match(
       await redis.get(first.name),
       new RegExp(`"generation":"${generation}"\\}$`),
-      'with its generation, and no seal',
+      'the record has its generation, and no seal',
     );
     let turn = 0;
-    const asking = askAllTheWhile(async () => gateway.ask(keys[(turn += 1) % keys.length]?.key ?? ''));
+    const lookups = askAllTheWhile(async () => gateway.ask(keys[(turn += 1) % keys.length]?.key ?? ''));
 
     const steps: [what: string, registry: Buffer[], gateway: Buffer[], sealing: Buffer][] = [
       ['on', [older], [older], older],
@@ -33,35 +33,42 @@ for (const [where, open] of Object.entries(places)) {
       ['both, the newer one seals', [newer, older], [newer, older], newer],
       ['the newer one alone', [newer], [newer], newer],
     ];
-    for (const [what, ofRegistry, ofGateway, sealing] of steps) {
+    for (const [what, registrySecrets, gatewaySecrets, sealing] of steps) {
       await registry.close();
-      registry = await startRegistry(ofRegistry);
+      registry = await startRegistry(registrySecrets);
       const row = () => registry.database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
       const { ids } = new Seals([sealing]);
-      await until(async () => (await row()).sealed_by === ids.join(), `${what}: all is sealed`);
+      await until(async () => (await row()).sealed_by === ids.join(), `${what}: every record is sealed`);
       t.ok(isSealedBy(sealing, await redis.get('mg:meta')), what);
       for (const { name } of keys) {
         t.equal(new Seals([sealing]).stateOf(name, (await redis.get(name)) ?? ''), 'current', `${what}: ${name}`);
       }
-      const next = await startGateway(ofGateway);
-      await asking.more(50);
+      const next = await startGateway(gatewaySecrets);
+      await lookups.more(50);
       const former = gateway;
       gateway = next;
-      await asking.more(50);
+      await lookups.more(50);
       await former.close();
       t.same(former.refused, [], what);
-      // What is changed now is sealed as well, and in force.
+      // A change after this step is sealed as well, and takes effect.
       await registry.call('PATCH', `/merchants/${first.merchantId}`, { name: what });
       await until(async () => (await redis.get(`mg:merchant:${first.merchantId}`))?.includes(what) ?? false, 'written');
       t.equal(await gateway.ask(first.key), 'ACTIVE');
     }
-    const said = await asking.stop();
-    const { ACTIVE = 0, unavailable = 0, ...others } = said;
+    const results = await lookups.stop();
+    const { ACTIVE = 0, unavailable = 0, ...others } = results;
     t.same(others, {}, `${ACTIVE} requests`);
-    // A gateway of a Cluster may be undecided for a moment when it takes on a generation; one of a single server is not.
-    t.ok(unavailable <= (where === 'a Cluster' ? ACTIVE / 100 : 0), `${unavailable} were undecided`);
+    // On a Cluster the store may be unavailable for a moment when a gateway adopts a generation. On a single server it is not.
+    t.ok(
+      unavailable <= (where === 'a Cluster' ? ACTIVE / 100 : 0),
+      `${unavailable} lookups found the store unavailable`,
+    );
     t.equal((JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string }).generation, generation);
-    t.equal(logged.filter((line) => line.startsWith('every record is sealed:')).length, 2, 'turned on, and replaced');
+    t.equal(
+      logged.filter((line) => line.startsWith('every record is sealed:')).length,
+      2,
+      'once when sealing was enabled, and once when the secret was replaced',
+    );
     t.notOk(logged.some((line) => line.includes('in a new generation')));
   });
 }
@@ -71,19 +78,19 @@ t.test(
   { skip: withoutRedis },
   async (t) => {
     const { createKey, startGateway, startRegistry } = await sealedDeployment(t);
-    const without = await startRegistry([]);
-    const { key } = await createKey(without);
+    const withoutSecret = await startRegistry([]);
+    const { key } = await createKey(withoutSecret);
     const gateway = await startGateway([older], false);
-    await until(() => Promise.resolve((gateway.reason() ?? '').includes('is not sealed')), 'it says why');
+    await until(() => Promise.resolve((gateway.reason() ?? '').includes('is not sealed')), 'it reports why');
     t.equal(await gateway.ask(key), 'unavailable');
-    t.match(gateway.refused, [{ name: 'mg:meta', reason: 'unsealed' }], 'told of once');
-    await without.close();
+    t.match(gateway.refused, [{ name: 'mg:meta', reason: 'unsealed' }], 'reported once');
+    await withoutSecret.close();
     await startRegistry([older]);
-    await until(async () => (await gateway.ask(key)) === 'ACTIVE', 'it goes on by itself');
+    await until(async () => (await gateway.ask(key)) === 'ACTIVE', 'it recovers by itself');
   },
 );
 
-// What such a registry wrote would be refused by every gateway.
+// Every gateway with the secret would reject what such a registry wrote.
 t.test('a registry without the secret does not write into a sealed store', { skip: withoutRedis }, async (t) => {
   const { createKey, logged, redis, startGateway, startRegistry } = await sealedDeployment(t);
   const sealing = await startRegistry([older]);
@@ -96,8 +103,8 @@ t.test('a registry without the secret does not write into a sealed store', { ski
   ] as const) {
     logged.length = 0;
     const registry = await startRegistry(wrong);
-    const answer = await registry.call('PATCH', `/merchants/${merchantId}`, { name: why });
-    t.match(answer.data.propagation, { projected: false });
+    const response = await registry.call('PATCH', `/merchants/${merchantId}`, { name: why });
+    t.match(response.data.propagation, { projected: false });
     await until(() => Promise.resolve(logged.some((line) => line.includes(why))), why);
     t.match(
       logged.find((line) => line.includes(why)),
@@ -113,25 +120,25 @@ t.test('a registry without the secret does not write into a sealed store', { ski
   t.equal(await gateway.ask(key), 'ACTIVE');
   await until(
     async () => ((await redis.get(`mg:merchant:${merchantId}`)) ?? '').includes('another secret'),
-    'what waited is written',
+    'the pending change is written',
   );
   await again.close();
 
-  // The secret is lost: a new one, and everything is written anew.
+  // The secret is lost: with a new one, every record is written again.
   await redis.del('mg:meta');
   const renewed = await startRegistry([foreign]);
-  const anew = await startGateway([foreign]);
-  t.equal(await anew.ask(key), 'ACTIVE');
+  const gatewayWithNewSecret = await startGateway([foreign]);
+  t.equal(await gatewayWithNewSecret.ask(key), 'ACTIVE');
   await renewed.close();
 });
 
-// A registry of an earlier release that takes over seals nothing, and says nothing of it.
+// A registry of an earlier release that takes over does not seal its records, and does not report it.
 t.test('records that an earlier release wrote in between are sealed', { skip: withoutRedis }, async (t) => {
   const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
   const sealing = await startRegistry([older]);
   const { key, name } = await createKey(sealing);
   const { published_revision } = await sealing.database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
-  // As it would: the record without members that it does not know, its own change, and nothing about seals.
+  // This is what it writes: the record without members that it does not know, its own change, and nothing about seals.
   const revision = published_revision + 1;
   await sealing.database
     .updateTable('revision')
@@ -144,7 +151,7 @@ t.test('records that an earlier release wrote in between are sealed', { skip: wi
   await redis.set('mg:revision', String(revision));
   await startRegistry([older]);
   const gateway = await startGateway([older]);
-  await until(async () => (await gateway.ask(key)) === 'ACTIVE', 'it is believed again');
+  await until(async () => (await gateway.ask(key)) === 'ACTIVE', 'the record is accepted again');
   t.equal(new Seals([older]).stateOf(name, (await redis.get(name)) ?? ''), 'current');
 });
 
@@ -158,7 +165,7 @@ t.test('a forged record with a later revision is replaced by the next change', {
   await registry.call('POST', `/keys/${keyId}/revoke`);
   await until(async () => ((await redis.get(name)) ?? '').includes('REVOKED'), 'the change is written');
   t.equal(new Seals([older]).stateOf(name, (await redis.get(name)) ?? ''), 'current');
-  t.match(await redis.get('mg:meta'), new RegExp(generation), 'and nothing else');
+  t.match(await redis.get('mg:meta'), new RegExp(generation), 'the generation stays the same');
 });
 
 t.test('the seal is computed as docs/records.md specifies', (t) => {

@@ -18,7 +18,8 @@ const [secret, other] = secrets;
 const changed = (text: string | null, changes: object): string =>
   JSON.stringify({ ...(JSON.parse(text ?? '{}') as object), ...changes });
 
-// Whoever could write to Redis made a key of his own work, or a revoked one work again: any record was believed.
+// Any record in Redis was accepted. An attacker with write access
+// could add a key of his own, or make a revoked one work again.
 for (const [where, open] of Object.entries(places)) {
   t.test(
     `on ${where} a record that the registry did not write authenticates no request`,
@@ -52,11 +53,11 @@ for (const [where, open] of Object.entries(places)) {
       const active = changed(unsealed, { status: 'ACTIVE' });
       const cases: [what: string, text: string, reason: string][] = [
         ['unsealed', active, 'unsealed'],
-        ['with the seal that it had', changed(texts.revoked, { status: 'ACTIVE' }), 'wrong_seal'],
+        ['with its former seal', changed(texts.revoked, { status: 'ACTIVE' }), 'wrong_seal'],
         ['with a seal in the middle', changed(changed(active, { seal }), { more: 1 }), 'unsealed'],
         ['with the seal of another record', `${active.slice(0, -1)},"seal":"${seal}"}`, 'wrong_seal'],
         [
-          'with a member behind what was sealed',
+          'with a member added after the sealed text',
           texts.revoked.replace(',"seal"', ',"status":"ACTIVE","seal"'),
           'wrong_seal',
         ],
@@ -65,22 +66,19 @@ for (const [where, open] of Object.entries(places)) {
         ['sealed for another name', sealedBy(secret, active, good.name), 'wrong_seal'],
         ['copied from another key', texts.good, 'wrong_seal'],
         ['of an earlier generation', sealedBy(secret, changed(active, { generation: 'r_0' })), 'earlier_generation'],
-        ['of no generation', sealedBy(secret, changed(active, { generation: undefined })), 'earlier_generation'],
-        ['a seal without a digest', `${active.slice(0, -1)},"seal":""}`, 'unsealed'],
-        ['a digest of the text alone', `${active.slice(0, -1)},"seal":"${digestOf(active)}"}`, 'wrong_seal'],
-        ['no JSON', '{', 'unsealed'],
+        ['without a generation', sealedBy(secret, changed(active, { generation: undefined })), 'earlier_generation'],
+        ['with an empty seal', `${active.slice(0, -1)},"seal":""}`, 'unsealed'],
+        ['with a digest of the text as its seal', `${active.slice(0, -1)},"seal":"${digestOf(active)}"}`, 'wrong_seal'],
+        ['not JSON', '{', 'unsealed'],
       ];
       for (const [what, text, reason] of cases) {
         await redis.set(revoked.name, text);
-        await until(async () => (await gateway.ask(revoked.key)) === 'unavailable', `${what} is refused`);
+        await until(async () => (await gateway.ask(revoked.key)) === 'unavailable', `a record ${what} is rejected`);
         t.match(gateway.refused.at(-1), { name: revoked.name, reason }, what);
       }
-      t.equal(gateway.refused.length, cases.length, 'each is told of once');
+      t.equal(gateway.refused.length, cases.length, 'each is reported once');
       await redis.set(revoked.name, texts.revoked);
-      await until(
-        async () => (await gateway.ask(revoked.key)) === 'REVOKED',
-        'what the registry had written is believed',
-      );
+      await until(async () => (await gateway.ask(revoked.key)) === 'REVOKED', 'the record of the registry is accepted');
 
       const swapped = `mg:merchant:${another.merchantId}`;
       await redis.set(swapped, texts.merchant);
@@ -89,10 +87,10 @@ for (const [where, open] of Object.entries(places)) {
       await redis.set(another.name, changed(texts.another, { merchantId: good.merchantId }));
       await until(
         async () => gateway.refused.at(-1)?.name === another.name || (await gateway.ask(another.key)) === '',
-        'seen',
+        'the gateway has read the forged record',
       );
-      t.equal(await gateway.ask(another.key), 'unavailable', 'another merchant in the record of a key');
-      t.equal(await gateway.ask(good.key), 'ACTIVE', 'nobody else is concerned');
+      t.equal(await gateway.ask(another.key), 'unavailable', 'a key record that names another merchant');
+      t.equal(await gateway.ask(good.key), 'ACTIVE', 'other keys are unaffected');
       t.match(gateway.records.cacheFigures().refused, { earlier_generation: 2, malformed: 0 });
       t.ok(gateway.records.cacheFigures().refused.wrong_seal > 8);
     },
@@ -103,7 +101,7 @@ function digestOf(text: string): string {
   return createHmac('sha256', '').update(text).digest('base64url');
 }
 
-// A meta record names the servers to believe, and the history that records are of.
+// The meta record names the generation to which records must belong, and the servers to trust.
 for (const [where, open] of Object.entries(places)) {
   t.test(
     `on ${where} no gateway accepts a meta record that the registry did not write`,
@@ -126,7 +124,7 @@ for (const [where, open] of Object.entries(places)) {
           'sealed before, of an earlier generation',
           new Seals([secret]).seal('mg:meta', changed(unsealed, { generation: 'r_0' })),
         ],
-        ['no meta record', '[]'],
+        ['not a meta record', '[]'],
       ];
       for (const [what, text] of cases) {
         await redis.set('mg:meta', text);
@@ -138,9 +136,9 @@ for (const [where, open] of Object.entries(places)) {
         t.match(
           await redis.get('mg:meta'),
           new RegExp(`"generation":"${generation}".*"seal"`),
-          `${what}: the same history goes on`,
+          `${what}: the generation stays the same`,
         );
-        await until(async () => (await gateway.ask(good.key)) === 'ACTIVE', 'the gateway goes on');
+        await until(async () => (await gateway.ask(good.key)) === 'ACTIVE', 'the gateway still accepts the key');
       }
       t.equal(logged.filter((line) => line.includes('the meta record of the store is not what')).length, cases.length);
       t.notOk(logged.some((line) => line.includes('in a new generation')));
@@ -150,8 +148,11 @@ for (const [where, open] of Object.entries(places)) {
         await redis.set('mg:meta', text);
         const started = await startGateway([secret], false);
         if (what.startsWith('sealed before')) {
-          await until(() => Promise.resolve(started.reason() === null), 'one that has just started cannot know better');
-          // In a Cluster each slot names its generation as well, and none names this one.
+          await until(
+            () => Promise.resolve(started.reason() === null),
+            'a gateway that has just started cannot detect it',
+          );
+          // In a Cluster each slot also has a record of its generation, and no slot has this one.
           t.equal(await started.ask(unread.key), where === 'a Cluster' ? 'unavailable' : 'ACTIVE');
           continue;
         }
@@ -166,7 +167,7 @@ for (const [where, open] of Object.entries(places)) {
   );
 }
 
-// An acknowledgement put a revocation in force of a gateway that had not heard of it.
+// A forged acknowledgement confirmed that a revocation was in force on a gateway that had not received it.
 t.test('a forged acknowledgement of a gateway is ignored', { skip: withoutRedis }, async (t) => {
   const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
   const registry = await startRegistry([secret]);
@@ -174,10 +175,13 @@ t.test('a forged acknowledgement of a gateway is ignored', { skip: withoutRedis 
   const gateway = await startGateway([secret]);
   const name = `mg:gateway:${gateway.instanceId}`;
   const rows = () => registry.database.selectFrom('gateways').selectAll().execute();
-  await until(async () => (await rows()).some(({ seals }) => seals === 1), 'the gateway is in the roster, and seals');
+  await until(
+    async () => (await rows()).some(({ seals }) => seals === 1),
+    'the gateway is in the roster, and seals its acknowledgements',
+  );
   const text = (await redis.get(name)) ?? '';
   t.match(text, /,"seal":"[A-Za-z0-9_-]{43}"\}$/);
-  // The gateway hangs: what it acknowledges does not come any more.
+  // As if the gateway hung: it sends no more acknowledgements.
   await gateway.close();
   await redis.set(name, text);
 
@@ -208,14 +212,14 @@ t.test(
     const registry = await startRegistry([secret]);
     const { key, keyId } = await createKey(registry);
     const gateway = await startGateway([]);
-    await until(async () => (await gateway.ask(key)) === 'ACTIVE', 'it believes what is sealed');
+    await until(async () => (await gateway.ask(key)) === 'ACTIVE', 'it accepts sealed records');
     await until(async () => (await redis.exists(`mg:grant:${gateway.instanceId}`)) === 1, 'it is in the roster');
     t.match((await registry.call('POST', `/keys/${keyId}/revoke`)).data.propagation, { gateways: 1, confirmed: 1 });
     t.equal(await gateway.ask(key), 'REVOKED');
   },
 );
 
-// A grant lets a gateway use its memory: somebody else's would make it use what the registry does not wait for.
+// A grant lets a gateway use its cache. A forged one would let it do so while the registry does not wait for it.
 t.test('a forged grant is ignored', { skip: withoutRedis }, async (t) => {
   const { createKey, redis, startGateway, startRegistry } = await sealedDeployment(t);
   const registry = await startRegistry([secret]);
@@ -225,11 +229,11 @@ t.test('a forged grant is ignored', { skip: withoutRedis }, async (t) => {
   const gateway = await startGateway([secret]);
   const name = `mg:grant:${gateway.instanceId}`;
   await redis.set(name, JSON.stringify({ generation: meta.generation, beat: 1, lifetimeMilliseconds: 31_000 }));
-  await until(() => Promise.resolve(gateway.refused.some((one) => one.name === name)), 'it is refused');
-  t.match(gateway.refused, [{ name, reason: 'unsealed' }], 'and told of once');
+  await until(() => Promise.resolve(gateway.refused.some((one) => one.name === name)), 'the grant is rejected');
+  t.match(gateway.refused, [{ name, reason: 'unsealed' }], 'and reported once');
 });
 
-// While a registry runs, what somebody else writes is there for a moment alone; in that moment it must open nothing either.
+// A running registry repairs a forged record within a moment. In that moment too, the record must not authenticate a request.
 for (const [where, open] of Object.entries(places)) {
   t.test(
     `on ${where} a forged record is repaired, and authenticates no request until then`,
@@ -245,7 +249,7 @@ for (const [where, open] of Object.entries(places)) {
         return (await redis.get(name)) ?? '';
       };
       const goodText = await written(good, 'ACTIVE');
-      /** A key that was revoked, its record, and the one from before. */
+      /** A revoked key, with its record and the record from before. */
       const revoke = async () => {
         const key = await createKey(registry, good.merchantId);
         const before = await written(key, 'ACTIVE');
@@ -255,37 +259,37 @@ for (const [where, open] of Object.entries(places)) {
         return { ...key, before, text: await written(key, 'REVOKED') };
       };
       const own = `svc_live_${'x'.repeat(43)}`;
-      const nobody = { key: own, name: `mg:key:${lookupIdOf(own, null)}`, text: null };
-      const [byHand, copied, putBack] = [await revoke(), await revoke(), await revoke()];
+      const unknownKey = { key: own, name: `mg:key:${lookupIdOf(own, null)}`, text: null };
+      const [byHand, copied, replayed] = [await revoke(), await revoke(), await revoke()];
       const unsealed = byHand.before.replace(/,"seal":"[^"]*"\}$/, '}');
       const cases: [what: string, at: { key: string; name: string; text: string | null }, forged: string][] = [
         ['written by hand', byHand, unsealed],
         ['with the former seal', byHand, byHand.text.replace('REVOKED', 'ACTIVE')],
         ['copied from another key', copied, goodText],
-        ['of an older revision', putBack, putBack.before],
-        ['of nobody, written by hand', nobody, unsealed],
-        ['of nobody, copied', nobody, goodText],
+        ['of an older revision', replayed, replayed.before],
+        ['of an unknown key, written by hand', unknownKey, unsealed],
+        ['of an unknown key, copied', unknownKey, goodText],
       ];
       const { generation } = JSON.parse(goodText) as { generation: string };
 
       const untouched = askAllTheWhile(() => gateway.ask(good.key));
       for (const [what, { key, name, text }, forged] of cases) {
-        const asking = askAllTheWhile(() => gateway.ask(key));
-        await asking.more(5);
+        const lookups = askAllTheWhile(() => gateway.ask(key));
+        await lookups.more(5);
         await redis.set(name, forged);
         await until(async () => (await redis.get(name)) === text, `${what}: it is repaired`);
-        const truth = text === null ? 'unknown' : 'REVOKED';
-        await until(async () => (await gateway.ask(key)) === truth, `${what}: the gateway has the true record`);
-        await asking.more(20);
-        const said = await asking.stop();
-        t.ok(said[truth], what);
+        const genuine = text === null ? 'unknown' : 'REVOKED';
+        await until(async () => (await gateway.ask(key)) === genuine, `${what}: the gateway has the genuine record`);
+        await lookups.more(20);
+        const results = await lookups.stop();
+        t.ok(results[genuine], what);
         t.same(
-          Object.keys(said).filter((one) => one !== truth && one !== 'unavailable'),
+          Object.keys(results).filter((one) => one !== genuine && one !== 'unavailable'),
           [],
-          `${what}: ${JSON.stringify(said)}`,
+          `${what}: ${JSON.stringify(results)}`,
         );
       }
-      t.same(Object.keys(await untouched.stop()), ['ACTIVE'], 'nobody else is concerned');
+      t.same(Object.keys(await untouched.stop()), ['ACTIVE'], 'other keys are unaffected');
       t.equal((JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string }).generation, generation);
 
       const forgeries = async () =>
@@ -300,8 +304,8 @@ for (const [where, open] of Object.entries(places)) {
         [
           `${byHand.keyId} ${byHand.name.slice(3)} older`,
           `${copied.keyId} ${copied.name.slice(3)} older`,
-          `${putBack.keyId} ${putBack.name.slice(3)} older`,
-          `none ${nobody.name.slice(3)} unknown`,
+          `${replayed.keyId} ${replayed.name.slice(3)} older`,
+          `none ${unknownKey.name.slice(3)} unknown`,
         ].toSorted(),
       );
       const metrics = await (await fetch(`${registry.url}/metrics`)).text();
@@ -338,26 +342,26 @@ async function openInbox(t: Test) {
 t.test('a stream message without a valid seal is discarded', { skip: withoutRedis }, async (t) => {
   const { redis, refused, taken } = await openInbox(t);
   const message = { id: 'forged', kind: 'checkpoint', body: 'forged' };
-  const right = messageText(ownSeals, stream, message);
+  const genuine = messageText(ownSeals, stream, message);
   const attempts: string[][] = [
     ['message', JSON.stringify(message)],
     ['message', messageText(foreignSeals, stream, message)],
     ['message', messageText(ownSeals, 'mg:reply:1', message)],
-    ['message', right.replace('"body":"forged"', '"body":"edited"')],
+    ['message', genuine.replace('"body":"forged"', '"body":"edited"')],
     ['message', messageText(ownSeals, stream, { ...message, kind: 'toString' })],
     ['message', messageText(ownSeals, stream, { ...message, id: '../key:1' })],
     ['message', ownSeals.seal(stream, '{"id":1,"kind":2,"body":3}')],
     ['message', ownSeals.seal(stream, JSON.stringify({ ...message, body: 'x'.repeat(200_000) }))],
     ['message', 'no JSON'],
-    ['other', right],
+    ['other', genuine],
   ];
   for (const fields of attempts) await redis.client.xadd(stream, '*', ...fields);
   await untilTrue(() => refused.length === attempts.length);
   t.same(taken, []);
   t.equal(await redis.client.xlen(stream), 0);
-  await redis.client.xadd(stream, '*', 'message', right);
+  await redis.client.xadd(stream, '*', 'message', genuine);
   await untilTrue(() => taken.length === 1);
-  t.same(taken, ['forged'], 'with the secret it is believed');
+  t.same(taken, ['forged'], 'a message with a valid seal is accepted');
 });
 
 t.test('a reply message without a valid seal is ignored', { skip: withoutRedis }, async (t) => {
@@ -386,7 +390,7 @@ t.test('a reply message without a valid seal is ignored', { skip: withoutRedis }
 });
 
 t.test(
-  'a wrong Redis type under the name of the stream is reported once and is no outage',
+  'a wrong Redis type under the name of the stream is reported once, and the inbox recovers after its removal',
   { skip: withoutRedis },
   async (t) => {
     const { failed, inbox, redis } = await openInbox(t);
@@ -405,8 +409,8 @@ t.test(
 );
 
 /*
- * Who can write a record in Redis once, by a bug in a registry or by hand, can write one that two readers understand differently.
- * It must neither open nor refuse: it is a store that cannot be asked.
+ * A bug in a registry, or a single write by hand, can leave a record in Redis that two parsers read differently. Such a
+ * record must neither accept nor reject a key: it counts as an unavailable store.
  */
 
 const keyName = `mg:key:${lookupIdOf(liveKey, null)}`;
@@ -415,12 +419,12 @@ const records = Object.fromEntries(
   Object.entries(recordsOf(liveKey)).map(([name, record]) => [name, JSON.stringify(record)]),
 );
 
-/** A record with a member behind those that it has. */
+/** The text of a record, with one more member at its end. */
 function withMember(name: string, member: string): string {
   return `${(records[name] ?? '').slice(0, -1)},${member}}`;
 }
 
-/** A gateway on a Redis that has these texts in place of its records, once it has looked at them. */
+/** Sends a request to a gateway on a Redis that has these texts in place of its records. */
 async function gatewayOn(t: Test, damaged: Readonly<Record<string, string>>) {
   const redis = await startRedis(t);
   await redis.client.mset({ ...records, 'mg:revision': '1', ...damaged });
@@ -443,8 +447,8 @@ async function gatewayOn(t: Test, damaged: Readonly<Record<string, string>>) {
   const gateway = await startTestGateway(t, { keyStore, upstreamUrl: upstream.url });
   t.teardown(() => keyStore.close());
   while (/not been read yet|does not answer/.test(keyStore.unavailableReason() ?? '')) await wait(5);
-  const answer = await ask(gateway, { headers: [['x-api-key', liveKey]] });
-  return { answer, forwarded: upstream.seen.length, malformed, reason: keyStore.unavailableReason() };
+  const response = await ask(gateway, { headers: [['x-api-key', liveKey]] });
+  return { response, forwarded: upstream.seen.length, malformed, reason: keyStore.unavailableReason() };
 }
 
 t.test(
@@ -461,9 +465,9 @@ t.test(
       [merchantName, '"more":{"a":1,"a":2}'],
     ];
     for (const [name, member] of rows) {
-      const { answer, forwarded, malformed } = await gatewayOn(t, { [name]: withMember(name, member) });
-      t.equal(answer.status, 503, member);
-      t.ok(answer.header('retry-after'));
+      const { response, forwarded, malformed } = await gatewayOn(t, { [name]: withMember(name, member) });
+      t.equal(response.status, 503, member);
+      t.ok(response.header('retry-after'));
       t.equal(forwarded, 0);
       t.same(malformed, [`${name}: the record has a member more than once`]);
     }
@@ -471,16 +475,16 @@ t.test(
 );
 
 t.test('a meta record with a duplicate member makes the store unavailable', { skip: withoutRedis }, async (t) => {
-  const { answer, reason } = await gatewayOn(t, { 'mg:meta': withMember('mg:meta', '"generation":"02OTHER"') });
-  t.equal(answer.status, 503);
+  const { response, reason } = await gatewayOn(t, { 'mg:meta': withMember('mg:meta', '"generation":"02OTHER"') });
+  t.equal(response.status, 503);
   t.match(reason, /the meta record of the store cannot be used/);
 });
 
 t.test('unknown members of a record are ignored', { skip: withoutRedis }, async (t) => {
   const member = '"more":{"status":"REVOKED","deep":[[{"a":1.5}]]}';
   const damaged = [keyName, merchantName, 'mg:meta'].map((name) => [name, withMember(name, member)] as const);
-  const { answer, forwarded, malformed } = await gatewayOn(t, Object.fromEntries(damaged));
-  t.equal(answer.status, 200);
+  const { response, forwarded, malformed } = await gatewayOn(t, Object.fromEntries(damaged));
+  t.equal(response.status, 200);
   t.equal(forwarded, 1);
   t.same(malformed, []);
 });
