@@ -17,7 +17,7 @@ import {
 } from '../edge/harness.js';
 import { openLog, testSecret, until } from '../telemetry/open-log.js';
 
-/** What a line of requests says, as far as these tests look at it. */
+/** The members of an access log line that these tests read. */
 interface Line {
   readonly '@timestamp': string;
   readonly client?: { readonly ip?: string };
@@ -63,10 +63,10 @@ function linesIn(...files: string[]): Line[] {
 const countIn = ({ gateway }: Line): number => gateway.aggregate?.count ?? 1;
 const sumOf = (lines: readonly Line[]): number => lines.reduce((sum, line) => sum + countIn(line), 0);
 
-/** Sends requests with these heads one after the other on one connection. @returns how many were answered */
+/** Sends requests with these heads one after the other on one connection. @returns the number of responses */
 async function send({ https, ca }: GatewayUnderTest, heads: readonly string[]): Promise<number> {
   const socket = connect(https, ca).setEncoding('latin1');
-  let [sent, answered] = [0, 0];
+  let [sent, responses] = [0, 0];
   const next = (): void => {
     socket.write(`GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\n${heads[sent] ?? ''}\r\n`);
     sent += 1;
@@ -74,13 +74,13 @@ async function send({ https, ca }: GatewayUnderTest, heads: readonly string[]): 
   next();
   for await (const chunk of socket as AsyncIterable<string>) {
     if (!chunk.includes('"data":')) continue;
-    answered += 1;
-    if (answered === heads.length) break;
+    responses += 1;
+    if (responses === heads.length) break;
     next();
   }
-  // Two turns later the gateway, which is in this process, has heard that its answer is out.
+  // After two turns of the event loop, the gateway in this process knows that its response was sent.
   await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
-  return answered;
+  return responses;
 }
 
 const from = (client: string, key?: string): string =>
@@ -107,13 +107,13 @@ t.test('a flood without a key gets a line per request at first, then one line a 
   t.equal(
     own.filter(({ event }) => event.code === 'key_required').length,
     badKeys - 1 + 1,
-    'and that of another source',
+    'and one request of the other source',
   );
   t.equal(own.filter(({ event }) => event.code === 'accepted').length, 5, 'an accepted request has its own line');
   t.match(
     own.filter(({ organization }) => organization?.id === 'm_2').map(({ event }) => event.code),
     ['throttled'],
-    'so has a refusal of a known key',
+    'so has a rejection of a known key',
   );
   const seconds = (Date.parse(shared.at(-1)?.event.end ?? '') - Date.parse(lines[0]?.['@timestamp'] ?? '')) / 1_000;
   t.ok(shared.length >= 1 && shared.length <= seconds + 1, `${shared.length} shared lines in ${seconds} s`);
@@ -127,13 +127,13 @@ t.test('a flood without a key gets a line per request at first, then one line a 
     t.ok((event.start ?? '') <= (event.end ?? ''));
   }
   const codes = new Map<string, number>();
-  for (const { gateway: of } of shared)
-    for (const [code, count] of Object.entries(of.aggregate?.codes ?? {}))
+  for (const { gateway: fields } of shared)
+    for (const [code, count] of Object.entries(fields.aggregate?.codes ?? {}))
       codes.set(code, (codes.get(code) ?? 0) + count);
   t.same(Object.fromEntries(codes), { key_required: 500 - (badKeys - 1), throttled: 20 });
   const verdict = await verify(file);
-  t.ok(verdict.intact, 'the chain is whole');
-  t.equal(verdict.requests, 527, 'audit verify adds the numbers');
+  t.ok(verdict.intact, 'the chain is intact');
+  t.equal(verdict.requests, 527, 'audit verify adds up the counts');
   const summing = new SummaryBuilder();
   for await (const found of readLogLines([file]))
     for (const { bytes } of found) summing.add(findEntry(bytes)?.entry ?? null);
@@ -145,7 +145,7 @@ t.test('a flood without a key gets a line per request at first, then one line a 
       ['key_required', 501],
       ['throttled', 21],
     ],
-    'audit summary adds them by code',
+    'audit summary adds up the counts by code',
   );
   t.same(summary.refusedAddresses[0], { value: nat, count: 521 });
   t.equal(
@@ -157,11 +157,11 @@ t.test('a flood without a key gets a line per request at first, then one line a 
 const ways: Readonly<Record<string, string | null>> = {
   'over plain HTTP': null,
   'with the host of an onion service': 'GET / HTTP/1.1\r\nHost: a.onion\r\n\r\n',
-  'that are no HTTP': 'garbage\r\n\r\n',
+  'that are not HTTP': 'garbage\r\n\r\n',
   'without a Host': 'GET / HTTP/1.1\r\n\r\n',
-  'with a head that is too long': `GET / HTTP/1.1\r\nHost: a\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`,
+  'with a head that is too large': `GET / HTTP/1.1\r\nHost: a\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`,
   'with two keys': 'GET / HTTP/1.1\r\nHost: a\r\nX-Api-Key: svc_live_1\r\nX-Api-Key: svc_live_2\r\n\r\n',
-  'that their client leaves': 'GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12',
+  'whose client disconnects': 'GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12',
 };
 
 t.test('rejected requests of every other kind share lines under a flood too', async (t) => {
@@ -182,7 +182,7 @@ t.test('rejected requests of every other kind share lines under a flood too', as
   }
 });
 
-t.test('a flood from ever new addresses shares lines, and the counts add up', async (t) => {
+t.test('a flood from ever-changing addresses shares lines, and the counts add up', async (t) => {
   const { gateway, file } = await start(t, { totalBadKeys: 100 });
   const heads = Array.from({ length: 1_000 }, (_, count) => from(`2001:db8:0:${(count + 1).toString(16)}::1`));
   t.equal(await send(gateway, heads), 1_000);
@@ -193,10 +193,13 @@ t.test('a flood from ever new addresses shares lines, and the counts add up', as
   t.equal(lines.filter(({ event }) => event.code === 'accepted').length, 1);
   const shared = lines.filter((line) => line.gateway.aggregate !== undefined);
   t.equal(lines.length - shared.length, 99 + 1, 'until the total is reached');
-  const ofSources = shared.filter(({ gateway: of }) => of.aggregate?.source !== undefined);
-  t.match(ofSources[0]?.gateway.aggregate?.source, /^2001:db8:0:[0-9a-f]+::\/64$/);
-  const seconds = shared.length - ofSources.length;
-  t.ok(seconds >= 1 && ofSources.length <= 20 * seconds, 'twenty sources a second have a line, and all others one');
+  const linesWithSource = shared.filter(({ gateway: fields }) => fields.aggregate?.source !== undefined);
+  t.match(linesWithSource[0]?.gateway.aggregate?.source, /^2001:db8:0:[0-9a-f]+::\/64$/);
+  const seconds = shared.length - linesWithSource.length;
+  t.ok(
+    seconds >= 1 && linesWithSource.length <= 20 * seconds,
+    'each second twenty sources have a line each, and all others share one',
+  );
   t.ok((await verify(file)).intact);
 });
 
@@ -211,7 +214,7 @@ t.test('requests of sources evicted from the throttle are still counted', async 
 t.test('a source that is no longer throttled gets its own lines again, and its shared line is written', async (t) => {
   const { gateway, file } = await start(t, { windowSeconds: 1, pauseSeconds: 1 });
   await send(gateway, many(15, from('198.51.100.7')));
-  await new Promise((resolve) => setTimeout(resolve, 1_100)); // the pause, which nothing in the gateway tells
+  await new Promise((resolve) => setTimeout(resolve, 1_100)); // until the pause ends, which the gateway does not report
   await send(gateway, many(3, from('198.51.100.7')));
   await gateway.drain();
   const lines = linesIn(file);
@@ -252,7 +255,7 @@ t.test('while the log cannot be written, shared lines keep their counts', async 
   });
   trouble = 'the disk is full';
   await send(gateway, many(50, from('198.51.100.7')));
-  await new Promise((resolve) => setTimeout(resolve, 1_200)); // a line would be written each second
+  await new Promise((resolve) => setTimeout(resolve, 1_200)); // longer than the second after which a shared line would be written
   t.equal(written.length, badKeys - 1);
   trouble = null;
   await until(() => sumOf(written) === 50);
@@ -307,7 +310,7 @@ async function startWithReserve(t: Test, free: { bytes: number | null }, throttl
 t.test('on a nearly full disk only accepted requests and rejections of known keys get their own lines', async (t) => {
   for (const [what, throttle] of [
     ['with the throttle', {}],
-    ['without it', { enabled: false }],
+    ['without the throttle', { enabled: false }],
   ] as const) {
     await t.test(what, async (t) => {
       const free = { bytes: 2_000 };
@@ -322,9 +325,9 @@ t.test('on a nearly full disk only accepted requests and rejections of known key
       t.equal((await from('198.51.100.1', revoked)).status, 401);
       await exchangeBytes(connect(gateway.https, gateway.ca), 'garbage\r\n\r\n');
       free.bytes = 1_050;
-      const looked = new Promise((resolve) => setTimeout(resolve, 50)); // some looks at the disk
-      await looked;
-      t.ok(accessLog.hasOnlyReserve(), 'a little more is not enough');
+      const checked = new Promise((resolve) => setTimeout(resolve, 50)); // several checks of the disk
+      await checked;
+      t.ok(accessLog.hasOnlyReserve(), 'slightly more than the reserve is not enough');
       free.bytes = 1_100;
       await until(() => !accessLog.hasOnlyReserve());
       t.equal((await from('198.51.100.1')).status, 401);
@@ -351,7 +354,7 @@ t.test('on a nearly full disk only accepted requests and rejections of known key
 });
 
 t.test('unknown free disk space changes nothing, and without a reserve the disk is not checked', (t) => {
-  let [looks, changes] = [0, 0];
+  let [checks, changes] = [0, 0];
   const free: { bytes: number | null } = { bytes: null };
   const open = (reserve: number): FreeSpace =>
     new FreeSpace(
@@ -360,30 +363,30 @@ t.test('unknown free disk space changes nothing, and without a reserve the disk 
       () => (changes += 1),
       (directory, callback) => {
         t.equal(directory, '/a');
-        looks += 1;
+        checks += 1;
         callback(free.bytes);
       },
     );
   const space = open(10);
   space.look();
-  t.same([looks, changes, space.hasOnlyReserve], [2, 0, false]);
+  t.same([checks, changes, space.hasOnlyReserve], [2, 0, false]);
   free.bytes = 9;
   space.look();
   free.bytes = null;
   space.look();
   t.same([changes, space.hasOnlyReserve], [1, true]);
   open(0).look();
-  t.equal(looks, 4);
+  t.equal(checks, 4);
   t.end();
 });
 
 t.test('the free space of a real file system is read', async (t) => {
-  const told: boolean[] = [];
+  const reported: boolean[] = [];
   const log = openLog(`${t.testdir()}/access.log`, {
     reserveBytes: 2 ** 50,
-    onReserve: (hasOnlyReserve) => told.push(hasOnlyReserve),
+    onReserve: (hasOnlyReserve) => reported.push(hasOnlyReserve),
   });
   await until(() => log.hasOnlyReserve());
-  t.same(told, [true]);
+  t.same(reported, [true]);
   await log.close(1_000);
 });

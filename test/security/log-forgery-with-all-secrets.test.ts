@@ -16,7 +16,7 @@ import { linesOf, verify } from '../audit/verify-log.js';
 import { openLog, testSecret } from '../telemetry/open-log.js';
 
 const changesTried = 5_000;
-/** Each of so many is submitted to the witness as well. */
+/** One in this many changes is also submitted to the witness. */
 const betweenSubmissions = 50;
 
 t.test('log forgery with the log file and all stored secrets: lines with a receipt cannot be rewritten', async (t) => {
@@ -72,13 +72,14 @@ t.test('log forgery with the log file and all stored secrets: lines with a recei
     fc.tuple(index, index).map(([one, other]) => lines.with(one, lines[other] ?? '').with(other, lines[one] ?? '')),
   );
   const runKey = NoteSigner.inMemory(runKeyName('gw.example/a', run));
-  let [different, found, submitted, refused] = [0, 0, 0, 0];
+  let [different, detected, submitted, rejected] = [0, 0, 0, 0];
   await fc.assert(
     fc.asyncProperty(change, async (changed) => {
       const { file, tree } = rehashedWithTree(changed);
       if (file.equals(original)) return;
       different += 1;
-      // The key of the run is gone with its process: they sign with the instance key, and another key for the run.
+      // The key of the run existed only in its process. The attacker
+      // signs with the instance key, and with another key for the run.
       const at = Date.now();
       const end = {
         name: 'gw.example/a',
@@ -89,24 +90,24 @@ t.test('log forgery with the log file and all stored secrets: lines with a recei
         at,
       } as const;
       const note = signCheckpoint(end, instance, runKey);
-      if (!verdictOf(file, [note]).intact && !verdictOf(file, []).intact) found += 1;
+      if (!verdictOf(file, [note]).intact && !verdictOf(file, []).intact) detected += 1;
       if (different % betweenSubmissions !== 0) return;
       submitted += 1;
       const { status } = await submit(
         submissionText({ oldSize: 22, proof: consistencyProof(tree.takeGrowth()), note }),
       );
-      if (status !== 200) refused += 1;
+      if (status !== 200) rejected += 1;
     }),
     { numRuns: changesTried },
   );
-  t.comment(`${different} changes, ${found} found; ${submitted} submitted, ${refused} refused`);
+  t.comment(`${different} changes, ${detected} detected; ${submitted} submitted, ${rejected} rejected`);
   t.ok(different > (changesTried * 9) / 10);
-  t.equal(found, different);
+  t.equal(detected, different);
   t.ok(submitted > 0);
-  t.equal(refused, submitted);
+  t.equal(rejected, submitted);
 });
 
-/** Hashes lines anew, as whoever can write the file can, with the numbers and hashes that they name. */
+/** Renumbers and rehashes lines, as an attacker with write access to the file can. */
 function rehashedWithTree(lines: readonly string[]): { file: Buffer; tree: MerkleTree } {
   const tree = new MerkleTree();
   let previous = '0'.repeat(64);

@@ -20,8 +20,8 @@ import { ask, connect, liveKey, recordsOf, requestBytes, startTestGateway, start
 import { limitedCommand, productCommand } from '../product-command.js';
 import { openLog, until } from '../telemetry/open-log.js';
 
-// A full disk hung the process for ever; a log reader that had died ended the log without a word, while requests were
-// accepted that left no trace.
+// A full disk hung the process for ever. When the reader of the log died,
+// the log ended silently, and requests were accepted without a log line.
 const key = ['x-api-key', liveKey] as const;
 
 const ending = { secret: null, environment: 'live', now: () => Date.now(), onReopenFailure: () => undefined };
@@ -42,21 +42,21 @@ t.test('no request is accepted while the access log cannot be written', async (t
   t.equal((await ask(gateway, { headers: [key] })).status, 200);
   problem = 'writing fails: ENOSPC';
   for (const headers of [[key], []]) {
-    const answer = await ask(gateway, { headers });
-    t.equal(answer.status, 503);
-    t.equal(answer.body, '{"success":false,"message":"Service temporarily unavailable","data":null}');
+    const response = await ask(gateway, { headers });
+    t.equal(response.status, 503);
+    t.equal(response.body, '{"success":false,"message":"Service temporarily unavailable","data":null}');
   }
   t.equal(upstream.seen.length, 1);
   const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
   t.equal(ready.status, 503);
   t.match(await ready.json(), { problems: ['access log: writing fails: ENOSPC'] });
   problem = null;
-  t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and it goes on by itself');
+  t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and it recovers by itself');
   t.equal(written.length, 4);
 });
 
 t.test(
-  'with onFailure: continue requests are accepted on a full disk; readiness and metrics report it',
+  'with onFailure: continue, requests are accepted on a full disk; readiness and metrics report it',
   { skip: !existsSync('/dev/full') && 'no /dev/full' },
   async (t) => {
     const upstream = await startUpstream(t);
@@ -68,23 +68,23 @@ t.test(
         config: { accessLog: { onFailure } },
       });
       while (accessLog.problem() === null) await new Promise((resolve) => setImmediate(resolve));
-      const answer = await ask(gateway, { headers: [key] });
+      const response = await ask(gateway, { headers: [key] });
       const management = `http://127.0.0.1:${gateway.management}`;
       const ready = await fetch(`${management}/readyz`);
       const metrics = await (await fetch(`${management}/metrics`)).text();
-      return { answer, ready: ready.status, told: await ready.json(), metrics };
+      return { response, ready: ready.status, report: await ready.json(), metrics };
     };
     const going = await start('continue');
-    t.equal(going.answer.status, 200);
+    t.equal(going.response.status, 200);
     t.equal(going.ready, 200);
-    t.match(going.told, {
+    t.match(going.report, {
       problems: [],
       warnings: [/^access log: writing fails: ENOSPC; lines lost: 0; requests are accepted without a log line/],
     });
     const refusing = await start('refuse');
-    t.equal(refusing.answer.status, 503);
+    t.equal(refusing.response.status, 503);
     t.equal(refusing.ready, 503);
-    t.match(refusing.told, { problems: [/^access log: writing fails: ENOSPC/], warnings: [] });
+    t.match(refusing.report, { problems: [/^access log: writing fails: ENOSPC/], warnings: [] });
     for (const { metrics } of [going, refusing]) t.match(metrics, /^gateway_access_log_failing 1$/m);
     t.equal(upstream.seen.length, 1);
   },
@@ -94,26 +94,30 @@ t.test(
   'a full disk is reported once and blocks nothing',
   { skip: !existsSync('/dev/full') && 'no /dev/full' },
   async (t) => {
-    const told: (string | null)[] = [];
-    const onProblem = (problem: string | null): unknown => told.push(problem);
+    const reported: (string | null)[] = [];
+    const onProblem = (problem: string | null): unknown => reported.push(problem);
     const sink = new ChainedLog({ ...ending, destination: '/dev/full', renameMilliseconds: 1, onProblem });
     t.equal(sink.problem(), null);
     sink.write('{"event":{"a":1}}');
     while (sink.problem() === null) await new Promise((resolve) => setImmediate(resolve));
     t.match(sink.problem(), /ENOSPC/);
-    while (told.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    while (reported.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
     for (let turn = 0; turn < 10; turn += 1) await new Promise((resolve) => setTimeout(resolve, 1));
-    t.equal(told.length, 1, 'once');
-    t.match(told, [/ENOSPC/]);
+    t.equal(reported.length, 1, 'reported once');
+    t.match(reported, [/ENOSPC/]);
     for (let count = 0; count < 40; count += 1)
       sink.write(JSON.stringify({ event: { filler: 'x'.repeat(1_000_000) } }));
-    t.match(sink.problem(), /ENOSPC; lines lost: (?:2[3-9]|3\d)/, 'what cannot be held is lost: memory stays bounded');
+    t.match(
+      sink.problem(),
+      /ENOSPC; lines lost: (?:2[3-9]|3\d)/,
+      'lines beyond the memory limit are lost: memory stays bounded',
+    );
     await sink.close(10);
   },
 );
 
 t.test('a log reader that stalls or exits blocks nothing and is reported', async (t) => {
-  // A process of its own writes to a pipe that nobody reads, and then to one whose reader is gone.
+  // A child process writes to a pipe that nobody reads at first, and whose reader then closes it.
   const script = `
     import { ChainedLog } from './dist/telemetry/chained-log.js';
     const sink = new ChainedLog({ destination: 'stdout', secret: null, environment: 'live', now: Date.now });
@@ -129,36 +133,36 @@ t.test('a log reader that stalls or exits blocks nothing and is reported', async
       sink.close(10).then(() => process.exit(0));
     }, 20);
   `;
-  // Without the instrumentation of the test runner, whose threads a process can wait for at its end.
+  // Without the instrumentation of the test runner, because a process can wait for its threads at exit.
   const node = ['-u', 'NODE_OPTIONS', process.execPath, '--input-type=module', '-e', script];
   const child = spawn('env', node, { stdio: ['ignore', 'pipe', 'pipe'] });
   t.teardown(() => child.kill('SIGKILL'));
-  let told = '';
-  const asleep = new Promise<void>((resolve) => {
+  let output = '';
+  const held = new Promise<void>((resolve) => {
     child.stderr.on('data', (chunk: Buffer) => {
-      told += chunk.toString();
-      if (told.includes('held:')) resolve();
+      output += chunk.toString();
+      if (output.includes('held:')) resolve();
     });
   });
-  await asleep;
-  t.match(told, /held: \d+ bytes wait to be written/);
+  await held;
+  t.match(output, /held: \d+ bytes wait to be written/);
   child.stdout.destroy();
   const [status] = (await once(child, 'exit')) as [number | null];
   t.equal(status, 0);
-  t.match(told, /gone: writing fails: EPIPE/);
+  t.match(output, /gone: writing fails: EPIPE/);
 });
 
-/** What runs a module: without the instrumentation of the test runner, whose threads a process can wait for at its end. */
+/** The command that runs a module without the test runner's instrumentation: a process can wait for its threads at exit. */
 function moduleCommand(script: string): [string, string[]] {
   return ['env', ['-u', 'NODE_OPTIONS', process.execPath, '--input-type=module', '-e', script]];
 }
 
-// Standard output is a pipe in a container. Each time that it was full, requests were refused for a second.
-t.test('a full pipe whose reader is briefly late is no failure and loses no line', async (t) => {
+// In a container, standard output is a pipe. Each time it was full, requests were rejected for a second.
+t.test('a full pipe whose reader is briefly late causes no failure and loses no line', async (t) => {
   const lines = 2_000;
   const script = `
     import { ChainedLog } from './dist/telemetry/chained-log.js';
-    process.stdout.on('error', () => undefined); // as the product does: from then on a full pipe is not waited for
+    process.stdout.on('error', () => undefined); // as the product does: from then on a full pipe does not block
     const sink = new ChainedLog({ destination: 'stdout', secret: null, environment: 'live', now: Date.now });
     const problems = new Set();
     const look = setInterval(() => {
@@ -176,10 +180,10 @@ t.test('a full pipe whose reader is briefly late is no failure and loses no line
   await wait(500);
   const [log, problems] = await Promise.all([text(child.stdout), text(child.stderr)]);
   t.equal(problems, '[]');
-  t.equal(log.split('\n').length, lines + 3, 'with its start and its end');
+  t.equal(log.split('\n').length, lines + 3, 'all lines, and those of the start and the end');
 });
 
-// It stopped the process, with all of its requests, until somebody read.
+// A full pipe stopped the process, with all of its requests, until somebody read from it.
 t.test('the process log never blocks on a pipe that is not read', async (t) => {
   const script = `
     import { createLogger } from './dist/telemetry/logger.js';
@@ -192,18 +196,18 @@ t.test('the process log never blocks on a pipe that is not read', async (t) => {
   `;
   const child = spawn(...moduleCommand(script), { stdio: ['ignore', 'pipe', 'pipe'] });
   t.teardown(() => child.kill('SIGKILL'));
-  const [said] = (await once(child.stdout, 'data')) as [Buffer];
-  t.equal(String(said), 'alive');
+  const [chunk] = (await once(child.stdout, 'data')) as [Buffer];
+  t.equal(String(chunk), 'alive');
   const lines = (await text(child.stderr)).split('\n').filter((line) => line !== '');
   t.same(
     lines.map((line) => (JSON.parse(line) as { msg: string }).msg),
     lines.map((_, count) => `message ${count}`),
-    'what was held comes whole and in its order when somebody does',
+    'held lines arrive complete and in order once the pipe is read',
   );
-  t.ok(lines.length > 900, 'so much at least');
+  t.ok(lines.length > 900, 'at least so many lines are held');
 });
 
-// The first line that it could not take ended the process.
+// The first line that could not be written ended the process.
 t.test(
   'a full disk under the process log does not end the process',
   { skip: !existsSync('/dev/full') && 'no /dev/full' },
@@ -229,11 +233,11 @@ t.test(
   },
 );
 
-// Lines that nobody could take were lost with the process, which said that it had drained and ended with status 0.
+// Lines that could not be written were lost at exit. The process reported that it had drained, and its exit status was 0.
 const mostKibibytes = 64;
 
-/** Starts a gateway that may not make its log larger than it is, and ends it. */
-async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise<{ end: unknown; told: string }> {
+/** Starts a gateway whose log file has reached the maximum file size, and ends it. */
+async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise<{ end: unknown; output: string }> {
   const directory = t.testdir({ 'records.json': JSON.stringify(recordsOf(liveKey)) });
   writeFileSync(`${directory}/${log}`, 'x'.repeat(mostKibibytes * 1024));
   const config = {
@@ -251,31 +255,31 @@ async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise
   const child = spawn(...command, { stdio: ['ignore', 'ignore', 'pipe'] });
   t.teardown(() => child.kill('SIGKILL'));
   const ended = once(child, 'exit');
-  let told = '';
-  child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
-  await until(() => told.includes('takes requests') || child.exitCode !== null);
+  let output = '';
+  child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  await until(() => output.includes('takes requests') || child.exitCode !== null);
   child.kill('SIGTERM');
-  return { end: await ended, told };
+  return { end: await ended, output };
 }
 
 t.test('a gateway that cannot write the last lines of its access log exits with a failure', async (t) => {
-  const { end, told } = await runAndEnd(t, 'access.log', []);
-  t.same(end, [1, null], told);
-  t.match(told, /fatal error; the process exits/);
-  t.match(told, /the end of the access log could not be written: \d+ bytes are lost/);
-  t.notMatch(told, 'drained');
+  const { end, output } = await runAndEnd(t, 'access.log', []);
+  t.same(end, [1, null], output);
+  t.match(output, /fatal error; the process exits/);
+  t.match(output, /the end of the access log could not be written: \d+ bytes are lost/);
+  t.notMatch(output, 'drained');
 });
 
 t.test('a gateway with several workers that cannot write the last lines exits with a failure too', async (t) => {
-  const { end, told } = await runAndEnd(t, 'access.2.log', ['--workers', '2']);
-  t.same(end, [1, null], told);
-  t.match(told, /the end of the access log could not be written: \d+ bytes are lost/);
-  t.match(told, /a worker process ended with a failure: 2/);
+  const { end, output } = await runAndEnd(t, 'access.2.log', ['--workers', '2']);
+  t.same(end, [1, null], output);
+  t.match(output, /the end of the access log could not be written: \d+ bytes are lost/);
+  t.match(output, /a worker process ended with a failure: 2/);
 });
 
 const headers = [['x-api-key', liveKey] as const];
 
-/** Opens a log in a directory of its own, which looks for a rename again and again. */
+/** Opens a log in a directory of its own. The log checks every `renameMilliseconds` whether its file was renamed. */
 function openIn(
   folder: string,
   renameMilliseconds = 10,
@@ -286,7 +290,7 @@ function openIn(
   return { accessLog: openLog(file, { renameMilliseconds, onProblem }), file, problems };
 }
 
-// The directory of the access log was removed: requests were answered 200, and their lines went into a file without a name.
+// The directory of the access log was removed. Requests still got 200, and their lines went into a file without a name.
 t.test('no request is accepted while the access log file is removed', async (t) => {
   const upstream = await startUpstream(t);
   const folder = path.join(t.testdir(), 'logs');
@@ -305,31 +309,31 @@ t.test('no request is accepted while the access log file is removed', async (t) 
 
   mkdirSync(folder);
   await until(() => accessLog.problem() === null);
-  t.equal((await ask(gateway, { headers })).status, 200, 'and it goes on by itself');
+  t.equal((await ask(gateway, { headers })).status, 200, 'and it recovers by itself');
   await until(() => readFileSync(file, 'utf8').includes('"status_code":200'));
   await until(() => problems.length === 2);
-  t.match(problems, [/^the file was removed/, null], 'each is told once');
+  t.match(problems, [/^the file was removed/, null], 'each change is reported once');
 });
 
 t.test('a renamed or hard-linked access log file is not treated as removed', async (t) => {
   const folder = path.join(t.testdir(), 'logs');
   const { accessLog, file, problems } = openIn(folder);
   t.teardown(() => accessLog.close(1_000));
-  let failed = false;
+  let waited = false;
   linkSync(file, path.join(path.dirname(folder), 'kept.log'));
   renameSync(folder, `${folder}.1`);
-  setTimeout(() => (failed = true), 200);
-  await until(() => failed);
-  t.same(problems, [], 'lines go on into it');
+  setTimeout(() => (waited = true), 200);
+  await until(() => waited);
+  t.same(problems, [], 'lines still go into that file');
 });
 
-/** The requests that a file has lines of. */
+/** The ids of the requests that have a line in a file. */
 function idsIn(file: string): string[] {
   const lines = readFileSync(file, 'utf8').trimEnd().split('\n');
   return lines.flatMap((line) => /"request":\{"id":"(\w+)"/.exec(line)?.slice(1) ?? []);
 }
 
-// Nobody tells the process that its file was removed: until it looked, 17 requests were accepted without a line.
+// A process is not notified when its file is removed. Until its next check, 17 requests were accepted without a line.
 for (const [what, restore] of [
   ['the file', false],
   ['its directory', true],
@@ -341,9 +345,9 @@ for (const [what, restore] of [
     const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, accessLog });
     const accepted: string[] = [];
     const accept = async (): Promise<boolean> => {
-      const answer = await ask(gateway, { headers });
-      if (answer.status === 200) accepted.push(answer.header('x-request-id') ?? '');
-      return answer.status === 200;
+      const response = await ask(gateway, { headers });
+      if (response.status === 200) accepted.push(response.header('x-request-id') ?? '');
+      return response.status === 200;
     };
     await accept();
     await until(() => idsIn(file).length === 1);
@@ -351,18 +355,18 @@ for (const [what, restore] of [
     const before = accepted.length;
     rmSync(restore ? folder : file, { recursive: true });
     for (let count = 0; count < 40; count += 1) await accept();
-    t.ok(accepted.length > before, 'it could not know yet');
+    t.ok(accepted.length > before, 'the process has not noticed yet');
     if (restore) {
       await until(() => accessLog.problem() !== null);
       mkdirSync(folder);
     }
     await until(() => existsSync(file) && accessLog.problem() === null);
-    t.ok(await accept(), 'it goes on');
+    t.ok(await accept(), 'it recovers');
     await until(() => idsIn(file).includes(accepted.at(-1) ?? ''));
     t.same(
       idsIn(file).filter((id) => accepted.includes(id)),
       accepted.slice(before),
-      'each has its line, once and in its order',
+      'each request has one line, and the order is kept',
     );
     t.equal(accessLog.lost(), 0);
   });
@@ -385,7 +389,7 @@ t.test('a process that exits before it notices the removal writes those lines ag
   rmSync(folder, { recursive: true });
   lost.write('{"event":{"code":"accepted"}}');
   await lost.close(1_000);
-  t.ok(lost.heldBytes() > 0, 'where it cannot, it says so: the process ends with status 1');
+  t.ok(lost.heldBytes() > 0, 'lines that cannot be written stay held, so that the process exits with status 1');
 });
 
 t.test('when a removed file exceeds the memory limit, the number of lost lines is exact', async (t) => {
@@ -403,13 +407,13 @@ t.test('when a removed file exceeds the memory limit, the number of lost lines i
   await until(() => existsSync(file) && readFileSync(file, 'latin1').includes('"reason":"file-start"'));
   const there = readFileSync(file, 'latin1').match(/"code":"line \d+"/g) ?? [];
   t.ok(log.lost() > 0);
-  // The first line is the checkpoint of the start.
+  // The additional line is the checkpoint of the start.
   t.equal(there.length + log.lost(), lines + 1);
   t.equal(there.at(-1), `"code":"line ${lines - 1}"`);
 });
 
-// Who opens a FIFO waits until somebody reads it. As the destination of the access log it kept a gateway from starting, without a word,
-// and put in the place of the file later it kept the process from ending.
+// Opening a FIFO blocks until somebody reads it. As the destination of the access log, it silently kept a gateway from
+// starting. When it later replaced the log file, it kept the process from exiting.
 
 const fifoIn = (folder: string): string => {
   const file = path.join(folder, 'fifo');
@@ -436,13 +440,13 @@ for (const what of ['a FIFO', 'a device', 'a directory']) {
       const file = path.join(folder, 'gateway.json');
       writeFileSync(file, JSON.stringify(config));
       const child = spawn(...productCommand(['gateway', '--config', file]), { stdio: ['ignore', 'ignore', 'pipe'] });
-      const tooLong = setTimeout(() => child.kill('SIGKILL'), 30_000);
+      const killTimer = setTimeout(() => child.kill('SIGKILL'), 30_000);
       t.teardown(() => {
-        clearTimeout(tooLong);
+        clearTimeout(killTimer);
         child.kill('SIGKILL');
       });
       const [errors] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-      t.ok((child.exitCode ?? 0) > 0, 'it ends by itself, and not well');
+      t.ok((child.exitCode ?? 0) > 0, 'it exits by itself, with a failure');
       t.match(
         errors,
         what === 'a directory'
@@ -472,7 +476,7 @@ t.test('a FIFO that replaces the log file receives no line, and the process ends
   await until(() => failures.length === 1);
   const reader = spawn('cat', [file], { stdio: ['ignore', 'pipe', 'ignore'] });
   t.teardown(() => reader.kill('SIGKILL'));
-  // It opens now that somebody reads it.
+  // Opening the FIFO succeeds now, because somebody reads it.
   await until(() => {
     log.reopen();
     log.write('{"event":{"code":"after"}}');
@@ -481,10 +485,10 @@ t.test('a FIFO that replaces the log file receives no line, and the process ends
   await log.close(1_000);
   t.match(readFileSync(`${file}.1`, 'utf8'), /"before"[^]*"after"[^]*"reason":"end"/);
   reader.kill('SIGKILL');
-  t.equal(await text(reader.stdout), '', 'whoever reads it gets nothing');
+  t.equal(await text(reader.stdout), '', 'the reader of the FIFO receives no line');
 });
 
-// A request that is refused before it is read whole must not let its client probe the gateway without a trace.
+// A client must not probe the gateway without a trace by requests that are rejected before they are read completely.
 t.test('each malformed request has a log line, also when its client disconnects at once', async (t) => {
   const gateway = await startTestGateway(t);
   const host = 'Host: localhost\r\n';
@@ -527,7 +531,7 @@ interface Line {
   readonly event: { readonly code: string };
 }
 
-// It named the service, so that a payout looked as if it had perhaps been made; and bytes that nobody was given.
+// The line named the upstream, so a payout looked as if it might have been made. It also counted bytes that nobody received.
 t.test('the log line of a request that was not forwarded names no upstream', async (t) => {
   const upstream = await startUpstream(t);
   const { url } = upstream;
@@ -562,7 +566,7 @@ t.test('the log line of a request that was not forwarded names no upstream', asy
   t.match(lines[2], { event: { code: 'client_closed' }, gateway: { upstream: { name: 'payouts' } } });
 });
 
-// Whoever attacked from behind a balancer had no name in just these lines.
+// Exactly these log lines lacked the address of an attacker behind a load balancer.
 t.test('a request rejected before any decision has its client address in the log', async (t) => {
   const client = '203.0.113.9';
   let problem: string | null = null;

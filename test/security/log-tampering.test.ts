@@ -11,7 +11,7 @@ import { requestLine, sampleLog } from '../audit/sample-log.js';
 import { kindsOf, linesOf, verify, verifyLines } from '../audit/verify-log.js';
 import { openLog, testSecret, until } from '../telemetry/open-log.js';
 
-/** A line made without the secret: a real one, said to be of another process, and of another request. */
+/** A line made without the secret: a genuine one, with the id of another process and the path of another request. */
 function forged(line: string, id: string): string {
   const other = line.replace(/"ephemeral_id":"\w{26}"/, `"ephemeral_id":"${id.padEnd(26, '0')}"`);
   return other.replace('/v1/payouts/', '/v1/forged/');
@@ -27,7 +27,7 @@ t.test('log forgery: an unproven line of another chain is found anywhere in a lo
     const what = JSON.stringify(options);
     for (let at = 0; at <= two.length; at += 1) {
       const verdict = verifyLines([one, two.toSpliced(at, 0, forged(real, 'A'))], options);
-      t.ok(kindsOf(verdict).includes(`2:${at + 1} foreign`), `in front of line ${at + 1} ${what}`);
+      t.ok(kindsOf(verdict).includes(`2:${at + 1} foreign`), `before line ${at + 1} ${what}`);
     }
     const several = verifyLines(
       [
@@ -38,17 +38,20 @@ t.test('log forgery: an unproven line of another chain is found anywhere in a lo
     );
     const found = kindsOf(several).filter((kind) => kind.endsWith('foreign'));
     t.same(found, [`1:${one.length + 1} foreign`, `2:${two.length + 1} foreign`, `2:${two.length + 2} foreign`], what);
-    t.notOk(verifyLines([[forged(real, 'A'), ...two.slice(6)]], options).intact, `where a start names another ${what}`);
-    t.notOk(verifyLines([[forged(real, 'A'), ...one.slice(2)], two], options).intact, `in front of a part ${what}`);
+    t.notOk(
+      verifyLines([[forged(real, 'A'), ...two.slice(6)]], options).intact,
+      `before a start that names another previous line ${what}`,
+    );
+    t.notOk(verifyLines([[forged(real, 'A'), ...one.slice(2)], two], options).intact, `before an excerpt ${what}`);
   }
 });
 
-t.test('a log excerpt with a single line of a process is no false alarm', async (t) => {
+t.test('a log excerpt with a single line of a process causes no false alarm', async (t) => {
   const directory = t.testdir();
   const part = (lines: readonly string[], running = false): Verdict => verifyLines([lines], { partial: true, running });
   const [one, two] = (await sampleLog(directory)).map(linesOf) as [string[], string[]];
   t.ok(part([one[3] ?? ''], true).intact, 'one line alone');
-  t.ok(part([...one, ...two].slice(13)).intact, 'the end of one process, and the next');
+  t.ok(part([...one, ...two].slice(13)).intact, 'the end of one process, and all of the next');
 
   const file = `${directory}/killed.log`;
   const killed = openLog(file);
@@ -59,15 +62,15 @@ t.test('a log excerpt with a single line of a process is no false alarm', async 
   next.write(requestLine());
   await until(() => lineCount() === 4);
   const lines = linesOf(readFileSync(file));
-  t.same(part(lines.slice(1), true).findings, [], 'the last line of a process that was killed, and the next');
+  t.same(part(lines.slice(1), true).findings, [], 'the last line of a killed process, and the next process');
   const [onStream, nextOnStream] = [new Chain(testSecret, 'live'), new Chain(testSecret, 'live')];
   onStream.checkpoint('start', Date.now(), 0);
   const streamed = [onStream.seal(requestLine()).toString(), nextOnStream.checkpoint('start', 0, 0).toString()];
-  t.same(part(streamed, true).findings, [], 'nor on standard output, where the next one names no line');
+  t.same(part(streamed, true).findings, [], 'on standard output, where the next process records no line');
   await Promise.all([killed.close(30_000), next.close(30_000)]);
 });
 
-/** What shows as an accepted request of a merchant, and needs no secret. */
+/** A line that looks like an accepted request of a merchant. It can be made without a secret. */
 const forgedRequest = JSON.stringify({
   '@timestamp': '2026-11-20T10:00:00.000Z',
   http: { request: { id: 'forged', method: 'POST' }, response: { status_code: 201 } },
@@ -80,7 +83,7 @@ async function startAndStop(file: string): Promise<void> {
   await openLog(file).close(30_000);
 }
 
-// A gateway that starts over it takes it for what a process that was killed had begun, and tells its length in its first line.
+// A gateway that starts afterwards takes it for the torn line of a killed process, and records its length in the first line.
 t.test('log forgery: a line appended while no gateway runs is an error, not a note about a torn line', async (t) => {
   const heads = ['{"service":{"ephemeral_id":"01M7WJMG35EDK4R664YCSW956W"},', '{'];
   for (const head of heads) {
@@ -123,7 +126,7 @@ t.test('lines outside any chain are not counted as requests, and the report ment
   t.equal(
     (await audit('search', '--merchant', 'm_other', file)).err,
     'No line matches.\n',
-    'nor what is not asked for',
+    'a line outside any chain is reported only if it matches',
   );
   const page = `${directory}/page.html`;
   const summed = await audit('summary', '--json', '--html', page, file);
@@ -132,7 +135,7 @@ t.test('lines outside any chain are not counted as requests, and the report ment
   t.equal((await audit('verify', '--secret-file', `${directory}/secret`, file)).status, 1);
 });
 
-/** Writes a log at a time, without its end where its process was killed. */
+/** Writes a log whose lines have the time `at`. The log of a killed process lacks its end. */
 async function written(directory: string, name: string, at: number, isKilled: boolean): Promise<string[]> {
   const file = `${directory}/${name}`;
   const log = openLog(file, { now: () => at });
@@ -156,14 +159,14 @@ t.test('log forgery: countless forged chains do not hide a change of a genuine o
   const verdict = verifyLines([
     [...claimed(0, many), ...edited.slice(0, 2), ...claimed(many, many), ...edited.slice(2)],
   ]);
-  // Each made-up chain is headless, and proved by nothing; the true one begins behind lines that its process had not found.
+  // Each forged chain is headless and unproved. The genuine one follows lines that its process did not find in the file.
   t.equal(verdict.findingCount, 2 * 2 * many + 2);
-  t.equal(kindsOf(verdict).filter((kind) => kind.endsWith(' edited')).length, 1, 'and the edit is named');
+  t.equal(kindsOf(verdict).filter((kind) => kind.endsWith(' edited')).length, 1, 'and the edit is reported');
   t.ok(verdict.chains.length <= 100_000);
   t.match(
     verdict.chains.find(({ lines }) => lines > 1),
     { edited: 1, proved: lines.length - 1 },
-    'the true chain is checked all the while',
+    'the genuine chain is still checked',
   );
 });
 
@@ -177,7 +180,7 @@ t.test('--running does not excuse a truncated chain that ended long ago', async 
   ] as const) {
     const old = await written(directory, `${minutes}.log`, now - minutes * 60_000, true);
     const verdict = verifyLines([old, newest], { running: true, partial: true }, ['old', 'new']);
-    t.same(kindsOf(verdict), expected, `it was written ${minutes} minutes before`);
+    t.same(kindsOf(verdict), expected, `its last line is ${minutes} minutes older than the newest log`);
   }
 });
 
@@ -222,21 +225,21 @@ t.test('log truncation: a chain cut off after the line that another process reco
   t.same([verifyLines([whole]).intact, whole.length], [true, 13], 'two processes on one file');
 
   const { ephemeral_id: id } = (JSON.parse(whole[0] ?? '') as { service: { ephemeral_id: string } }).service;
-  const ofFirst = whole.flatMap((line, index) =>
+  const linesOfFirst = whole.flatMap((line, index) =>
     index > 5 && line.startsWith(`{"service":{"ephemeral_id":"${id}"`) ? [index] : [],
   );
-  t.equal(ofFirst.length, 4);
-  for (let left = 1; left < ofFirst.length; left += 1) {
-    const gone = ofFirst.slice(left);
-    const cut = verifyLines([whole.filter((_, index) => !gone.includes(index))]);
-    t.same(kindsOf(cut), [`1:${6 + left} truncated`], `${left} of the lines behind are left`);
+  t.equal(linesOfFirst.length, 4);
+  for (let left = 1; left < linesOfFirst.length; left += 1) {
+    const removed = linesOfFirst.slice(left);
+    const cut = verifyLines([whole.filter((_, index) => !removed.includes(index))]);
+    t.same(kindsOf(cut), [`1:${6 + left} truncated`], `${left} of the later lines are left`);
   }
-  const killed = verifyLines([whole.filter((_, index) => !ofFirst.includes(index))]);
-  t.ok(killed.intact, 'as one that was killed looks: the other process names its last line');
+  const killed = verifyLines([whole.filter((_, index) => !linesOfFirst.includes(index))]);
+  t.ok(killed.intact, 'it looks like a killed process, whose last line the other process recorded');
 });
 
-// A log's secret was renewed because somebody got hold of it. Older chains are still verified under the old one, so it is
-// given as well; but a chain that began under the new secret must not go on under the old one.
+// A log secret was replaced because it had leaked. Older chains are still verified under the old secret, so the
+// verifier gets both. But a chain that began under the new secret must not continue under the old one.
 
 t.test('a leaked older log secret cannot extend a chain that began under a newer secret', async (t) => {
   const file = `${t.testdir()}/access.log`;
