@@ -13,13 +13,13 @@ import { operatorsToken } from '../services/operators-fixture.js';
 import { balanceOf } from '../services/services-fixture.js';
 
 /*
- * A page in a browser of this machine can have its own name resolve to a loopback address. Its requests then come from this
- * machine, with whatever headers it likes; but the Host header has the name of the page.
+ * A web page makes its own host name resolve to a loopback address. A browser on this machine then sends the page's
+ * requests to local services, with whatever headers the page likes. But the Host header still has the name of the page.
  */
 
 const forbidden = '{"success":false,"message":"Forbidden","data":{"code":"forbidden","errors":[]}}';
 
-/** Services without `identity`: sends them the Host lines, and says what came back. */
+/** Starts services without `identity`. The functions send them a request with these Host headers, and return the response. */
 async function servicesOf(t: Test, options = '') {
   const listening = 'services: { listen: { port: 0 }, database: { url: "sqlite::memory:" } }';
   const config = loadConfig({ text: `${listening}\n${options}` });
@@ -27,18 +27,18 @@ async function servicesOf(t: Test, options = '') {
   t.teardown(() => services.close());
   const port = Number(new URL(services.url).port);
 
-  const answerTo = async (hosts: readonly string[], path = '/transactions', version = '1.1'): Promise<string> => {
+  const responseTo = async (hosts: readonly string[], path = '/transactions', version = '1.1'): Promise<string> => {
     const socket = connect(port, '127.0.0.1');
     const lines = [...hosts.map((host) => `Host: ${host}`), 'x-merchant-id: m_1', 'x-merchant-environment: live'];
     socket.write(`GET ${path} HTTP/${version}\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`);
     return text(socket);
   };
-  const statusOf = async (...asked: Parameters<typeof answerTo>): Promise<number> =>
-    Number((await answerTo(...asked)).split(' ')[1]);
-  return { answerTo, statusOf, port };
+  const statusOf = async (...args: Parameters<typeof responseTo>): Promise<number> =>
+    Number((await responseTo(...args)).split(' ')[1]);
+  return { responseTo, statusOf, port };
 }
 
-const rebound = [
+const rejectedHosts = [
   ...['attacker.example', 'attacker.example:7080', 'localhost.attacker.example', '127.0.0.1.attacker.example'],
   ...[
     'attacker.example@127.0.0.1',
@@ -51,17 +51,17 @@ const rebound = [
 ];
 
 t.test('DNS rebinding: a foreign host name is rejected with 403, whatever headers the page sends', async (t) => {
-  const { answerTo, statusOf } = await servicesOf(t);
-  for (const host of rebound) {
-    const answer = await answerTo([host]);
-    t.match(answer, /^HTTP\/1\.1 403 /, `Host: ${host}`);
-    t.ok(answer.endsWith(forbidden));
+  const { responseTo, statusOf } = await servicesOf(t);
+  for (const host of rejectedHosts) {
+    const response = await responseTo([host]);
+    t.match(response, /^HTTP\/1\.1 403 /, `Host: ${host}`);
+    t.ok(response.endsWith(forbidden));
   }
-  t.equal(await statusOf(['attacker.example'], '/nothing'), 403, 'nor does it learn which paths there are');
-  t.equal(await statusOf(['localhost', 'attacker.example']), 403, 'two of them');
+  t.equal(await statusOf(['attacker.example'], '/nothing'), 403, 'an unknown path is rejected in the same way');
+  t.equal(await statusOf(['localhost', 'attacker.example']), 403, 'two Host headers');
   t.equal(await statusOf(['attacker.example', 'localhost']), 403);
   t.equal(await statusOf(['localhost', 'localhost']), 403);
-  t.equal(await statusOf([], '/transactions', '1.0'), 403, 'none');
+  t.equal(await statusOf([], '/transactions', '1.0'), 403, 'no Host header');
 });
 
 t.test('loopback hosts are served, on any port', async (t) => {
@@ -98,7 +98,7 @@ t.test('DNS rebinding: probes and metrics are served by IP address, but not by a
       t.equal(await statusOf([host], path), 200, `${path} at ${host}`);
     }
     t.equal(await statusOf([], path, '1.0'), 200, `${path} without a Host`);
-    t.equal(await statusOf(['localhost', '127.0.0.1'], path), 403, `${path} with two`);
+    t.equal(await statusOf(['localhost', '127.0.0.1'], path), 403, `${path} with two Host headers`);
     for (const host of ['attacker.example', '10.1.2.3.attacker.example', '[2001:db8::7].attacker.example', '']) {
       t.equal(await statusOf([host], path), 403, `${path} at ${host}`);
     }
@@ -116,7 +116,7 @@ const services = await startServices({
 });
 t.teardown(() => services.close());
 const operatorsUrl = services.operatorsUrl ?? '';
-const right = { authorization: `Bearer ${operatorsToken}` };
+const withToken = { authorization: `Bearer ${operatorsToken}` };
 
 interface Sent {
   readonly method?: string;
@@ -140,13 +140,13 @@ async function sendTo(url: string, { method = 'GET', headers = {}, body }: Sent 
 }
 
 const walletBody = { merchantId, environment: 'live', currency: 'NGN' };
-const createdWallet = await sendTo(`${operatorsUrl}/wallets`, { method: 'POST', headers: right, body: walletBody });
+const createdWallet = await sendTo(`${operatorsUrl}/wallets`, { method: 'POST', headers: withToken, body: walletBody });
 const walletId = (JSON.parse(createdWallet.body) as { data: { id: string } }).data.id;
 const movement = () => ({
   ...{ amount: 100, currency: 'NGN', environment: 'live', reference: randomUUID(), reason: 'An attack' },
 });
 
-/** Every route of the operators' API, below its address. */
+/** Every route of the operators API. */
 const routes = [
   ...[['GET', '/wallets'] as const, ['GET', `/wallets/${walletId}`] as const, ['GET', '/accounts'] as const],
   ...[['GET', `/wallets/${walletId}/entries`] as const, ['POST', '/wallets'] as const],
@@ -161,12 +161,12 @@ t.test('operators API without the token: no wallet is shown and no money moves',
       ...[{ authorization: `Bearer ${operatorsToken.slice(1)}` }, { authorization: `Basic ${operatorsToken}` }],
       ...[{ authorization: operatorsToken }, { 'x-api-key': operatorsToken }, { cookie: `token=${operatorsToken}` }],
     ]) {
-      const answer = await sendTo(`${operatorsUrl}${path}`, {
+      const response = await sendTo(`${operatorsUrl}${path}`, {
         method,
         headers,
         ...(body === undefined ? {} : { body }),
       });
-      t.equal(answer.status, 401, `${method} ${path} ${JSON.stringify(Object.keys(headers))}`);
+      t.equal(response.status, 401, `${method} ${path} ${JSON.stringify(Object.keys(headers))}`);
     }
   }
   t.equal((await sendTo(`${operatorsUrl}/wallets?token=${operatorsToken}`)).status, 401);
@@ -177,14 +177,14 @@ t.test('DNS rebinding to the operators API gets nothing without the token', asyn
   for (const host of ['evil.example', 'localhost', '127.0.0.1:7081']) {
     const headers = { host, origin: `http://${host}` };
     t.equal((await sendTo(`${operatorsUrl}/wallets`, { headers })).status, 401, host);
-    // A browser asks first whether it may send the header of a token to another site, and is not told that it may.
+    // Before a browser sends a token to another site it asks for permission by a preflight request, which must fail.
     const preflight = {
       ...headers,
       'access-control-request-method': 'POST',
       'access-control-request-headers': 'authorization',
     };
-    const answer = await sendTo(`${operatorsUrl}/wallets`, { method: 'OPTIONS', headers: preflight });
-    t.equal(answer.status, 401, `${host}: preflight`);
+    const response = await sendTo(`${operatorsUrl}/wallets`, { method: 'OPTIONS', headers: preflight });
+    t.equal(response.status, 401, `${host}: preflight`);
   }
 });
 
@@ -192,8 +192,12 @@ t.test('the operators API rejects requests that the gateway forwarded, with or w
   for (const header of ['x-merchant-id', 'x-gateway-assertion', 'X-Merchant-Id']) {
     for (const [method, path] of routes) {
       const body = method === 'POST' ? { body: movement() } : {};
-      const answer = await sendTo(`${operatorsUrl}${path}`, { method, headers: { ...right, [header]: '' }, ...body });
-      t.equal(answer.status, 403, `${method} ${path} ${header}`);
+      const response = await sendTo(`${operatorsUrl}${path}`, {
+        method,
+        headers: { ...withToken, [header]: '' },
+        ...body,
+      });
+      t.equal(response.status, 403, `${method} ${path} ${header}`);
     }
   }
   t.equal(await balanceOf(services.database, walletId), 0);
@@ -204,7 +208,7 @@ t.test('no path through the gateway reaches an operation of the operators API', 
   const gateway = await startTestGateway(t, {
     config: { upstreams: { transactions: upstream, payouts: upstream, customers: upstream } },
   });
-  const headers = [['x-api-key', liveKey] as const, ['authorization', right.authorization] as const];
+  const headers = [['x-api-key', liveKey] as const, ['authorization', withToken.authorization] as const];
   const body = JSON.stringify(movement());
   const prefixes = [
     '',
@@ -223,17 +227,17 @@ t.test('no path through the gateway reaches an operation of the operators API', 
           ? { body, headers: [...headers, ['content-type', 'application/json'] as const] }
           : { headers };
       const { status } = await ask(gateway, { method, path: target, ...sent });
-      // The merchant's own list of its own wallets is there; nothing that operators have is.
+      // A merchant can list its own wallets; no operation of the operators API may be reachable.
       const isOwn = method === 'GET' && prefix === '/dev' && path.startsWith('/wallets') && !path.endsWith('/entries');
       if (!isOwn) t.ok(status >= 400, `${method} ${target}: ${status}`);
     }
   }
   const absolute = `POST ${operatorsUrl}/wallets/${walletId}/fund HTTP/1.1\r\nhost: ${new URL(operatorsUrl).host}\r\n`;
-  const answer = await exchangeBytes(
+  const response = await exchangeBytes(
     connectGateway(gateway.https, gateway.ca),
-    `${absolute}x-api-key: ${liveKey}\r\nauthorization: ${right.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
+    `${absolute}x-api-key: ${liveKey}\r\nauthorization: ${withToken.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
   );
-  t.match(answer, /^HTTP\/1\.1 4\d\d /);
+  t.match(response, /^HTTP\/1\.1 4\d\d /);
   t.equal(await balanceOf(services.database, walletId), 0);
 });
 
@@ -247,7 +251,7 @@ t.test('an upstream that points at the operators API by mistake gives no access 
   });
   const headers = [
     ['x-api-key', liveKey] as const,
-    ['authorization', right.authorization] as const,
+    ['authorization', withToken.authorization] as const,
     ['content-type', 'application/json'] as const,
   ];
   const path = `/v1/wallets/${walletId}/fund`;
@@ -259,7 +263,7 @@ t.test('an upstream that points at the operators API by mistake gives no access 
 t.test('the services that the gateway calls do not serve the routes of the operators API', async (t) => {
   for (const [method, path] of routes) {
     const body = method === 'POST' ? { body: movement() } : {};
-    const headers = { ...right, 'x-merchant-id': merchantId, 'x-merchant-environment': 'live' };
+    const headers = { ...withToken, 'x-merchant-id': merchantId, 'x-merchant-environment': 'live' };
     t.equal((await sendTo(`${services.url}${path}`, { method, headers, ...body })).status, 404, `${method} ${path}`);
   }
 });

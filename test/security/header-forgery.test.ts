@@ -21,13 +21,13 @@ import {
   type Teardown,
 } from '../edge/harness.js';
 
-// Headers by which gateways were told who calls, from where and how, by the caller itself.
+// Headers with which a client gives a gateway, or the service behind it, a false identity, address or protocol.
 const key = ['x-api-key', liveKey] as const;
 const forged = '203.0.113.7';
 
-/** What services behind the gateway may take for its word; each was accepted from a client somewhere. */
+/** Headers that services may take for the gateway's. Some gateway has accepted each of them from a client. */
 const identityHeaders: readonly (readonly [string, string])[] = [
-  // oauth2-proxy CVE-2025-64484: a service behind WSGI or PHP reads `_` as `-`, and so an alias was let through.
+  // oauth2-proxy CVE-2025-64484: a service behind WSGI or PHP reads `_` as `-`, so an alias passed the filter.
   ...['X_Forwarded_User', 'X-Forwarded_User', 'x_forwarded-email', 'X_Forwarded_Groups'].map(
     (name): [string, string] => [name, 'root'],
   ),
@@ -47,7 +47,7 @@ const identityHeaders: readonly (readonly [string, string])[] = [
   ['X-Forwarded-Server', 'evil.example'],
   ['X-Forwarded-Prefix', '/evil'],
   ['X-Forwarded-Port', '1'],
-  // oauth2-proxy CVE-2026-40575: what was judged was the path in this header.
+  // oauth2-proxy CVE-2026-40575: access was decided by the path in this header.
   ['X-Forwarded-Uri', '/v1/transactions'],
 ];
 
@@ -57,16 +57,16 @@ t.test('a client cannot forge x-merchant-* or x-gateway-* headers under any spel
   for (const header of identityHeaders) {
     upstream.seen.length = 0;
     t.equal((await ask(gateway, { headers: [key, header] })).status, 200, header[0]);
-    const told = upstream.seen[0]?.rawHeaders ?? [];
-    t.notOk(told.includes(header[1]) || told.includes(header[0]), `${header[0]} does not reach the service`);
+    const forwarded = upstream.seen[0]?.rawHeaders ?? [];
+    t.notOk(forwarded.includes(header[1]) || forwarded.includes(header[0]), `${header[0]} does not reach the service`);
     t.match(upstream.seen[0]?.headers, { 'x-merchant-id': 'm_1', 'x-forwarded-for': '127.0.0.1' });
   }
 });
 
-/** What a name may have besides letters and digits (RFC 9110 5.6.2). CGI and its kin read each as `_`. */
+/** Characters of a header name besides letters and digits (RFC 9110, 5.6.2). CGI and similar interfaces read each as `_`. */
 const separator = fc.constantFrom(...Array.from("!#$%&'*+-.^_`|~"));
 
-/** Reserved names, of each group one or two and of each prefix with an end. */
+/** Reserved names: one or two of each group, and at least one with each reserved prefix. */
 const reserved = [
   ...['x-api-key', 'x-merchant-id', 'x-merchant-key-id', 'x-merchant-any', 'x-gateway-assertion', 'x-gateway-x'],
   ...['x-request-id', 'x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-user', 'forwarded'],
@@ -77,10 +77,10 @@ const reserved = [
   ...['x-rewrite-url', 'x-override-url', 'x-sendfile-type', 'x-accel-mapping', 'traceparent', 'tracestate'],
   ...['keep-alive', 'proxy-connection', 'proxy-authorization', 'http2-settings', 'te', 'trailer', 'upgrade'],
 ];
-/** These frame the request, so that they cannot come in their own spelling with a value of any kind. */
+/** These frame the request, so in their own spelling they cannot have an arbitrary value. */
 const framing = ['content-length', 'transfer-encoding'];
 
-/** A name with other separators, and letters in any case. */
+/** The same name with other separators, and with letters in any case. */
 function spellingsOf(name: string): fc.Arbitrary<string> {
   const letters = Array.from(name, (letter) =>
     letter === '-' ? separator : fc.constantFrom(letter, letter.toUpperCase()),
@@ -98,7 +98,7 @@ t.test('every spelling of a reserved header is removed; other headers are forwar
       .chain(spellingsOf)
       .filter((name) => !framing.includes(name.toLowerCase())),
   );
-  // With these letters no name is a reserved one, however it is read.
+  // No reserved name consists of these letters, whatever the separators are.
   const otherName = fc
     .array(fc.oneof(fc.constantFrom(...Array.from('bdjqvzBJQZ019')), separator), { minLength: 1, maxLength: 24 })
     .map((letters) => letters.join(''));
@@ -107,7 +107,7 @@ t.test('every spelling of a reserved header is removed; other headers are forwar
     fc.constantFrom('Content-Type', 'Idempotency-Key', 'Authorization', 'Accept', 'x_custom', 'idempotency_key', 'via'),
     fc.constantFrom('x-merchant', 'x-forward', 'x-api-keys', 'my-x-api-key', 'xmerchant-id', 'x.http', 'x-real-ips'),
   );
-  // The key is read, and Host and Connection are, where they stand in their own spelling.
+  // In their own spelling these have a meaning for the gateway: it reads the key, Host and Connection.
   const own = ['x-api-key', 'host', 'connection', 'upgrade', 'expect'];
   await fc.assert(
     fc.asyncProperty(
@@ -146,7 +146,7 @@ t.test('trailers of a chunked request are never forwarded', async (t) => {
   const trailers = ['x-merchant-id', 'X.Merchant.Id', 'x-kept', 'content_length'].map(
     (name) => `${name}: trailing\r\n`,
   );
-  // The first is buffered and goes upstream in one piece, the second is passed on in chunks.
+  // The short body is buffered and forwarded in one piece; the long one is forwarded in chunks.
   const long = 'x'.repeat(70_000);
   for (const [body, end] of [
     ['{}', /content-length: 2\r\n[^]*\r\n\r\n\{\}$/],
@@ -173,13 +173,13 @@ t.test('a header listed in Connection is not forwarded under any spelling; other
       ['x_hop_only', 'of one hop'],
       ['X-Kept', 'kept'],
     ];
-    const answer = await ask(gateway, {
+    const response = await ask(gateway, {
       method: 'POST',
       path: '/v1/payouts',
       body: '{}',
       headers: [key, ...headers],
     });
-    t.equal(answer.status, 200, named);
+    t.equal(response.status, 200, named);
     t.notOk(upstream.seen[0]?.rawHeaders.includes('of one hop'), named);
     const kept = { 'x-merchant-id': 'm_1', 'x-forwarded-for': '127.0.0.1', 'content-length': '2', 'x-kept': 'kept' };
     t.match(upstream.seen[0]?.headers, kept);
@@ -196,13 +196,13 @@ t.test('Connection cannot remove headers that the gateway adds', async (t) => {
   for (const name of [...mine, ...theirs, 'X-Merchant-ID', 'close, X-Forwarded-For']) {
     upstream.seen.length = 0;
     const headers = [key, ['Connection', name]] as const;
-    const answer = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: '{}', headers });
-    t.equal(answer.status, 200, name);
+    const response = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: '{}', headers });
+    t.equal(response.status, 200, name);
     t.match(upstream.seen[0]?.headers, {
       'x-merchant-id': 'm_1',
       'x-merchant-key-id': 'key_1',
       'x-merchant-environment': 'live',
-      'x-request-id': answer.header('x-request-id'),
+      'x-request-id': response.header('x-request-id'),
       'x-forwarded-for': '127.0.0.1',
       'x-forwarded-proto': 'https',
       'x-forwarded-host': 'localhost',
@@ -221,21 +221,21 @@ t.test('the client address comes only from X-Forwarded-For, and only from a trus
   for (const trustedProxies of [[], ['127.0.0.1']]) {
     const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, records, config: { trustedProxies } });
     for (const name of [...names, ...more]) {
-      const answer = await ask(gateway, { headers: [key, [name, forged]] });
-      t.match(answer.body, 'IP address not allowed', `${name} from ${trustedProxies.join() || 'anybody'}`);
+      const response = await ask(gateway, { headers: [key, [name, forged]] });
+      t.match(response.body, 'IP address not allowed', `${name} from ${trustedProxies.join() || 'anybody'}`);
     }
     const forwarded = await ask(gateway, { headers: [key, ['Forwarded', `for=${forged}`]] });
     t.match(forwarded.body, 'IP address not allowed');
     const xForwardedFor = await ask(gateway, { headers: [key, ['X-Forwarded-For', forged]] });
     t.equal(xForwardedFor.status, trustedProxies.length === 0 ? 401 : 200);
     const leftMost = await ask(gateway, { headers: [key, ['X-Forwarded-For', `${forged}, 198.51.100.1`]] });
-    t.match(leftMost.body, 'IP address not allowed', 'the left-most entry is what the caller wrote');
+    t.match(leftMost.body, 'IP address not allowed', 'the client wrote the left-most entry');
   }
   t.equal(upstream.seen.length, 1);
 });
 
 t.test('the protocol comes only from X-Forwarded-Proto, and only from a trusted proxy', async (t) => {
-  // fastify CVE-2026-3635 and CVE-2026-16732: an untrusted peer was believed, or one too many.
+  // fastify CVE-2026-3635 and CVE-2026-16732: the header of an untrusted peer was accepted, or of one hop too many.
   const upstream = await startUpstream(t);
   const names = ['X-Forwarded-Protocol', 'X-Forwarded-Ssl', 'X-Url-Scheme', 'Front-End-Https', 'X_Forwarded_Proto'];
   for (const trustedProxies of [[], ['127.0.0.1']]) {
@@ -251,7 +251,7 @@ t.test('the protocol comes only from X-Forwarded-Proto, and only from a trusted 
 });
 
 t.test('two thousand headers do not hide the X-Forwarded-For that a proxy appends', async (t) => {
-  // Node forgets headers past the 2,000th, and with them what the trusted proxy said.
+  // By default Node drops headers after about the thousandth, and with them the X-Forwarded-For of the trusted proxy.
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
     upstreamUrl: upstream.url,
@@ -268,32 +268,34 @@ t.test('two thousand headers do not hide the X-Forwarded-For that a proxy append
 });
 
 t.test('no spelling of Content-Type changes the decision or the body (reply-from CVE-2023-51701)', async (t) => {
-  // Also fastify CVE-2022-39288, CVE-2025-32442, CVE-2026-25223 and CVE-2026-33806: content types that were parsed by one side, or crashed it.
+  // Also fastify CVE-2022-39288, CVE-2025-32442, CVE-2026-25223 and CVE-2026-33806: only one side parsed the content
+  // type, or it crashed that side.
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
   const types = ['application/json ; charset=utf-8', 'ApPlIcAtIoN/JsOn', 'application/json\t', ';', 'a/b; =', '/', ','];
   for (const type of [...types, 'multipart/form-data', 'application/x-www-form-urlencoded', 'text/plain;\u00a0x']) {
     upstream.seen.length = 0;
     const headers = [key, ['Content-Type', type]] as const;
-    const answer = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: '{"a":1,"a":2}', headers });
-    t.equal(answer.status, 200, JSON.stringify(type));
+    const response = await ask(gateway, { method: 'POST', path: '/v1/payouts', body: '{"a":1,"a":2}', headers });
+    t.equal(response.status, 200, JSON.stringify(type));
     t.equal(upstream.seen[0]?.body.toString(), '{"a":1,"a":2}');
   }
   t.same(gateway.internalErrors, []);
 });
 
-// CGI makes a variable of each header's name, with `_` for all but letters and digits. Two headers of different names are
-// one variable then, and which of them a program reads is chance. The service of this test is a CGI script of lighttpd.
+// CGI makes a variable of each header name, with `_` for every character except letters and digits. Headers of
+// different names can thus become one variable, and it is chance which of them a program reads. The service of this
+// test is a CGI script of lighttpd.
 
 const withoutLighttpd =
   spawnSync('lighttpd', ['-v']).status === 0
     ? false
     : 'lighttpd is not installed: NOTHING ABOUT FOLDED HEADER NAMES IS TESTED ON A REAL CGI';
 
-/** All that a name may have besides letters and digits (RFC 9110 5.6.2). */
+/** All characters of a header name besides letters and digits (RFC 9110, 5.6.2). */
 const separators = Array.from("!#$%&'*+-.^_`|~");
 
-/** The variables as the server has put them, each as often as it has: a shell of its own would keep one of them. */
+/** Prints the variables as the server set them, with duplicates. A shell's own variables would have only one of each name. */
 const script = String.raw`printf 'Content-Type: text/plain\r\n\r\n'; tr '\0' '\n' < /proc/$$/environ`;
 
 async function startLighttpd(t: Teardown): Promise<string> {
@@ -315,13 +317,13 @@ async function startLighttpd(t: Teardown): Promise<string> {
     await rm(directory, { recursive: true, force: true });
   });
   await new Promise<void>((resolve, reject) => {
-    let said = '';
+    let output = '';
     server.once('exit', () => {
-      reject(new Error(`lighttpd ended: ${said}`));
+      reject(new Error(`lighttpd ended: ${output}`));
     });
     server.stderr.on('data', (chunk: Buffer) => {
-      said += chunk.toString();
-      if (said.includes('server started')) resolve();
+      output += chunk.toString();
+      if (output.includes('server started')) resolve();
     });
   });
   return `http://127.0.0.1:${port}`;
@@ -333,9 +335,9 @@ t.test(
   async (t) => {
     const gateway = await startTestGateway(t, { upstreamUrl: await startLighttpd(t) });
     const variablesOf = async (headers: readonly (readonly [string, string])[]): Promise<string[]> => {
-      const answer = await ask(gateway, { headers: [['x-api-key', liveKey], ...headers] });
-      t.equal(answer.status, 200);
-      return answer.body.split('\n').filter((line) => line.startsWith('HTTP_'));
+      const response = await ask(gateway, { headers: [['x-api-key', liveKey], ...headers] });
+      t.equal(response.status, 200);
+      return response.body.split('\n').filter((line) => line.startsWith('HTTP_'));
     };
     for (const separator of separators) {
       const spelt = (name: string): string => name.replaceAll('-', separator);
@@ -362,8 +364,8 @@ t.test(
   },
 );
 
-// Node 20 reads a thousand headers of a request, and drops the others silently. The gateway's own came last: with very many short
-// ones in front a merchant's call reached a service without a merchant, an address and a signature.
+// A client could remove the identity headers. Node 20 reads a thousand headers of a request, and drops the others silently.
+// The gateway's own came last: after very many short ones, a service received no merchant, address or signature.
 t.test('no number of client headers displaces the identity headers of the gateway', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
@@ -373,8 +375,8 @@ t.test('no number of client headers displaces the identity headers of the gatewa
   const many = Array.from({ length: 1_100 }, () => ['a', ''] as const);
   const trace = ['traceparent', `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`] as const;
   const headers = [...many, ['x-api-key', liveKey] as const, trace];
-  const answer = await ask(gateway, { method: 'POST', path: '/v1/payouts', headers, body: '{}' });
-  t.equal(answer.status, 200);
+  const response = await ask(gateway, { method: 'POST', path: '/v1/payouts', headers, body: '{}' });
+  t.equal(response.status, 200);
   const names = upstream.seen[0]?.rawHeaders.filter((_, index) => index % 2 === 0) ?? [];
   t.equal(names.filter((name) => name === 'a').length, many.length);
   const inFront = names.slice(0, names.indexOf('a')).sort();

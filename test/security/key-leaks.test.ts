@@ -27,7 +27,7 @@ import { addWallet, bankPayout, merchantA, servicesFixture } from '../services/s
 import { until } from '../telemetry/open-log.js';
 import { disguises, key, piecesOf, secret } from './disguised-keys.js';
 
-/** Everywhere that the log shows what a caller wrote. */
+/** The parts of a request that the access log shows. */
 const places: Readonly<Record<string, (text: string) => Parameters<typeof ask>[1]>> = {
   path: (text) => ({ path: `/v1/transactions/${text.replaceAll(/[\s"'\\]/g, encodeURIComponent)}` }),
   'path of no route': (text) => ({ path: `/${text.replaceAll(/[\s"'\\]/g, encodeURIComponent)}/more` }),
@@ -50,13 +50,13 @@ t.test('key leak: no part of a split or encoded key is in an access log line', a
       await until(() => gateway.lines.length === 1);
       const { event, ...rest } = gateway.lines[0] ?? {};
       const line = JSON.stringify([rest, (event as { readonly reason?: string }).reason]);
-      const told = pieces.filter((piece) => line.toLowerCase().includes(piece));
-      t.same(told.slice(0, 3), [], `${how}, in ${where}: ${line}`);
+      const leaked = pieces.filter((piece) => line.toLowerCase().includes(piece));
+      t.same(leaked.slice(0, 3), [], `${how}, in ${where}: ${line}`);
     }
   }
 });
 
-// Callers put keys where they do not belong, and the log kept them: in the path, the user agent, a proxy's request id.
+// Clients put keys in the wrong places, and the log kept them: in the path, the user agent, the request id of a proxy.
 const inspected = { depth: 20, maxArrayLength: null, maxStringLength: null, breakLength: Infinity };
 
 t.test('key leak: no six characters of a key are in a log line, response, metric, span or error', async (t) => {
@@ -74,7 +74,7 @@ t.test('key leak: no six characters of a key are in a log line, response, metric
   });
   const raw = async (bytes: string) => parseAnswer(await exchangeBytes(connect(gateway.https, gateway.ca), bytes));
   const encoded = `svc%5Flive%5F${secret}`;
-  const answers = [
+  const responses = [
     await ask(gateway, { headers: [['x-api-key', key]] }),
     await ask(gateway, { headers: [['x-api-key', `${key}x`]] }),
     await ask(gateway, {
@@ -114,16 +114,16 @@ t.test('key leak: no six characters of a key are in a log line, response, metric
     parseAnswer(await exchangeBytes(connect(gateway.http, null), requestBytes({ headers: [['x-api-key', key]] }))),
   ];
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
-  await until(() => gateway.lines.length >= answers.length);
-  t.equal(gateway.lines.length, answers.length, 'a line each');
+  await until(() => gateway.lines.length >= responses.length);
+  t.equal(gateway.lines.length, responses.length, 'each request has its log line');
   t.ok(spans.length > 20);
   const { lines, internalErrors } = gateway;
-  const everything = inspect([lines, answers, metrics, spans, internalErrors], inspected).toLowerCase();
+  const everything = inspect([lines, responses, metrics, spans, internalErrors], inspected).toLowerCase();
   for (let at = 0; at + 6 <= secret.length; at += 1) {
     const piece = secret.slice(at, at + 6).toLowerCase();
-    if (everything.includes(piece)) t.fail(`${piece} is told`);
+    if (everything.includes(piece)) t.fail(`${piece} is leaked`);
   }
-  t.match(everything, 'svc_live_…', 'that there was a key is told');
+  t.match(everything, 'svc_live_…', 'the output shows that there was a key');
 });
 
 t.test('key leak: a key in the subject of a client certificate is masked in the access log', async (t) => {
@@ -166,7 +166,8 @@ t.test('key leak: no part of a split or encoded key is in the process log', (t) 
       [],
       name,
     );
-    for (const line of lines) t.match(JSON.parse(line), { level: /info|warn|error/, msg: /^/ }, 'it is JSON still');
+    for (const line of lines)
+      t.match(JSON.parse(line), { level: /info|warn|error/, msg: /^/ }, 'the line is still JSON');
     t.match(lines.join(''), /"field":"before [^"]{0,12}…"/);
   }
   t.end();
@@ -176,7 +177,7 @@ t.test('key leak: no part of a split or encoded key is in the output of config c
   const directory = t.testdir();
   for (const [name, disguise] of Object.entries(disguises)) {
     const text = disguise(key);
-    if (text.includes('\t')) continue; // no path has a control character
+    if (text.includes('\t')) continue; // a path cannot contain a control character
     const file = `${directory}/gateway.yaml`;
     writeFileSync(file, JSON.stringify({ accessLog: { destination: `/var/log/${text}.log` } }));
     for (const format of [[], ['--json']]) {
@@ -194,8 +195,8 @@ t.test('key leak: no part of a split or encoded key is in the output of config c
   }
 });
 
-/** Where somebody may put a key by mistake on a command line. */
-const placesOf: readonly ((text: string) => readonly string[])[] = [
+/** Commands in which somebody may pass a key by mistake. */
+const commandLines: readonly ((text: string) => readonly string[])[] = [
   (text) => [text],
   (text) => ['keys', text],
   (text) => ['keys', 'revoke', text, '--registry', 'http://127.0.0.1:1', '--token-file', 'none'],
@@ -210,7 +211,7 @@ const placesOf: readonly ((text: string) => readonly string[])[] = [
 
 t.test('key leak: no part of a split or encoded key is in an error of the command line', async (t) => {
   for (const [name, disguise] of Object.entries(disguises)) {
-    for (const place of placesOf) {
+    for (const place of commandLines) {
       const args = place(disguise(key));
       let printed = '';
       const io = { out: (text: string) => (printed += text), err: (text: string) => (printed += text) };
@@ -228,14 +229,18 @@ t.test('masking a key leaves the rest of the error text intact', async (t) => {
   t.match(err, /^error: unknown command 'svc_live_…'/);
   err = '';
   await run([key.slice(0, -1)], io);
-  t.match(err, /^error: unknown command 'svc_live_…\n/, 'of one that is not whole the rest may follow');
+  t.match(
+    err,
+    /^error: unknown command 'svc_live_…\n/,
+    'after an incomplete key, the text that follows it may be masked too',
+  );
   err = '';
   const access = ['--registry', 'http://127.0.0.1:1', '--token-file', `${t.testdir({ token: 'x'.repeat(40) })}/token`];
   await run(['keys', 'revoke', key, ...access], io);
   t.match(err, 'Never pass a key as an argument');
 });
 
-// `keys create --label svc_live_…` stored a key, in plain text, where every administrator and every backup shows it.
+// `keys create --label svc_live_…` stored a key in plain text, visible to every administrator and in every backup.
 const generatedKey = generateApiKey('live');
 
 t.test('key leak: a name or label that contains a key is rejected and not echoed', async (t) => {
@@ -250,19 +255,22 @@ t.test('key leak: a name or label that contains a key is rejected and not echoed
     'svc_live_',
   ];
   for (const text of texts) {
-    const answers = [
+    const responses = [
       await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live', label: text } }),
       await call('POST', '/merchants', { body: { name: text } }),
       await call('PATCH', `/merchants/${id}`, { body: { name: text } }),
       await call('POST', `/keys/${keyId}/revoke`, { headers: { 'x-actor': text.replaceAll(' ', '') } }),
     ];
     t.same(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [422, 422, 422, 400],
       text,
     );
-    t.match(answers[0]?.body.message, 'label must be a text of 1 to 100 characters on one line, without anything that');
-    t.notMatch(JSON.stringify(answers), generatedKey.slice(9, 15));
+    t.match(
+      responses[0]?.body.message,
+      'label must be a text of 1 to 100 characters on one line, without anything that',
+    );
+    t.notMatch(JSON.stringify(responses), generatedKey.slice(9, 15));
   }
   const events = await database.selectFrom('events').selectAll().execute();
   t.notMatch(JSON.stringify(events), /svc_live_\w/i);
@@ -282,20 +290,20 @@ t.test('key leak: an origin or status that contains a key is rejected and not ec
     wide,
   ]) {
     const body = { originAllowlist: ['shop.example', text] };
-    const answers = [
+    const responses = [
       await call('PATCH', `/merchants/${id}`, { body }),
       await call('POST', '/merchants', { body: { name: 'x', ...body } }),
     ];
-    for (const answer of answers) {
+    for (const response of responses) {
       const message = 'originAllowlist[1] must not hold anything that looks like a key';
-      t.match(answer, { status: 422, body: { message, data: { errors: [{ path: 'originAllowlist[1]' }] } } }, text);
+      t.match(response, { status: 422, body: { message, data: { errors: [{ path: 'originAllowlist[1]' }] } } }, text);
     }
-    t.notMatch(JSON.stringify(answers).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
+    t.notMatch(JSON.stringify(responses).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
   }
   for (const status of ['SVC_LIVE_ABC', 'OLD_SVC_TEST_']) {
-    const answer = await call('PATCH', `/merchants/${id}`, { body: { status } });
-    t.match(answer, { status: 422, body: { message: /^status must be a word/ } });
-    t.notMatch(JSON.stringify(answer), status);
+    const response = await call('PATCH', `/merchants/${id}`, { body: { status } });
+    t.match(response, { status: 422, body: { message: /^status must be a word/ } });
+    t.notMatch(JSON.stringify(response), status);
   }
   const rows = await database.selectFrom('events').selectAll().execute();
   t.notMatch(JSON.stringify([rows, (await call('GET', '/exports')).body]), /svc_(live|test)_/i);
@@ -308,10 +316,10 @@ t.test('key leak: a key given as a permission is not echoed', async (t) => {
   const { id } = await createMerchant();
   for (const text of [generatedKey, generatedKey.toUpperCase(), `payouts:${generatedKey}`]) {
     const body = { environment: 'live', permissions: ['payouts:*', text] };
-    const answer = await call('POST', `/merchants/${id}/keys`, { body });
+    const response = await call('POST', `/merchants/${id}/keys`, { body });
     const message = 'permissions: must not hold anything that looks like a key';
-    t.match(answer, { status: 422, body: { message, data: { errors: [{ path: 'permissions', message }] } } }, text);
-    t.notMatch(JSON.stringify(answer).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
+    t.match(response, { status: 422, body: { message, data: { errors: [{ path: 'permissions', message }] } } }, text);
+    t.notMatch(JSON.stringify(response).toLowerCase(), generatedKey.slice(9, 15).toLowerCase());
   }
 });
 
@@ -322,7 +330,7 @@ t.test('key leak: the services do not store a key that a merchant sends in a tex
   const recipient = { amount: 1, currency: 'NGN', recipient: '+2348012345678' };
   const customer = { email: 'a@example.com', firstName: 'Ada', lastName: 'Obi' };
   for (const text of [generatedKey, generatedKey.replace('svc_live', 'SVC_Test'), `old${generatedKey}`]) {
-    const answers = [
+    const responses = [
       await call(merchantA, 'POST', '/payouts', { body: { ...recipient, reference: text } }),
       await call(merchantA, 'POST', '/payouts', { body: { ...recipient, recipient: text } }),
       await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { remarks: text }) }),
@@ -330,11 +338,11 @@ t.test('key leak: the services do not store a key that a merchant sends in a tex
       await call(merchantA, 'POST', '/dev/customers', { body: { ...customer, firstName: text } }),
       await call(merchantA, 'POST', '/dev/customers', { body: { ...customer, lastName: text } }),
     ];
-    for (const { status, body } of answers) {
+    for (const { status, body } of responses) {
       t.equal(status, 422);
       t.match(body.message, /without anything that looks like an API key/);
     }
-    t.notMatch(JSON.stringify(answers), generatedKey.slice(9, 15));
+    t.notMatch(JSON.stringify(responses), generatedKey.slice(9, 15));
   }
   const stored = [
     await database.selectFrom('payouts').selectAll().execute(),
@@ -343,8 +351,8 @@ t.test('key leak: the services do not store a key that a merchant sends in a tex
   t.same(stored, [[], []]);
 });
 
-// `keys create --environment svc_live_…` said that svc_live_… is no environment, and a field of that name was answered with it:
-// what is said about a mistake is kept in terminals, in the logs of jobs and in tickets.
+// Errors are kept in terminals, in the logs of jobs and in tickets. `keys create --environment svc_live_…` echoed the
+// key in its error, and so did the response to a field of that name.
 const keys = [generateApiKey('live'), generateApiKey('test')];
 const given = keys.flatMap((key) => [key, key.toUpperCase(), `x${key}`, key.replace('svc', '%73vc')]);
 
@@ -355,16 +363,20 @@ function assertKeyless(t: Test, text: string, what: string): void {
 t.test('key leak: the APIs do not echo a key used as a field or query parameter name', async (t) => {
   const { call } = await registryFixture(t, 'sqlite::memory:');
   for (const name of given) {
-    const answers = [
+    const responses = [
       await call('POST', '/merchants', { body: { name: 'Ada', [name]: 1 } }),
       await call('POST', '/merchants', { body: `{"name":"Ada","${name}":1,"${name}":2}` }),
       await call('GET', `/merchants?${encodeURIComponent(name)}=1`),
     ];
-    for (const answer of answers) {
-      t.equal(answer.status, 422, name);
-      assertKeyless(t, JSON.stringify(answer.body), name);
+    for (const response of responses) {
+      t.equal(response.status, 422, name);
+      assertKeyless(t, JSON.stringify(response.body), name);
     }
-    t.match(answers[0]?.body.message, /svc_(live|test)_… is not a known field$/i, 'what is wrong is still told');
+    t.match(
+      responses[0]?.body.message,
+      /svc_(live|test)_… is not a known field$/i,
+      'the error still names the problem',
+    );
   }
 });
 
@@ -377,14 +389,14 @@ t.test('key leak: the services do not echo a key used as a field or query parame
       ['/payouts', { [name]: 1 }],
       [`/payouts?${encodeURIComponent(name)}=1`, {}],
     ] as const) {
-      const answer = await app.inject({ method: 'POST', url, payload });
-      t.equal(answer.statusCode, 422, name);
-      assertKeyless(t, answer.body, name);
+      const response = await app.inject({ method: 'POST', url, payload });
+      t.equal(response.statusCode, 422, name);
+      assertKeyless(t, response.body, name);
     }
   }
 });
 
-async function said(...args: string[]): Promise<{ status: number; text: string }> {
+async function runCommand(...args: string[]): Promise<{ status: number; text: string }> {
   let text = '';
   const add = (more: string): void => void (text += more);
   const status = await run(args, { out: add, err: add });
@@ -413,7 +425,7 @@ t.test('key leak: the command line does not echo a key passed as the wrong argum
       ['database', 'migrate', key],
       ['audit', 'verify', key],
     ]) {
-      const { status, text } = await said(...args);
+      const { status, text } = await runCommand(...args);
       t.not(status, 0, args.join(' '));
       assertKeyless(t, text, args.join(' '));
     }
@@ -423,7 +435,7 @@ t.test('key leak: the command line does not echo a key passed as the wrong argum
 t.test('key leak: the command line does not echo a token passed instead of its file name', async (t) => {
   const base64 = 'ab/cdEF0ghIJklMNopQRstUVwxYZ0123456789+/ABC=';
   for (const secret of ['2197c4'.repeat(10), token, base64]) {
-    const { status, text } = await said('merchants', 'list', '--token-file', secret);
+    const { status, text } = await runCommand('merchants', 'list', '--token-file', secret);
     t.equal(status, 1);
     t.notMatch(text, secret.slice(0, 12));
     t.match(text, /^The token file cannot be read: .* Write the secret to a file and configure the path of that file/);
@@ -432,13 +444,13 @@ t.test('key leak: the command line does not echo a token passed instead of its f
     path.join(directory, 'a-token-of-administrators-0123456789'),
     './a-token-0123456789-0123456789-01',
   ]) {
-    const { text } = await said('merchants', 'list', '--token-file', file);
-    t.equal(text, `The token file ${file} cannot be read: there is no such file.\n`, 'a path is told');
+    const { text } = await runCommand('merchants', 'list', '--token-file', file);
+    t.equal(text, `The token file ${file} cannot be read: there is no such file.\n`, 'a path is shown');
   }
 });
 
-// A refusal for its origin says in the log which header decided, and what it named. Browsers send whole addresses in Referer: their
-// paths and queries hold sessions and reset links, and a password may stand before the host.
+// The log line of a request rejected for its origin names the deciding header and the host in it. Browsers send whole
+// URLs in Referer: paths and queries contain sessions and reset links, and a password may stand before the host.
 
 const leaks: readonly (readonly [header: string, value: string, reason: string])[] = [
   ['referer', 'https://evil.example/reset/s3cr3t-path?token=s3cr3t-query#s3cr3t-part', 'Referer evil.example'],

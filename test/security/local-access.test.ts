@@ -7,14 +7,15 @@ import { liveKey, recordsOf } from '../edge/harness.js';
 import { newInstallation, productCommand } from '../product-command.js';
 import { until } from '../telemetry/open-log.js';
 
-// Node opens its debugger on SIGUSR1 where nobody listens for it. Whoever may connect to 127.0.0.1 could run code in the
-// process, and read the pepper, the private keys and the log's secret; and a mistaken kill of a log rotation was enough.
-const closed = { host: '127.0.0.1', port: 0 };
+// Node opens its debugger on SIGUSR1 if there is no listener for that signal. Every user who may connect to 127.0.0.1
+// could run code in the process, and read the pepper, the private keys and the secret of the log. A log rotation that
+// sent the wrong signal was enough.
+const loopback = { host: '127.0.0.1', port: 0 };
 const directory = t.testdir({ token: `${'t'.repeat(32)}\n`, 'records.json': JSON.stringify(recordsOf(liveKey)) });
 writeFileSync(
   `${directory}/config.yaml`,
   JSON.stringify({
-    listen: { https: null, http: closed, management: null },
+    listen: { https: null, http: loopback, management: null },
     trustedProxies: ['127.0.0.1'],
     torExits: { enabled: false },
     keyStore: {
@@ -25,8 +26,12 @@ writeFileSync(
     upstreams: { all: { url: 'http://127.0.0.1:9' } },
     routes: [{ path: '/transactions', upstream: 'all', resource: 'transactions' }],
     accessLog: { destination: `${directory}/access.log` },
-    registry: { listen: closed, database: { url: `sqlite:${directory}/registry.db` }, tokenFile: `${directory}/token` },
-    services: { listen: closed, database: { url: `sqlite:${directory}/services.db` } },
+    registry: {
+      listen: loopback,
+      database: { url: `sqlite:${directory}/registry.db` },
+      tokenFile: `${directory}/token`,
+    },
+    services: { listen: loopback, database: { url: `sqlite:${directory}/services.db` } },
   }),
 );
 
@@ -39,23 +44,23 @@ for (const args of [['gateway'], ['gateway', '--workers', '2'], ['registry'], ['
       },
     );
     t.teardown(() => child.kill('SIGKILL'));
-    let told = '';
-    child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
-    await until(() => /takes? requests/.test(told) || child.exitCode !== null);
-    const workers = [...told.matchAll(/"pid":(\d+),"msg":"worker process started"/g)].map(([, pid]) => Number(pid));
-    t.equal(workers.length, args.at(-1) === '2' ? 2 : 0, told);
+    let output = '';
+    child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    await until(() => /takes? requests/.test(output) || child.exitCode !== null);
+    const workers = [...output.matchAll(/"pid":(\d+),"msg":"worker process started"/g)].map(([, pid]) => Number(pid));
+    t.equal(workers.length, args.at(-1) === '2' ? 2 : 0, output);
     for (const pid of [child.pid ?? 0, ...workers]) {
-      const before = told.length;
+      const before = output.length;
       process.kill(pid, 'SIGUSR1');
-      await until(() => /SIGUSR1|inspector|Debugger/.test(told.slice(before)) || child.exitCode !== null);
-      t.match(told.slice(before), 'SIGUSR1 has no effect');
+      await until(() => /SIGUSR1|inspector|Debugger/.test(output.slice(before)) || child.exitCode !== null);
+      t.match(output.slice(before), 'SIGUSR1 has no effect');
     }
     t.equal(child.exitCode, null);
-    t.notMatch(told, /inspector|Debugger/);
+    t.notMatch(output, /inspector|Debugger/);
   });
 }
 
-// Customers, payouts and merchants could be read by every user of the machine.
+// Every user of the machine could read customers, payouts and merchants.
 t.test('a new SQLite database and its side files are readable by their owner only', async (t) => {
   const directory = t.testdir();
   const file = `${directory}/registry.db`;
@@ -70,9 +75,9 @@ t.test('a new SQLite database and its side files are readable by their owner onl
   const before = process.umask(0o022);
   t.teardown(() => process.umask(before));
   const created = await create();
-  t.ok(created.length > 1, 'there are files beside it');
+  t.ok(created.length > 1, 'the database has side files');
   t.same(new Set(created), new Set([0o600]));
   chmodSync(file, 0o640);
   await create();
-  t.equal(statSync(file).mode & 0o777, 0o640, 'what an operator chose stays');
+  t.equal(statSync(file).mode & 0o777, 0o640, 'the mode that an operator set is kept');
 });
