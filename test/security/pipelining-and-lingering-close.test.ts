@@ -13,8 +13,8 @@ import {
 } from '../edge/harness.js';
 import { leftOpen } from '../edge/left-open.js';
 
-// Node starts a pipelined request at once, and tells it nothing when its connection breaks while it waits: it was
-// carried out without a line in the log, and its place upstream was never free again.
+// Node starts a pipelined request at once. If its connection breaks while it waits, Node does not notify it. Such a
+// request was executed without a line in the log, and never released its upstream permit.
 const key = ['x-api-key', liveKey] as const;
 const get = requestBytes({ headers: [key] }).replace('Connection: close\r\n', '');
 const post = requestBytes({ method: 'POST', path: '/v1/payouts', body: '{}', headers: [key] }).replace(
@@ -42,13 +42,13 @@ t.test('a pipelined request is not executed when its connection breaks while it 
   t.same(
     upstream.seen.filter(({ method }) => method === 'POST'),
     [],
-    'no payout was made that nobody could be told of',
+    'no payout was made whose response could not be delivered',
   );
-  t.equal(gateway.lines.length, 15, 'each request has its line');
+  t.equal(gateway.lines.length, 15, 'each request has its log line');
   t.ok(gateway.lines.every((line) => (line.event as { code: string }).code === 'client_closed'));
   upstream.respond = (_request, response) => response.end('{}');
   for (let count = 0; count < 5; count += 1) {
-    t.equal((await ask(gateway, { headers: [key] })).status, 200, 'and every place upstream is free again');
+    t.equal((await ask(gateway, { headers: [key] })).status, 200, 'every upstream permit is released');
   }
 });
 
@@ -79,7 +79,8 @@ t.test('pipelined requests are executed one after the other, in order', async (t
   );
 });
 
-// More requests than may wait had the connection destroyed: the payout was made, and its response thrown away.
+// When more requests were pipelined than may wait, the connection was destroyed. The payout had been made, but its
+// response was lost.
 t.test('lingering close: the response of a payout is delivered, however much is pipelined behind it', async (t) => {
   const upstream = await startUpstream(t);
   let latency = 0;
@@ -90,7 +91,7 @@ t.test('lingering close: the response of a payout is delivered, however much is 
   };
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { trustedProxies: ['127.0.0.1'] } });
   const secured = (bytes: string): string => bytes.replace('Host:', 'X-Forwarded-Proto: https\r\nHost:');
-  for (const behind of [17, 18, 40, 400]) {
+  for (const pipelined of [17, 18, 40, 400]) {
     for (const [port, ca] of [
       [gateway.https, gateway.ca],
       [gateway.http, null],
@@ -101,17 +102,17 @@ t.test('lingering close: the response of a payout is delivered, however much is 
         let received = '';
         socket.setEncoding('latin1').on('data', (chunk: string) => (received += chunk));
         socket.on('error', (error) => (received += String(error)));
-        socket.write(secured(post) + secured(get).repeat(behind));
-        // Later packets meet a connection that is about to close.
+        socket.write(secured(post) + secured(get).repeat(pipelined));
+        // Later packets arrive while the connection is about to close.
         setTimeout(() => socket.write(secured(get).repeat(5)), 2);
         await new Promise((resolve) => socket.once('close', resolve));
         const statuses = [...received.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
-        t.same(statuses, ['201'], `${behind} behind, after ${latency} ms`);
+        t.same(statuses, ['201'], `${pipelined} requests pipelined behind it, latency ${latency} ms`);
         t.match(received, /\r\nconnection: close\r\n/i);
         t.same(
           upstream.seen.map(({ method }) => method),
           ['POST'],
-          'nothing that waits is carried out',
+          'no waiting request is executed',
         );
       }
     }
@@ -129,11 +130,11 @@ t.test('lingering close: a client that pipelines endlessly is disconnected after
   t.equal(upstream.seen.length, 1);
 });
 
-// A CONNECT behind a request that was still owed its answer was an uncaught exception: anybody, without a key, could end
-// the process with two lines.
-const open = (bytes: string): string => bytes.replace('Connection: close\r\n', '');
-const plain = open(requestBytes({ headers: [] }));
-const withKey = open(requestBytes({ headers: [['x-api-key', liveKey]] }));
+// A CONNECT pipelined behind a pending request caused an uncaught exception. Two lines without a key could end the
+// process.
+const keepOpen = (bytes: string): string => bytes.replace('Connection: close\r\n', '');
+const plain = keepOpen(requestBytes({ headers: [] }));
+const withKey = keepOpen(requestBytes({ headers: [['x-api-key', liveKey]] }));
 const tunnel = 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n';
 
 t.test('a pipelined CONNECT waits for its turn and does not crash the process', async (t) => {
@@ -176,13 +177,13 @@ t.test('a pipelined CONNECT is dropped when its client disconnects', async (t) =
   t.match(gateway.lines, [{ event: { code: 'client_closed' } }, { event: { code: 'key_required' } }]);
 });
 
-// Node hands the socket of a CONNECT over with none of its listeners and time-outs. Its connection was left open for good where the
-// client kept its side open, or sent anything behind the request and left: some thousand of them, without a key, and
-// nobody else could connect.
-t.test('the connection of a CONNECT is closed soon after its response, whatever its client does', async (t) => {
+// Node hands over the socket of a CONNECT without listeners and timeouts. The connection stayed open forever if the
+// client kept its side open, or sent data after the request and disconnected. A few thousand such connections, without a
+// key, kept all other clients out.
+t.test('the connection of a CONNECT is closed soon after its response, whatever the client does', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
-  const ways: readonly (readonly [string, 'stays' | 'end' | 'destroy'])[] = [
+  const clientBehaviours: readonly (readonly [data: string, ending: 'stays' | 'end' | 'destroy'])[] = [
     ['', 'stays'],
     ['', 'end'],
     ['more', 'end'],
@@ -196,15 +197,15 @@ t.test('the connection of a CONNECT is closed soon after its response, whatever 
     [gateway.https, gateway.ca],
   ] as const) {
     // prettier-ignore
-    for (const [more, how] of ways) {
+    for (const [data, ending] of clientBehaviours) {
       const socket = connect(port, ca);
       socket.on('error', () => undefined);
       sockets.push(socket);
       socket.write('CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n');
       await once(socket, 'data');
-      socket.write(more);
+      socket.write(data);
       await wait(20);
-      if (how !== 'stays') socket[how]();
+      if (ending !== 'stays') socket[ending]();
     }
   }
   t.equal(await leftOpen([gateway], 10_000), 0);
@@ -212,8 +213,8 @@ t.test('the connection of a CONNECT is closed soon after its response, whatever 
   for (const socket of sockets) socket.destroy();
 });
 
-// A refused upload is closed with a delay. What came on the connection in that time was still carried out, though its
-// answer could never be given (RFC 9112 9.6).
+// RFC 9112 9.6: the connection of a rejected upload is closed with a delay. A request that arrived during that time was
+// still executed, although its response could never be delivered.
 t.test('lingering close: a request that follows a closing response is not executed (RFC 9112 9.6)', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url });
@@ -222,11 +223,11 @@ t.test('lingering close: a request that follows a closing response is not execut
     const socket = connect(port, port === gateway.https ? gateway.ca : null);
     socket.allowHalfOpen = true;
     socket.on('error', () => undefined);
-    const answered = new Promise((resolve) => socket.once('data', resolve));
+    const responded = new Promise((resolve) => socket.once('data', resolve));
     socket.write(
       'POST /v1/payouts HTTP/1.1\r\nHost: a\r\nx-api-key: svc_live_wrong\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n',
     );
-    await answered;
+    await responded;
     socket.write(`0\r\n\r\n${payout}`);
     const lines = port === gateway.http ? 2 : 4;
     while (gateway.lines.length < lines) await new Promise((resolve) => setImmediate(resolve));

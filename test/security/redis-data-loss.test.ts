@@ -18,32 +18,35 @@ import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { projectionFixture, withoutLock } from '../registry/projection-fixture.js';
 import { registryOnRedis, until } from '../registry/registry-on-redis.js';
 
-/** An enrolled gateway, and the newest beat after which the registry knew that no record was missing. */
+/**
+ * The standing of an enrolled gateway.
+ * @param vouchedBeat the newest heartbeat after which the registry knew that no record was missing
+ */
 const standing = (vouchedBeat: number): Standing =>
   ({
     ...{ filling: null, generation: 'r_1', last: { generation: 'r_1', revision: 1, replicas: 0, asks: true } },
     lease: { enrolled: true, asks: true, vouchedBeat, beats: 1 },
   }) as unknown as Standing;
 
-const unknown = (count: number): string => lookupIdOf(`svc_live_unknown_${count}`, null);
+const unknownId = (count: number): string => lookupIdOf(`svc_live_unknown_${count}`, null);
 
-// After an eviction, or a DEL by hand, a good key was "Invalid API Key" without end.
+// After an eviction or a manual DEL, a valid key got "Invalid API Key" permanently.
 t.test('a key whose record was deleted is accepted at once, cached or not', { skip: withoutRedis }, async (t) => {
   const { redis, start, insertKeys, gateway } = await registryOnRedis(t);
   const registry = await start();
   const ids = await insertKeys(registry, 120);
   await redis.client.del('mg:meta');
   const one = gateway('one');
-  await until(async () => (await one.ask(ids[119] ?? '')) === 'accepted', 'all are written');
+  await until(async () => (await one.ask(ids[119] ?? '')) === 'accepted', 'all records are written');
   await one.enrolled();
-  await until(async () => (await one.ask(ids[119] ?? '')) === 'accepted', 'it holds what it reads');
+  await until(async () => (await one.ask(ids[119] ?? '')) === 'accepted', 'the gateway caches what it reads');
   for (const id of ids.slice(0, 20)) t.equal(await one.ask(id), 'accepted');
   const names = ids.slice(0, 40).map((id) => `mg:key:${id}`);
   t.equal(await redis.client.del(...names, 'mg:merchant:m_0'), 41);
-  const answers = await Promise.all(ids.slice(0, 40).map((id) => one.ask(id)));
-  t.same([...new Set(answers)], ['accepted']);
-  t.equal(await redis.client.exists(...names, 'mg:merchant:m_0'), 41, 'they are written again');
-  t.equal(await one.ask(unknown(1)), '401', 'one that never was is unknown');
+  const results = await Promise.all(ids.slice(0, 40).map((id) => one.ask(id)));
+  t.same([...new Set(results)], ['accepted']);
+  t.equal(await redis.client.exists(...names, 'mg:merchant:m_0'), 41, 'the records are written again');
+  t.equal(await one.ask(unknownId(1)), '401', 'a key that never existed is unknown');
 });
 
 t.test('a gateway that starts after a record was deleted detects the loss', { skip: withoutRedis }, async (t) => {
@@ -51,17 +54,23 @@ t.test('a gateway that starts after a record was deleted detects the loss', { sk
   let registry = await start();
   const [id = '', other = ''] = await insertKeys(registry, 2);
   await redis.client.del('mg:meta');
-  await until(async () => (await redis.client.exists(`mg:key:${id}`)) === 1, 'written');
-  await until(async () => (await redis.client.get('mg:meta'))?.includes('"version":1') === true, 'complete');
+  await until(async () => (await redis.client.exists(`mg:key:${id}`)) === 1, 'the record is written');
+  await until(
+    async () => (await redis.client.get('mg:meta'))?.includes('"version":1') === true,
+    'the store is complete',
+  );
   await registry.stop();
   await redis.client.del(`mg:key:${id}`);
   const one = gateway('one');
-  await until(async () => (await one.ask(other)) === 'accepted', 'it is there');
-  t.match(await one.ask(id), /^503 records may be missing/, 'while the registry is away');
-  t.match(await one.ask(unknown(1)), /^503/, 'an unknown key as well');
+  await until(async () => (await one.ask(other)) === 'accepted', 'the other key is accepted');
+  t.match(await one.ask(id), /^503 records may be missing/, 'while the registry is unavailable');
+  t.match(await one.ask(unknownId(1)), /^503/, 'an unknown key gets 503 as well');
   registry = await start();
-  await until(async () => (await one.ask(id)) === 'accepted', 'the registry is back');
-  await until(async () => (await one.ask(unknown(1))) === '401', 'nothing is missing');
+  await until(async () => (await one.ask(id)) === 'accepted', 'the key is accepted once the registry is back');
+  await until(
+    async () => (await one.ask(unknownId(1))) === '401',
+    'the unknown key gets 401 once no record is missing',
+  );
 });
 
 t.test(
@@ -73,16 +82,19 @@ t.test(
     const ids = await insertKeys(registry, 10);
     await redis.client.del('mg:meta');
     const one = gateway('one');
-    await until(async () => (await one.ask(ids[9] ?? '')) === 'accepted', 'all are written');
+    await until(async () => (await one.ask(ids[9] ?? '')) === 'accepted', 'all records are written');
     await one.enrolled();
-    await until(async () => ((await redis.client.get('mg:grant:one')) ?? '').includes('"compared":true'), 'compared');
+    await until(
+      async () => ((await redis.client.get('mg:grant:one')) ?? '').includes('"compared":true'),
+      'the registry has compared the records',
+    );
     await wait(1_000);
     await registry.stop();
-    t.equal(await one.ask(unknown(1)), '401');
+    t.equal(await one.ask(unknownId(1)), '401');
     await redis.client.del(`mg:key:${ids[0]}`, `mg:key:${ids[9]}`);
-    t.match(await one.ask(ids[0] ?? ''), /^503 records may be missing/, 'not held');
-    t.match(await one.ask(ids[9] ?? ''), /^503 records may be missing/, 'held before');
-    t.equal(await one.ask(unknown(2)), '401');
+    t.match(await one.ask(ids[0] ?? ''), /^503 records may be missing/, 'a record that was not cached');
+    t.match(await one.ask(ids[9] ?? ''), /^503 records may be missing/, 'a record that was cached before');
+    t.equal(await one.ask(unknownId(2)), '401');
   },
 );
 
@@ -92,7 +104,7 @@ t.test('a key evicted from Redis is never reported as invalid', { skip: withoutR
   const ids = await insertKeys(registry, 2_000);
   await redis.client.del('mg:meta');
   const one = gateway('one');
-  await until(async () => (await one.ask(ids[1_999] ?? '')) === 'accepted', 'all are written');
+  await until(async () => (await one.ask(ids[1_999] ?? '')) === 'accepted', 'all records are written');
   await one.enrolled();
   await redis.client.config('SET', 'maxmemory-policy', 'allkeys-random');
   const evict = async (): Promise<void> => {
@@ -103,70 +115,69 @@ t.test('a key evicted from Redis is never reported as invalid', { skip: withoutR
   };
   await evict();
   const evicted = Number(/^evicted_keys:(\d+)/m.exec(await redis.client.info('stats'))?.[1]);
-  t.ok(evicted > 20, `${evicted} were evicted`);
+  t.ok(evicted > 20, `${evicted} keys were evicted`);
   const wrong: string[] = [];
   for (const end = Date.now() + 3_000; Date.now() < end;) {
-    const answers = await Promise.all(ids.slice(0, 500).map((id) => one.ask(id)));
-    wrong.push(...answers.filter((answer) => answer === '401'));
+    const results = await Promise.all(ids.slice(0, 500).map((id) => one.ask(id)));
+    wrong.push(...results.filter((result) => result === '401'));
   }
   t.same(wrong, []);
   await until(
     async () => (await redis.client.exists(...ids.map((id) => `mg:key:${id}`))) === 2_000,
-    'all are there again',
+    'all records are there again',
   );
-  // What says that the store is complete may have been evicted as well.
+  // The record that marks the store as complete may have been evicted as well.
   await until(
     async () => [...new Set(await Promise.all(ids.map((id) => one.ask(id))))].join() === 'accepted',
-    'all are accepted',
+    'all keys are accepted',
   );
 });
 
-// Whoever can write to Redis could answer in the registry's place, and make a good key invalid.
+// An attacker with write access to Redis could reply in place of the registry, and make a valid key invalid.
 t.test('a registry reply counts only with the seal of its own query', async (t) => {
   const seals = new Seals([Buffer.alloc(32, 1)]);
-  const answer = JSON.stringify({ generation: 'r_1', isPresent: false });
-  const answers: Readonly<Record<string, (question: string) => string>> = {
-    unsealed: () => answer,
-    'sealed by another secret': (question) => new Seals([Buffer.alloc(32, 2)]).seal(question, answer),
-    'of another question': (question) => seals.seal(`${question}0`, answer),
-    'of another generation': (question) =>
-      seals.seal(question, JSON.stringify({ generation: 'r_0', isPresent: false })),
+  const reply = JSON.stringify({ generation: 'r_1', isPresent: false });
+  const forgedReplies: Readonly<Record<string, (query: string) => string>> = {
+    'without a seal': () => reply,
+    'sealed with another secret': (query) => new Seals([Buffer.alloc(32, 2)]).seal(query, reply),
+    'to another query': (query) => seals.seal(`${query}0`, reply),
+    'of another generation': (query) => seals.seal(query, JSON.stringify({ generation: 'r_0', isPresent: false })),
   };
-  const textOf = (answerTo: (question: string) => string): Promise<string | null> =>
+  const textOf = (replyTo: (query: string) => string): Promise<string | null> =>
     new MissingRecords({
       link: {
         heard: () => Promise.resolve(),
         write: () => Promise.resolve(),
-        text: (name) => Promise.resolve(answerTo(name)),
+        text: (name) => Promise.resolve(replyTo(name)),
       },
       reads: { text: () => Promise.resolve(null) },
       standing: standing(-1),
       ...{ names: new RecordNames('mg:'), instanceId: 'one', seals },
-    }).text(`mg:key:${unknown(1)}`);
-  for (const [what, answerTo] of Object.entries(answers))
-    await t.rejects(textOf(answerTo), { name: 'KeyStoreUnavailable', message: /has not replied whether/ }, what);
-  t.equal(await textOf((question) => seals.seal(question, answer)), null);
+    }).text(`mg:key:${unknownId(1)}`);
+  for (const [what, replyTo] of Object.entries(forgedReplies))
+    await t.rejects(textOf(replyTo), { name: 'KeyStoreUnavailable', message: /has not replied whether/ }, what);
+  t.equal(await textOf((query) => seals.seal(query, reply)), null);
 });
 
-// Redis answers over one connection and sends its notices over another: the answer may come first.
+// Redis sends replies over one connection and invalidation messages over another, so a reply may arrive first.
 t.test('a missing record is trusted only when no invalidation was missed', async (t) => {
-  const name = `mg:key:${unknown(1)}`;
+  const name = `mg:key:${unknownId(1)}`;
   for (const [what, happens] of [
     [
-      'a notice comes behind the answer',
+      'an invalidation message arrives after the reply',
       (missing: MissingRecords) => {
         missing.changed([name]);
         return Promise.resolve();
       },
     ],
-    ['nothing can be heard', () => Promise.reject(new Error('nothing can be heard'))],
-    ['no notice comes', () => Promise.resolve()],
+    ['no invalidation messages arrive', () => Promise.reject(new Error('no invalidation messages arrive'))],
+    ['the record has not changed', () => Promise.resolve()],
   ] as const) {
-    const asked: string[] = [];
+    const queries: string[] = [];
     const missing: MissingRecords = new MissingRecords({
       link: {
         heard: () => happens(missing),
-        write: ({ name: question }) => Promise.resolve(void asked.push(question)),
+        write: ({ name: query }) => Promise.resolve(void queries.push(query)),
         text: () => Promise.resolve(JSON.stringify({ generation: 'r_1', isPresent: false })),
       },
       reads: { text: () => Promise.resolve(null) },
@@ -174,22 +185,22 @@ t.test('a missing record is trusted only when no invalidation was missed', async
       ...{ names: new RecordNames('mg:'), instanceId: 'one', seals: noSeals },
     });
     t.equal(await missing.text(name), null);
-    t.equal(asked.length, what === 'no notice comes' ? 0 : 1, what);
+    t.equal(queries.length, what === 'the record has not changed' ? 0 : 1, what);
   }
 });
 
-// A question that Redis refused ended as an internal error, and whoever has the key could have been served what is held.
+// A query that Redis rejected ended as an internal error, although the cached record could have been used.
 t.test('a query that Redis rejects makes the key store unavailable', async (t) => {
-  const refused = (): Promise<never> =>
+  const reject = (): Promise<never> =>
     Promise.reject(new Error("OOM command not allowed when used memory > 'maxmemory'."));
   const link = { heard: () => Promise.resolve(), write: () => Promise.resolve(), text: () => Promise.resolve('asked') };
-  for (const change of [{ write: refused }, { text: refused }]) {
+  for (const change of [{ write: reject }, { text: reject }]) {
     const missing = new MissingRecords({
       ...{ link: { ...link, ...change }, reads: { text: () => Promise.resolve(null) } },
       standing: standing(-1),
       ...{ names: new RecordNames('mg:'), instanceId: 'one', seals: noSeals },
     });
-    await t.rejects(missing.text(`mg:key:${unknown(1)}`), { name: 'KeyStoreUnavailable' });
+    await t.rejects(missing.text(`mg:key:${unknownId(1)}`), { name: 'KeyStoreUnavailable' });
   }
 });
 
@@ -198,32 +209,39 @@ t.test('foreign data under the name of the query stream does not block replies',
   const registry = await start();
   const [id = ''] = await insertKeys(registry, 1);
   await redis.client.del('mg:meta');
-  await until(async () => (await redis.client.get('mg:meta'))?.includes('"version":1') === true, 'complete');
+  await until(
+    async () => (await redis.client.get('mg:meta'))?.includes('"version":1') === true,
+    'the store is complete',
+  );
   const pipeline = redis.client.pipeline();
   for (let number = 0; number < 3_000; number += 1)
-    pipeline.set(`mg:ask:other:${number}:key:${unknown(number)}`, 'asked');
+    pipeline.set(`mg:ask:other:${number}:key:${unknownId(number)}`, 'asked');
   for (const name of ['mg:ask:', 'mg:ask:one:1:key:x', `mg:ask:one:2:${'x'.repeat(100_000)}`])
     pipeline.lpush(name, 'asked');
   pipeline.set('mg:ask:one:3:merchant:', 'asked').set('mg:ask:../..:4:key:a', 'asked').del(`mg:key:${id}`);
   await pipeline.exec();
   const one = gateway('one');
-  await until(async () => (await one.ask(id)) === 'accepted', 'a key is accepted');
-  await until(async () => (await one.ask(unknown(9_999))) === '401', 'an unknown key is unknown');
+  await until(async () => (await one.ask(id)) === 'accepted', 'the key is accepted');
+  await until(async () => (await one.ask(unknownId(9_999))) === '401', 'an unknown key gets 401');
 
   await redis.client.set('mg:ask:two:1:key:a', 'asked');
   const { client } = redis;
   const source = { read: readBytes.bind(null, client), write: () => Promise.resolve() };
   const inbox = new QueryInbox('mg:ask:', noSeals, source);
   inbox.heard(['mg:ask:', 'mg:ask:one:1:key:x', 'mg:ask:two:1:key:a']);
-  await until(() => inbox.take(10).some(({ record }) => record === 'key:a'), 'read beside what is no text');
+  await until(
+    () => inbox.take(10).some(({ record }) => record === 'key:a'),
+    'a query is read next to a value that is not a string',
+  );
 });
 
-// Between a flush and the moment at which a gateway hears of it, every key would be unknown: an outage that looks like a bad key.
+// Redis is flushed before a gateway receives the invalidation message. Until then every key would seem unknown, so an
+// outage would look like an invalid key.
 t.test('a missing record is trusted only in a seeded store', { skip: withoutRedis }, async (t) => {
   const { client, url } = await startRedis(t);
   const names = new RecordNames('mg:');
-  const nothing = (): void => undefined;
-  const untold = { onChanged: nothing, onEverythingChanged: nothing, onListening: nothing, onDeaf: nothing };
+  const ignore = (): void => undefined;
+  const callbacks = { onChanged: ignore, onEverythingChanged: ignore, onListening: ignore, onDeaf: ignore };
   const link = new ServerLink(
     {
       ...{ url, sentinels: null, masterName: '', cluster: null, username: null },
@@ -232,13 +250,13 @@ t.test('a missing record is trusted only in a seeded store', { skip: withoutRedi
       commandTimeoutMilliseconds: 2_000,
     },
     names,
-    { ...untold, onReady: () => undefined },
+    { ...callbacks, onReady: () => undefined },
     () => undefined,
   );
   t.teardown(() => {
     link.close();
   });
-  await untilOnRedis(() => Promise.resolve(link.hearing), 'the store can be asked');
+  await untilOnRedis(() => Promise.resolve(link.hearing), 'the store can be queried');
   const read = (id: string) => link.read(names.key(id), 'ours');
   const seed = (generation: string) =>
     client.set(names.meta, JSON.stringify({ version: 1, generation, projectedAt: '2026-01-01T00:00:00.000Z' }));
@@ -265,7 +283,7 @@ const common = {
   newGeneration: () => `begun-${(generations += 1)}`,
 };
 
-/** A registry's projection into a Redis, of which all that it holds can be taken and put back, as another server would have it. */
+/** A registry's projection into a Redis. To simulate a failover, a test saves and restores all data of Redis. */
 async function start(t: Test) {
   const { client, url } = await startRedis(t);
   const store = openRecordsStore({ ...nowhere, url, commandTimeoutMilliseconds: 2_000 }, 'mg:', {
@@ -273,7 +291,7 @@ async function start(t: Test) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  await untilOnRedis(async () => (await store.look()).meta === null, 'the store can be asked');
+  await untilOnRedis(async () => (await store.look()).meta === null, 'the store can be queried');
   const { context, database, time } = await projectionFixture(t, 'sqlite::memory:');
   const projection = new Projection({
     ...common,
@@ -283,31 +301,31 @@ async function start(t: Test) {
     monotonic: time.monotonic,
     holder: 'one',
   });
-  const take = async (): Promise<Map<string, string>> => {
+  const save = async (): Promise<Map<string, string>> => {
     const names = await client.keys('*');
     const texts = await client.mget(names);
     return new Map(names.map((name, index) => [name, texts[index] ?? '']));
   };
-  const putBack = async (held: ReadonlyMap<string, string>): Promise<void> => {
+  const restore = async (saved: ReadonlyMap<string, string>): Promise<void> => {
     await client.flushall();
-    for (const [name, text] of held) await client.set(name, text);
+    for (const [name, text] of saved) await client.set(name, text);
   };
   const { id } = await createMerchant(context, 'test', { name: 'x' });
   const statuses = async (): Promise<string[]> => {
-    const keys = [...(await take())].filter(([name]) => name.startsWith('mg:key:'));
+    const keys = [...(await save())].filter(([name]) => name.startsWith('mg:key:'));
     return keys.map(([, text]) => (JSON.parse(text) as { status: string }).status);
   };
-  return { client, context, database, id, projection, putBack, statuses, store, take };
+  return { client, context, database, id, projection, restore, save, statuses, store };
 }
 
-// A replica that lacked a confirmed revocation took the master's place while the next change was written. That one was published
-// there, so that nothing seemed to be lost, and the key worked again for good.
+// During a failover a replica that lacked a confirmed revocation became the master while the next change was written.
+// That change was published there, so no loss was visible, and the revoked key worked again permanently.
 for (const moment of ['before it is written', 'when it is written'] as const) {
   t.test(`a store replaced during a change, ${moment}, is detected`, { skip: withoutRedis }, async (t) => {
-    const { context, id, projection, putBack, statuses, store, take } = await start(t);
+    const { context, id, projection, restore, save, statuses, store } = await start(t);
     const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
     await projection.run();
-    const replica = await take();
+    const replica = await save();
     await revokeKey(context, 'test', keyId);
     await projection.run();
     t.same(await statuses(), ['REVOKED']);
@@ -316,22 +334,22 @@ for (const moment of ['before it is written', 'when it is written'] as const) {
     const write = store.write.bind(store);
     store.write = async (...args) => {
       store.write = write;
-      if (moment === 'before it is written') await putBack(replica);
-      const stayed = await write(...args);
-      await putBack(replica);
-      return stayed;
+      if (moment === 'before it is written') await restore(replica);
+      const result = await write(...args);
+      await restore(replica);
+      return result;
     };
     await t.rejects(projection.run(), /the store was replaced or emptied/);
     t.same(await statuses(), ['ACTIVE']);
-    t.equal((await store.look()).revision, 2, 'nothing is published that is not there');
+    t.equal((await store.look()).revision, 2, 'no revision is published whose change is missing');
     await projection.run();
     t.same(await statuses(), ['REVOKED']);
     t.equal((await store.look()).revision, await context.revision());
   });
 }
 
-// Redis was emptied once more while everything was written anew: it was said to be complete with what had been written since,
-// and every other key was unknown, for good.
+// Redis was flushed again during a full rewrite. It was then marked as complete with only the records written since, and
+// all other keys were permanently unknown.
 t.test('a store flushed during a full rewrite is not marked complete', { skip: withoutRedis }, async (t) => {
   const { client, context, id, projection, statuses, store } = await start(t);
   for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
@@ -375,25 +393,26 @@ t.test(
   },
 );
 
-// It put its mark before it looked, and ended each pass of the right one.
+// A wrong registry set its writer mark before it checked the store. This ended each pass of the right registry.
 t.test('a registry on another database writes nothing', { skip: withoutRedis }, async (t) => {
-  const { context, id, projection, store, take } = await start(t);
+  const { context, id, projection, save, store } = await start(t);
   for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
   await projection.run();
-  const before = await take();
+  const before = await save();
   const { database, time } = await projectionFixture(t, 'sqlite::memory:');
   const wrong = new Projection({ ...common, database, store, clock: time, monotonic: time.monotonic, holder: 'wrong' });
   await database.updateTable('revision').set({ generation: 'of its own' }).execute();
   for (let count = 0; count < 2; count += 1) await t.rejects(wrong.run(), /that of another database/);
-  t.same(await take(), before);
+  t.same(await save(), before);
 });
 
-// A damaged meta record counted as none, which is how an operator asks that everything be written anew: every record was removed.
+// An operator deletes the meta record to request a full rewrite. A malformed meta record counted as deleted, so every
+// record was removed.
 t.test(
   'a malformed meta record does not let a registry on another database write',
   { skip: withoutRedis },
   async (t) => {
-    const { client, context, id, projection, store, take } = await start(t);
+    const { client, context, id, projection, save, store } = await start(t);
     for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
     await projection.run();
     const { database, time } = await projectionFixture(t, 'sqlite::memory:');
@@ -407,19 +426,23 @@ t.test(
     });
     for (const damaged of ['', '{', '[]', '{"version":2,"generation":"generation-0"}']) {
       await client.set('mg:meta', damaged);
-      const before = await take();
+      const before = await save();
       await t.rejects(wrong.run(), /another registry's: of its 4 records this database knows 0/, damaged);
-      t.same(await take(), before);
+      t.same(await save(), before);
       await projection.run();
-      t.match((await store.look()).meta, { version: 1, generation: String }, 'that of its own store is written again');
-      t.same([...(await take()).keys()].sort(), [...before.keys()].sort());
+      t.match(
+        (await store.look()).meta,
+        { version: 1, generation: String },
+        'its own registry rewrites the meta record',
+      );
+      t.same([...(await save()).keys()].sort(), [...before.keys()].sort());
     }
     await client.del('mg:meta');
     await wrong.run();
     t.same(
-      [...(await take()).keys()].sort(),
+      [...(await save()).keys()].sort(),
       ['mg:change', 'mg:meta', 'mg:revision', 'mg:writer'],
-      'whoever wants that takes it away',
+      'without a meta record, a registry takes over the store',
     );
   },
 );

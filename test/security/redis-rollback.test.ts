@@ -45,25 +45,25 @@ async function until(holds: () => Promise<boolean> | boolean, what: string): Pro
   }
 }
 
-// Redis was restarted on an old snapshot, in which a revoked key is active. A gateway that started after that had nothing to compare
-// the snapshot with, and let the key in until the registry had written the revocation again: without end, while that was away.
+// Redis was restarted from an old snapshot in which a revoked key is active. A gateway that started after that could not
+// detect it. It accepted the key until the registry had rewritten the revocation, however long the registry was down.
 t.test('Redis rollback: a gateway that starts on an old snapshot is unavailable', { skip: withoutRedis }, async (t) => {
   const server = await startSeeded(t, 'ACTIVE');
   const registry = startEnrolling(t, server, 'g');
   await registry.name({ servers: ['beforeTheRestart'] });
   const { records, status } = open(t, server.url);
-  await until(() => (records.unavailableReason() ?? '').includes('has not compared'), 'it says why');
+  await until(() => (records.unavailableReason() ?? '').includes('has not compared'), 'it reports the reason');
   for (const end = Date.now() + 1_000; Date.now() < end;) {
     await wait(10);
     t.equal(await status(), 'KeyStoreUnavailable');
   }
   await server.client.set(keyName, JSON.stringify({ ...(seededRecords[keyName] as object), status: 'REVOKED' }));
   await registry.name();
-  await until(async () => (await status()).startsWith('REVOKED'), 'compared');
+  await until(async () => (await status()).startsWith('REVOKED'), 'the registry has compared the server');
 });
 
-// A server loads an older file while it runs: it keeps its name, its connections and its meta record. All that tells is the notice that
-// everything has changed, and then the revision.
+// A running server loads an older snapshot. Its run id, its connections and its meta record stay the same. Only the
+// invalidation of all keys and then the lower revision reveal it.
 t.test(
   'Redis rollback while running: the server is not queried before the next heartbeat',
   { skip: withoutRedis },
@@ -78,31 +78,31 @@ t.test(
     await until(async () => (await status()) === 'REVOKED (cache)', 'revoked');
     await wait(100);
     const seen = new Set<string>();
-    const asking = (async () => {
+    const lookups = (async () => {
       for (const end = Date.now() + 1_500; Date.now() < end;) {
         await wait(1);
         seen.add(await status());
       }
     })();
     await server.client.call('DEBUG', 'RELOAD', 'NOSAVE');
-    await asking;
-    t.equal(await server.client.get('mg:revision'), '1', 'it went back');
+    await lookups;
+    t.equal(await server.client.get('mg:revision'), '1', 'the server went back to the old revision');
     t.notOk([...seen].join().includes('ACTIVE'), [...seen].join());
-    t.ok(seen.has('REVOKED (stale)'), 'what is held is served still');
-    t.equal(await status('0'.repeat(64)), 'KeyStoreUnavailable', 'nothing else is answered');
+    t.ok(seen.has('REVOKED (stale)'), 'cached records are still served');
+    t.equal(await status('0'.repeat(64)), 'KeyStoreUnavailable', 'no other key is looked up');
   },
 );
 
-/** A name that leads to one server and, later, to another one; connections stay where they are until they are cut. */
+/** A host name that later resolves to another server. Open connections stay with the first server until they are cut. */
 async function startName(t: Teardown, port: number) {
-  const open = new Set<{ readonly near: Socket; hears: boolean }>();
+  const connections = new Set<{ readonly near: Socket; isSubscribed: boolean }>();
   const name = { to: port, isSilent: false };
   const server = net.createServer((near) => {
     const far = net.connect(name.to, '127.0.0.1');
-    const one = { near, hears: false };
-    open.add(one);
+    const connection = { near, isSubscribed: false };
+    connections.add(connection);
     near.on('data', (bytes: Buffer) => {
-      one.hears ||= bytes.includes('TRACKING');
+      connection.isSubscribed ||= bytes.includes('TRACKING');
       if (!name.isSilent) far.write(bytes);
     });
     far.on('data', (bytes: Buffer) => {
@@ -114,29 +114,29 @@ async function startName(t: Teardown, port: number) {
   await once(server.listen(0, '127.0.0.1'), 'listening');
   t.teardown(() => {
     server.close();
-    for (const { near } of open) near.destroy();
+    for (const { near } of connections) near.destroy();
   });
-  const cut = (hears: boolean): void => {
-    for (const one of open) if (one.hears === hears) one.near.destroy();
+  const cut = (isSubscribed: boolean): void => {
+    for (const one of connections) if (one.isSubscribed === isSubscribed) one.near.destroy();
   };
   return Object.assign(name, { url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`, cut });
 }
 
-// Only the connection that asks was opened anew, and led to another server: what a beat had found out about the first one was
-// taken for true of the other until the next beat, and a revoked key was let in.
+// Only the connection for queries was reopened, to another server. Until the next heartbeat the gateway applied the result
+// of the last one to the new server, and accepted a revoked key.
 t.test(
   'a reopened connection is not queried before a heartbeat has succeeded on it',
   { skip: withoutRedis },
   async (t) => {
-    for (const hears of [false, true]) {
-      const [before, behind] = [await startSeeded(t, 'REVOKED'), await startSeeded(t, 'ACTIVE')];
-      await startEnrolling(t, before, 'none').name();
-      await startEnrolling(t, behind, 'none').name({ servers: ['another'] });
-      const name = await startName(t, before.port);
+    for (const isSubscribed of [false, true]) {
+      const [first, second] = [await startSeeded(t, 'REVOKED'), await startSeeded(t, 'ACTIVE')];
+      await startEnrolling(t, first, 'none').name();
+      await startEnrolling(t, second, 'none').name({ servers: ['another'] });
+      const name = await startName(t, first.port);
       const { status } = open(t, name.url);
-      await until(async () => (await status()) === 'REVOKED (store)', 'asked');
-      name.to = behind.port;
-      name.cut(hears);
+      await until(async () => (await status()) === 'REVOKED (store)', 'the first server replies');
+      name.to = second.port;
+      name.cut(isSubscribed);
       const seen = new Set<string>();
       for (const end = Date.now() + 2_000; Date.now() < end;) {
         await wait(1);
@@ -157,64 +157,65 @@ t.test('while both Redis connections are silent, cached records are served', { s
   const seen = new Map<string, number>();
   for (const end = Date.now() + 6_000; Date.now() < end;) {
     await wait(20);
-    const answer = await status();
-    seen.set(answer, (seen.get(answer) ?? 0) + 1);
+    const result = await status();
+    seen.set(result, (seen.get(result) ?? 0) + 1);
   }
   t.ok(
-    [...seen.keys()].every((answer) => answer.startsWith('ACTIVE')),
+    [...seen.keys()].every((result) => result.startsWith('ACTIVE')),
     JSON.stringify([...seen]),
   );
 });
 
-// A replica that was behind becomes the master: what was written last is gone, a revocation perhaps. A gateway that takes the
-// older number for the newest one, a moment later, lets the revoked key in again.
+// After a failover the new master may lack the last writes, possibly a revocation. A gateway that takes its lower revision
+// for the newest one accepts the revoked key again.
 
 const meta = JSON.stringify(seededRecords['mg:meta']);
 
-/** What is believed of a store, after it was asked; what is believed is remembered. */
-function ask(state: StoreState, meta: string | null, revision: string | null): boolean {
-  const believed = state.judge(meta, revision, null, null);
-  if (believed !== null) state.adopt(believed);
-  return believed !== null;
+/** Judges the replies of a store and remembers the result if it is trusted. Returns whether it is trusted. */
+function judgeAndAdopt(state: StoreState, meta: string | null, revision: string | null): boolean {
+  const trusted = state.judge(meta, revision, null, null);
+  if (trusted !== null) state.adopt(trusted);
+  return trusted !== null;
 }
 
 t.test('a store that lost changes is unavailable until it has them again', (t) => {
   const state = new StoreState();
-  t.ok(ask(state, meta, '7'));
+  t.ok(judgeAndAdopt(state, meta, '7'));
   for (const revision of ['6', '6', '5', '6']) {
-    t.notOk(ask(state, meta, revision));
+    t.notOk(judgeAndAdopt(state, meta, revision));
     t.match(state.reason, `it has revision ${revision}, but had 7 before`);
   }
-  t.notOk(ask(state, null, null));
-  t.notOk(ask(state, meta, '6'), 'nor after it was empty for a while');
-  t.ok(ask(state, meta, '7'));
+  t.notOk(judgeAndAdopt(state, null, null));
+  t.notOk(judgeAndAdopt(state, meta, '6'), 'also not after it was empty for a while');
+  t.ok(judgeAndAdopt(state, meta, '7'));
   t.equal(state.reason, null);
   t.end();
 });
 
 const named = JSON.stringify({ ...(seededRecords['mg:meta'] as object), servers: ['a', 'b'], replicas: 1 });
 
-// An emptied store is believed record by record while it is filled: on another server, or in an earlier history, what is there may be old.
+// While an emptied store is being filled, the gateway trusts it record by record. On a server that the registry does not
+// name, or in an earlier generation, a record may be old.
 t.test('a store being filled counts only on servers that the registry names, and not in an earlier generation', (t) => {
   const filling = JSON.stringify({ ...(JSON.parse(named) as object), version: 2, filling: true, generation: 'r_2' });
   const judge = (servers: (string | null)[] | null, enrolledIn: string | null = null): boolean => {
     const state = new StoreState(() => undefined);
-    t.equal(state.judge(filling, '7', servers, enrolledIn), null, 'it is not complete');
+    t.equal(state.judge(filling, '7', servers, enrolledIn), null, 'the store is not complete');
     return state.filling !== null;
   };
   t.ok(judge(['a']));
   t.ok(judge(['b', 'a'], 'r_1'));
   for (const servers of [['c'], ['a', 'c'], [null], null]) t.notOk(judge(servers), String(servers));
-  t.notOk(judge(['a'], 'r_3'), 'an earlier history');
+  t.notOk(judge(['a'], 'r_3'), 'an earlier generation');
   const state = new StoreState();
   state.judge(filling, '7', ['a'], null);
   state.judge(named, '7', ['a'], null);
-  t.equal(state.filling, null, 'it is complete');
+  t.equal(state.filling, null, 'the store is complete');
   t.end();
 });
 
-// Redis was restarted on an old snapshot, and a gateway that started after that had nothing to compare it with: it let keys in that
-// had been revoked, until the registry had written the changes again.
+// Redis was restarted from an old snapshot. A gateway that started after that could not detect it, and accepted revoked
+// keys until the registry had rewritten the changes.
 t.test('a server is trusted when the registry names it or the gateway knows that it is complete', (t) => {
   const state = new StoreState();
   t.match(state.judge(named, '7', ['a'], null), { replicas: 1 });
@@ -229,34 +230,38 @@ t.test('a server is trusted when the registry names it or the gateway knows that
     t.equal(state.judge(named, '7', servers, 'of another history'), null);
   }
   const { generation } = state.judge(named, '7', ['a'], null) ?? { generation: '' };
-  ask(state, named, '7');
-  t.match(state.judge(named, '7', ['c'], generation), { revision: 7 }, 'of a gateway that is enrolled in its history');
-  t.match(state.notNamed, 'yet: c', 'which is worth a word');
+  judgeAndAdopt(state, named, '7');
+  t.match(
+    state.judge(named, '7', ['c'], generation),
+    { revision: 7 },
+    'for a gateway that is enrolled in its generation',
+  );
+  t.match(state.notNamed, 'yet: c', 'the unnamed server is reported');
   state.adopt(state.judge(named, '7', ['a'], null) ?? { generation: '', revision: 0, replicas: null });
-  t.equal(state.judge(named, '6', ['a'], generation), null, 'but none that lacks something');
-  t.equal(state.judge(named, '6', ['a'], null), null, 'also where the registry names it');
+  t.equal(state.judge(named, '6', ['a'], generation), null, 'but not a server that lacks changes');
+  t.equal(state.judge(named, '6', ['a'], null), null, 'also if the registry names it');
   const another = named.replace(generation, 'another');
-  t.equal(state.judge(another, '1', ['c'], generation), null, 'nor one with another history');
+  t.equal(state.judge(another, '1', ['c'], generation), null, 'nor a server with another generation');
   t.match(state.judge(another, '1', ['a'], generation), { generation: 'another', revision: 1 });
   t.end();
 });
 
-// A snapshot from before an upgrade of the registry: its meta record names no servers, so the rules of the former release held again,
-// by which any server is believed, also one that lacks a revocation.
+// In a snapshot from before an upgrade of the registry the meta record names no servers. The rules of the former release
+// then applied again. They trust any server, also one that lacks a revocation.
 t.test('a store that no longer names its servers is unavailable until it names them again', (t) => {
   for (const generation of [(seededRecords['mg:meta'] as { generation: string }).generation, 'another']) {
     const state = new StoreState();
     const former = JSON.stringify({ ...(seededRecords['mg:meta'] as object), generation });
-    t.ok(ask(state, former, '7'), 'of a registry of the former release');
+    t.ok(judgeAndAdopt(state, former, '7'), 'the meta record of a registry of the former release');
     t.ok(state.isFormer);
-    t.ok(ask(state, named, '8'), 'that was upgraded');
+    t.ok(judgeAndAdopt(state, named, '8'), 'the registry was upgraded');
     t.notOk(state.isFormer);
     for (const revision of ['8', '7', '9']) {
-      t.notOk(ask(state, former, revision), `revision ${revision} of generation ${generation}`);
+      t.notOk(judgeAndAdopt(state, former, revision), `revision ${revision} of generation ${generation}`);
       t.match(state.reason, 'names no servers, although this store had one that did');
-      t.equal(state.judge(former, revision, ['a'], generation), null, 'also of a gateway that is enrolled in it');
+      t.equal(state.judge(former, revision, ['a'], generation), null, 'also for a gateway that is enrolled in it');
     }
-    t.notOk(state.isFormer, 'nor do the former rules hold');
+    t.notOk(state.isFormer, 'the former rules do not apply either');
     t.match(state.judge(named, '9', ['a'], null), { revision: 9, replicas: 1 });
     t.equal(state.reason, null);
   }

@@ -13,13 +13,16 @@ import { ManualTime } from '../registry/manual-time.js';
 import { addWallet, balanceOf, bankPayout, identityOf, merchantA, patient } from '../services/services-fixture.js';
 
 /*
- * A service that is broken into has the assertions that it received. They must open nothing at the other services, also where
+ * An attacker in control of one service has the assertions that it received. The other services must not accept them, also if
  * one process serves all of them.
  */
 
 const bank = { delayMilliseconds: 60_000, failingAccounts: [] };
 
-/** Services and an identity of one configuration: says with which status a path is served under an upstream's assertion. */
+/**
+ * Starts services and an identity with one configuration. The returned function requests a path with an assertion for an
+ * upstream, and returns the status.
+ */
 async function deployment(t: Test, options = '') {
   const { privateKey } = generateKeyPairSync('ed25519');
   const directory = t.testdir({ 'key.pem': privateKey.export({ type: 'pkcs8', format: 'pem' }) });
@@ -71,12 +74,12 @@ t.test('assertion replay: no spelling of a path makes another upstream’s asser
     t.not(await statusOf('transactions', path), 200, path);
   }
   t.equal(await statusOf('customers', '/dev/%70ayouts'), 403);
-  t.equal(await statusOf('payouts', '/dev/%70ayouts'), 200, 'what the router reads as its path is its path');
+  t.equal(await statusOf('payouts', '/dev/%70ayouts'), 200, 'the router decodes it to the path of its own upstream');
 });
 
 t.test('assertion replay: a path without a route accepts no assertion', async (t) => {
   const statusOf = await deployment(t, 'routes: [{ path: /payouts, upstream: payouts, resource: payouts }]');
-  t.equal(await statusOf('payouts', '/payouts'), 405, 'let in: a list is elsewhere');
+  t.equal(await statusOf('payouts', '/payouts'), 405, 'the assertion is accepted: the path has no GET');
   t.equal(await statusOf('payouts', '/nowhere'), 403);
   for (const upstream of ['payouts', 'transactions']) t.equal(await statusOf(upstream, '/transactions'), 403);
 });
@@ -86,7 +89,11 @@ t.test('assertion replay: the longest matching route decides the upstream', asyn
     `{ path: ${path}, upstream: ${upstream}, resource: payouts }`;
   const routes = `routes: [${route('/dev', 'customers')}, ${route('/dev/payouts/archive', 'transactions')}]`;
   const statusOf = await deployment(t, routes);
-  t.equal(await statusOf('transactions', '/dev/payouts/archive'), 404, 'let in, and no payout');
+  t.equal(
+    await statusOf('transactions', '/dev/payouts/archive'),
+    404,
+    'the assertion is accepted: there is no such payout',
+  );
   t.equal(await statusOf('customers', '/dev/payouts/archive'), 403);
   t.equal(await statusOf('customers', '/dev/payouts'), 200);
 });
@@ -104,11 +111,11 @@ t.test('assertion replay: an upstream named like the former audience gets no acc
 const day = 24 * 60 * 60 * 1000;
 const delayMilliseconds = day;
 
-/** A services process on a machine whose clock is wrong by so many milliseconds. */
-async function processOf(t: Test, databaseUrl: string, wrongBy: number) {
+/** Starts a services process on a machine whose clock is off by `skewMilliseconds`. */
+async function processOf(t: Test, databaseUrl: string, skewMilliseconds: number) {
   const bank = { delayMilliseconds, failingAccounts: [] };
   const parts = { assertions: null, bank, pool: patient, timers: new ManualTime() };
-  const clock = { now: () => Date.now() + wrongBy };
+  const clock = { now: () => Date.now() + skewMilliseconds };
   const services = await startServices({ host: '127.0.0.1', port: 0, databaseUrl, clock, ...parts });
   t.teardown(() => services.close());
   return services;
@@ -117,19 +124,20 @@ async function processOf(t: Test, databaseUrl: string, wrongBy: number) {
 async function pay(url: string, walletId: string, key: string) {
   const headers = { ...identityOf(merchantA), 'content-type': 'application/json', 'idempotency-key': key };
   const body = JSON.stringify(bankPayout(walletId));
-  const answer = await fetch(`${url}/dev/payouts`, { method: 'POST', headers, body });
-  return { status: answer.status, body: await answer.text(), replayed: answer.headers.get('idempotency-replayed') };
+  const response = await fetch(`${url}/dev/payouts`, { method: 'POST', headers, body });
+  const replayed = response.headers.get('idempotency-replayed');
+  return { status: response.status, body: await response.text(), replayed };
 }
 
-// Each process judged by its own clock how old an answer is, and when a payout is due.
+// Each process determined by its own clock how old a stored response is, and when a payout is due.
 t.test(
   'payout replay under clock skew: processes more than a day apart pay once per idempotency key',
   postgresAlone,
   async (t) => {
     const databaseUrl = await createPostgresDatabase(t);
-    const right = await processOf(t, databaseUrl, 0);
-    const { database } = right;
-    const all = [right, await processOf(t, databaseUrl, 2 * day), await processOf(t, databaseUrl, -2 * day)];
+    const exact = await processOf(t, databaseUrl, 0);
+    const { database } = exact;
+    const all = [exact, await processOf(t, databaseUrl, 2 * day), await processOf(t, databaseUrl, -2 * day)];
     const walletId = await addWallet(database, merchantA, { balance: 1000 });
     for (const [index, one] of all.entries()) {
       const first = await pay(one.url, walletId, `key-${index}`);
@@ -145,7 +153,7 @@ t.test(
     t.same(
       times,
       times.toSorted((a, b) => a - b),
-      'and what they record is in the order of time',
+      'the recorded times are in order',
     );
     for (const one of payouts) t.equal(one.due_at, one.created_at + delayMilliseconds);
   },

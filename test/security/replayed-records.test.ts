@@ -11,8 +11,8 @@ import { seededKey, seededRecords } from '../adapters/key-store-contract.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';
 import { startRedis, type Teardown, withoutRedis } from '../adapters/redis-server.js';
 
-// Whoever can write to Redis puts the record of a revoked key back as it was, or deletes one: the gateway took the key again, or
-// called a good one unknown.
+// An attacker with write access to Redis restores an earlier record of a revoked key, or deletes a record. The gateway
+// accepted the revoked key again, or treated a valid key as unknown.
 
 const lookupId = lookupIdOf(seededKey, null);
 const keyName = `mg:key:${lookupId}`;
@@ -24,19 +24,19 @@ for (const preload of [true, false]) {
     `record replay: an earlier version of a record is not accepted (preload: ${preload})`,
     { skip: withoutRedis },
     async (t) => {
-      const { client, told, records, registry, reaches } = await start(t, preload);
+      const { client, problems, records, registry, reaches } = await start(t, preload);
       await reaches('ACTIVE');
       await client.set(keyName, recordOf(keyName, { status: 'REVOKED', revision: 9 }));
       await client.set('mg:revision', '9');
       await reaches('REVOKED');
       const old = recordOf(keyName, { revision: 5 });
-      await wait(100); // the gateway has the revision
+      await wait(100); // until the gateway has the revision
 
       for (const change of [() => client.set(keyName, old), () => client.del(keyName)]) {
         await change();
         await reaches('KeyStoreUnavailable');
         for (let count = 0; count < 20; count += 1) t.equal(await keyStatus(records, lookupId), 'KeyStoreUnavailable');
-        t.equal(told.splice(0).length, 1, 'it is told once');
+        t.equal(problems.splice(0).length, 1, 'the problem is reported once');
         await client.set(keyName, recordOf(keyName, { status: 'REVOKED', revision: 9 }));
         await reaches('REVOKED');
         t.equal(await keyStatus(records, lookupId), 'REVOKED (cache)');
@@ -57,7 +57,7 @@ for (const preload of [true, false]) {
       await reaches('KeyStoreUnavailable');
       await registry.name({ generation: '01RESTORED' });
       await reaches('ACTIVE (cache)');
-      t.equal(await merchantRevision(), 1, 'what a new generation says is not older');
+      t.equal(await merchantRevision(), 1, 'a record of a new generation does not count as older');
       await client.set(keyName, recordOf(keyName, { revision: 6 }));
       await untilTrue(async () => (await records.key(lookupId)).record?.revision === 6);
       await client.del(keyName);
@@ -100,11 +100,11 @@ t.test('each change raises the known minimum revision', (t) => {
   t.equal(highest(), 0);
   t.doesNotThrow(() => {
     floor.check('key', null, 'g');
-  }, 'one that was never held may be absent');
+  }, 'a record that was never cached may be missing');
   floor.raise('key', { revision: 9 }, last);
   t.equal(highest(), 9);
   floor.raise('key', { revision: 100 }, last);
-  t.equal(highest(), 9, 'a change that came after revision 100 has a higher one');
+  t.equal(highest(), 9, 'a change after revision 100 has a higher revision');
   floor.raise('key', { revision: 101 }, { ...last, revision: 101 });
   t.equal(highest(), 101);
   t.throws(() => {
@@ -114,7 +114,7 @@ t.test('each change raises the known minimum revision', (t) => {
     floor.check('key', null, 'another');
   });
   floor.raise('other', { revision: 1 }, { ...last, generation: 'another' });
-  t.equal(highest(), 0, 'a new generation forgets');
+  t.equal(highest(), 0, 'a new generation resets the minimum');
   t.end();
 });
 
@@ -125,7 +125,7 @@ async function start(t: Teardown, preload: boolean) {
   await client.set('mg:revision', '8');
   const registry = startEnrolling(t, server, 'g');
   await registry.name();
-  const told: string[] = [];
+  const problems: string[] = [];
   const address = { sentinels: null, masterName: '', cluster: null, username: null, password: null, ca: null };
   const records = new RedisRecords({
     address: { ...address, url: server.url, commandTimeoutMilliseconds: 500 },
@@ -136,14 +136,14 @@ async function start(t: Teardown, preload: boolean) {
     },
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => Date.now() },
-    onMalformed: (name, problem) => told.push(`${name}: ${problem}`),
+    onMalformed: (name, problem) => problems.push(`${name}: ${problem}`),
     ...{ onLost: () => undefined, onFound: () => undefined },
     preload: preload ? { onFull: () => undefined, onRefused: () => undefined } : undefined,
   });
   t.teardown(() => records.close());
   await untilTrue(async () => (await keyStatus(records, lookupId)) === 'ACTIVE (cache)');
   const reaches = (status: string) => untilTrue(async () => (await keyStatus(records, lookupId)).startsWith(status));
-  return { client, told, records, registry, reaches };
+  return { client, problems, records, registry, reaches };
 }
 
 async function untilTrue(holds: () => Promise<boolean>): Promise<void> {
@@ -156,7 +156,7 @@ async function untilTrue(holds: () => Promise<boolean>): Promise<void> {
 const name = 'mg:key:1';
 const credentials = { sentinels: null, masterName: '', username: null, password: null, ca: null };
 
-/** Where a registry writes, and what is there of the record. */
+/** A Redis to which a registry writes, with access to the record under test. */
 interface Place {
   readonly url: string;
   readonly cluster: readonly HostAndPort[] | null;
@@ -183,15 +183,16 @@ const places: Record<string, (t: Teardown) => Promise<Place>> = {
   },
 };
 
-// A registry gives a silent connection up and goes on with another one. When the network heals, the kernel still sends what was
-// written to the first: it replaced the revocation that had been confirmed meanwhile, and the key worked again.
+// A registry abandons a connection that does not respond, and opens another. When the network recovers, the kernel still
+// sends the data written to the first connection. It replaced a revocation confirmed in the meantime, and the key worked
+// again.
 for (const [what, start] of Object.entries(places)) {
   t.test(`on ${what} a delayed write does not replace a later one`, { skip: withoutRedis }, async (t) => {
     const { url, cluster, read, damage, makeHash } = await start(t);
     const address = { ...credentials, url, cluster, commandTimeoutMilliseconds: 5_000 };
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
-    await until(async () => (await store.look()).meta === null, 'the store can be asked');
+    await until(async () => (await store.look()).meta === null, 'the store can be queried');
     await store.begin();
     const write = (status: string, revision: number, change: number) =>
       store.write([{ name: 'key:1', value: { status, revision } }], change, 'g');
@@ -202,16 +203,16 @@ for (const [what, start] of Object.entries(places)) {
     t.equal(await write('ACTIVE', 5, 6), 7);
     t.equal(await status(), 'REVOKED');
     await write('REVOKED AGAIN', 7, 9);
-    t.equal(await status(), 'REVOKED AGAIN', 'a later change of a record that stays as it is');
+    t.equal(await status(), 'REVOKED AGAIN', 'a later change of a record with the same revision');
     await write('PUT BACK', 12, 9);
-    t.equal(await status(), 'PUT BACK', 'what is written once more under the number that it was put back with');
+    t.equal(await status(), 'PUT BACK', 'a repeated write of a record that was restored with a higher revision');
     const rewrite = (value: object | null, revision: number) =>
       store.rewrite([{ name: 'key:1', value }], revision, 'g');
     t.equal(await rewrite({ status: 'AS IT WAS', revision: 3 }, 11), 12);
     t.equal(await rewrite(null, 11), 12);
-    t.equal(await status(), 'PUT BACK', 'a page of everything that arrives when the key was changed again');
+    t.equal(await status(), 'PUT BACK', 'a page of a full rewrite that arrives after the key has changed again');
     t.equal(await rewrite({ status: 'AS THE DATABASE HAS IT', revision: 3 }, 12), 0);
-    t.equal(await status(), 'AS THE DATABASE HAS IT', 'everything anew');
+    t.equal(await status(), 'AS THE DATABASE HAS IT', 'a full rewrite');
     for (const damaged of [
       '',
       '{',
@@ -229,9 +230,9 @@ for (const [what, start] of Object.entries(places)) {
     }
     await makeHash();
     await write('WHOLE', 10, 10);
-    t.equal(await status(), 'WHOLE', 'what is no text');
+    t.equal(await status(), 'WHOLE', 'a value that is not a string');
     await store.write([{ name: 'key:1', value: null }], 9, 'g');
-    t.not(await read(), null, 'a removal that arrives late');
+    t.not(await read(), null, 'a removal that arrives too late');
     await store.write([{ name: 'key:1', value: null }], 11, 'g');
     t.equal(await read(), null);
   });

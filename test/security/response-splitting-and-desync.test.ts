@@ -22,17 +22,17 @@ const otherKey = 'svc_live_otherMerchant';
 const get: Ask = { headers: [['x-api-key', liveKey]] };
 const forged = 'HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged';
 
-/** A gateway with two merchants, and the connections to its one service. */
+/** A gateway with two merchants, and the connections to its only service. */
 interface Setting {
   readonly gateway: GatewayUnderTest;
   readonly sockets: Socket[];
 }
 
 /**
- * A service that answers the first request as a case has it, and each other one with the merchant whose it is. On the
- * connection of the first one it answers with what was left over, as if that were the next answer.
+ * Starts a service whose response to the first request is the case under test. Its response to any other request is the
+ * merchant's id. If a second request arrives on the first connection, its response is `leftover`.
  */
-async function start(t: Teardown, answerFirst: (socket: Socket) => void, left = forged): Promise<Setting> {
+async function start(t: Teardown, respondFirst: (socket: Socket) => void, leftover = forged): Promise<Setting> {
   const sockets: Socket[] = [];
   let isFirst = true;
   const url = await startBareUpstream(t, (socket) => {
@@ -43,8 +43,8 @@ async function start(t: Teardown, answerFirst: (socket: Socket) => void, left = 
       const merchant = /^x-merchant-id: (\S+)/m.exec(bytes.toString('latin1'))?.[1] ?? '';
       if (isFirst) {
         [isFirst, carriesFirst] = [false, true];
-        answerFirst(socket);
-      } else if (carriesFirst) socket.write(left);
+        respondFirst(socket);
+      } else if (carriesFirst) socket.write(leftover);
       else socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${merchant.length}\r\n\r\n${merchant}`);
     });
   });
@@ -53,48 +53,53 @@ async function start(t: Teardown, answerFirst: (socket: Socket) => void, left = 
   return { gateway: await startTestGateway(t, { records, config: { upstreams: services } }), sockets };
 }
 
-/** What the other merchant is answered. */
+/** The response body that the other merchant gets. */
 async function askAsOther({ gateway }: Setting): Promise<string> {
   return (await ask(gateway, { headers: [['x-api-key', otherKey]] })).body;
 }
 
-// Some services send a body where none can be, and it comes behind the head that was the whole answer. It was taken for
-// the answer to the next request on the connection, which was another merchant's.
+// Some services send a body with a response that cannot have one. The body follows the head, which is the complete
+// response. It was taken for the response to the next request on the connection, from another merchant.
 t.test('response desync: a body where none is allowed reaches no client', async (t) => {
-  const cases: readonly (readonly [name: string, head: string, ask: Ask])[] = [
+  const cases: readonly (readonly [name: string, head: string, request: Ask])[] = [
     ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n', { ...get, method: 'HEAD' }],
-    ['HEAD, kept', 'HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n', { ...get, method: 'HEAD' }],
-    ['204 with a length', 'HTTP/1.1 204 No Content\r\nContent-Length: 6\r\n\r\n', get],
-    ['204 with chunks', 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n', get],
-    ['304 with a length', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\n', get],
+    ['HEAD with keep-alive', 'HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n', { ...get, method: 'HEAD' }],
+    ['204 with Content-Length', 'HTTP/1.1 204 No Content\r\nContent-Length: 6\r\n\r\n', get],
+    ['204 with Transfer-Encoding: chunked', 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n', get],
+    ['304 with Content-Length', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\n', get],
   ];
-  for (const [name, head, what] of cases) {
+  for (const [name, head, request] of cases) {
     const setting = await start(t, (socket) => socket.write(head));
-    t.match(await ask(setting.gateway, what), { status: Number(head.slice(9, 12)), body: '' }, name);
+    t.match(await ask(setting.gateway, request), { status: Number(head.slice(9, 12)), body: '' }, name);
     t.equal(await askAsOther(setting), 'm_2', name);
   }
 });
 
 t.test('response desync: bytes after a response reach no client', async (t) => {
-  const answer = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+  const withLength = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
   const chunked = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n';
-  for (const first of [answer, chunked]) {
-    for (const behind of [forged, '\r\n', 'HTTP/1.1 100 Continue\r\n\r\n', 'H']) {
-      const setting = await start(t, (socket) => socket.write(first + behind));
+  for (const first of [withLength, chunked]) {
+    for (const extra of [forged, '\r\n', 'HTTP/1.1 100 Continue\r\n\r\n', 'H']) {
+      const setting = await start(t, (socket) => socket.write(first + extra));
       t.match(await ask(setting.gateway, get), { status: 200, body: /^ok$/ });
-      t.equal(await askAsOther(setting), 'm_2', JSON.stringify(behind));
+      t.equal(await askAsOther(setting), 'm_2', JSON.stringify(extra));
     }
   }
 });
 
 t.test('response desync: bytes on an idle connection reach no client', async (t) => {
-  for (const unasked of [forged, forged.slice(0, 5), 'HTTP/1.1 100 Continue\r\n\r\n', 'HTTP/1.1 408 Timeout\r\n\r\n']) {
+  for (const unsolicited of [
+    forged,
+    forged.slice(0, 5),
+    'HTTP/1.1 100 Continue\r\n\r\n',
+    'HTTP/1.1 408 Timeout\r\n\r\n',
+  ]) {
     const setting = await start(t, (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
     t.match(await ask(setting.gateway, get), { body: /^ok$/ });
     const [socket] = setting.sockets;
-    socket?.write(unasked);
+    socket?.write(unsolicited);
     if (socket?.destroyed === false) await once(socket, 'close');
-    t.equal(await askAsOther(setting), 'm_2', JSON.stringify(unasked));
+    t.equal(await askAsOther(setting), 'm_2', JSON.stringify(unsolicited));
   }
 });
 
@@ -108,12 +113,12 @@ t.test('response desync: a response after a client abort or timeout reaches no o
     caller.destroy();
     const [socket] = leaving.sockets;
     if (socket?.destroyed === false) await once(socket, 'close');
-    t.equal(await askAsOther(leaving), 'm_2', `left behind ${part.length} bytes`);
+    t.equal(await askAsOther(leaving), 'm_2', `client abort after ${part.length} bytes of the response`);
 
     const waiting = await start(t, (socket) => socket.write(part), forged.slice(part.length));
     const { status, body } = await ask(waiting.gateway, get);
     t.match({ status, body }, part.length < 20 ? { status: 504 } : { status: 200, body: /^forge$/ });
-    t.equal(await askAsOther(waiting), 'm_2', `waited behind ${part.length} bytes`);
+    t.equal(await askAsOther(waiting), 'm_2', `timeout after ${part.length} bytes of the response`);
   }
 });
 
@@ -145,13 +150,13 @@ t.test('response desync: the rest of an upload with an early response does not p
   t.equal(setting.sockets.length, 2);
 });
 
-/** A gateway before a service that begins its answers, and then does this. */
-async function startBefore(t: Teardown, then: (socket: Socket) => void): Promise<GatewayUnderTest> {
+/** Starts a gateway and a service that sends the beginning of a response, and then calls `afterBeginning`. */
+async function startBefore(t: Teardown, afterBeginning: (socket: Socket) => void): Promise<GatewayUnderTest> {
   const upstreamUrl = await startBareUpstream(t, (socket) => {
     socket.on('error', () => undefined);
     socket.on('data', () => {
       socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n');
-      then(socket);
+      afterBeginning(socket);
     });
   });
   return startTestGateway(t, { upstreamUrl, config: { trustedProxies: ['127.0.0.1'] } });
@@ -164,7 +169,8 @@ function askWith(gateway: GatewayUnderTest, version: string): Socket {
   return socket;
 }
 
-// Behind a proxy that asks by HTTP/1.0, as nginx does unless it is told otherwise, a part of a list of payouts was a whole answer.
+// A proxy in front may use HTTP/1.0, which is the default of nginx. It took a truncated list of payouts for a complete
+// response.
 t.test('a truncated response does not end like a complete one', async (t) => {
   const gateway = await startBefore(t, (service) => {
     setTimeout(() => service.resetAndDestroy(), 300);
@@ -178,8 +184,8 @@ t.test('a truncated response does not end like a complete one', async (t) => {
     await new Promise<unknown>((resolve) => socket.once('close', resolve));
     t.match(received, /^HTTP\/1\.1 200 /);
     t.match(received, '[1,2,');
-    const isWhole = version === '1.0' ? ending === 'end' : received.endsWith('0\r\n\r\n');
-    t.equal(isWhole, false, `HTTP/${version}: ${ending}`);
+    const isComplete = version === '1.0' ? ending === 'end' : received.endsWith('0\r\n\r\n');
+    t.equal(isComplete, false, `HTTP/${version}: ${ending}`);
     t.match(gateway.lines.splice(0), [{ event: { code: 'upstream_failed' } }]);
   }
 });
@@ -197,7 +203,7 @@ t.test('a response cut off by a drain does not end like a complete one', async (
   t.match(await ending, { code: 'ECONNRESET' });
 });
 
-// Read buffers are reused. Code that keeps a part of one would see another caller's bytes there after the next packet.
+// Read buffers are reused. Code that keeps a slice of one would see another client's bytes there after the next packet.
 t.test('no byte of one client appears in the request of another', async (t) => {
   const seed = 20261121;
   const random = new Random(seed);
@@ -206,7 +212,7 @@ t.test('no byte of one client appears in the request of another', async (t) => {
     upstreamUrl: upstream.url,
     config: { trustedProxies: ['127.0.0.1'] },
   });
-  const callers = Array.from({ length: 40 }, (_, index) => {
+  const clients = Array.from({ length: 40 }, (_, index) => {
     const letter = String.fromCharCode('A'.charCodeAt(0) + (index % 26));
     const body = letter.repeat(1 + random.below(30_000));
     const name = `caller-${index}-${letter.repeat(random.below(300))}`;
@@ -214,22 +220,22 @@ t.test('no byte of one client appears in the request of another', async (t) => {
       ? `Content-Length: ${body.length}\r\n\r\n${body}`
       : `Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\nX-Trailer: ${name}\r\n\r\n`;
     const head = `POST /v1/payouts?${index} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-Proto: https\r\nx-api-key: ${liveKey}\r\n`;
-    return { name, body, socket: connect(gateway.http, null), left: `${head}X-Name: ${name}\r\n${framing}`.repeat(2) };
+    return { name, body, socket: connect(gateway.http, null), rest: `${head}X-Name: ${name}\r\n${framing}`.repeat(2) };
   });
-  await Promise.all(callers.map(({ socket }) => once(socket, 'connect')));
-  for (const { socket } of callers) socket.setNoDelay(true).resume();
-  while (callers.some(({ left }) => left.length > 0)) {
-    const caller = random.pick(callers);
+  await Promise.all(clients.map(({ socket }) => once(socket, 'connect')));
+  for (const { socket } of clients) socket.setNoDelay(true).resume();
+  while (clients.some(({ rest }) => rest.length > 0)) {
+    const client = random.pick(clients);
     const size = random.pick([1, 1 + random.below(60), 1 + random.below(20_000)]);
-    const part = caller.left.slice(0, size);
-    caller.left = caller.left.slice(size);
-    if (part.length > 0) await new Promise((resolve) => caller.socket.write(part, resolve));
+    const part = client.rest.slice(0, size);
+    client.rest = client.rest.slice(size);
+    if (part.length > 0) await new Promise((resolve) => client.socket.write(part, resolve));
     await new Promise((resolve) => setImmediate(resolve));
   }
-  while (gateway.lines.length < 2 * callers.length) await new Promise((resolve) => setTimeout(resolve, 5));
-  for (const [index, { name, body }] of callers.entries()) {
+  while (gateway.lines.length < 2 * clients.length) await new Promise((resolve) => setTimeout(resolve, 5));
+  for (const [index, { name, body }] of clients.entries()) {
     const seen = upstream.seen.filter(({ url }) => url === `/payouts?${index}`);
-    const told = seen.map(({ headers, body: sent }) => headers['x-name'] === name && sent.toString() === body);
-    t.same(told, [true, true], `seed ${seed}, caller ${index}`);
+    const matches = seen.map(({ headers, body: sent }) => headers['x-name'] === name && sent.toString() === body);
+    t.same(matches, [true, true], `seed ${seed}, client ${index}`);
   }
 });

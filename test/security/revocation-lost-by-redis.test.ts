@@ -5,8 +5,8 @@ import { Scene, statusesOf } from '../truth/scene.js';
 
 const options = { gateways: 2, registries: 1, maxStaleSeconds: 20, dist: path.resolve('dist') } as const;
 
-// The database was restored and Redis was emptied: a key that had been revoked since the backup worked again, although a gateway
-// that had refused it all the while still held its record.
+// The database was restored from a backup and Redis was emptied. A key that was revoked after the backup worked again,
+// although a gateway still had its revoked record in the cache.
 for (const topology of ['single', 'cluster'] as const) {
   t.test(
     `a revocation that only a gateway knows survives a restore (${topology})`,
@@ -15,14 +15,14 @@ for (const topology of ['single', 'cluster'] as const) {
       const scene = await Scene.start(t, { ...options, topology });
       const { database, gateways, registries, store } = scene.deployment;
       const [registry] = registries;
-      const [knows] = gateways;
-      if (registry === undefined || knows === undefined) throw new Error('there is no registry, or no gateway');
+      const [knowing] = gateways;
+      if (registry === undefined || knowing === undefined) throw new Error('there is no registry, or no gateway');
       const [good, revoked] = [await scene.createKey(), await scene.createKey()];
       await scene.enrolled();
       await database.copy();
       await scene.revokeInForce(revoked);
-      t.equal((await scene.ask(knows, revoked)).status, 401, 'the gateway has read the record of the revoked key');
-      t.equal((await scene.ask(knows, good)).status, 200);
+      t.equal((await scene.ask(knowing, revoked)).status, 401, 'the gateway has read the record of the revoked key');
+      t.equal((await scene.ask(knowing, good)).status, 200);
 
       await registry.kill();
       await database.putBack();
@@ -30,11 +30,14 @@ for (const topology of ['single', 'cluster'] as const) {
       const watches = gateways.map((gateway) => scene.watch(gateway, revoked));
       await registry.start();
       for (const gateway of gateways) {
-        await scene.until(async () => (await scene.ask(gateway, good)).status === 200, `${gateway.name} decides again`);
+        await scene.until(
+          async () => (await scene.ask(gateway, good)).status === 200,
+          `${gateway.name} accepts valid keys again`,
+        );
       }
       await scene.until(async () => (await scene.heldBack()).length > 0, 'the key is held back');
       for (const gateway of gateways) {
-        // What a gateway holds is served as stale before its store is believed again: that is no decision about this key.
+        // Until the store is trusted again, the gateway replies to other keys from its stale cache, and with 503 to this one.
         let status: number | null = null;
         const isDecided = async (): Promise<boolean> => (status = (await scene.ask(gateway, revoked)).status) !== 503;
         await scene.until(isDecided, `${gateway.name} decides about the revoked key`);
@@ -42,13 +45,13 @@ for (const topology of ['single', 'cluster'] as const) {
       }
       await Promise.all(watches.map((watch) => watch.stop()));
       for (const watch of watches)
-        t.notOk(statusesOf(watch).includes(200), `${watch.seen.length} requests, none accepted`);
+        t.notOk(statusesOf(watch).includes(200), `none of ${watch.seen.length} requests is accepted`);
       const held = await scene.heldBack();
       t.same(
         held.map(({ id }) => id),
         [revoked.keyId],
       );
-      t.match(held[0]?.source, /^[0-9A-Z]{26}$/, 'the gateway that knew is named');
+      t.match(held[0]?.source, /^[0-9A-Z]{26}$/, 'the gateway that knew of the revocation is named');
     },
   );
 }
@@ -57,39 +60,47 @@ t.test(
   'a revocation that a gateway reports after it reconnects to Redis survives a restore too',
   { skip: withoutRedis },
   async (t) => {
-    // The other gateway is to know only what it is asked for.
+    // Without preload the other gateway caches only records that were requested.
     const scene = await Scene.start(t, { ...options, topology: 'single', maxStaleSeconds: 2, preload: false });
     const { database, gateways, registries, store } = scene.deployment;
-    const [[registry], [knows, other]] = [registries, gateways];
-    if (registry === undefined || knows === undefined || other === undefined) throw new Error('a party is missing');
+    const [[registry], [knowing, other]] = [registries, gateways];
+    if (registry === undefined || knowing === undefined || other === undefined)
+      throw new Error('there is no registry, or only one gateway');
     const [good, revoked] = [await scene.createKey(), await scene.createKey()];
     await scene.enrolled();
     await database.copy();
     await scene.revokeInForce(revoked);
-    t.equal((await scene.ask(knows, revoked)).status, 401);
+    t.equal((await scene.ask(knowing, revoked)).status, 401);
 
-    knows.network.set('cut');
-    // Past its lifetime the gateway has dropped what it held.
+    knowing.network.set('cut');
+    // After maxStaleSeconds the gateway no longer uses its cached records.
     await scene.until(
-      async () => (await scene.ask(knows, good)).status === 503,
-      'the gateway that knows decides nothing',
+      async () => (await scene.ask(knowing, good)).status === 503,
+      'the gateway that knows of the revocation rejects every request',
     );
     await registry.kill();
     await database.putBack();
     for (const { client } of await store.masters()) await client.flushall();
     await registry.start();
-    await scene.until(async () => (await scene.ask(other, good)).status === 200, 'the other gateway decides');
+    await scene.until(
+      async () => (await scene.ask(other, good)).status === 200,
+      'the other gateway accepts valid keys',
+    );
     await scene.until(
       async () => (await scene.ask(other, revoked)).status === 200,
-      'nobody whom the registry can ask knows',
+      'no gateway that the registry can reach knows of the revocation',
     );
     t.same(await scene.heldBack(), []);
-    t.match(await scene.restores(), [{ certain: false }], 'so the registry names the period');
+    t.match(
+      await scene.restores(),
+      [{ certain: false }],
+      'the registry reports the period for which changes are unknown',
+    );
 
-    knows.network.set('open');
+    knowing.network.set('open');
     await scene.until(async () => (await scene.heldBack()).length > 0, 'the key is held back');
     for (const gateway of gateways) {
-      await scene.until(async () => (await scene.ask(gateway, revoked)).status === 401, `${gateway.name} refuses it`);
+      await scene.until(async () => (await scene.ask(gateway, revoked)).status === 401, `${gateway.name} rejects it`);
     }
     t.match(await scene.restores(), [{ certain: true }]);
   },

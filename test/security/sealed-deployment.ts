@@ -15,7 +15,7 @@ import { startRedis } from '../adapters/redis-server.js';
 
 const token = 'a-token-of-the-tests-that-is-long-enough';
 const nowhere = { sentinels: null, masterName: '', username: null, password: null, ca: null };
-const untold = { onLost: () => undefined, onFound: () => undefined };
+const callbacks = { onLost: () => undefined, onFound: () => undefined };
 
 /** The result of a key look-up: the key's status, unknown, or store unavailable. */
 export type Said = string;
@@ -76,8 +76,8 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
     log(details, `${message}: ${String((details as { err?: unknown }).err)}`);
   };
 
-  const startOne = async (given: readonly Buffer[]) => {
-    const store = openRecordsStore(address, 'mg:', untold, new Seals(given));
+  const startOne = async (recordSecrets: readonly Buffer[]) => {
+    const store = openRecordsStore(address, 'mg:', callbacks, new Seals(recordSecrets));
     const registry = await startRegistry({
       ...{
         host: '127.0.0.1',
@@ -105,11 +105,11 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
     };
     t.teardown(close);
     const call = async (method: string, path: string, body?: object) => {
-      const answer = await fetch(registry.url + path, {
+      const response = await fetch(registry.url + path, {
         ...{ method, headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' } },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
-      return (await answer.json()) as { data: Record<string, unknown> };
+      return (await response.json()) as { data: Record<string, unknown> };
     };
     return { call, close, database: registry.database, store, url: registry.url };
   };
@@ -122,11 +122,15 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
       const { key, keyId } = (await call('POST', `/merchants/${merchantId}/keys`, { environment: 'live' })).data;
       return { key: String(key), keyId: String(keyId), merchantId, name: `mg:key:${lookupIdOf(String(key), null)}` };
     },
-    startGateway: async (given: readonly Buffer[], waits = true) => {
+    startGateway: async (recordSecrets: readonly Buffer[], waits = true) => {
       const refused: { name: string; reason: string }[] = [];
       const instanceId = `gateway-${randomBytes(4).toString('hex')}`;
       const records = new RedisRecords({
-        ...{ address: { ...address, commandTimeoutMilliseconds: 1_000 }, prefix: 'mg:', seals: new Seals(given) },
+        ...{
+          address: { ...address, commandTimeoutMilliseconds: 1_000 },
+          prefix: 'mg:',
+          seals: new Seals(recordSecrets),
+        },
         cache: {
           ...{ maxEntries: 1_000, maxAgeMilliseconds: 60_000, maxStaleMilliseconds: 30_000 },
           ...{ unknownMaxEntries: 100, unknownMaxAgeMilliseconds: 5_000 },
@@ -134,7 +138,7 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
         identity: { instanceId, environment: 'live', host: 'test', version: '1', startedAt: new Date().toISOString() },
         clock: systemClock,
         onMalformed: (name, _problem, reason) => refused.push({ name, reason }),
-        ...untold,
+        ...callbacks,
       });
       const keys = new RecordKeyStore(records);
       let isOpen = true;
@@ -151,7 +155,7 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
           throw error;
         }
       };
-      if (waits) await until(() => Promise.resolve(keys.unavailableReason() === null), 'the gateway can be asked');
+      if (waits) await until(() => Promise.resolve(keys.unavailableReason() === null), 'the gateway can look up keys');
       return { ask, close, instanceId, reason: () => keys.unavailableReason(), records, refused };
     },
   };
@@ -159,13 +163,13 @@ export async function sealedDeployment(t: Test, open: (t: Test) => Promise<Place
 
 /** Repeats a look-up until stopped, and counts the results. */
 export function askAllTheWhile(ask: () => Promise<Said>) {
-  const said: Record<string, number> = {};
+  const results: Record<string, number> = {};
   let count = 0;
   const run = { isOver: false };
-  const asking = (async () => {
+  const lookups = (async () => {
     while (!run.isOver) {
-      const one = await ask();
-      said[one] = (said[one] ?? 0) + 1;
+      const result = await ask();
+      results[result] = (results[result] ?? 0) + 1;
       count += 1;
       await wait(2);
     }
@@ -174,12 +178,12 @@ export function askAllTheWhile(ask: () => Promise<Said>) {
     /** Resolves when this many more look-ups have started and ended after the call. */
     more: (most: number): Promise<void> => {
       const enough = count + most + 1;
-      return until(() => Promise.resolve(count >= enough), `${most} more are asked`);
+      return until(() => Promise.resolve(count >= enough), `${most} more look-ups have ended`);
     },
     stop: async (): Promise<Readonly<Record<string, number>>> => {
       run.isOver = true;
-      await asking;
-      return said;
+      await lookups;
+      return results;
     },
   };
 }

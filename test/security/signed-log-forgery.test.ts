@@ -15,12 +15,12 @@ import { openLog, testSecret } from '../telemetry/open-log.js';
 
 const fileOf = (lines: readonly string[]): Buffer => Buffer.from(lines.map((line) => `${line}\n`).join(''));
 
-/** Hashes lines anew, as whoever can write the file can: no secret is needed for that. */
+/** Recomputes the hashes of lines. Anyone with write access to the file can do this, because it needs no secret. */
 function rehashed(lines: readonly string[]): string[] {
   let previous = '0'.repeat(64);
   return lines.map((line, index) => {
     const text = line.slice(0, -76).replace(/"sequence":\d+$/, `"sequence":${index + 1}`);
-    // Where a checkpoint names the hash before it, that is forged as well.
+    // A checkpoint line also contains the previous hash, which is forged as well.
     const forged = text.replace(/"previous":"[0-9a-f]{64}"/, `"previous":"${previous}"`);
     previous = leafHash(previous, forged);
     return `${forged},"hash":"${previous}"}}`;
@@ -43,15 +43,19 @@ t.test('log truncation is found, also when a restarted process continued the log
   const signed = new SignedLog(t.testdir());
   await signed.run(10);
   const lines = linesOf(signed.read());
-  for (const left of [1, 5, 11]) {
-    const verdict = signed.verify([fileOf(lines.slice(0, left))]);
-    t.match(kindsOf(verdict), [`1:${left} truncated`, `1:${left} truncated`], `${left} of 12 lines are left`);
+  for (const remaining of [1, 5, 11]) {
+    const verdict = signed.verify([fileOf(lines.slice(0, remaining))]);
+    t.match(
+      kindsOf(verdict),
+      [`1:${remaining} truncated`, `1:${remaining} truncated`],
+      `${remaining} of 12 lines remain`,
+    );
     t.match(verdict.findings[0]?.message, /(?:is|are) missing, although signed at/);
   }
   writeFileSync(signed.file, fileOf(lines.slice(0, 8)));
   await signed.run(3);
   const verdict = signed.verify([signed.read()]);
-  t.same(kindsOf(verdict), ['1:8 truncated'], 'the next process took the cut log for whole');
+  t.same(kindsOf(verdict), ['1:8 truncated'], 'the next process took the truncated log for complete');
   t.match(verdict.findings[0]?.message, 'the 4 lines 9 to 12 of the run');
 });
 
@@ -69,12 +73,12 @@ t.test('a removed run is reported missing, with its file or within one', async (
   const first = signed.read();
   await signed.run(4);
   const second = signed.read().subarray(first.length);
-  t.same(kindsOf(signed.verify([first])), ['checkpoints:4 missing'], 'the newest one');
-  t.ok(kindsOf(signed.verify([second])).includes('checkpoints:2 missing'), 'the first one');
+  t.same(kindsOf(signed.verify([first])), ['checkpoints:4 missing'], 'the newest run is removed');
+  t.ok(kindsOf(signed.verify([second])).includes('checkpoints:2 missing'), 'the first run is removed');
   rmSync(signed.file);
   await signed.run(4);
   const verdict = signed.verify([signed.read()]);
-  t.same(kindsOf(verdict), ['checkpoints:2 missing', 'checkpoints:4 missing'], 'with the file');
+  t.same(kindsOf(verdict), ['checkpoints:2 missing', 'checkpoints:4 missing'], 'the file is removed with its runs');
 });
 
 t.test('a changed line with recomputed hashes does not match the signature', async (t) => {
@@ -85,7 +89,7 @@ t.test('a changed line with recomputed hashes does not match the signature', asy
   const verdict = signed.verify([fileOf(changed)]);
   t.same(kindsOf(verdict), ['1:12 edited']);
   t.match(verdict.findings[0]?.message, 'the 11 lines 2 to 12 of its run: not what was signed at');
-  t.same(verdict.proofs?.[0]?.signedTo, 1, 'what was signed before holds');
+  t.same(verdict.proofs?.[0]?.signedTo, 1, 'the part signed before the change is still valid');
 });
 
 t.test('random changes of a log with recomputed hashes are all found', async (t) => {
@@ -96,8 +100,8 @@ t.test('random changes of a log with recomputed hashes are all found', async (t)
   const change = fc.oneof(
     fc.tuple(index, fc.nat({ max: 200 }), fc.integer({ min: 1, max: 255 })).map(([at, offset, mask]) => {
       const bytes = Buffer.from(lines[at] ?? '');
-      const place = 70 + (offset % (bytes.length - 160));
-      bytes[place] = (bytes[place] ?? 0) ^ mask;
+      const position = 70 + (offset % (bytes.length - 160));
+      bytes[position] = (bytes[position] ?? 0) ^ mask;
       return lines.with(at, bytes.toString('latin1'));
     }),
     index.map((at) => lines.toSpliced(at, 1)),
@@ -130,7 +134,7 @@ t.test('checkpoints of another signer, key or time are not accepted', async (t) 
   t.same(kindsOf(signed.verify(files, { keys: [other] })), refused);
   t.same(kindsOf(signed.verify(files, { keys: [{ ...key, to: Date.now() - 3_600_000 }] })), refused);
   t.same(kindsOf(signed.verify(files, { keys: [{ ...key, from: Date.now() + 3_600_000 }] })), refused);
-  t.same(kindsOf(signed.verify(files, { keys: [other, key] })), [], 'one of two keys is enough');
+  t.same(kindsOf(signed.verify(files, { keys: [other, key] })), [], 'one of two keys is sufficient');
   t.same(kindsOf(signed.verify(files, { notes: [...signed.notes, 'no note'] })), ['checkpoints:3 unsigned']);
 });
 
@@ -146,8 +150,8 @@ t.test('a stolen instance key cannot sign for a run that was signed before', asy
   const note = signCheckpoint(checkpoint, signed.instance, NoteSigner.inMemory(runKeyName(name, run)));
   const kinds = kindsOf(signed.verify([fileOf(forged)], { notes: [...signed.notes, note] }));
   t.same(kinds, ['1:8 edited', 'checkpoints:3 forked']);
-  const withoutTrueEnd = signed.verify([fileOf(forged)], { notes: [signed.notes[0] ?? '', note] });
-  t.same(kindsOf(withoutTrueEnd), ['checkpoints:2 forked'], 'also where the true end was removed');
+  const withoutGenuineEnd = signed.verify([fileOf(forged)], { notes: [signed.notes[0] ?? '', note] });
+  t.same(kindsOf(withoutGenuineEnd), ['checkpoints:2 forked'], 'also if the genuine end checkpoint was removed');
 });
 
 t.test('a run invented with a stolen instance key leaves the genuine run missing', async (t) => {
@@ -169,7 +173,7 @@ t.test('two copies of a process that continue the same chain are a fork', async 
   writeFileSync(signed.file, before);
   await signed.run(3);
   const kinds = kindsOf(signed.verify([signed.read()]));
-  t.same(kinds, ['checkpoints:5 forked', 'checkpoints:4 missing'], 'the disk was set back to an earlier state');
+  t.same(kinds, ['checkpoints:5 forked', 'checkpoints:4 missing'], 'the disk was restored to an earlier state');
   t.same(kindsOf(signed.verify([first])), ['checkpoints:5 forked', 'checkpoints:6 missing']);
 });
 
@@ -179,13 +183,13 @@ t.test('lines appended after the end of a run are found', async (t) => {
   const lines = linesOf(signed.read());
   const longer = rehashed([...lines, lines[3] ?? '', lines[5] ?? '']);
   t.same(kindsOf(signed.verify([fileOf(longer)])), ['1:7 foreign', '1:8 foreign']);
-  // The process was killed, and the next one has signed which line it found last.
+  // The process was killed. The next process signs the last line that it found.
   const killed = fileOf(lines.slice(0, 4));
   writeFileSync(signed.file, killed);
   await signed.run(1);
   const [start = '', , ...next] = signed.notes;
-  const behind = fileOf(rehashed([...lines.slice(0, 4), lines[2] ?? '']));
-  const verdict = signed.verify([Buffer.concat([behind, signed.read().subarray(killed.length)])], {
+  const appended = fileOf(rehashed([...lines.slice(0, 4), lines[2] ?? '']));
+  const verdict = signed.verify([Buffer.concat([appended, signed.read().subarray(killed.length)])], {
     notes: [start, ...next],
   });
   t.same(kindsOf(verdict)[0], '1:5 foreign');
@@ -198,11 +202,11 @@ t.test('the next process signs what a killed process had written', async (t) => 
   const killed = linesOf(signed.read()).slice(0, 4);
   writeFileSync(signed.file, fileOf(killed));
   await signed.run(1);
-  const behind = signed.read().subarray(fileOf(killed).length);
+  const nextRun = signed.read().subarray(fileOf(killed).length);
   const [start = '', , ...next] = signed.notes;
   const messages = (lines: readonly string[]): string =>
     signed
-      .verify([Buffer.concat([fileOf(lines), behind])], { notes: [start, ...next] })
+      .verify([Buffer.concat([fileOf(lines), nextRun])], { notes: [start, ...next] })
       .findings.map(({ message }) => message)
       .join('\n');
   t.equal(messages(killed), '');
@@ -211,7 +215,7 @@ t.test('the next process signs what a killed process had written', async (t) => 
   t.match(messages(killed.slice(0, 2)), /the 2 lines 3 to 4 of the run \w{26} are missing, although signed at/);
 });
 
-t.test('a line moved to another run is found, whoever signs it', (t) => {
+t.test('a line moved to another run is found, regardless of the signer', (t) => {
   const { leaves, lines, tree } = sampleLines(1);
   const [leaf, line] = [leaves[0], lines[0]];
   if (leaf === undefined || line === undefined) throw new Error('there is no line');
@@ -233,7 +237,7 @@ t.test('a chain without a secret does not verify next to signed ones, whatever a
   await invented.close(30_000);
   const files = [signed.read(), readFileSync(`${directory}/invented.log`)];
   t.same(kindsOf(signed.verify(files)), ['2:3 unsigned']);
-  // One of before the first checkpoint, under the secret of that time, does.
+  // A chain from before the first checkpoint verifies with the secret of that time.
   const former = openLog(`${directory}/former.log`);
   former.write(requestLine());
   await former.close(30_000);
@@ -247,10 +251,14 @@ t.test('unsigned lines are reported as unsigned', async (t) => {
   const [start = '', end = ''] = signed.notes;
   const killed = linesOf(signed.read()).slice(0, 5);
   const verdict = signed.verify([fileOf(killed)], { notes: [start] });
-  t.same(kindsOf(verdict), ['1:5 truncated'], 'it has no end');
+  t.same(kindsOf(verdict), ['1:5 truncated'], 'the run has no end');
   t.match(verdict.proofs, [{ signedTo: 1, unsigned: 4 }]);
-  t.same(kindsOf(signed.verify([signed.read()], { notes: [] })), ['1:6 unsigned'], 'of a run without any checkpoint');
-  t.same(kindsOf(signed.verify([signed.read()], { notes: [end] })), [], 'the end covers all that stands before it');
+  t.same(kindsOf(signed.verify([signed.read()], { notes: [] })), ['1:6 unsigned'], 'a run without any checkpoint');
+  t.same(
+    kindsOf(signed.verify([signed.read()], { notes: [end] })),
+    [],
+    'the end checkpoint covers all lines before it',
+  );
 });
 
 t.test('a log with a secret still verifies when there are checkpoints', async (t) => {
@@ -263,7 +271,7 @@ t.test('a log with a secret still verifies when there are checkpoints', async (t
   });
 });
 
-/** Lines of a run with these numbers, hashed as anybody can hash them; the first says what the hash before it was. */
+/** Forges the lines of a run with these sequence numbers and recomputed hashes. The first line contains the previous hash. */
 function forge(lines: readonly (readonly [line: string, sequence: number])[]): Buffer {
   let previous = 'f'.repeat(64);
   const forged = lines.map(([line, sequence]) => {
@@ -282,12 +290,12 @@ t.test('a forged log that claims an earlier file does not prove a run signed fro
   await signed.run(6);
   const lines = linesOf(signed.read());
   const [start = '', end = ''] = [lines[0], lines.at(-1)];
-  const goesOn = start.replace('"reason":"start"', '"reason":"file-start"');
+  const forgedStart = start.replace('"reason":"start"', '"reason":"file-start"');
   t.equal(signed.verify([signed.read()]).intact, true);
   for (const first of [2, 5, 7]) {
     const numbers = Array.from({ length: 8 - first }, (_, index) => first + index);
     const middle = numbers.slice(1).map((sequence) => [lines[1] ?? '', sequence] as const);
-    const verdict = signed.verify([forge([[goesOn, first], ...middle, [end, 8]])]);
+    const verdict = signed.verify([forge([[forgedStart, first], ...middle, [end, 8]])]);
     t.match(verdict, { intact: false, findings: [{ kind: 'unsigned' }] }, `from ${first}`);
     t.match(
       verdict.findings[0]?.message,

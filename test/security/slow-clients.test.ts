@@ -31,8 +31,8 @@ import {
 } from '../edge/harness.js';
 import { productCommand } from '../product-command.js';
 
-// A caller who takes nothing of a large answer kept its place upstream without limit: two such callers were enough to
-// shut everybody else out.
+// A client that did not read a large response kept its upstream permit without limit. With maxInFlight 2, two such
+// clients kept all others out.
 t.test(
   'slow read: a client that does not read its response is disconnected and its upstream permit released',
   async (t) => {
@@ -45,22 +45,22 @@ t.test(
       },
     });
     const key = ['x-api-key', liveKey] as const;
-    const sleepers = [connect(gateway.https, gateway.ca), connect(gateway.https, gateway.ca)];
-    for (const socket of sleepers) {
+    const stalled = [connect(gateway.https, gateway.ca), connect(gateway.https, gateway.ca)];
+    for (const socket of stalled) {
       socket.on('error', () => undefined);
       socket.write(requestBytes({ headers: [key] }));
       await once(socket, 'readable');
     }
-    t.equal((await ask(gateway, { headers: [key] })).status, 503, 'every place is taken');
+    t.equal((await ask(gateway, { headers: [key] })).status, 503, 'no upstream permit is free');
     while (gateway.lines.length < 3) await new Promise((resolve) => setTimeout(resolve, 10));
     t.match(gateway.lines[1], { event: { code: 'client_closed' } });
     upstream.respond = (_request, response) => response.end('{}');
     t.equal((await ask(gateway, { headers: [key] })).status, 200);
-    for (const socket of sleepers) socket.destroy();
+    for (const socket of stalled) socket.destroy();
   },
 );
 
-// What had come from a service that was done with its answer, and closed its side, was lost on a caller who paused.
+// A service sent its complete response and closed its connection. A client that paused lost the part not yet read.
 t.test('a client that pauses gets the whole response, also after the upstream has closed its connection', async (t) => {
   const upstream = await startUpstream(t);
   const size = 300_000;
@@ -81,8 +81,8 @@ t.test('a client that pauses gets the whole response, also after the upstream ha
   t.ok(gateway.lines.every((line) => (line.event as { code: string }).code === 'accepted'));
 });
 
-// The answers of the gateway itself had no such limit on HTTP/1.1: a caller who asked without a key and read nothing kept
-// its connection for as long as it liked.
+// The gateway's own responses had no such limit on HTTP/1.1. A client without a key that did not read them kept its
+// connection without limit.
 t.test('slow read: a client that does not read its error responses is disconnected', async (t) => {
   const upstream = await startUpstream(t);
   const limits = { requestTimeoutSeconds: 1, headersTimeoutSeconds: 1 };
@@ -93,17 +93,20 @@ t.test('slow read: a client that does not read its error responses is disconnect
   upstream.respond = (_request, response) => response.end(Buffer.alloc(15_000, 0x61));
   const get = 'GET /v1/transactions HTTP/1.1\r\nHost: localhost\r\nx-forwarded-proto: https\r\n';
   const open = { HTTP: () => connect(gateway.http, null), TLS: () => connect(gateway.https, gateway.ca) };
-  /** Asks one after the other, and reads nothing, until an answer is not taken; for so many answers and then refusals. */
-  const askWithoutReading = async (socket: Socket, answers: number): Promise<number> => {
+  /**
+   * Sends one request after another and reads nothing, until a response cannot be sent. Returns the number of requests.
+   * @param largeResponses how many requests have a key; each later one gets a short error response
+   */
+  const askWithoutReading = async (socket: Socket, largeResponses: number): Promise<number> => {
     socket.on('error', () => undefined).pause();
     await once(socket, socket instanceof TLSSocket ? 'secureConnect' : 'connect');
     gateway.lines.length = 0;
-    let asked = 0;
+    let sent = 0;
     do {
-      socket.write(asked < answers ? `${get}x-api-key: ${liveKey}\r\n\r\n` : `${get}\r\n`);
-      asked += 1;
-    } while (await linesWithin(asked, 400));
-    return asked;
+      socket.write(sent < largeResponses ? `${get}x-api-key: ${liveKey}\r\n\r\n` : `${get}\r\n`);
+      sent += 1;
+    } while (await linesWithin(sent, 400));
+    return sent;
   };
   const linesWithin = async (count: number, milliseconds: number): Promise<boolean> => {
     const end = Date.now() + milliseconds;
@@ -111,14 +114,14 @@ t.test('slow read: a client that does not read its error responses is disconnect
     return gateway.lines.length >= count;
   };
   for (const [protocol, connected] of Object.entries(open)) {
-    // How many large answers the kernel takes, more or less; the rest of its room is for refusals.
+    // This is roughly how many large responses the kernel buffers. The rest of its buffer is for error responses.
     const first = connected();
-    const taken = await askWithoutReading(first, Infinity);
+    const buffered = await askWithoutReading(first, Infinity);
     first.destroy();
-    await linesWithin(taken, 2_000);
+    await linesWithin(buffered, 2_000);
     const socket = connected();
-    const asked = await askWithoutReading(socket, Math.floor(taken * 0.8));
-    t.ok(await linesWithin(asked, 4_000), `${protocol}: the last of ${asked} answers is over`);
+    const sent = await askWithoutReading(socket, Math.floor(buffered * 0.8));
+    t.ok(await linesWithin(sent, 4_000), `${protocol}: the last of ${sent} responses has ended`);
     t.match(gateway.lines.at(-1), { event: { code: 'key_required' } });
     socket.resume();
     await once(socket, 'close');
@@ -153,7 +156,7 @@ const head = (key: string, framing: string): string =>
   `POST /v1/payouts HTTP/1.1\r\nHost: localhost\r\nx-api-key: ${key}\r\n${framing}\r\n\r\n`;
 const post = { method: 'POST', path: '/v1/payouts', body: '{}' };
 
-async function figure({ management }: GatewayUnderTest, series: string): Promise<number> {
+async function metric({ management }: GatewayUnderTest, series: string): Promise<number> {
   const text = await (await fetch(`http://127.0.0.1:${management}/metrics`)).text();
   const line = text.split('\n').find((one) => one.startsWith(`${series} `));
   return Number(line?.slice(series.length + 1));
@@ -163,7 +166,7 @@ async function until(isSo: () => Promise<boolean> | boolean): Promise<void> {
   while (!(await isSo())) await wait(5);
 }
 
-/** Opens a connection that sends so much, and then nothing. */
+/** Opens a connection, sends these bytes, and then sends nothing. */
 async function begin(t: Teardown, gateway: GatewayUnderTest, bytes: string): Promise<Socket> {
   const socket = connect(gateway.https, gateway.ca);
   t.teardown(() => socket.destroy());
@@ -173,8 +176,8 @@ async function begin(t: Teardown, gateway: GatewayUnderTest, bytes: string): Pro
   return socket;
 }
 
-// A request took its place before its body had arrived: 64 clients with a valid key that sent a few bytes and stopped kept
-// everybody else out of the service for half a minute.
+// A request took its upstream permit before its body had arrived. 64 clients with a valid key sent a few bytes and
+// stopped. They kept all other clients out of the service for half a minute.
 t.test('slow upload: a body that does not arrive holds no permit and no upstream connection', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, {
@@ -194,9 +197,9 @@ t.test('slow upload: a body that does not arrive holds no permit and no upstream
     }),
   );
   const buffered = 'gateway_buffered_body_bytes';
-  await until(async () => (await figure(gateway, buffered)) >= 640 || gateway.lines.length > 0);
-  t.equal(await figure(gateway, buffered), 640, 'all of them have begun');
-  t.equal(await figure(gateway, 'gateway_upstream_requests_in_flight{upstream="payouts"}'), 0);
+  await until(async () => (await metric(gateway, buffered)) >= 640 || gateway.lines.length > 0);
+  t.equal(await metric(gateway, buffered), 640, 'the gateway has the beginning of each body');
+  t.equal(await metric(gateway, 'gateway_upstream_requests_in_flight{upstream="payouts"}'), 0);
   t.equal(upstream.sockets.size, 0);
   for (const key of [otherKey, liveKey])
     t.equal((await ask(gateway, { ...post, headers: [['x-api-key', key]] })).status, 200);
@@ -204,11 +207,11 @@ t.test('slow upload: a body that does not arrive holds no permit and no upstream
   const [first] = slow;
   first?.write('x'.repeat(990));
   await until(() => upstream.seen.length === 3);
-  t.equal(upstream.seen[2]?.body.length, 1000, 'what arrives in the end is sent, whole');
+  t.equal(upstream.seen[2]?.body.length, 1000, 'a body that arrives late is forwarded complete');
   for (const socket of slow) socket.destroy();
-  await until(async () => (await figure(gateway, buffered)) === 0);
+  await until(async () => (await metric(gateway, buffered)) === 0);
   await until(() => gateway.lines.length === 66);
-  t.equal(upstream.seen.length, 3, 'the service has never heard of the others');
+  t.equal(upstream.seen.length, 3, 'the service received none of the other requests');
 });
 
 t.test('a short chunked body is forwarded whole, and a body after 100-continue is awaited', async (t) => {
@@ -225,12 +228,12 @@ t.test('a short chunked body is forwarded whole, and a body after 100-continue i
   t.match(upstream.seen[0], { headers: { 'content-length': '6' } });
   t.equal(upstream.seen[0]?.body.toString(), 'abcdef');
 
-  const asking = await begin(t, gateway, head(liveKey, 'Content-Length: 100000\r\nExpect: 100-continue'));
-  const [go] = (await once(asking, 'data')) as [Buffer];
-  t.match(go.toString(), /^HTTP\/1\.1 100 Continue\r\n\r\n$/);
-  t.equal(await figure(gateway, 'gateway_upstream_requests_in_flight{upstream="payouts"}'), 0);
-  asking.write('x'.repeat(100_000));
-  const [response] = (await once(asking, 'data')) as [Buffer];
+  const expecting = await begin(t, gateway, head(liveKey, 'Content-Length: 100000\r\nExpect: 100-continue'));
+  const [interim] = (await once(expecting, 'data')) as [Buffer];
+  t.match(interim.toString(), /^HTTP\/1\.1 100 Continue\r\n\r\n$/);
+  t.equal(await metric(gateway, 'gateway_upstream_requests_in_flight{upstream="payouts"}'), 0);
+  expecting.write('x'.repeat(100_000));
+  const [response] = (await once(expecting, 'data')) as [Buffer];
   t.match(response.toString(), /^HTTP\/1\.1 200 /);
   t.equal(upstream.seen[1]?.body.length, 100_000);
 });
@@ -243,31 +246,31 @@ t.test('slow upload: a long body gets its permit after 64 KiB and loses it when 
   });
   const inFlight = 'gateway_upstream_requests_in_flight{upstream="payouts"}';
   const long = await begin(t, gateway, head(liveKey, 'Content-Length: 200000') + 'x'.repeat(65_536));
-  await until(async () => (await figure(gateway, 'gateway_buffered_body_bytes')) >= 65_536);
-  t.equal(await figure(gateway, inFlight), 0);
+  await until(async () => (await metric(gateway, 'gateway_buffered_body_bytes')) >= 65_536);
+  t.equal(await metric(gateway, inFlight), 0);
   long.write('x');
-  await until(async () => (await figure(gateway, inFlight)) === 1);
-  t.equal(await figure(gateway, 'gateway_buffered_body_bytes'), 0, 'places bound it from here on');
-  long.allowHalfOpen = true; // it goes on behind the response
+  await until(async () => (await metric(gateway, inFlight)) === 1);
+  t.equal(await metric(gateway, 'gateway_buffered_body_bytes'), 0, 'from here on, the number of permits limits it');
+  long.allowHalfOpen = true; // it continues to send after the response
   const trickle = setInterval(() => long.writable && long.write('x'), 100);
-  const closed = new Promise((resolve) => long.once('close', resolve)); // also where a write fails
+  const closed = new Promise((resolve) => long.once('close', resolve)); // also if a write fails
   const [response] = (await once(long, 'data')) as [Buffer];
-  const answer = parseAnswer(response.toString());
+  const rejection = parseAnswer(response.toString());
   t.match(
-    { status: answer.status, body: answer.body, connection: answer.header('connection') },
+    { status: rejection.status, body: rejection.body, connection: rejection.header('connection') },
     { status: 408, body: '{"success":false,"message":"Request timeout","data":null}', connection: 'close' },
   );
-  t.equal(await figure(gateway, inFlight), 0);
+  t.equal(await metric(gateway, inFlight), 0);
   t.equal((await ask(gateway, { ...post, headers: [['x-api-key', otherKey]] })).status, 200);
-  const answeredAt = performance.now();
+  const respondedAt = performance.now();
   await closed;
   clearInterval(trickle);
-  t.ok(performance.now() - answeredAt < 15_000, 'it does not go on for as long as a request may take');
+  t.ok(performance.now() - respondedAt < 15_000, 'the connection closes before requestTimeoutSeconds');
   t.match(gateway.lines[0], {
     event: { code: 'request_timeout', reason: /^the body arrived more slowly than 4096 bytes/ },
   });
-  t.equal(await figure(gateway, 'gateway_bodies_refused_total{reason="slow"}'), 1);
-  t.equal(upstream.seen.length, 1, 'half a payout is none');
+  t.equal(await metric(gateway, 'gateway_bodies_refused_total{reason="slow"}'), 1);
+  t.equal(upstream.seen.length, 1, 'an incomplete payout is not forwarded');
 });
 
 t.test('a client is not disconnected for an upstream that does not read', async (t) => {
@@ -294,20 +297,24 @@ t.test('a client is not disconnected for an upstream that does not read', async 
 
 t.test('the minimum upload rate counts only the time spent waiting for the client', (t) => {
   const rate = new BodyRate(10, 1_000);
-  const looks = (...seconds: (readonly [bytes: number, waits: boolean])[]): boolean[] =>
+  const tooLow = (...seconds: (readonly [bytes: number, waits: boolean])[]): boolean[] =>
     seconds.map(([bytes, waits]) => rate.isTooLow(bytes, waits));
   const no = [false, false, false, false];
-  t.same(looks([1000, true], [1000, true], [1000, true], [1000, true], [1050, true]), [...no, false], 'just enough');
-  t.same(looks([1050, true], [1050, false], [1050, false], [1050, false], [1050, false]), [...no, false]);
-  t.same(looks([1099, true], [1099, true], [1099, true]), [false, false, false]);
-  t.same(looks([1099, true]), [true], 'one byte too few in five seconds of its own');
+  t.same(
+    tooLow([1000, true], [1000, true], [1000, true], [1000, true], [1050, true]),
+    [...no, false],
+    'exactly the minimum rate',
+  );
+  t.same(tooLow([1050, true], [1050, false], [1050, false], [1050, false], [1050, false]), [...no, false]);
+  t.same(tooLow([1099, true], [1099, true], [1099, true]), [false, false, false]);
+  t.same(tooLow([1099, true]), [true], 'one byte too few in five seconds of waiting for the client');
   t.end();
 });
 
-/** A body that is being buffered for a merchant, without a gateway around it. */
+/** A body that is being buffered for a merchant, without a gateway. */
 function buffering(buffers: BodyBuffers, merchantId: string) {
   const body = new PassThrough();
-  const state = { body, failed: null as string | null, begun: null as number | null };
+  const state = { body, failed: null as string | null, forwardedBytes: null as number | null };
   const request = {
     ...{
       merchantId,
@@ -322,7 +329,7 @@ function buffering(buffers: BodyBuffers, merchantId: string) {
     ...{ onUploadEnd: () => body.resume(), onHeaders: () => undefined, answered: () => undefined },
     failed: (error: GatewayError) => (state.failed = error.code),
   };
-  bufferBody(request, body, { buffers, maxBodyBytes: 1_000_000 }, ({ length }) => (state.begun = length));
+  bufferBody(request, body, { buffers, maxBodyBytes: 1_000_000 }, ({ length }) => (state.forwardedBytes = length));
   return state;
 }
 
@@ -333,7 +340,7 @@ t.test('when the body memory is used up, the merchant with the most of it loses 
   const greedy = Array.from({ length: 5 }, () => buffering(buffers, 'm_1'));
   for (const { body } of greedy) body.write(Buffer.alloc(20_000));
   await turn();
-  t.equal(buffers.bytes, 100_000, 'a merchant that is alone may use all of it');
+  t.equal(buffers.bytes, 100_000, 'a single merchant may use all the memory');
   const modest = buffering(buffers, 'm_2');
   modest.body.write(Buffer.alloc(30_000));
   await turn();
@@ -345,18 +352,22 @@ t.test('when the body memory is used up, the merchant with the most of it loses 
   const [, , third, fourth, fifth] = greedy;
   third?.body.end();
   await turn();
-  t.equal(third?.begun, 20_000);
-  t.equal(buffers.bytes, 70_000, 'what has arrived is no longer counted');
+  t.equal(third?.forwardedBytes, 20_000);
+  t.equal(buffers.bytes, 70_000, 'a complete body no longer counts');
   const newcomer = buffering(buffers, 'm_1');
   newcomer.body.write(Buffer.alloc(40_000));
   await turn();
-  t.same([fourth?.failed, fifth?.failed, newcomer.failed], ['overloaded', null, null], 'and its own come in its place');
-  t.equal(third?.failed, null, 'nothing that has arrived is lost');
+  t.same(
+    [fourth?.failed, fifth?.failed, newcomer.failed],
+    ['overloaded', null, null],
+    'the merchant’s new body replaces its oldest one',
+  );
+  t.equal(third?.failed, null, 'a complete body is not lost');
   t.equal(modest.failed, null);
   const huge = buffering(new BodyBuffers(10), 'm_1');
   huge.body.write(Buffer.alloc(11));
   await turn();
-  t.equal(huge.failed, 'overloaded', 'one that is too large by itself');
+  t.equal(huge.failed, 'overloaded', 'a body larger than all the memory');
 });
 
 t.test('bodies that end, are truncated or are dropped release their memory', async (t) => {
@@ -365,12 +376,12 @@ t.test('bodies that end, are truncated or are dropped release their memory', asy
   for (const { body } of bodies) body.write('0123456789');
   await turn();
   t.equal(buffers.bytes, 40);
-  const [ended, left, long, early] = bodies;
+  const [ended, truncated, long, early] = bodies;
   ended?.body.end();
-  left?.body.destroy();
+  truncated?.body.destroy();
   long?.body.write(Buffer.alloc(65_536));
   await turn();
-  t.same([ended?.begun, left?.failed, long?.begun], [10, 'client_closed', 65_546]);
+  t.same([ended?.forwardedBytes, truncated?.failed, long?.forwardedBytes], [10, 'client_closed', 65_546]);
   t.equal(buffers.bytes, 10);
   early?.body.destroy();
   await turn();
@@ -383,15 +394,15 @@ t.test('bodies that end, are truncated or are dropped release their memory', asy
 
 t.test('a body in one-byte chunks takes at most twice its length of memory', async (t) => {
   const buffers = new BodyBuffers(100_000);
-  const { body, begun, failed } = buffering(buffers, 'm_1');
+  const { body, forwardedBytes, failed } = buffering(buffers, 'm_1');
   for (let count = 0; count < 10_000; count += 1) body.write('x');
   await turn();
   t.ok(buffers.bytes >= 10_000 && buffers.bytes <= 20_000, `${buffers.bytes} bytes`);
-  t.same([begun, failed], [null, null]);
+  t.same([forwardedBytes, failed], [null, null]);
 });
 
-// Cutting the TCP socket from below a TLS socket that had something to write crashed the process: whoever read slowly
-// during a deployment took the last lines of the log with it.
+// Destroying the TCP socket below a TLS socket with pending writes crashed the process. A slow client during a rollout
+// caused the loss of the last log lines.
 t.test('slow read: a drain that has to cut off slow readers still ends as a drain', async (t) => {
   const upstream = http.createServer((_request, response) => response.end(Buffer.alloc(30_000_000))).listen(0);
   await once(upstream, 'listening');
@@ -437,7 +448,7 @@ limits: { drainTimeoutSeconds: 1 }
     await once(socket, 'data');
     socket.pause();
   }
-  // Connections that never say anything, and one that stops in the middle of its handshake.
+  // A connection that sends nothing, and one that stops within its handshake.
   const silent = [net.connect(port, '127.0.0.1'), net.connect(port, '127.0.0.1')];
   for (const socket of silent) {
     socket.on('error', () => undefined);

@@ -13,9 +13,9 @@ import { keyStatus } from '../adapters/key-status.js';
 import { runIdOf, startRedis, type Teardown, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
 
-// A key is changed twice while its record is being read. The end of the first read, well or not, must not make the second
-// one be forgotten: the second notice would then find nothing to drop, and what was read before it, a key that is revoked
-// by now, would be held and let in.
+// A key changes twice while its record is being read. The end of the first read, successful or not, must not remove the
+// second read from the list of pending reads. Otherwise the second invalidation finds nothing to drop. The second read
+// then caches the record from before the change, and a revoked key is accepted.
 
 type Value = { readonly status: string } | null;
 
@@ -25,22 +25,22 @@ const limits = {
 };
 
 function setUp() {
-  const hearing = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000 };
-  const freshness = { standing: hearing, catchUp: () => Promise.resolve() };
-  const reads: { answer: (value: Value) => void; fail: (error: Error) => void }[] = [];
-  const read = () => new Promise<Value>((answer, fail) => reads.push({ answer, fail }));
-  return { cache: new RecordCache<NonNullable<Value>>(limits, freshness, read), hearing, reads };
+  const freshState = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000 };
+  const freshness = { standing: freshState, catchUp: () => Promise.resolve() };
+  const reads: { reply: (value: Value) => void; fail: (error: Error) => void }[] = [];
+  const read = () => new Promise<Value>((reply, fail) => reads.push({ reply, fail }));
+  return { cache: new RecordCache<NonNullable<Value>>(limits, freshness, read), freshState, reads };
 }
 
 const readEndings: readonly [string, (read: ReturnType<typeof setUp>['reads'][number] | undefined) => void][] = [
-  ['was answered', (read) => read?.answer({ status: 'ACTIVE' })],
-  ['was answered that there is none', (read) => read?.answer(null)],
+  ['returned a record', (read) => read?.reply({ status: 'ACTIVE' })],
+  ['found no record', (read) => read?.reply(null)],
   ['failed', (read) => read?.fail(new KeyStoreUnavailable('away'))],
 ];
 
-for (const [how, end] of readEndings) {
+for (const [outcome, end] of readEndings) {
   t.test(
-    `stale cache: a read that began before an invalidation is not cached, although an older read ${how} meanwhile`,
+    `stale cache: a read that began before an invalidation is not cached, although an older read ${outcome} meanwhile`,
     async (t) => {
       const { cache, reads } = setUp();
       const first = Promise.resolve(cache.get('key')).catch(() => null);
@@ -49,11 +49,15 @@ for (const [how, end] of readEndings) {
       end(reads[0]);
       await first;
       cache.drop(['key']);
-      reads[1]?.answer({ status: 'ACTIVE' });
-      t.match(await second, { record: { status: 'ACTIVE' } }, 'who asked before the change may see what was');
+      reads[1]?.reply({ status: 'ACTIVE' });
+      t.match(
+        await second,
+        { record: { status: 'ACTIVE' } },
+        'a request from before the change may get the old record',
+      );
       const third = cache.get('key');
-      t.equal(reads.length, 3, 'and nobody else');
-      reads[2]?.answer({ status: 'REVOKED' });
+      t.equal(reads.length, 3, 'a later request reads the record again');
+      reads[2]?.reply({ status: 'REVOKED' });
       t.match(await third, { record: { status: 'REVOKED' }, source: 'store' });
       t.match(await cache.get('key'), { record: { status: 'REVOKED' }, source: 'cache' });
     },
@@ -61,29 +65,29 @@ for (const [how, end] of readEndings) {
 }
 
 t.test('stale cache: a record that arrives while Redis is not trusted is not cached', async (t) => {
-  const { cache, hearing, reads } = setUp();
+  const { cache, freshState, reads } = setUp();
   const first = cache.get('key');
-  hearing.fresh = false; // no beat has come for a while, and no notice says so
-  reads[0]?.answer({ status: 'ACTIVE' });
+  freshState.fresh = false; // a heartbeat is overdue, and no invalidation was received
+  reads[0]?.reply({ status: 'ACTIVE' });
   t.match(await first, { record: { status: 'ACTIVE' }, source: 'store' });
-  hearing.fresh = true;
+  freshState.fresh = true;
   const second = cache.get('key');
-  reads[1]?.answer({ status: 'REVOKED' });
+  reads[1]?.reply({ status: 'REVOKED' });
   t.match(await second, { record: { status: 'REVOKED' }, source: 'store' });
 });
 
-// The gateway that does not hear of a change vanishes from the registry's list, and the change is called in force. A request that
-// began after that got the reply to an earlier request, from before the change.
+// A gateway that does not receive invalidations leaves the registry's roster, and the registry reports the change as in
+// force. A request that began after that joined an earlier lookup, and got its reply from before the change.
 t.test('while invalidations are not received, a request does not join an earlier lookup', async (t) => {
-  const { cache, hearing, reads } = setUp();
+  const { cache, freshState, reads } = setUp();
   const early = cache.get('key');
-  hearing.fresh = false;
+  freshState.fresh = false;
   const late = [Promise.resolve(cache.get('key')), Promise.resolve(cache.get('key'))];
   await new Promise(setImmediate);
   t.equal(reads.length, 3);
-  reads[0]?.answer({ status: 'ACTIVE' });
-  reads[1]?.answer({ status: 'REVOKED' });
-  reads[2]?.answer({ status: 'REVOKED' });
+  reads[0]?.reply({ status: 'ACTIVE' });
+  reads[1]?.reply({ status: 'REVOKED' });
+  reads[2]?.reply({ status: 'REVOKED' });
   t.match(await early, { record: { status: 'ACTIVE' } });
   t.match(await Promise.all(late), [{ record: { status: 'REVOKED' } }, { record: { status: 'REVOKED' } }]);
 });
@@ -94,46 +98,46 @@ t.test('a request does not join a lookup that began before a revision was acknow
   cache.closeLookUps();
   const late = cache.get('key');
   const joining = cache.get('key');
-  t.equal(reads.length, 2, 'but one that began after that');
-  reads[1]?.answer({ status: 'REVOKED' });
+  t.equal(reads.length, 2, 'it joins a lookup that began after that');
+  reads[1]?.reply({ status: 'REVOKED' });
   t.match(await late, { record: { status: 'REVOKED' } });
   t.match(await joining, { record: { status: 'REVOKED' } });
-  reads[0]?.answer({ status: 'ACTIVE' });
+  reads[0]?.reply({ status: 'ACTIVE' });
   t.match(await early, { record: { status: 'ACTIVE' } });
-  t.match(await cache.get('key'), { record: { status: 'REVOKED' }, source: 'cache' }, 'the older reply is not held');
+  t.match(await cache.get('key'), { record: { status: 'REVOKED' }, source: 'cache' }, 'the older reply is not cached');
 });
 
 t.test('a lookup is cached although a revision was acknowledged meanwhile, unless the record changed', async (t) => {
   const { cache, reads } = setUp();
   for (const changes of [false, true]) {
     cache.drop(['key']);
-    const asked = cache.get('key');
+    const lookup = cache.get('key');
     cache.closeLookUps();
     if (changes) cache.drop(['key']);
-    reads.pop()?.answer({ status: 'ACTIVE' });
-    await asked;
+    reads.pop()?.reply({ status: 'ACTIVE' });
+    await lookup;
     const next = cache.get('key');
-    reads.pop()?.answer({ status: 'ACTIVE' });
+    reads.pop()?.reply({ status: 'ACTIVE' });
     t.match(await next, { source: changes ? 'store' : 'cache' });
   }
 });
 
-/** Leads to a Redis, and keeps back replies from that to a look-up on. */
+/** A relay to a Redis. It delays the reply to a look-up, and all replies after it, until `release`. */
 async function startRelay(t: Teardown, port: number, lookUp: string) {
   const sockets = new Set<Socket>();
   let onLookUp = (): void => undefined;
-  let kept: (() => void)[] | null = [];
+  let delayed: (() => void)[] | null = [];
   const server = net.createServer((near) => {
     const far = net.connect(port, '127.0.0.1');
     for (const socket of [near, far]) sockets.add(socket.on('error', () => undefined));
-    let isAsked = false;
+    let isLookedUp = false;
     near.on('data', (chunk: Buffer) => {
       far.write(chunk);
-      isAsked ||= chunk.includes(lookUp);
+      isLookedUp ||= chunk.includes(lookUp);
     });
     far.on('data', (chunk: Buffer) => {
-      if (isAsked) onLookUp();
-      if (isAsked && kept !== null) kept.push(() => near.write(chunk));
+      if (isLookedUp) onLookUp();
+      if (isLookedUp && delayed !== null) delayed.push(() => near.write(chunk));
       else near.write(chunk);
     });
     near.on('close', () => far.destroy());
@@ -149,8 +153,8 @@ async function startRelay(t: Teardown, port: number, lookUp: string) {
     url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
     lookedUp: new Promise<void>((resolve) => (onLookUp = resolve)),
     release: () => {
-      for (const pass of kept ?? []) pass();
-      kept = null;
+      for (const deliver of delayed ?? []) deliver();
+      delayed = null;
     },
   };
 }
@@ -160,7 +164,7 @@ t.test('a request that begins after a change queries a slow Redis itself', { ski
   const lookupId = lookupIdOf(liveKey, null);
   const seeded: Record<string, unknown> = recordsOf(liveKey);
   for (const [name, record] of Object.entries(seeded)) await server.client.set(name, JSON.stringify(record));
-  // No registry has enrolled this gateway, so that it holds nothing.
+  // No registry has enrolled this gateway, so it caches nothing.
   const meta = { ...(seeded['mg:meta'] as object), servers: [await runIdOf(server)], replicas: 0 };
   await server.client.set('mg:meta', JSON.stringify(meta));
   const name = `mg:key:${lookupId}`;
@@ -193,34 +197,35 @@ t.test('a request that begins after a change queries a slow Redis itself', { ski
   t.equal(await keyStatus(records, lookupId), 'REVOKED (store)');
 });
 
-// Records that nobody has asked for are read in the background. A key that is revoked while its record is on its way must not be
-// held as it was, nor one that comes from a server that is no longer believed: nobody would notice until the next change.
+// Preload reads records in the background. If a key is revoked while its record is being read, the old record must not be
+// cached. The same applies to a record from a server that is no longer trusted. A wrong record would stay until the next
+// change.
 
 const ids = ['a', 'b'].map((letter) => letter.repeat(64));
 const [a = '', b = ''] = ids;
 
-// The reader rests on timers that keep no process alive.
-const alive = setInterval(() => undefined, 1_000);
+// The reader uses timers that do not keep the process alive.
+const keepAlive = setInterval(() => undefined, 1_000);
 t.teardown(() => {
-  clearInterval(alive);
+  clearInterval(keepAlive);
 });
 
 function setUpPreload() {
-  const hearing = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000 };
-  const freshness = { standing: hearing, catchUp: () => Promise.resolve() };
+  const freshState = { fresh: true, sinceKnownTrue: 0, staleMilliseconds: 30_000 };
+  const freshness = { standing: freshState, catchUp: () => Promise.resolve() };
   const standing = { fresh: true, proof: 1 as number | null };
   const keys = new RecordCache<CompiledKey>(limits, freshness, () => Promise.resolve(null));
   const merchants = new RecordCache<CompiledMerchant>(limits, freshness, () => Promise.resolve(null));
-  const reads: { names: readonly string[]; answer: (texts: readonly (string | null | undefined)[]) => void }[] = [];
+  const reads: { names: readonly string[]; reply: (texts: readonly (string | null | undefined)[]) => void }[] = [];
   const compile = (_id: string, text: string) => ({ merchantId: 'm_1', keyStatus: text, revision: 1 });
   const reader = new AheadReader({
     link: {
       names: () => {
-        throw new Error('nobody looks at all of them');
+        throw new Error('not used in these tests');
       },
       readSome: (names) =>
-        new Promise((answer) => {
-          reads.push({ names, answer });
+        new Promise((reply) => {
+          reads.push({ names, reply });
         }),
     },
     ...{ standing, names: new RecordNames(''), environment: 'live', keys, merchants, maxEntries: 9 },
@@ -228,60 +233,60 @@ function setUpPreload() {
     compileKey: (name, text) => ({ ...compile(name, text), environment: 'live' }) as CompiledKey,
     compileMerchant: (id, text) => compile(id, text) as unknown as CompiledMerchant,
   });
-  const asked = async (count: number): Promise<void> => {
+  const readsBegun = async (count: number): Promise<void> => {
     while (reads.length < count) await wait(1);
   };
   const statusOf = (id: string): string | undefined => (keys.peek(id) as CompiledKey | undefined)?.keyStatus;
-  return { hearing, standing, keys, reads, reader, asked, statusOf };
+  return { freshState, standing, keys, reads, reader, readsBegun, statusOf };
 }
 
 t.test('stale cache: a preload read before a change and received after its invalidation is not cached', async (t) => {
-  const { keys, reads, reader, asked, statusOf } = setUpPreload();
+  const { keys, reads, reader, readsBegun, statusOf } = setUpPreload();
   const reading = reader.readKeys(ids);
-  await asked(1);
+  await readsBegun(1);
   keys.drop([a]);
-  reads[0]?.answer(['ACTIVE', 'ACTIVE']);
-  await asked(2);
-  reads[1]?.answer([null]);
+  reads[0]?.reply(['ACTIVE', 'ACTIVE']);
+  await readsBegun(2);
+  reads[1]?.reply([null]);
   await reading;
   t.equal(statusOf(a), undefined);
-  t.equal(statusOf(b), 'ACTIVE', 'but what was not changed');
+  t.equal(statusOf(b), 'ACTIVE', 'the unchanged record is cached');
   keys.drop([b]);
-  t.equal(statusOf(b), undefined, 'until it is');
+  t.equal(statusOf(b), undefined, 'it is dropped once it changes');
 });
 
-const invalidations: Readonly<Record<string, (of: ReturnType<typeof setUpPreload>) => void>> = {
-  'everything was dropped': ({ keys }) => {
+const invalidations: Readonly<Record<string, (setup: ReturnType<typeof setUpPreload>) => void>> = {
+  'the whole cache was dropped': ({ keys }) => {
     keys.dropAll();
   },
-  'nothing could be heard for a moment': ({ keys }) => {
+  'the subscription was lost for a moment': ({ keys }) => {
     keys.becomeStale();
   },
-  'no beat has come for a while': ({ hearing }) => {
-    hearing.fresh = false;
+  'a heartbeat is overdue': ({ freshState }) => {
+    freshState.fresh = false;
   },
 };
 
-for (const [what, happens] of Object.entries(invalidations)) {
+for (const [what, invalidate] of Object.entries(invalidations)) {
   t.test(`stale cache: no preload read is cached when ${what}`, async (t) => {
-    const of = setUpPreload();
-    const reading = of.reader.readKeys(ids);
-    await of.asked(1);
-    happens(of);
-    of.reads[0]?.answer(['ACTIVE', 'ACTIVE']);
+    const setup = setUpPreload();
+    const reading = setup.reader.readKeys(ids);
+    await setup.readsBegun(1);
+    invalidate(setup);
+    setup.reads[0]?.reply(['ACTIVE', 'ACTIVE']);
     await reading;
-    t.same(ids.map(of.statusOf), [undefined, undefined]);
-    t.equal(of.reader.waiting, 2, 'it is read again');
+    t.same(ids.map(setup.statusOf), [undefined, undefined]);
+    t.equal(setup.reader.waiting, 2, 'the records are read again');
   });
 }
 
 t.test('records preloaded from a server that is no longer trusted are not cached, and are read again', async (t) => {
   for (const proof of [2, null]) {
-    const { standing, reads, reader, asked, statusOf } = setUpPreload();
+    const { standing, reads, reader, readsBegun, statusOf } = setUpPreload();
     const reading = reader.readKeys(ids);
-    await asked(1);
+    await readsBegun(1);
     standing.proof = proof;
-    reads[0]?.answer(['ACTIVE', 'ACTIVE']);
+    reads[0]?.reply(['ACTIVE', 'ACTIVE']);
     await t.rejects(reading, /another server/);
     t.same(ids.map(statusOf), [undefined, undefined]);
     t.equal(reader.waiting, 2);
@@ -289,36 +294,36 @@ t.test('records preloaded from a server that is no longer trusted are not cached
 });
 
 t.test('a preload of a record whose state is unknown waits, e.g. in a slot that lacks a change', async (t) => {
-  const { reads, reader, asked, statusOf } = setUpPreload();
+  const { reads, reader, readsBegun, statusOf } = setUpPreload();
   const reading = reader.readKeys(ids);
-  await asked(1);
-  reads[0]?.answer([undefined, null]);
+  await readsBegun(1);
+  reads[0]?.reply([undefined, null]);
   await reading;
   t.same(ids.map(statusOf), [undefined, undefined]);
   t.equal(reader.waiting, 1);
 });
 
 t.test('nothing is preloaded while invalidations are not received', async (t) => {
-  for (const not of [{ fresh: false }, { proof: null }]) {
-    const { standing, reads, reader, asked } = setUpPreload();
-    Object.assign(standing, not);
+  for (const disconnected of [{ fresh: false }, { proof: null }]) {
+    const { standing, reads, reader, readsBegun } = setUpPreload();
+    Object.assign(standing, disconnected);
     const reading = reader.readKeys([a]);
     await wait(250);
     t.equal(reads.length, 0);
     Object.assign(standing, { fresh: true, proof: 1 });
-    await asked(1);
-    reads[0]?.answer([null]);
+    await readsBegun(1);
+    reads[0]?.reply([null]);
     await reading;
   }
 });
 
 t.test('preloading neither replaces cached records nor changes their eviction order', async (t) => {
-  const { keys, reads, reader, asked, statusOf } = setUpPreload();
+  const { keys, reads, reader, readsBegun, statusOf } = setUpPreload();
   const first = reader.readKeys([a]);
-  await asked(1);
-  reads[0]?.answer(['REVOKED']);
-  await asked(2);
-  reads[1]?.answer([null]);
+  await readsBegun(1);
+  reads[0]?.reply(['REVOKED']);
+  await readsBegun(2);
+  reads[1]?.reply([null]);
   await first;
   const ahead = keys.readAhead();
   t.ok(keys.holdAhead(ahead, a, { keyStatus: 'ACTIVE' } as CompiledKey));
@@ -326,7 +331,7 @@ t.test('preloading neither replaces cached records nor changes their eviction or
   for (let count = 1; count < limits.maxEntries; count += 1)
     t.ok(keys.holdAhead(ahead, String(count), { keyStatus: 'ACTIVE' } as CompiledKey));
   t.notOk(keys.holdAhead(ahead, b, { keyStatus: 'ACTIVE' } as CompiledKey));
-  t.ok(keys.holdAhead(ahead, a, { keyStatus: 'ACTIVE' } as CompiledKey), 'what is held needs no room');
+  t.ok(keys.holdAhead(ahead, a, { keyStatus: 'ACTIVE' } as CompiledKey), 'a cached record needs no further room');
   t.equal(statusOf(a), 'REVOKED');
   t.equal(keys.figures.known.evictions, 0);
 });

@@ -12,17 +12,17 @@ import { seededRecords } from '../adapters/key-store-contract.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
 
-// A gateway that believes what it holds for longer than it was known to be true lets a revoked key in; one that acknowledges
-// a revision before it has heard of it makes the registry say that the revocation is done.
+// A gateway that uses cached records for too long accepts a revoked key. If it acknowledges a revision before it has
+// received the invalidations, the registry reports the revocation as in force too early.
 
 const start = 1_700_000_000_000;
 const maxStaleMilliseconds = 30_000;
 
-/** A heartbeat over a store that does what it is told, at moments that are given. */
+/** A heartbeat with a simulated store and a manual clock. */
 function setUp(t: Test) {
   const time = { wall: start, monotonic: 5_000 };
   t.intercept(performance, 'now', { value: () => time.monotonic });
-  const told: string[] = [];
+  const events: string[] = [];
   const store = {
     hearing: true,
     epoch: 1,
@@ -48,18 +48,18 @@ function setUp(t: Test) {
       },
       catchUp: async () => {
         await store.onCatchUp();
-        told.push('caught up');
+        events.push('caught up');
       },
       servers: null,
       acknowledge: ({ name, text, lifetimeMilliseconds }) => {
-        told.push(`${name} has ${(JSON.parse(text) as { revision: number }).revision}`);
+        events.push(`${name} has ${(JSON.parse(text) as { revision: number }).revision}`);
         store.lifetime = lifetimeMilliseconds;
         return Promise.resolve(null);
       },
       write: () => Promise.resolve(),
       witness: () => 'none',
       confirm: () => Promise.resolve(true),
-      remove: (name) => Promise.resolve(void told.push(`${name} has gone`)),
+      remove: (name) => Promise.resolve(void events.push(`${name} has gone`)),
       read: () => Promise.resolve(null),
       close: () => undefined,
     },
@@ -68,7 +68,7 @@ function setUp(t: Test) {
     identity: { instanceId: 'g', environment: 'live', host: 'test', startedAt: '2026-01-01T00:00:00.000Z' },
     clock: { now: () => time.wall },
     maxStaleMilliseconds,
-    onCaughtUp: (hasMissed) => told.push(hasMissed ? 'dropped' : 'closed'),
+    onCaughtUp: (hasMissed) => events.push(hasMissed ? 'dropped' : 'closed'),
     ...{ onForget: () => undefined, onNotice: () => undefined, holds: () => true, inactive: () => [] },
   });
   t.teardown(() => heartbeat.close());
@@ -76,18 +76,18 @@ function setUp(t: Test) {
     time.wall += milliseconds;
     time.monotonic += milliseconds;
   };
-  return { heartbeat, store, told, time, pass };
+  return { heartbeat, store, events, time, pass };
 }
 
 t.test('a revision is acknowledged only after all earlier invalidations were received', async (t) => {
-  const { heartbeat, store, told } = setUp(t);
+  const { heartbeat, store, events } = setUp(t);
   await heartbeat.beat();
-  t.same(told, ['caught up', 'dropped', 'mg:gateway:g has 7']);
-  told.length = 0;
+  t.same(events, ['caught up', 'dropped', 'mg:gateway:g has 7']);
+  events.length = 0;
   store.revision = '8';
   store.onCatchUp = () => Promise.reject(new Error('the line is dead'));
   await heartbeat.beat();
-  t.same(told, []);
+  t.same(events, []);
 });
 
 t.test('an acknowledgement lasts longer than cached records may be served', async (t) => {
@@ -111,48 +111,48 @@ t.test(
     pass(1_100);
     t.ok(heartbeat.standing.fresh);
     pass(1);
-    t.notOk(heartbeat.standing.fresh, 'a process that was stopped');
+    t.notOk(heartbeat.standing.fresh, 'the process was suspended');
 
     store.onRead = () => Promise.resolve();
     await heartbeat.beat();
     t.ok(heartbeat.standing.fresh);
     time.wall += 60_000;
-    t.equal(heartbeat.standing.sinceKnownTrue, 60_000, 'a machine that slept, whose other clock did not go on');
+    t.equal(heartbeat.standing.sinceKnownTrue, 60_000, 'the machine slept, and its monotonic clock stood still');
     t.notOk(heartbeat.standing.fresh);
     time.wall -= 60_000;
     time.monotonic += 60_000;
-    t.equal(heartbeat.standing.sinceKnownTrue, 60_000, 'a clock that was set back meanwhile');
+    t.equal(heartbeat.standing.sinceKnownTrue, 60_000, 'the wall clock was set back in the meantime');
     t.notOk(heartbeat.standing.fresh);
     time.wall -= 1;
-    t.equal(heartbeat.standing.sinceKnownTrue, Infinity, 'and one that was set back to before');
+    t.equal(heartbeat.standing.sinceKnownTrue, Infinity, 'the wall clock was set back to before the query');
     t.notOk(heartbeat.standing.fresh);
   },
 );
 
 t.test('records cached before a resubscription are dropped before a revision is acknowledged', async (t) => {
-  const { heartbeat, store, told } = setUp(t);
+  const { heartbeat, store, events } = setUp(t);
   await heartbeat.beat();
   store.epoch += 1;
-  t.notOk(heartbeat.standing.fresh, 'it is not believed until then');
-  told.length = 0;
+  t.notOk(heartbeat.standing.fresh, 'the cache is not trusted until the next heartbeat');
+  events.length = 0;
   store.onCatchUp = () => Promise.reject(new Error('away'));
   await heartbeat.beat();
-  t.same(told, [], 'a beat that fails leaves it to be served as stale');
+  t.same(events, [], 'after a failed heartbeat the cached records are served as stale');
   store.onCatchUp = () => Promise.resolve();
   await heartbeat.beat();
-  t.same(told, ['caught up', 'dropped', 'mg:gateway:g has 7']);
+  t.same(events, ['caught up', 'dropped', 'mg:gateway:g has 7']);
   t.ok(heartbeat.standing.fresh);
-  told.length = 0;
+  events.length = 0;
   store.onCatchUp = () => Promise.resolve(void (store.epoch += 1));
   await heartbeat.beat();
   t.same(
-    told,
+    events,
     ['caught up'],
-    'nothing is acknowledged where it began anew during the beat: another server may have been asked',
+    'nothing is acknowledged after a resubscription during the heartbeat: another server may have replied',
   );
   store.onCatchUp = () => Promise.resolve();
   await heartbeat.beat();
-  t.same(told.slice(1), ['caught up', 'dropped', 'mg:gateway:g has 7']);
+  t.same(events.slice(1), ['caught up', 'dropped', 'mg:gateway:g has 7']);
 });
 
 t.test(
@@ -161,15 +161,15 @@ t.test(
     const { heartbeat, store } = setUp(t);
     store.onCatchUp = () => Promise.resolve(void (store.epoch += 1));
     await heartbeat.beat();
-    t.notOk(heartbeat.standing.fresh, 'listening began anew meanwhile');
+    t.notOk(heartbeat.standing.fresh, 'the gateway resubscribed in the meantime');
     store.onCatchUp = () => Promise.resolve();
     await heartbeat.beat();
     t.ok(heartbeat.standing.fresh);
     store.hearing = false;
-    t.notOk(heartbeat.standing.fresh, 'nothing can be heard now');
+    t.notOk(heartbeat.standing.fresh, 'no invalidations can be received now');
     store.hearing = true;
     heartbeat.doubt();
-    t.notOk(heartbeat.standing.fresh, 'the store may be another one');
+    t.notOk(heartbeat.standing.fresh, 'the store may be another server');
     await heartbeat.beat();
     t.ok(heartbeat.standing.fresh);
   },
@@ -187,16 +187,16 @@ t.test('while Redis does not respond, cached records are served up to the stalen
 });
 
 t.test('a stopped gateway withdraws its acknowledgement and makes no further one', async (t) => {
-  const { heartbeat, told } = setUp(t);
+  const { heartbeat, events } = setUp(t);
   await heartbeat.beat();
-  told.length = 0;
+  events.length = 0;
   const last = heartbeat.beat();
   await heartbeat.close();
   await Promise.all([last, heartbeat.beat()]);
   t.same(
-    told,
+    events,
     ['caught up', 'closed', 'mg:gateway:g has 7', 'mg:gateway:g has gone'],
-    'also where a beat was under way',
+    'also if a heartbeat was in progress',
   );
 });
 
@@ -205,25 +205,25 @@ const lookupId = lookupIdOf(liveKey, null);
 const keyName = `mg:key:${lookupId}`;
 const limits = { maxEntries: 100, unknownMaxEntries: 100, unknownMaxAgeMilliseconds: 5_000 };
 
-/** A name that leads to one server and, later, to another one, as a virtual address does: connections stay where they are. */
+/** A host name that later resolves to another server, like a virtual IP address. Open connections stay with the first server. */
 async function startName(t: { teardown(handler: () => unknown): void }, port: number) {
   let to = port;
-  let isSilent = false;
-  const open: { readonly socket: Socket; isListening: boolean }[] = [];
+  let dropsNextServerQuery = false;
+  const connections: { readonly socket: Socket; isSubscribed: boolean }[] = [];
   const server = net.createServer((socket) => {
-    const connection = { socket, isListening: false };
-    const behind = net.connect(to, '127.0.0.1');
-    open.push(connection);
+    const connection = { socket, isSubscribed: false };
+    const upstream = net.connect(to, '127.0.0.1');
+    connections.push(connection);
     socket.on('data', (bytes: Buffer) => {
-      connection.isListening ||= bytes.includes('TRACKING');
-      const isLost = isSilent && bytes.includes('\r\nserver\r\n');
-      if (isLost) isSilent = false;
-      else behind.write(bytes);
+      connection.isSubscribed ||= bytes.includes('TRACKING');
+      const isDropped = dropsNextServerQuery && bytes.includes('\r\nserver\r\n');
+      if (isDropped) dropsNextServerQuery = false;
+      else upstream.write(bytes);
     });
-    behind.on('data', (bytes) => socket.write(bytes));
+    upstream.on('data', (bytes) => socket.write(bytes));
     for (const [one, other] of [
-      [socket, behind],
-      [behind, socket],
+      [socket, upstream],
+      [upstream, socket],
     ] as const) {
       // prettier-ignore
       one.on('error', () => undefined).on('close', () => other.destroy());
@@ -232,38 +232,38 @@ async function startName(t: { teardown(handler: () => unknown): void }, port: nu
   await once(server.listen(0, '127.0.0.1'), 'listening');
   t.teardown(() => {
     server.close();
-    for (const { socket } of open) socket.destroy();
+    for (const { socket } of connections) socket.destroy();
   });
   return {
     url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    /** @param isDeaf whether the first question after that which server it is has no answer */
-    move(port: number, isListening: boolean, isDeaf: boolean): void {
+    /** @param dropsQuery whether the next query for the server's identity gets no reply */
+    move(port: number, isSubscribed: boolean, dropsQuery: boolean): void {
       to = port;
-      isSilent = isDeaf;
-      for (const one of open) if (one.isListening === isListening) one.socket.destroy();
+      dropsNextServerQuery = dropsQuery;
+      for (const one of connections) if (one.isSubscribed === isSubscribed) one.socket.destroy();
     },
   };
 }
 
-// Records were read and changes acknowledged at the one server while notices were awaited from the other one: a key that was
-// revoked was taken for as long as it was held, and the registry was told that the gateway knew.
+// The gateway read records and acknowledged changes at one server, but was subscribed to invalidations of another. It
+// accepted a revoked key as long as its record was cached, although it had acknowledged the revocation.
 t.test(
   'when one connection has moved to another Redis, a key revoked there is rejected at once',
   { skip: withoutRedis },
   async (t) => {
-    for (const [isListening, isDeaf] of [
+    for (const [isSubscribed, dropsQuery] of [
       [false, false],
       [true, false],
       [false, true],
       [true, true],
     ] as const) {
       // prettier-ignore
-      const [before, behind] = [await startRedis(t), await startRedis(t)];
-      for (const { client } of [before, behind]) {
+      const [first, second] = [await startRedis(t), await startRedis(t)];
+      for (const { client } of [first, second]) {
         for (const [name, record] of Object.entries(records)) await client.set(name, JSON.stringify(record));
         await client.set('mg:revision', '1');
       }
-      const name = await startName(t, Number(new URL(before.url).port));
+      const name = await startName(t, Number(new URL(first.url).port));
       const opened = new RedisRecords({
         address: {
           ...{
@@ -290,15 +290,15 @@ t.test(
         t.equal(await status(), wanted);
       };
       await until('ACTIVE (cache)');
-      name.move(Number(new URL(behind.url).port), isListening, isDeaf);
+      name.move(Number(new URL(second.url).port), isSubscribed, dropsQuery);
       await wait(2_500);
       await until('ACTIVE (cache)');
       const revoked = { ...(records[keyName] as object), status: 'REVOKED', revision: 2 };
-      await behind.client.set(keyName, JSON.stringify(revoked));
-      await behind.client.set('mg:revision', '2');
+      await second.client.set(keyName, JSON.stringify(revoked));
+      await second.client.set('mg:revision', '2');
       await wait(1_000);
       t.match(await status(), 'REVOKED');
-      t.match(JSON.parse((await behind.client.get('mg:gateway:g')) ?? ''), { revision: 2 });
+      t.match(JSON.parse((await second.client.get('mg:gateway:g')) ?? ''), { revision: 2 });
     }
   },
 );

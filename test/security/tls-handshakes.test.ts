@@ -23,11 +23,11 @@ import {
 } from '../edge/harness.js';
 
 const local = { host: '127.0.0.1', servername: 'localhost', rejectUnauthorized: false };
-/** So slow that nothing comes back within a test. */
-const slow = { handshakesPerSecond: 1, handshakeBurst: 40 };
+/** A refill rate so low that no token returns during a test. */
+const lowRate = { handshakesPerSecond: 1, handshakeBurst: 40 };
 
-/** Connects; null where the connection is closed in place of a handshake. */
-async function shake(gateway: GatewayUnderTest, options: ConnectionOptions = {}): Promise<TLSSocket | null> {
+/** Makes a TLS handshake. Returns null if the gateway closes the connection instead. */
+async function handshake(gateway: GatewayUnderTest, options: ConnectionOptions = {}): Promise<TLSSocket | null> {
   const socket = tls.connect({ ...local, port: gateway.https, ...options });
   socket.on('error', () => undefined);
   return new Promise((resolve) => {
@@ -40,18 +40,18 @@ async function shake(gateway: GatewayUnderTest, options: ConnectionOptions = {})
   });
 }
 
-/** Connects until nothing is taken any more, and says how many were. */
+/** Makes handshakes until the gateway refuses one. Returns how many it accepted. */
 async function exhaust(gateway: GatewayUnderTest, options: ConnectionOptions = {}): Promise<number> {
-  let taken = 0;
+  let accepted = 0;
   for (;;) {
-    const socket = await shake(gateway, options);
-    if (socket === null) return taken;
-    taken += 1;
+    const socket = await handshake(gateway, options);
+    if (socket === null) return accepted;
+    accepted += 1;
     socket.destroy();
   }
 }
 
-/** A session with a gateway, from a request on a connection of its own. */
+/** A TLS session with a gateway, from a request on a separate connection. */
 async function sessionOf(gateway: GatewayUnderTest, options: ConnectionOptions = {}): Promise<Buffer> {
   const socket = tls.connect({ ...local, port: gateway.https, ...options });
   socket.on('error', () => undefined).resume();
@@ -61,52 +61,57 @@ async function sessionOf(gateway: GatewayUnderTest, options: ConnectionOptions =
   return session;
 }
 
-async function refused(gateway: GatewayUnderTest): Promise<number> {
+async function countRefused(gateway: GatewayUnderTest): Promise<number> {
   const text = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   return Number(/refused_total\{reason="handshake_limit"\} (\d+)\n/.exec(text)?.[1]);
 }
 
 const versions = ['TLSv1.2', 'TLSv1.3'] as const;
 
-// 150 handshakes a second on P-521 filled a core, and any number of cheaper ones did: nothing limited them, and no key is needed.
+// 150 handshakes a second on P-521 used a whole core, and so did a larger number of cheaper ones. They need no API key, and
+// nothing limited them.
 t.test('TLS handshake flood: full handshakes are limited per source, resumptions are not', async (t) => {
   const upstream = await startUpstream(t);
   for (const maxVersion of versions) {
-    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits: slow } });
-    const stranger = await startTestGateway(t);
+    const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits: lowRate } });
+    const otherGateway = await startTestGateway(t);
     const session = await sessionOf(gateway, { maxVersion });
-    const foreign = await sessionOf(stranger, { maxVersion });
+    const foreign = await sessionOf(otherGateway, { maxVersion });
     for (let count = 0; count < 50; count += 1) {
-      const resumed = await shake(gateway, { session, maxVersion });
-      t.equal(resumed?.isSessionReused(), true, 'what is resumed does not count');
+      const resumed = await handshake(gateway, { session, maxVersion });
+      t.equal(resumed?.isSessionReused(), true, 'a resumption does not count');
       if (resumed !== null) await exchangeBytes(resumed, requestBytes({}));
     }
-    const taken = await exhaust(gateway, { maxVersion });
-    t.ok(taken >= 28 && taken <= 31, `${maxVersion}: ${taken} of 40: one had its session, ten are kept for sessions`);
-    t.equal(await refused(gateway), 1);
-    const late = await shake(gateway, { session, maxVersion });
-    t.equal(late?.isSessionReused(), true, `${maxVersion}: a session is resumed all the while`);
+    const accepted = await exhaust(gateway, { maxVersion });
+    const explanation = 'one was used to get the session, ten are reserved for resumptions';
+    t.ok(accepted >= 28 && accepted <= 31, `${maxVersion}: ${accepted} of 40: ${explanation}`);
+    t.equal(await countRefused(gateway), 1);
+    const late = await handshake(gateway, { session, maxVersion });
+    t.equal(late?.isSessionReused(), true, `${maxVersion}: a session can still be resumed`);
     const bytes = requestBytes({ headers: [['x-api-key', liveKey]] });
     if (late !== null) t.equal(parseAnswer(await exchangeBytes(late, bytes)).status, 200);
 
-    const lies = await exhaust(gateway, { session: foreign, maxVersion });
-    t.ok(lies >= 9 && lies <= 13, `${maxVersion}: ${lies} that only claimed to have a session were taken`);
-    t.equal(await shake(gateway, { session: foreign, maxVersion }), null);
-    t.ok(gateway.lines.length <= 52, 'none is a line in the log');
+    const pretended = await exhaust(gateway, { session: foreign, maxVersion });
+    t.ok(
+      pretended >= 9 && pretended <= 13,
+      `${maxVersion}: ${pretended} with a session of another gateway were accepted`,
+    );
+    t.equal(await handshake(gateway, { session: foreign, maxVersion }), null);
+    t.ok(gateway.lines.length <= 52, 'a refused handshake has no log line');
   }
 });
 
 t.test('failed TLS handshakes count too', async (t) => {
-  const gateway = await startTestGateway(t, { config: { limits: slow } });
-  for (let count = 0; count < 30; count += 1) await shake(gateway, { ecdhCurve: 'P-521' });
+  const gateway = await startTestGateway(t, { config: { limits: lowRate } });
+  for (let count = 0; count < 30; count += 1) await handshake(gateway, { ecdhCurve: 'P-521' });
   t.ok((await exhaust(gateway)) <= 1);
 });
 
 t.test('handshakes of trusted proxies and plain connections do not count', async (t) => {
   const upstream = await startUpstream(t);
   const limits = { handshakesPerSecond: 1, handshakeBurst: 1 };
-  const behind = await startTestGateway(t, { config: { limits, trustedProxies: ['127.0.0.1'] } });
-  for (let count = 0; count < 10; count += 1) t.not(await shake(behind), null);
+  const behindProxy = await startTestGateway(t, { config: { limits, trustedProxies: ['127.0.0.1'] } });
+  for (let count = 0; count < 10; count += 1) t.not(await handshake(behindProxy), null);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config: { limits } });
   await exhaust(gateway);
   for (let count = 0; count < 5; count += 1) {
@@ -120,24 +125,24 @@ t.test('with a PROXY header each client address has its own handshake limit', as
   const gateway = await startTestGateway(t, {
     config: { limits, trustedProxies: ['127.0.0.1'], proxyProtocol: true },
   });
-  const from = async (source: string, cut: boolean): Promise<boolean> => {
+  const isAccepted = async (source: string, splits: boolean): Promise<boolean> => {
     const socket = net.connect(gateway.https, '127.0.0.1');
     socket.on('error', () => undefined);
     await once(socket, 'connect');
     socket.write(`PROXY ${source.includes(':') ? 'TCP6' : 'TCP4'} ${source} ${source} 1 2\r\n`);
-    if (cut) await new Promise((resolve) => setTimeout(resolve, 20)); // so that TLS comes in a packet of its own
-    const isTaken = (await shake(gateway, { socket })) !== null;
+    if (splits) await new Promise((resolve) => setTimeout(resolve, 20)); // so that TLS begins in a separate packet
+    const isOpen = (await handshake(gateway, { socket })) !== null;
     socket.destroy();
-    return isTaken;
+    return isOpen;
   };
-  for (const cut of [true, false]) {
-    const end = cut ? 1 : 2;
-    t.equal(await from(`203.0.113.${end}`, cut), true);
-    t.equal(await from(`203.0.113.${end}`, cut), false, 'its second');
-    t.equal(await from(`198.51.100.${end}`, cut), true, 'another one');
-    t.equal(await from(`2001:db8:0:${end}::1`, cut), true);
-    t.equal(await from(`2001:db8:0:${end}::2`, cut), false, 'the same /64');
-    t.equal(await from(`2001:db8:1:${end}::2`, cut), true);
+  for (const splits of [true, false]) {
+    const end = splits ? 1 : 2;
+    t.equal(await isAccepted(`203.0.113.${end}`, splits), true);
+    t.equal(await isAccepted(`203.0.113.${end}`, splits), false, 'the second handshake of this address');
+    t.equal(await isAccepted(`198.51.100.${end}`, splits), true, 'another address');
+    t.equal(await isAccepted(`2001:db8:0:${end}::1`, splits), true);
+    t.equal(await isAccepted(`2001:db8:0:${end}::2`, splits), false, 'the same /64');
+    t.equal(await isAccepted(`2001:db8:1:${end}::2`, splits), true);
   }
 });
 
@@ -146,23 +151,23 @@ t.test('handshake tokens refill over time, and ever new sources evict the oldest
   const rate = new HandshakeRate({ handshakesPerSecond: 10, handshakeBurst: 4 }, compileIpRanges([]), () => now);
   const socket = new net.Socket();
   t.teardown(() => socket.destroy());
-  const isTaken = (address: string): boolean => {
-    let taken = false;
-    rate.admit(socket, parseIpAddress(address), 1, (isAdmitted) => (taken = isAdmitted));
-    return taken;
+  const isAdmitted = (address: string): boolean => {
+    let result = false;
+    rate.admit(socket, parseIpAddress(address), 1, (admitted) => (result = admitted));
+    return result;
   };
-  const take = (): boolean => isTaken('203.0.113.1');
+  const take = (): boolean => isAdmitted('203.0.113.1');
   t.same([take(), take(), take(), take()], [true, true, true, false]);
   now += 100;
   t.same([take(), take()], [true, false]);
   rate.giveBack(parseIpAddress('203.0.113.1'));
   t.same([take(), take()], [true, false]);
-  for (let count = 0; count < 20_000; count += 1) isTaken(`10.1.${count >> 8}.${count & 255}`);
-  t.equal(take(), true, 'it was forgotten');
+  for (let count = 0; count < 20_000; count += 1) isAdmitted(`10.1.${count >> 8}.${count & 255}`);
+  t.equal(take(), true, 'the oldest source was evicted');
   t.end();
 });
 
-/** The first bytes that a client of TLS sends. */
+/** The first bytes that a TLS client sends. */
 async function helloOf(options: ConnectionOptions): Promise<Buffer> {
   const server = net.createServer();
   await once(server.listen(0, '127.0.0.1'), 'listening');
@@ -184,17 +189,17 @@ t.test('any ClientHello, also a malformed one, is parsed only up to its session 
     t.equal(offersSession(fresh), false, maxVersion);
     t.equal(offersSession(resuming), true, maxVersion);
     for (let length = 0; length < resuming.length; length += 1)
-      if (offersSession(resuming.subarray(0, length)) !== null) t.fail(`${length} bytes are enough`);
+      if (offersSession(resuming.subarray(0, length)) !== null) t.fail(`${length} bytes are sufficient`);
     fc.assert(
       fc.property(fc.nat(resuming.length - 1), fc.integer({ min: 0, max: 255 }), (at, value) => {
         const broken = Buffer.from(resuming);
         broken[at] = value;
-        offersSession(broken); // throws nothing
+        offersSession(broken); // must not throw
       }),
     );
   }
   t.equal(offersSession(Buffer.from('GET / HTTP/1.1\r\n')), false);
-  t.equal(offersSession(Buffer.from([22, 3, 1, 255, 255])), false, 'longer than a record may be');
+  t.equal(offersSession(Buffer.from([22, 3, 1, 255, 255])), false, 'longer than the maximum of a TLS record');
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
       offersSession(Buffer.from([22, 3, 1, 0, bytes.length % 256, ...bytes]));
@@ -202,30 +207,35 @@ t.test('any ClientHello, also a malformed one, is parsed only up to its session 
   );
 });
 
-// Whoever sent one ClientHello with a share of ffdhe8192 again and again, which costs nothing, took the event loop for many
-// times as long as a usual handshake does, without a key and before a request.
+// An attacker can repeat one ClientHello with an ffdhe8192 key share at no cost. Each one blocked the event loop for many
+// times as long as a usual handshake, before any request and without a key.
 const finiteField = ['ffdhe2048', 'ffdhe3072', 'ffdhe4096', 'ffdhe6144', 'ffdhe8192'];
-// Then of P-521, which takes six times as long, or P-384: 150 a second filled a core.
+// A later attack used P-521, which takes six times as long, or P-384: 150 handshakes a second used a whole core.
 const costly = [...finiteField, 'P-384', 'P-521', 'X448'];
 const cheap = ['X25519', 'P-256'];
 
-async function isTaken(port: number, group: string, servername: string): Promise<boolean> {
+async function completesHandshake(port: number, group: string, servername: string): Promise<boolean> {
   const socket = tls.connect({ port, host: '127.0.0.1', servername, rejectUnauthorized: false, ecdhCurve: group });
-  const made = await once(socket, 'secureConnect').then(
+  const isComplete = await once(socket, 'secureConnect').then(
     () => true,
     () => false,
   );
   socket.destroy();
-  return made;
+  return isComplete;
 }
 
 t.test('only cheap key exchange groups are accepted, with and without SNI', async (t) => {
   const gateway = await startTestGateway(t);
   for (const name of ['localhost', 'nobody.example']) {
-    for (const group of costly) t.equal(await isTaken(gateway.https, group, name), false, `${group}, ${name}`);
-    for (const group of cheap) t.equal(await isTaken(gateway.https, group, name), true, `${group}, ${name}`);
+    for (const group of costly)
+      t.equal(await completesHandshake(gateway.https, group, name), false, `${group}, ${name}`);
+    for (const group of cheap) t.equal(await completesHandshake(gateway.https, group, name), true, `${group}, ${name}`);
     for (const groups of ['ffdhe8192:X25519', 'P-521:P-384:P-256'])
-      t.equal(await isTaken(gateway.https, groups, name), true, `a client that offers a costly one first, ${name}`);
+      t.equal(
+        await completesHandshake(gateway.https, groups, name),
+        true,
+        `a client that prefers a costly group, ${name}`,
+      );
   }
   const metrics = await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text();
   t.match(metrics, /refused_total\{reason="tls_cipher"\} 16\n/);
@@ -234,13 +244,14 @@ t.test('only cheap key exchange groups are accepted, with and without SNI', asyn
 const key = ['x-api-key', liveKey] as const;
 const replacements = 50;
 
-// A certificate is replaced while requests come in; whoever is in the middle of a handshake or of a request then must
-// not notice it, and neither must whoever has a connection from long before.
+// A certificate is replaced while requests arrive. This must not affect a handshake or a request in progress, nor an older
+// connection.
 t.test('a certificate is replaced fifty times under load and no request fails', async (t) => {
   const upstream = await startUpstream(t);
   const authority = await makeCertificate({ names: ['authority.example'] });
   const [first, second] = await Promise.all([makeCertificate({ ca: authority }), makeCertificate({ ca: authority })]);
-  // Both are replaced at once, as Kubernetes does: the gateway looks by itself as well, and would refuse half of a pair.
+  // Like Kubernetes, the test replaces both files at once. The gateway also checks the files by itself, and would reject
+  // half of a pair.
   const folder = t.testdir({
     first: { 'tls.crt': first.cert, 'tls.key': first.key },
     second: { 'tls.crt': second.cert, 'tls.key': second.key },
@@ -253,13 +264,13 @@ t.test('a certificate is replaced fifty times under load and no request fails', 
   });
   const ca = authority.cert;
   const trusting = { ...gateway, ca };
-  const load = { isOver: false, handshakes: 0, kept: 0, failed: [] as unknown[] };
+  const load = { isOver: false, handshakes: 0, persistent: 0, failed: [] as unknown[] };
 
   const agent = new https.Agent({ keepAlive: true, maxSockets: 1, ca, servername: 'localhost' });
   t.teardown(() => {
     agent.destroy();
   });
-  const onKeptConnection = (): Promise<void> =>
+  const requestOnPersistentConnection = (): Promise<void> =>
     new Promise((resolve, reject) => {
       const headers = { 'x-api-key': liveKey };
       const target = { agent, host: '127.0.0.1', port: gateway.https, path: '/v1/transactions', headers };
@@ -269,15 +280,15 @@ t.test('a certificate is replaced fifty times under load and no request fails', 
       });
       request.on('error', reject);
     });
-  const callers = [
+  const clients = [
     ...Array.from({ length: 3 }, () => async () => {
-      const answer = await ask(trusting, { headers: [key] }); // a handshake for each
-      if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+      const response = await ask(trusting, { headers: [key] }); // each with a new handshake
+      if (response.status !== 200) throw new Error(`status ${response.status}`);
       load.handshakes += 1;
     }),
     async () => {
-      await onKeptConnection();
-      load.kept += 1;
+      await requestOnPersistentConnection();
+      load.persistent += 1;
     },
   ].map(async (call) => {
     while (!load.isOver) await call().catch((error: unknown) => load.failed.push(error));
@@ -290,12 +301,12 @@ t.test('a certificate is replaced fifty times under load and no request fails', 
     while (load.handshakes <= before && load.failed.length === 0) await new Promise((resolve) => setImmediate(resolve));
   }
   load.isOver = true;
-  await Promise.all(callers);
+  await Promise.all(clients);
   t.same(load.failed, []);
   t.equal(gateway.certificateChanges.length, replacements);
   t.ok(gateway.certificateChanges.every(({ problem }) => problem === null));
-  t.ok(load.handshakes >= replacements && load.kept > 0);
-  t.comment(`${load.handshakes} requests with a handshake each, ${load.kept} on one connection`);
+  t.ok(load.handshakes >= replacements && load.persistent > 0);
+  t.comment(`${load.handshakes} requests with a handshake each, ${load.persistent} on one connection`);
 });
 
 t.test('a certificate swap while the files are read never mixes a certificate and a key of two pairs', async (t) => {
@@ -311,10 +322,10 @@ t.test('a certificate swap while the files are read never mixes a certificate an
   });
   for (let count = 0; count < 100; count += 1) {
     await symlink(count % 2 === 0 ? 'second' : 'first', path.join(folder, 'next'));
-    const looked = gateway.reloadTls();
+    const reloaded = gateway.reloadTls();
     for (let turns = count % 10; turns > 0; turns -= 1) await new Promise((resolve) => setImmediate(resolve));
     await rename(path.join(folder, 'next'), path.join(folder, 'current'));
-    await looked;
+    await reloaded;
   }
   t.same(
     gateway.certificateChanges.filter(({ problem }) => problem !== null),
