@@ -1,72 +1,76 @@
 /** Invalid values on top of the profile live-tls, with the expected error. */
 export const refusals: readonly (readonly [string, RegExp, object])[] = [
-  ['no TLS and no proxy', /no TLS and no trusted proxy/, { gateway: { tls: { existingSecret: '' } } }],
+  ['no TLS and no trusted proxy', /no TLS and no trusted proxy/, { gateway: { tls: { existingSecret: '' } } }],
   [
-    'no listener at all',
+    'no listener',
     /no TLS and no plain listener/,
     { gateway: { tls: { existingSecret: '' }, plainListener: false }, config: { trustedProxies: ['10.0.0.0/8'] } },
   ],
   [
-    'everybody trusted',
+    'trustedProxies with every IPv4 address',
     /trustedProxies has 0\.0\.0\.0\/0: any client/,
     { config: { trustedProxies: ['10.0.0.0/8', '0.0.0.0/0'] } },
   ],
-  ['HTTP/2', /the gateway speaks HTTP\/1\.1 only/, { config: { listen: { https: { http2: true } } } }],
-  ['everybody trusted, IPv6', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
+  ['HTTP/2 enabled', /the gateway speaks HTTP\/1\.1 only/, { config: { listen: { https: { http2: true } } } }],
+  ['trustedProxies with every IPv6 address', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
   ['production without a pepper', /production without a pepper/, { secrets: { keyPepper: { existingSecret: '' } } }],
   [
-    'autoscaling of fixed replicas',
+    'autoscaling with fixed replicas',
     /each would undo the other/,
     { gateway: { replicas: 3, autoscaling: { enabled: true } } },
   ],
   [
-    'autoscaling upside down',
+    'autoscaling with minReplicas above maxReplicas',
     /minReplicas is above maxReplicas/,
     { gateway: { autoscaling: { enabled: true, minReplicas: 20 } } },
   ],
   [
-    'a budget of all pods',
+    'a disruption budget with minAvailable of all pods',
     /wants 3 of 3 pods at all times: no node/,
     { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: 3 } } },
   ],
   [
-    'a budget of nearly all pods',
+    'a disruption budget with minAvailable that rounds up to all pods',
     /wants 3 of 3 pods at all times/,
     { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '80%' } } },
   ],
-  ['a budget of none away', /lets no pod be away/, { gateway: { podDisruptionBudget: { maxUnavailable: 0 } } }],
   [
-    'a budget of both',
+    'a disruption budget with maxUnavailable 0',
+    /lets no pod be away/,
+    { gateway: { podDisruptionBudget: { maxUnavailable: 0 } } },
+  ],
+  [
+    'a disruption budget with maxUnavailable and minAvailable',
     /needs one of maxUnavailable and minAvailable/,
     { gateway: { podDisruptionBudget: { minAvailable: 1 } } },
   ],
   [
-    'an external policy without effect',
+    'externalTrafficPolicy on a ClusterIP',
     /has no effect on a ClusterIP/,
     { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: 'Local' } } },
   ],
   [
-    "client addresses that are nodes'",
+    'externalTrafficPolicy Cluster, which hides client addresses',
     /allowlists and Tor exits mean nothing/,
     { gateway: { service: { externalTrafficPolicy: 'Cluster' } } },
   ],
   [
-    'an address of IPv6 on which nobody listens',
+    'a dual-stack Service without an IPv6 listener',
     /gives callers an address of IPv6, on which nobody listens/,
     { gateway: { service: { ipFamilies: ['IPv4', 'IPv6'] } } },
   ],
   [
-    'perhaps an address of IPv6 on which nobody listens',
+    'a PreferDualStack Service without an IPv6 listener',
     /gives callers an address of IPv6, on which nobody listens/,
     { gateway: { service: { ipFamilyPolicy: 'PreferDualStack' } } },
   ],
   [
-    'two families as one',
+    'SingleStack with two IP families',
     /SingleStack has one of ipFamilies, not two/,
     { gateway: { listenAddress: '::', service: { ipFamilyPolicy: 'SingleStack', ipFamilies: ['IPv6', 'IPv4'] } } },
   ],
   [
-    'an Ingress that nobody trusts',
+    'an Ingress without trustedProxies',
     /an Ingress or HTTPRoute terminates TLS/,
     { gateway: { ingress: { enabled: true, hosts: ['a.example'] } } },
   ],
@@ -76,12 +80,12 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     { gateway: { ingress: { enabled: true } }, config: { trustedProxies: ['10.0.0.1'] } },
   ],
   [
-    'a route without hosts',
+    'a route without parentRefs',
     /gateway\.route needs parentRefs/,
     { gateway: { route: { enabled: true, kind: 'TLSRoute' } } },
   ],
   [
-    'TLS through to no TLS',
+    'TLS passthrough to a gateway without TLS',
     /passes TLS through: set gateway\.tls/,
     {
       gateway: {
@@ -92,17 +96,17 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'two certificates',
+    'a certificate from a Secret and from cert-manager',
     /choose one certificate/,
     { gateway: { tls: { certManager: { enabled: true, dnsNames: ['a.example'], issuerRef: { name: 'a' } } } } },
   ],
   [
-    'a certificate for no name',
+    'a certificate without an issuer and DNS names',
     /needs issuerRef\.name/,
     { gateway: { tls: { existingSecret: '', certManager: { enabled: true } } } },
   ],
   [
-    'ticket keys without TLS',
+    'ticket keys without TLS at the gateway',
     /are of the gateway's own TLS/,
     {
       gateway: { tls: { existingSecret: '' } },
@@ -110,20 +114,20 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
       config: { trustedProxies: ['10.0.0.1'] },
     },
   ],
-  ['a CronJob without URLs', /has nothing to fetch/, { torExits: { cronJob: { enabled: true } } }],
-  ['no Tor exits', /no list of Tor exits/, { torExits: { existingConfigMap: '' } }],
+  ['a Tor exit CronJob without URLs', /has nothing to fetch/, { torExits: { cronJob: { enabled: true } } }],
+  ['no source of Tor exits', /no list of Tor exits/, { torExits: { existingConfigMap: '' } }],
   [
-    'a store in each pod',
+    'a separate in-memory store in each pod',
     /each pod would have merchants and keys of its own/,
     { config: { keyStore: { kind: 'memory' } } },
   ],
   [
-    "a store of one environment's gateways",
+    "a key store for one environment's gateways only",
     /live: gateway\.config\.keyStore would be the gateways' alone/,
     { environments: { live: { gateway: { config: { keyStore: { redis: { url: 'redis://other:6379' } } } } } } },
   ],
   [
-    "an identity of one environment's gateways",
+    "an identity for one environment's gateways only",
     /live: gateway\.config\.identity would be the gateways' alone/,
     {
       services: { enabled: true },
@@ -131,7 +135,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'routes of one environment that the services would know alone',
+    'routes set for one of two environments with services',
     /test: another environment has routes of its own/,
     {
       services: { enabled: true },
@@ -142,18 +146,22 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'a load balancer without one',
+    'loadBalancerClass on a ClusterIP',
     /are of the type LoadBalancer/,
     { gateway: { service: { type: 'ClusterIP', externalTrafficPolicy: null, loadBalancerClass: 'x.example/lb' } } },
   ],
   [
-    'networks of no load balancer',
+    'loadBalancerSourceRanges on a NodePort',
     /are of the type LoadBalancer/,
     { gateway: { service: { type: 'NodePort', loadBalancerSourceRanges: ['203.0.113.0/24'] } } },
   ],
-  ['one port twice', /httpsPort and httpPort are the same/, { gateway: { service: { httpPort: 443 } } }],
   [
-    'services that nobody tells the keys of gateways',
+    'the same port for HTTPS and HTTP',
+    /httpsPort and httpPort are the same/,
+    { gateway: { service: { httpPort: 443 } } },
+  ],
+  [
+    "services without a source of the gateways' public keys",
     /set config\.identity\.publicKeysUrl/,
     {
       environments: { live: { enabled: false } },
@@ -161,77 +169,105 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
       secrets: { identitySigningKey: { existingSecret: 'signing' } },
     },
   ],
-  ['PROXY headers of nobody', /proxyProtocol without/, { config: { proxyProtocol: true } }],
-  ['two writers of SQLite', /registry\.replicas is above 1 with SQLite/, { registry: { replicas: 2 } }],
+  ['PROXY protocol without trustedProxies', /proxyProtocol without/, { config: { proxyProtocol: true } }],
+  ['two registry replicas with SQLite', /registry\.replicas is above 1 with SQLite/, { registry: { replicas: 2 } }],
   [
-    'a registry without a token',
+    'a registry without an admin token',
     /secrets\.adminToken\.existingSecret/,
     { secrets: { adminToken: { existingSecret: '' } } },
   ],
-  ['services that believe nobody', /signed identity alone/, { services: { enabled: true } }],
-  ['a policy for every pod', /would cut off every pod/, { networkPolicy: { protectRedis: { enabled: true } } }],
+  ['services without a signing key for the identity', /signed identity alone/, { services: { enabled: true } }],
   [
-    'nothing at all',
+    'a Redis policy that selects every pod',
+    /would cut off every pod/,
+    { networkPolicy: { protectRedis: { enabled: true } } },
+  ],
+  [
+    'every part disabled',
     /nothing is enabled/,
     { environments: { live: { enabled: false } }, registry: { enabled: false } },
   ],
   // Values that the schema rejects.
   ['an unknown value', /servce is not allowed/, { gateway: { servce: {} } }],
   [
-    'an unknown value of an environment',
+    'an unknown value in an environment',
     /environments\.live\.gateway: Additional property x/,
     { environments: { live: { gateway: { x: 1 } } } },
   ],
-  ['a name that is none', /fullnameOverride: Does not match/, { fullnameOverride: '1-gateway' }],
+  ['an invalid name', /fullnameOverride: Does not match/, { fullnameOverride: '1-gateway' }],
   ['a name with dots', /nameOverride: Does not match/, { nameOverride: 'a.b' }],
   [
-    "a label of the chart's",
+    'a label that the chart sets',
     /commonLabels: .*component/,
     { commonLabels: { 'app.kubernetes.io/component': 'everything' } },
   ],
-  ['a label of two words', /commonLabels\.team: Does not match/, { commonLabels: { team: 'the payments' } }],
-  ['a label of 64 characters', /commonLabels\.team: Does not match/, { commonLabels: { team: 'a'.repeat(64) } }],
+  ['a label value with a space', /commonLabels\.team: Does not match/, { commonLabels: { team: 'the payments' } }],
+  ['a label value of 64 characters', /commonLabels\.team: Does not match/, { commonLabels: { team: 'a'.repeat(64) } }],
   [
-    'a label that ends with a hyphen',
+    'a label value that ends with a hyphen',
     /podLabels\.app: Does not match/,
     { networkPolicy: { protectRedis: { enabled: true, podLabels: { app: 'redis-' } } } },
   ],
-  ['a node by no label', /nodeSelector\.zone: Does not match/, { gateway: { nodeSelector: { zone: 'a/b' } } }],
-  ['an unknown option', /config: Additional property foo/, { config: { foo: 1 } }],
-  ['an option of the chart', /config: Additional property environment/, { config: { environment: 'test' } }],
-  ['a text for a number', /gateway\.replicas: Invalid type/, { gateway: { replicas: '3' } }],
-  ['an unknown secret', /secrets: Additional property pepper/, { secrets: { pepper: {} } }],
-  ['a schedule that is none', /cronJob\.schedule: Does not match/, { torExits: { cronJob: { schedule: 'hourly' } } }],
-  ['a secret as a value', /secrets\.keyPepper: Additional property value/, { secrets: { keyPepper: { value: 'x' } } }],
-  // A null removes a default before helm validates the schema.
-  ['no environment', /environments: live is required/, { environments: { live: null } }],
-  ['no configuration', /config is required/, { config: null }],
-  ['no gateways', /gateway is required/, { gateway: null }],
-  ['no configuration of the gateways', /gateway: config is required/, { gateway: { config: null } }],
-  ['no group of TLS', /gateway: tls is required/, { gateway: { tls: null } }],
-  ['no budget', /gateway: podDisruptionBudget is required/, { gateway: { podDisruptionBudget: null } }],
-  ['no port', /gateway\.service: httpsPort is required/, { gateway: { service: { httpsPort: null } } }],
-  ['no secrets', /secrets is required/, { secrets: null }],
-  ['no secret', /secrets: keyPepper is required/, { secrets: { keyPepper: null } }],
-  ['no key of a secret', /secrets\.keyPepper: key is required/, { secrets: { keyPepper: { key: null } } }],
-  ['no image', /image is required/, { image: null }],
-  ['no monitoring', /monitoring is required/, { monitoring: null }],
-  ['no policies', /networkPolicy is required/, { networkPolicy: null }],
-  ['no way to Redis', /networkPolicy\.egress: redis is required/, { networkPolicy: { egress: { redis: null } } }],
-  ['no replicas of the registry', /registry: replicas is required/, { registry: { replicas: null } }],
   [
-    'no group of TLS in an environment',
+    'a node selector with an invalid label value',
+    /nodeSelector\.zone: Does not match/,
+    { gateway: { nodeSelector: { zone: 'a/b' } } },
+  ],
+  ['an unknown option in config', /config: Additional property foo/, { config: { foo: 1 } }],
+  [
+    'an option in config that the chart sets',
+    /config: Additional property environment/,
+    { config: { environment: 'test' } },
+  ],
+  ['a string instead of a number', /gateway\.replicas: Invalid type/, { gateway: { replicas: '3' } }],
+  ['an unknown secret', /secrets: Additional property pepper/, { secrets: { pepper: {} } }],
+  ['an invalid schedule', /cronJob\.schedule: Does not match/, { torExits: { cronJob: { schedule: 'hourly' } } }],
+  [
+    'a secret written into the values',
+    /secrets\.keyPepper: Additional property value/,
+    { secrets: { keyPepper: { value: 'x' } } },
+  ],
+  // A null removes a default before helm validates the schema.
+  ['environments.live removed', /environments: live is required/, { environments: { live: null } }],
+  ['config removed', /config is required/, { config: null }],
+  ['gateway removed', /gateway is required/, { gateway: null }],
+  ['gateway.config removed', /gateway: config is required/, { gateway: { config: null } }],
+  ['gateway.tls removed', /gateway: tls is required/, { gateway: { tls: null } }],
+  [
+    'gateway.podDisruptionBudget removed',
+    /gateway: podDisruptionBudget is required/,
+    { gateway: { podDisruptionBudget: null } },
+  ],
+  [
+    'gateway.service.httpsPort removed',
+    /gateway\.service: httpsPort is required/,
+    { gateway: { service: { httpsPort: null } } },
+  ],
+  ['secrets removed', /secrets is required/, { secrets: null }],
+  ['secrets.keyPepper removed', /secrets: keyPepper is required/, { secrets: { keyPepper: null } }],
+  ['secrets.keyPepper.key removed', /secrets\.keyPepper: key is required/, { secrets: { keyPepper: { key: null } } }],
+  ['image removed', /image is required/, { image: null }],
+  ['monitoring removed', /monitoring is required/, { monitoring: null }],
+  ['networkPolicy removed', /networkPolicy is required/, { networkPolicy: null }],
+  [
+    'networkPolicy.egress.redis removed',
+    /networkPolicy\.egress: redis is required/,
+    { networkPolicy: { egress: { redis: null } } },
+  ],
+  ['registry.replicas removed', /registry: replicas is required/, { registry: { replicas: null } }],
+  [
+    'gateway.tls removed in an environment',
     /environments\.live\.gateway\.tls: Invalid type/,
     { environments: { live: { gateway: { tls: null } } } },
   ],
-  // Access logs.
+  // Access logs and checkpoints.
   [
-    'an access log that goes with the pod',
+    'an access log that is lost with the pod',
     /accessLog\.destination is var\/access\.log, which goes with the pod/,
     { config: { accessLog: { destination: 'var/access.log' } } },
   ],
   [
-    'an access log in a place that nobody mounts',
+    'an access log at a path without a mounted volume',
     /\/logs-of-nobody\/\$\{HOSTNAME\}\.log, which goes with the pod/,
     {
       config: { accessLog: { destination: '/logs-of-nobody/${HOSTNAME}.log' } },
@@ -242,7 +278,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'an access log on a volume of the pod',
+    'an access log on an emptyDir volume',
     /which goes with the pod/,
     {
       config: { accessLog: { destination: '/logs/${HOSTNAME}.log' } },
@@ -253,17 +289,17 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'checkpoints that go with the pod',
+    'checkpoints that are lost with the pod',
     /accessLog\.checkpoints\.file is \/var\/lib\/checkpoints\.jsonl, which goes with the pod/,
     { config: { accessLog: { checkpoints: { file: '/var/lib/checkpoints.jsonl' } } } },
   ],
   [
-    'a key that signs checkpoints which nobody keeps',
+    'a key for checkpoints without a destination',
     /secrets\.instanceKey signs checkpoints that are kept nowhere/,
     { secrets: { instanceKey: { create: true } } },
   ],
   [
-    'one access log for all pods',
+    'one access log file for all pods',
     /is one file for all pods/,
     {
       config: { accessLog: { destination: '/logs/$${HOSTNAME}.log' } },
@@ -273,46 +309,50 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
       },
     },
   ],
-  // Budgets, autoscaling and resources.
+  // Disruption budgets, autoscaling and resources.
   [
-    'a budget that lets all pods be away',
+    'a disruption budget with maxUnavailable of 100%',
     /lets 3 of 3 pods be away at once: it protects nothing/,
     { gateway: { podDisruptionBudget: { maxUnavailable: '100%' } } },
   ],
   [
-    'a budget that lets more than all be away',
+    'a disruption budget with maxUnavailable above the number of pods',
     /lets 10 of 3 pods be away at once/,
     { gateway: { podDisruptionBudget: { maxUnavailable: 10 } } },
   ],
   [
-    'a budget that wants none there',
+    'a disruption budget with minAvailable of 0%',
     /gateway\.podDisruptionBudget lets 3 of 3 pods be away/,
     { gateway: { podDisruptionBudget: { maxUnavailable: null, minAvailable: '0%' } } },
   ],
   [
-    'autoscaling without a measure',
+    'autoscaling by CPU without a CPU request',
     /gateway\.autoscaling measures the share of the requested CPU/,
     { gateway: { autoscaling: { enabled: true }, resources: { requests: { cpu: null } } } },
   ],
   [
-    'memory in thousandths of a byte',
+    'a memory limit in milli-bytes (m)',
     /memory: Does not match/,
     { gateway: { resources: { limits: { memory: '512m' } } } },
   ],
-  ['memory of some bytes', /memory: Does not match/, { registry: { resources: { limits: { memory: '512' } } } }],
-  ['a CPU in bytes', /cpu: Does not match/, { registry: { resources: { requests: { cpu: '1Gi' } } } }],
   [
-    'more memory asked for than allowed',
+    'a memory limit without a unit',
+    /memory: Does not match/,
+    { registry: { resources: { limits: { memory: '512' } } } },
+  ],
+  ['a CPU request in bytes', /cpu: Does not match/, { registry: { resources: { requests: { cpu: '1Gi' } } } }],
+  [
+    'a memory request above the limit',
     /live: gateway\.resources asks for 2Gi of memory, above the limit of 1536Mi/,
     { gateway: { resources: { requests: { memory: '2Gi' } } } },
   ],
   [
-    'more CPU asked for than allowed',
+    'a CPU request above the limit',
     /registry\.resources asks for 1\.5 of cpu, above the limit of 1200m/,
     { registry: { resources: { requests: { cpu: '1.5' }, limits: { cpu: '1200m' } } } },
   ],
   [
-    'more memory asked for than allowed, by the CronJob',
+    'a memory request of the CronJob above the limit',
     /torExits\.cronJob\.resources asks for 300M of memory/,
     {
       config: { torExits: { sources: ['https://exits.example/list'] } },
@@ -321,29 +361,29 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ],
   // Networks, names and durations.
   [
-    'a network that is none',
+    'an address instead of a network',
     /loadBalancerSourceRanges\.0: Does not match/,
     { gateway: { service: { loadBalancerSourceRanges: ['203.0.113.0'] } } },
   ],
   [
-    'a network that is too large',
+    'a network prefix longer than 32 bits',
     /loadBalancerSourceRanges\.1: Does not match/,
     { gateway: { service: { loadBalancerSourceRanges: ['2001:db8::/32', '203.0.113.0/33'] } } },
   ],
-  ['a name with a scheme', /dnsNames\.0: Does not match/, certificate({ dnsNames: ['https://api.example.com'] })],
+  ['a DNS name with a scheme', /dnsNames\.0: Does not match/, certificate({ dnsNames: ['https://api.example.com'] })],
   [
-    'a name twice',
+    'a duplicate DNS name',
     /dnsNames: array items\[0,1\] must be unique/,
     certificate({ dnsNames: ['a.example', 'a.example'] }),
   ],
-  ['an address for a host', /hosts\.0: Does not match/, { gateway: { ingress: { hosts: ['203.0.113.9'] } } }],
+  ['an IP address instead of a host', /hosts\.0: Does not match/, { gateway: { ingress: { hosts: ['203.0.113.9'] } } }],
   [
     'a host with a port',
     /hostnames\.0: Does not match/,
     { gateway: { route: { hostnames: ['api.example.com:443'] } } },
   ],
   [
-    'one host for both environments',
+    'the same Ingress host for both environments',
     /live and test have the same Ingress host, api\.example\.com/,
     {
       config: { trustedProxies: ['10.0.0.1'] },
@@ -352,7 +392,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'one route for both environments',
+    'the same route hostname for both environments',
     /live and test have the same route's hostname, api\.example\.com/,
     {
       gateway: {
@@ -362,43 +402,51 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'a renewal before there is a certificate',
+    'renewBefore longer than the duration of the certificate',
     /renewed 720h before its end, and valid for 24h30m/,
     certificate({ duration: '24h30m' }),
   ],
   [
-    'a renewal that cert-manager refuses',
+    'renewBefore below the minimum of cert-manager',
     /renewed 299s before its end/,
     certificate({ duration: '24h', renewBefore: '299s' }),
   ],
   // The image.
-  ['a tag that is none', /image\.tag: Does not match/, { image: { tag: 'a b' } }],
-  ['a repository with a tag', /image\.repository: Does not match/, { image: { repository: 'repo:1.2' } }],
-  ['a repository with a digest', /image\.repository: Does not match/, { image: { repository: 'repo@sha256:12' } }],
+  ['an invalid image tag', /image\.tag: Does not match/, { image: { tag: 'a b' } }],
+  ['an image repository with a tag', /image\.repository: Does not match/, { image: { repository: 'repo:1.2' } }],
   [
-    'a repository in capitals',
+    'an image repository with a digest',
+    /image\.repository: Does not match/,
+    { image: { repository: 'repo@sha256:12' } },
+  ],
+  [
+    'an image repository with upper-case letters',
     /image\.repository: Does not match/,
     { image: { repository: 'registry.example/Gateway' } },
   ],
-  // Additions to the pods.
-  ['a variable without a name', /extraEnv\.0: name is required/, { gateway: { extraEnv: [{ value: 'a' }] } }],
+  // Additional variables, volumes and mounts.
   [
-    'a variable that is a number',
+    'an environment variable without a name',
+    /extraEnv\.0: name is required/,
+    { gateway: { extraEnv: [{ value: 'a' }] } },
+  ],
+  [
+    'an environment variable with a number as its value',
     /extraEnv\.0\.value: Invalid type/,
     { registry: { extraEnv: [{ name: 'A', value: 1 }] } },
   ],
   [
-    'a variable with two values',
+    'an environment variable with value and valueFrom',
     /extraEnv\.0: Must have at most 2 properties/,
     { gateway: { extraEnv: [{ name: 'A', value: 'a', valueFrom: {} }] } },
   ],
   [
-    "a variable of the chart's",
+    'an environment variable that the chart sets',
     /live: gateway\.extraEnv has NODE_ENV, which the chart or Kubernetes sets/,
     { gateway: { extraEnv: [{ name: 'NODE_ENV', value: 'test' }] } },
   ],
   [
-    'a variable twice',
+    'a duplicate environment variable',
     /registry\.extraEnv has A twice/,
     {
       registry: {
@@ -410,7 +458,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    "a volume of the chart's",
+    'a volume name that the chart uses',
     /live: gateway\.extraVolumes has tls, a name that the chart uses/,
     { gateway: { extraVolumes: [{ name: 'tls', emptyDir: {} }] } },
   ],
@@ -420,7 +468,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     { registry: { extraVolumes: [{ emptyDir: {} }] } },
   ],
   [
-    'a volume twice',
+    'a duplicate volume',
     /registry\.extraVolumes has a twice/,
     {
       registry: {
@@ -432,7 +480,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     },
   ],
   [
-    'a mount of nothing',
+    'a mount without its volume',
     /gateway\.extraVolumeMounts mounts geo, which is not in gateway\.extraVolumes/,
     { gateway: { extraVolumeMounts: [{ name: 'geo', mountPath: '/geo' }] } },
   ],
@@ -445,7 +493,7 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
       ] as const,
   ),
   [
-    'a mount at no path',
+    'a mount at a relative path',
     /registry\.extraVolumeMounts has geo, which is no absolute path/,
     {
       registry: {
@@ -497,7 +545,7 @@ function certificate(settings: object): object {
 /** Valid values on top of the profile live-tls, close to invalid ones. */
 export const acceptances: readonly (readonly [string, object])[] = [
   [
-    'an access log of each pod, on a volume that stays',
+    'an access log per pod on a persistent volume',
     {
       config: { accessLog: { destination: '/var/log/gateway/${HOSTNAME}.log' } },
       gateway: {
@@ -506,28 +554,25 @@ export const acceptances: readonly (readonly [string, object])[] = [
       },
     },
   ],
-  ['a label that says nothing', { commonLabels: { team: '', 'example.com/tier': 'Gold_1.a' } }],
-  ['one family', { gateway: { service: { ipFamilyPolicy: 'SingleStack', ipFamilies: ['IPv4'] } } }],
-  ['the other one', { gateway: { listenAddress: '::', service: { ipFamilies: ['IPv6'] } } }],
-  ['a budget of one pod, which may be away', { gateway: { replicas: 1 } }],
-  ['a budget of some of them', { gateway: { podDisruptionBudget: { maxUnavailable: '66%' } } }],
+  ['an empty label value', { commonLabels: { team: '', 'example.com/tier': 'Gold_1.a' } }],
+  ['SingleStack with IPv4', { gateway: { service: { ipFamilyPolicy: 'SingleStack', ipFamilies: ['IPv4'] } } }],
+  ['IPv6 only, with an IPv6 listener', { gateway: { listenAddress: '::', service: { ipFamilies: ['IPv6'] } } }],
+  ['a disruption budget for one pod', { gateway: { replicas: 1 } }],
+  ['a disruption budget with maxUnavailable of 66%', { gateway: { podDisruptionBudget: { maxUnavailable: '66%' } } }],
   [
-    'autoscaling by a limit, which is the request where there is none',
+    'autoscaling with a CPU limit, which is the default of the request',
     {
       gateway: { autoscaling: { enabled: true }, resources: { requests: { cpu: null }, limits: { cpu: '1' } } },
     },
   ],
   [
-    'a request that is its limit, in other units',
+    'requests equal to the limits, in other units',
     { gateway: { resources: { requests: { memory: '0.5Gi', cpu: '1000m' }, limits: { memory: '512Mi', cpu: '1' } } } },
   ],
+  ['IPv4 and IPv6 networks', { gateway: { service: { loadBalancerSourceRanges: ['10.0.0.0/8', '2001:db8::/32'] } } }],
+  ['a wildcard DNS name', certificate({ dnsNames: ['*.api.example.com', 'gateway'], renewBefore: '2159h59m59s' })],
   [
-    'networks of both families',
-    { gateway: { service: { loadBalancerSourceRanges: ['10.0.0.0/8', '2001:db8::/32'] } } },
-  ],
-  ['a name with a wildcard', certificate({ dnsNames: ['*.api.example.com', 'gateway'], renewBefore: '2159h59m59s' })],
-  [
-    'one host of two Ingress classes',
+    'the same host in two Ingress classes',
     {
       config: { trustedProxies: ['10.0.0.1'] },
       gateway: { ingress: { enabled: true, hosts: ['api.example.com'] } },
@@ -535,11 +580,11 @@ export const acceptances: readonly (readonly [string, object])[] = [
     },
   ],
   [
-    'a registry with a port',
+    'an image registry with a port',
     { image: { repository: 'registry.example:5000/payments/merchant__gateway', tag: 'v1.2_3' } },
   ],
   [
-    'a volume below a place that is written',
+    'a volume below a writable directory',
     {
       gateway: {
         extraVolumes: [{ name: 'geo', configMap: { name: 'geo' } }],

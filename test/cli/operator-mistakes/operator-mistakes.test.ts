@@ -22,7 +22,7 @@ import { wrongFiles } from './wrong-files.js';
 import { wrongServers } from './wrong-servers.js';
 import type { Servers } from './wrong-servers.js';
 
-/** On a busy machine, such as a build machine, a process starts more slowly. */
+/** The time limit of a command. It grows on a busy machine, where a process starts more slowly. */
 const longestMilliseconds = Math.max(5_000, 8 * timeOfVersion());
 const day = 86_400_000;
 const directory = t.testdir({
@@ -46,14 +46,18 @@ function timeOfVersion(): number {
 }
 
 /** Runs a command in this process. */
-async function said(...args: readonly string[]): Promise<{ status: number; err: string; milliseconds: number }> {
+async function runCommand(...args: readonly string[]): Promise<{ status: number; err: string; milliseconds: number }> {
   let err = '';
   const begun = performance.now();
   const status = await run(args, { out: () => undefined, err: (text) => (err += text), isTerminal: false });
   return { status, err, milliseconds: performance.now() - begun };
 }
 
-function checkEnd(t: Test, { status, err, milliseconds }: Awaited<ReturnType<typeof said>>, expected: number): void {
+function checkEnd(
+  t: Test,
+  { status, err, milliseconds }: Awaited<ReturnType<typeof runCommand>>,
+  expected: number,
+): void {
   t.equal(status, expected, err);
   t.ok(milliseconds < longestMilliseconds, `took ${Math.round(milliseconds)} ms`);
   t.notMatch(err, /^ +at /m, 'no stack trace');
@@ -62,7 +66,7 @@ function checkEnd(t: Test, { status, err, milliseconds }: Awaited<ReturnType<typ
 interface Misconfiguration {
   readonly what: string;
   readonly yaml: string;
-  readonly said: string;
+  readonly message: string;
 }
 
 const misconfigurations = parse(
@@ -71,9 +75,9 @@ const misconfigurations = parse(
 
 t.test('a configuration error is reported with line, option and expected value', async (t) => {
   const file = at('gateway.yaml');
-  for (const { what, yaml, said: expected } of misconfigurations) {
+  for (const { what, yaml, message: expected } of misconfigurations) {
     writeFileSync(file, `${yaml}\n`);
-    const ended = await said('config', 'check', '--config', file);
+    const ended = await runCommand('config', 'check', '--config', file);
     checkEnd(t, ended, 2);
     t.equal(ended.err, `${file} is not valid (1 problem):\n  ${expected}\n`, what);
   }
@@ -90,14 +94,14 @@ t.test('a command-line error is reported with the option and the next step', asy
     const args = line
       .split(' ')
       .map((arg) => arg.replace(/\$(?:registry|secure|closed)?/, (name) => places[name as '$']));
-    const ended = await said(...args);
+    const ended = await runCommand(...args);
     checkEnd(t, ended, status);
     t.match(ended.err, expected, what);
   }
 });
 
 /** Starts a part with a mistake as a process; returns once it has ended or has logged the expected text. */
-async function start({ what, part, options, said: expected, goesOn, args = [] }: WrongStart, number: number) {
+async function start({ what, part, options, messages: expected, continues, args = [] }: WrongStart, number: number) {
   const base = {
     listen: { https: { host: '127.0.0.1', port: 0, certFile: 'cert', keyFile: 'key' }, http: null, management: null },
     torExits: { enabled: false },
@@ -116,21 +120,21 @@ async function start({ what, part, options, said: expected, goesOn, args = [] }:
   const child = spawn(...productCommand([part, '--config', file, ...create, ...args]), {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  let told = '';
-  const isSaid = new Promise<void>((resolve) => {
+  let output = '';
+  const hasAllMessages = new Promise<void>((resolve) => {
     child.stderr.on('data', (chunk: Buffer) => {
-      told += chunk.toString();
-      if (goesOn === true && expected.every((one) => one.test(told))) resolve();
+      output += chunk.toString();
+      if (continues === true && expected.every((one) => one.test(output))) resolve();
     });
   });
   const ended = once(child, 'close') as Promise<[number | null]>;
   const giveUp = setTimeout(() => child.kill('SIGKILL'), 3 * longestMilliseconds);
-  const outcome = await Promise.race([ended, isSaid.then(() => 'said' as const)]);
+  const outcome = await Promise.race([ended, hasAllMessages.then(() => 'continues' as const)]);
   const milliseconds = performance.now() - begun;
   clearTimeout(giveUp);
   child.kill('SIGKILL');
   await ended;
-  return { what, told, milliseconds, status: outcome === 'said' ? 'goes on' : outcome[0], goesOn, expected };
+  return { what, output, milliseconds, status: outcome === 'continues' ? outcome : outcome[0], continues, expected };
 }
 
 function merged(lower: unknown, upper: unknown): unknown {
@@ -143,17 +147,17 @@ function merged(lower: unknown, upper: unknown): unknown {
   );
 }
 
-/** Runs two at a time: each is a process that needs half a second to start. */
+/** Starts two processes at a time, because each needs half a second. */
 async function startAll(t: Test, rows: readonly WrongStart[], first: number): Promise<void> {
   const left = rows.map((row, index) => [row, first + index] as const);
   const work = async (): Promise<void> => {
     for (let next = left.shift(); next !== undefined; next = left.shift()) {
       const ended = await start(...next);
       t.ok(ended.milliseconds < longestMilliseconds, `${ended.what}: took ${Math.round(ended.milliseconds)} ms`);
-      if (ended.goesOn === true) t.equal(ended.status, 'goes on', `${ended.what}: ${ended.told}`);
-      else t.ok(ended.status === 1 || ended.status === 2, `${ended.what}: ${ended.told}`);
-      for (const one of ended.expected) t.match(ended.told, one, ended.what);
-      t.notMatch(ended.told, /^ +at /m, `${ended.what}: no stack trace`);
+      if (ended.continues === true) t.equal(ended.status, 'continues', `${ended.what}: ${ended.output}`);
+      else t.ok(ended.status === 1 || ended.status === 2, `${ended.what}: ${ended.output}`);
+      for (const one of ended.expected) t.match(ended.output, one, ended.what);
+      t.notMatch(ended.output, /^ +at /m, `${ended.what}: no stack trace`);
     }
   };
   await Promise.all([work(), work()]);

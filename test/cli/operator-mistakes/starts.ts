@@ -4,9 +4,9 @@ export interface WrongStart {
   readonly part: 'gateway' | 'registry' | 'services';
   readonly options: object;
   /** All messages that must appear. `$` is the test's folder. */
-  readonly said: readonly RegExp[];
+  readonly messages: readonly RegExp[];
   /** The part continues and reports the problem, which can be fixed while it runs. */
-  readonly goesOn?: true;
+  readonly continues?: true;
   readonly args?: readonly string[];
 }
 
