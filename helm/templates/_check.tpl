@@ -1,6 +1,7 @@
 {{/*
-Has the product itself check the configuration of a part, before an installation or upgrade changes anything. It opens no
-file that is named there, so its pod has none of them. Takes root, part, component, name, settings and, for gateways, environment.
+A hook in which the product checks the configuration of a part before an installation or upgrade changes anything. The
+check opens none of the files named in the configuration, so its pod mounts none of them.
+Takes root, part, component, name, settings and, for gateways, environment.
 */}}
 {{- define "merchant-gateway.check" -}}
 {{- if .root.Values.configCheck.enabled }}
@@ -9,7 +10,7 @@ file that is named there, so its pod has none of them. Takes root, part, compone
 {{- $settings := mergeOverwrite (omit (deepCopy .settings) "resources") $nowhere (dict "resources" $small) }}
 {{- $name := printf "%s-check" .name }}
 {{- $check := merge (dict "isHook" true "component" (printf "%s-check" .component) "name" $name "settings" $settings) (omit . "settings") }}
-{{- /* The Job of the Tor exits is no command of its own to it. */}}
+{{- /* config check has no --for tor-exits. */}}
 {{- $for := ternary list (list "--for" .part) (eq .part "tor-exits") }}
 {{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
 {{- include "merchant-gateway.hookPolicy" (merge (dict "hook" $hook "egress" list) $check) }}
@@ -21,7 +22,7 @@ kind: Job
 metadata:
   {{- include "merchant-gateway.metadata" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-9") $hook)) $check) | nindent 2 }}
 spec:
-  # What is wrong with a configuration stays wrong; a node that goes away meanwhile does not.
+  # A retry cannot correct a configuration, but it helps if the node was lost meanwhile.
   backoffLimit: 1
   activeDeadlineSeconds: 300
   template:

@@ -1,4 +1,4 @@
-{{/* One option as a nest of groups. Takes option, a list of names, and value. */}}
+{{/* One option as nested groups. Takes option (a list of names) and value. */}}
 {{- define "merchant-gateway.nest" -}}
 {{- $nested := .value -}}
 {{- range $name := reverse .option -}}
@@ -7,23 +7,23 @@
 {{- $nested | toJson -}}
 {{- end -}}
 
-{{/* What is set for the gateways of one environment: config, and gateway.config above it. Takes root and settings. */}}
+{{/* The configuration of the gateways of one environment: config, overridden by gateway.config. Takes root and settings. */}}
 {{- define "merchant-gateway.gatewayConfig" -}}
 {{- mergeOverwrite (deepCopy .root.Values.config) (deepCopy .settings.config) | toJson -}}
 {{- end -}}
 
-{{/* How long a gateway takes to stop: its delay, its drain, and what it takes beyond (flushing logs, closing connections). Takes root and settings. */}}
+{{/* Seconds that a gateway needs to stop: the drain delay, the drain, and 10 s to flush logs and close connections. Takes root and settings. */}}
 {{- define "merchant-gateway.gatewayGraceSeconds" -}}
 {{- $drainSeconds := int (dig "limits" "drainTimeoutSeconds" 30 (include "merchant-gateway.gatewayConfig" . | fromJson)) -}}
 {{- add (int .settings.drainDelaySeconds) $drainSeconds 10 -}}
 {{- end -}}
 
-{{/* The same of the registry and the services, which wait for five seconds at first. Takes root. */}}
+{{/* Seconds that the registry or the services need to stop, including the preStop wait of 5 s. Takes root. */}}
 {{- define "merchant-gateway.storedGraceSeconds" -}}
 {{- add 5 (int (dig "limits" "drainTimeoutSeconds" 30 .root.Values.config)) 10 -}}
 {{- end -}}
 
-{{/* The same for all environments together: their Tor exits and proxies, for whoever fetches for all. Takes root. */}}
+{{/* The configuration of the Tor exit CronJob: the Tor sources and trusted proxies of all environments. Takes root. */}}
 {{- define "merchant-gateway.sharedConfig" -}}
 {{- $root := .root -}}
 {{- $config := include "merchant-gateway.gatewayConfig" (dict "root" $root "settings" $root.Values.gateway) | fromJson -}}
@@ -38,7 +38,7 @@
 {{- mergeOverwrite $config (dict "torExits" (dict "sources" (uniq $sources)) "trustedProxies" (uniq $proxies)) | toJson -}}
 {{- end -}}
 
-{{/* The routes of the gateways of all environments, by which the services know for which upstream a request is. Takes root; a list in JSON. */}}
+{{/* The routes of the gateways of all environments. With them the services determine the upstream of a request. Takes root. Returns a JSON list. */}}
 {{- define "merchant-gateway.allRoutes" -}}
 {{- $root := .root -}}
 {{- $environments := include "merchant-gateway.environments" $root | fromJsonArray -}}
@@ -51,7 +51,7 @@
 {{- uniq $routes | toJson -}}
 {{- end -}}
 
-{{/* The resources of the gateways' routes, which the permissions of new keys name; null where all have the default ones. Takes root; a list in JSON. */}}
+{{/* The resources of the gateways' routes, for the permissions of new keys. Empty if all environments have the default routes. Takes root. Returns a JSON list. */}}
 {{- define "merchant-gateway.resources" -}}
 {{- $root := .root -}}
 {{- $resources := list -}}
@@ -73,7 +73,7 @@
 {{- uniq $resources | sortAlpha | toJson -}}
 {{- end -}}
 
-{{/* Says whether the registry keeps the checkpoints of a gateway: as the values say, or else if both have what they need. Takes root and checkpoints. */}}
+{{/* Whether the registry stores the checkpoints of a gateway: as set in the values, otherwise if the registry has its secrets for it. Takes root and checkpoints. */}}
 {{- define "merchant-gateway.isWitnessed" -}}
 {{- $registry := include "merchant-gateway.secretsOfPart" (dict "root" .root "part" "registry") | fromJson -}}
 {{- if hasKey .checkpoints "witness" -}}
@@ -83,7 +83,7 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* How a gateway signs checkpoints of its access log: under a name of its own, and with the registry as the witness, if both have the secret of records. */}}
+{{/* The checkpoint options of a gateway: a unique name, and the registry as the witness if both have the record secret. */}}
 {{- define "merchant-gateway.checkpoints" -}}
 {{- $checkpoints := dict -}}
 {{- $given := default dict (dig "accessLog" "checkpoints" dict (include "merchant-gateway.gatewayConfig" . | fromJson)) -}}
@@ -98,7 +98,7 @@ true
 {{- ternary (dict "accessLog" (dict "checkpoints" $checkpoints)) dict (not (empty $checkpoints)) | toJson -}}
 {{- end -}}
 
-{{/* What the chart itself sets. Takes root, part and, for gateways, environment and settings. */}}
+{{/* The options that the chart itself sets. Takes root, part and, for gateways, environment and settings. */}}
 {{- define "merchant-gateway.ownedConfig" -}}
 {{- $owned := dict -}}
 {{- $host := .root.Values.gateway.listenAddress -}}
@@ -121,7 +121,7 @@ true
     {{- $upstream := dict "url" $url "readsBodies" true -}}
     {{- $_ := set $owned "upstreams" (dict "transactions" $upstream "payouts" $upstream "customers" $upstream) -}}
   {{- end -}}
-  {{- /* The former release's services, and others, ask for this audience. The next release leaves it out. */ -}}
+  {{- /* Services of the former release and external services require this audience. The next release will omit it. */ -}}
   {{- if and .root.Values.secrets.identitySigningKey.existingSecret (not (hasKey (dig "identity" dict $config) "audience")) -}}
     {{- $_ := set $owned "identity" (dict "audience" "merchant-gateway") -}}
   {{- end -}}
@@ -140,7 +140,7 @@ true
   {{- end -}}
   {{- $routes := include "merchant-gateway.allRoutes" . | fromJsonArray -}}
   {{- if and (eq .part "services") $routes -}}
-    {{- /* Of an upstream the services need the name alone; its URL may have variables that only the gateways' pods have. */ -}}
+    {{- /* The services need only the name of an upstream. Its URL may contain variables that only the gateways' pods have. */ -}}
     {{- $upstreams := dict -}}
     {{- range $route := $routes -}}
       {{- $_ := set $upstreams $route.upstream (dict "url" (printf "http://127.0.0.1:%v" $port)) -}}
@@ -149,7 +149,7 @@ true
   {{- end -}}
   {{- $resources := include "merchant-gateway.resources" . | fromJsonArray -}}
   {{- if and (eq .part "registry") $resources -}}
-    {{- /* Of a route the registry needs the resource alone. Routes of two environments may contradict each other, so each has a path of its own. */ -}}
+    {{- /* The registry needs only the resource of a route. Routes of two environments may conflict, so each resource gets a separate path. */ -}}
     {{- $routes := list -}}
     {{- range $resource := $resources -}}
       {{- $routes = append $routes (dict "path" (printf "/%s" $resource) "upstream" "gateways" "resource" $resource) -}}
@@ -158,7 +158,7 @@ true
   {{- end -}}
 {{- end -}}
 {{- if has .part (list "gateway" "tor-exits") -}}
-  {{- /* A relative path would start from the directory of the configuration, which nobody can write. */ -}}
+  {{- /* A relative path would start at the directory of the configuration, which is read-only. */ -}}
   {{- $settings := ternary .settings .root.Values.gateway (eq .part "gateway") -}}
   {{- $config := include "merchant-gateway.gatewayConfig" (dict "root" .root "settings" $settings) | fromJson -}}
   {{- $snapshot := dig "torExits" "snapshotFile" "var/tor-exits.json" $config -}}
@@ -182,7 +182,7 @@ true
 {{- $owned | toJson -}}
 {{- end -}}
 
-{{/* The options that each part looks at. A migration looks at its database alone. */}}
+{{/* The options that a part reads. A migration reads only its database option. */}}
 {{- define "merchant-gateway.config" -}}
 {{- $config := deepCopy .root.Values.config -}}
 {{- if .isMigration -}}
@@ -197,7 +197,7 @@ true
 {{- mergeOverwrite $config (include "merchant-gateway.ownedConfig" . | fromJson) | toYaml -}}
 {{- end -}}
 
-{{/* A ConfigMap with it. Takes the same, and name, component and annotations. */}}
+{{/* A ConfigMap with this configuration. Takes the same, and name, component and annotations. */}}
 {{- define "merchant-gateway.configMap" -}}
 apiVersion: v1
 kind: ConfigMap

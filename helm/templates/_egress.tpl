@@ -1,4 +1,4 @@
-{{/* Rules of a NetworkPolicy for a list of destinations, each with `to` and `ports`. DNS goes over both protocols. */}}
+{{/* NetworkPolicy rules for a list of destinations, each with `to` and `ports`. DNS uses UDP and TCP. */}}
 {{- define "merchant-gateway.egress" -}}
 {{- range . }}
 - ports:
@@ -15,7 +15,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The ports of URLs and of host:port, as a list in JSON. One that only the environment of a pod tells is not known here. */}}
+{{/* The ports in URLs and in host:port. A port from an environment variable of a pod is unknown here. Returns a JSON list. */}}
 {{- define "merchant-gateway.portsOf" -}}
 {{- $ports := list -}}
 {{- $ofSchemes := dict "http" 80 "https" 443 "redis" 6379 "rediss" 6379 "tls" 6514 "tcp" 601 -}}
@@ -29,7 +29,7 @@
 {{- $ports | toJson -}}
 {{- end -}}
 
-{{/* A destination with the ports of what is called there beside its own. Takes destination and urls; JSON. */}}
+{{/* A destination with its ports and the ports in these URLs. Takes destination and urls. Returns JSON. */}}
 {{- define "merchant-gateway.destination" -}}
 {{- $ports := list -}}
 {{- range concat .destination.ports (include "merchant-gateway.portsOf" .urls | fromJsonArray) -}}
@@ -38,7 +38,7 @@
 {{- dict "to" .destination.to "ports" (uniq $ports) | toJson -}}
 {{- end -}}
 
-{{/* Redis and its sentinels, in the same way. Takes root and config. */}}
+{{/* The destination of Redis and its sentinels, with the ports in config. Takes root and config. */}}
 {{- define "merchant-gateway.redisDestination" -}}
 {{- $redis := dig "keyStore" "redis" dict .config -}}
 {{- $servers := concat (default list $redis.cluster) (default list (default dict $redis.sentinel).servers) -}}
@@ -46,7 +46,7 @@
 {{- include "merchant-gateway.destination" (dict "destination" .root.Values.networkPolicy.egress.redis "urls" $urls) -}}
 {{- end -}}
 
-{{/* The URLs of the places that keep a gateway's checkpoints, as a list in JSON. Takes config. */}}
+{{/* The https and syslog destinations of a gateway's checkpoints. Takes config. Returns a JSON list of URLs. */}}
 {{- define "merchant-gateway.checkpointUrls" -}}
 {{- $urls := list -}}
 {{- $checkpoints := default dict (dig "accessLog" "checkpoints" dict .config) -}}
@@ -58,22 +58,23 @@
 {{- $urls | toJson -}}
 {{- end -}}
 
-{{/* The upstreams of one environment, in the same way. Takes root and config, which is the one that is rendered. */}}
+{{/* The destination of the upstreams of one environment, with the ports in config. Takes root and the rendered config. */}}
 {{- define "merchant-gateway.upstreamDestination" -}}
 {{- $urls := list -}}
 {{- range .config.upstreams -}}
 {{- $urls = append $urls .url -}}
 {{- end -}}
 {{- if .root.Values.services.enabled -}}
-{{- /* A policy sees the port of the pod, whatever that of its Service is. */}}
+{{- /* A NetworkPolicy matches the port of the pod, not the port of its Service. */}}
 {{- $urls = append $urls (printf "services:%s" (include "merchant-gateway.partPort" "services")) -}}
 {{- end -}}
 {{- include "merchant-gateway.destination" (dict "destination" .root.Values.networkPolicy.egress.upstreams "urls" $urls) -}}
 {{- end -}}
 
 {{/*
-Lets the pods of a hook reach these destinations and no other, and nobody reach them. A hook of its own, made before them: the
-release's own policies come behind them. Takes root, component, name, hook (their annotations) and egress.
+A policy that allows the pods of a hook only these destinations and no ingress. The policy is a hook too and is created
+before the pods, because the policies of the release are created after them.
+Takes root, component, name, hook (the annotations of the pods) and egress.
 */}}
 {{- define "merchant-gateway.hookPolicy" -}}
 {{- if .root.Values.networkPolicy.enabled }}

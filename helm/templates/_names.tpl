@@ -1,4 +1,4 @@
-{{/* Short enough for what is put behind it. */}}
+{{/* The base name of all objects, short enough for the suffixes that follow. */}}
 {{- define "merchant-gateway.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -22,17 +22,17 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What tells the pods of one part. Takes root and component, such as gateway-live. */}}
+{{/* The labels that select the pods of one part. Takes root and component, such as gateway-live. */}}
 {{- define "merchant-gateway.selectorLabels" -}}
 app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Each name once: what selects pods, then what is nearest to the object. Takes root, component and, if need be, labels. */}}
+{{/* All labels of an object. Selector labels take precedence, then the object's own labels. Takes root, component and optionally labels. */}}
 {{- define "merchant-gateway.labels" -}}
 {{- $selecting := include "merchant-gateway.selectorLabels" . | fromYaml -}}
-{{- /* A tag may be longer than a label, and begin and end with what a label may not. */}}
+{{- /* An image tag may be longer than a label value, and may begin and end with characters that a label value may not. */}}
 {{- $version := default .root.Chart.AppVersion .root.Values.image.tag | regexFind "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?" -}}
 {{- $describing := dict "app.kubernetes.io/version" $version -}}
 {{- $_ := set $describing "app.kubernetes.io/part-of" "merchant-gateway" -}}
@@ -41,7 +41,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- merge $selecting (default (dict) .labels) .root.Values.commonLabels $describing | toYaml -}}
 {{- end -}}
 
-{{/* The metadata of an object. Takes root, component, name and, if need be, annotations and labels. */}}
+{{/* The metadata of an object. Takes root, component, name and optionally annotations and labels. */}}
 {{- define "merchant-gateway.metadata" -}}
 name: {{ .name }}
 namespace: {{ .root.Release.Namespace }}
@@ -53,7 +53,7 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* A group of fields and what is set above it, where null takes a field away: JSON. Takes base and above. */}}
+{{/* A group of fields with overrides; null removes a field. Takes base and above. Returns JSON. */}}
 {{- define "merchant-gateway.above" -}}
 {{- $fields := deepCopy .base -}}
 {{- range $name, $value := .above -}}
@@ -66,7 +66,7 @@ annotations:
 {{- $fields | toJson -}}
 {{- end -}}
 
-{{/* The account of the pods. */}}
+{{/* The name of the pods' service account. */}}
 {{- define "merchant-gateway.serviceAccountName" -}}
 {{- default (ternary (include "merchant-gateway.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
 {{- end -}}
@@ -77,12 +77,12 @@ annotations:
 {{- mergeOverwrite (deepCopy .root.Values.gateway) (deepCopy $overrides) | toJson -}}
 {{- end -}}
 
-{{/* How many gateways an environment has at least. Takes their values. */}}
+{{/* The minimum number of gateways of an environment. Takes their values. */}}
 {{- define "merchant-gateway.leastReplicas" -}}
 {{- ternary .autoscaling.minReplicas (ternary 3 .replicas (kindIs "invalid" .replicas)) .autoscaling.enabled -}}
 {{- end -}}
 
-{{/* The names of the environments that are enabled, as a list in JSON. */}}
+{{/* The names of the enabled environments. Returns a JSON list. */}}
 {{- define "merchant-gateway.environments" -}}
 {{- $names := list -}}
 {{- range $name := list "live" "test" -}}
@@ -93,7 +93,7 @@ annotations:
 {{- $names | toJson -}}
 {{- end -}}
 
-{{/* Says whether a part has PostgreSQL. Takes root and part. */}}
+{{/* Whether a part uses PostgreSQL. Takes root and part. */}}
 {{- define "merchant-gateway.hasPostgres" -}}
 {{- if (index .root.Values.secrets (printf "%sDatabase" .part)).existingSecret -}}true{{- end -}}
 {{- end -}}

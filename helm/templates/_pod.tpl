@@ -1,7 +1,7 @@
 {{/*
-The template of a pod of any part: the one place that says what a pod may do.
-Takes root, part, component, settings (the part's values), args, graceSeconds, configMap and, if need be, environment,
-preStopSeconds, ports, probes, volumes, mounts, isJob, isHook: then it has no secret files.
+The pod template of all parts. Only this template sets the rights of a pod.
+Takes root, part, component, settings (the part's values), args, graceSeconds, configMap and optionally environment,
+preStopSeconds, ports, probes, volumes, mounts, isJob and isHook. With isHook the pod has no secret files.
 */}}
 {{- define "merchant-gateway.pod" -}}
 {{- $secrets := dict -}}
@@ -15,7 +15,7 @@ metadata:
     {{- $ofConfig := dict "merchant-gateway/config" (include "merchant-gateway.config" . | sha256sum) }}
     {{- merge $ofConfig .settings.podAnnotations .root.Values.commonAnnotations | toYaml | nindent 4 }}
 spec:
-  {{- /* A hook runs before there is an account of the release. */}}
+  {{- /* A hook runs before the service account of the release exists. */}}
   serviceAccountName: {{ ternary "default" (include "merchant-gateway.serviceAccountName" .root) (default false .isHook) }}
   automountServiceAccountToken: false
   enableServiceLinks: false
@@ -129,7 +129,7 @@ spec:
       {{- if .probes }}
       {{- $lifecycle := .settings.lifecycle }}
       {{- with .preStopSeconds }}
-      {{- /* Not sleep: an image without a shell's tools has none. */}}
+      {{- /* node instead of sleep: a minimal image has no sleep command. */}}
       {{- $wait := dict "exec" (dict "command" (list "node" "-e" (printf "setTimeout(() => {}, %d)" (mul . 1000)))) }}
       {{- $lifecycle = merge (dict) $lifecycle (dict "preStop" $wait) }}
       {{- end }}
@@ -167,7 +167,7 @@ spec:
   volumes:
     - name: config
       configMap: { name: {{ .configMap }} }
-    # A snapshot, and files that are being written.
+    # The snapshot of the Tor exit list, and temporary files.
     - name: var
       emptyDir: { sizeLimit: 256Mi }
     - name: tmp
@@ -189,7 +189,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* What the pods of a part may do, and its container: JSON. Takes the part's values. */}}
+{{/* The security contexts of a part's pods and of its container. Takes the part's values. Returns JSON. */}}
 {{- define "merchant-gateway.podSecurityContext" -}}
 {{- $user := dict "runAsNonRoot" true "runAsUser" 1000 "runAsGroup" 1000 -}}
 {{- $files := dict "fsGroup" 1000 "fsGroupChangePolicy" "OnRootMismatch" -}}
@@ -202,14 +202,14 @@ spec:
 {{- include "merchant-gateway.above" (dict "base" $base "above" .securityContext) -}}
 {{- end -}}
 
-{{/* A container of the operator's, with no more rights than it asks for: JSON. */}}
+{{/* A container that the operator added. By default it has no capabilities. Returns JSON. */}}
 {{- define "merchant-gateway.addedContainer" -}}
 {{- $base := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) -}}
 {{- $context := include "merchant-gateway.above" (dict "base" $base "above" (default dict .securityContext)) | fromJson -}}
 {{- mergeOverwrite (deepCopy .) (dict "securityContext" $context) | toJson -}}
 {{- end -}}
 
-{{/* The probes of a part with what its values change: JSON. Takes probes and settings. */}}
+{{/* The probes of a part, with the overrides in its values. Takes probes and settings. Returns JSON. */}}
 {{- define "merchant-gateway.probes" -}}
 {{- $probes := dict -}}
 {{- range $name, $probe := .probes -}}
@@ -231,7 +231,7 @@ spec:
   {{- else }}
   maxUnavailable: {{ .budget.maxUnavailable }}
   {{- end }}
-  # A pod that is not ready serves nobody: it may not hold up a drain.
+  # A pod that is not ready serves no requests, so it must not block the drain of a node.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:

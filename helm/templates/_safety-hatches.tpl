@@ -1,4 +1,4 @@
-{{/* What is wrong with the rights, containers and times that a part's values set. Takes settings, name, such as gateway, and graceSeconds; a list in JSON. */}}
+{{/* Errors in the security contexts, containers and times of a part's values. Takes settings, name (such as gateway) and graceSeconds. Returns a JSON list. */}}
 {{- define "merchant-gateway.hatchProblems" -}}
 {{- $name := .name -}}
 {{- $settings := .settings -}}
@@ -48,7 +48,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* Rights that no container of the chart gets. Takes context, a security context of a pod or a container, and name; a list in JSON. */}}
+{{/* Errors for rights that no container of the chart may have. Takes context (the security context of a pod or container) and name. Returns a JSON list. */}}
 {{- define "merchant-gateway.rightsProblems" -}}
 {{- $problems := list -}}
 {{- if and (hasKey .context "runAsUser") (eq (toString .context.runAsUser) "0") -}}
@@ -78,7 +78,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* What is wrong with the Service and the roll-out of one environment's gateways. Takes settings; a list in JSON. */}}
+{{/* Errors in the Service and the rolling update of one environment's gateways. Takes settings. Returns a JSON list. */}}
 {{- define "merchant-gateway.serviceProblems" -}}
 {{- $problems := list -}}
 {{- $service := .settings.service -}}
@@ -105,7 +105,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* What is wrong with the further objects, and with how figures are read. Takes root; a list in JSON. */}}
+{{/* Errors in extraObjects and in the settings of the ServiceMonitor. Takes root. Returns a JSON list. */}}
 {{- define "merchant-gateway.objectProblems" -}}
 {{- $problems := list -}}
 {{- range $index, $object := .root.Values.extraObjects -}}

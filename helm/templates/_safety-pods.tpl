@@ -1,4 +1,4 @@
-{{/* What is wrong with what is added to the pods of a part. Takes settings and name, such as gateway; a list in JSON. */}}
+{{/* Errors in the variables, volumes and mounts added to the pods of a part. Takes settings and name, such as gateway. Returns a JSON list. */}}
 {{- define "merchant-gateway.additionProblems" -}}
 {{- $problems := list -}}
 {{- $name := .name -}}
@@ -40,7 +40,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* Says whether a mount at a path would be above what the chart mounts or the image has, or among what nobody writes. */}}
+{{/* Whether a mount at this path would hide files of the chart or the image, or lie within a read-only directory of theirs. */}}
 {{- define "merchant-gateway.hidesOwn" -}}
 {{- $mount := printf "%s/" (trimSuffix "/" .) -}}
 {{- $readOnly := list "/app/" "/etc/merchant-gateway/config/" "/etc/merchant-gateway/secrets/" "/etc/merchant-gateway/tls/" "/etc/merchant-gateway/tor-exits/" -}}
@@ -50,7 +50,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Says whether a file of the gateways outlives their pods: it is on an added volume that stays. Takes path and settings. */}}
+{{/* Whether a file of the gateways outlives their pods, because it is on a persistent extra volume. Takes path and settings. */}}
 {{- define "merchant-gateway.outlivesPods" -}}
 {{- $file := clean .path -}}
 {{- $staying := list -}}
@@ -65,7 +65,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Requests that are above their limits. Takes resources and name; a list in JSON. */}}
+{{/* Errors for resource requests above their limits. Takes resources and name. Returns a JSON list. */}}
 {{- define "merchant-gateway.resourceProblems" -}}
 {{- $problems := list -}}
 {{- $limits := default dict .resources.limits -}}
@@ -78,7 +78,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* A quantity of Kubernetes as a number. */}}
+{{/* A Kubernetes quantity as a number. */}}
 {{- define "merchant-gateway.amountOf" -}}
 {{- $decimal := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 -}}
 {{- $factors := merge $decimal (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776) -}}

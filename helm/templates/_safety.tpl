@@ -1,4 +1,4 @@
-{{/* What is wrong with the values of one environment's gateways. Takes root, environment and settings; a list in JSON. */}}
+{{/* Errors in the values of one environment's gateways. Takes root, environment and settings. Returns a JSON list. */}}
 {{- define "merchant-gateway.gatewayProblems" -}}
 {{- $problems := list -}}
 {{- $settings := .settings -}}
@@ -131,7 +131,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* Hosts that two environments claim at one and the same place in front. Takes live and test, their settings; a list in JSON. */}}
+{{/* Errors for hosts that both environments use in the same Ingress class or Gateway. Takes live and test (their settings). Returns a JSON list. */}}
 {{- define "merchant-gateway.sharedHostProblems" -}}
 {{- $problems := list -}}
 {{- $test := .test -}}
@@ -152,7 +152,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* Why a budget would block the draining of nodes for ever, or nothing at all; empty if it does not. Takes budget, replicas, name. */}}
+{{/* The error if a PodDisruptionBudget would block node drains forever or would protect nothing; otherwise empty. Takes budget, replicas and name. */}}
 {{- define "merchant-gateway.budgetProblem" -}}
 {{- with .budget -}}
 {{- if .enabled -}}
@@ -183,7 +183,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What is wrong with a part that has a database. Takes root and part; a list in JSON. */}}
+{{/* Errors in the values of a part with a database. Takes root and part. Returns a JSON list. */}}
 {{- define "merchant-gateway.storedPartProblems" -}}
 {{- $problems := list -}}
 {{- $settings := index .root.Values .part -}}
@@ -201,7 +201,7 @@
 {{- $problems | toJson -}}
 {{- end -}}
 
-{{/* The ranges of a schedule that end before they begin, which Kubernetes refuses: a list in JSON. */}}
+{{/* The ranges of a cron schedule that end before they begin, which Kubernetes rejects. Returns a JSON list. */}}
 {{- define "merchant-gateway.reversedRanges" -}}
 {{- $reversed := list -}}
 {{- $names := dict -}}

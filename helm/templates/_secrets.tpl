@@ -1,4 +1,4 @@
-{{/* The secrets that are files: their place in the configuration, and the parts that have them. */}}
+{{/* The secrets that are mounted as files: their configuration options, and the parts that use them. */}}
 {{- define "merchant-gateway.secretFiles" -}}
 keyPepper: { option: [keys, pepperFile], parts: [gateway, registry] }
 recordSecret: { option: [keys, recordSecretFile], parts: [gateway, registry] }
@@ -16,24 +16,25 @@ tlsClientCa: { option: [listen, https, clientCaFile], parts: [gateway] }
 traces: { option: [traces, tokenFile], parts: [gateway] }
 {{- end -}}
 
-{{/* The secrets that the chart can make. */}}
+{{/* The secrets that the chart can generate. */}}
 {{- define "merchant-gateway.ownSecrets" -}}
 {{- list "recordSecret" "instanceKey" "witnessKey" | toJson -}}
 {{- end -}}
 
-{{/* The name of a Secret that the chart makes. Takes root and secret. */}}
+{{/* The name of a Secret that the chart generates. Takes root and secret. */}}
 {{- define "merchant-gateway.madeSecretName" -}}
 {{- include "merchant-gateway.fullname" .root }}-{{ kebabcase .secret }}
 {{- end -}}
 
 {{/*
-Says whether the chart makes a Secret: that which seals records, or a key that signs the access log or receipts for it. Where the values leave it open:
-- A release that has one keeps it.
-- A new installation gets one if it has gateways and their registry. A gateway with the secret of records believes nothing before the registry has
-  sealed every record, so an upgrade must not add it; and a registry elsewhere would not know it. The keys change the form of
-  the access log, and are of no use without the secret of records.
-- A tool that renders without the cluster, as for GitOps, gets none: it would make another one each time. Nothing can be looked up then,
-  not even the administrators' token, which is there before the registry is installed.
+Whether the chart generates a Secret: the record secret, or a key that signs the access log or its receipts. With create: null:
+- A release that already has the Secret keeps it.
+- A new installation gets one if it has gateways and their registry.
+  - An upgrade must not add the record secret: a gateway with it trusts no record until the registry has sealed all of them.
+  - A registry in another release would not know the record secret.
+  - The keys change the format of the access log, and are useless without the record secret.
+- A tool that renders without the cluster, such as GitOps, gets none, because each rendering would generate another one.
+  It is recognised by an empty lookup, even of the administrators' token, which exists before the registry is installed.
 Takes root and secret.
 */}}
 {{- define "merchant-gateway.makesSecret" -}}
@@ -58,8 +59,8 @@ true
 {{- end -}}
 
 {{/*
-The secrets of a part, by name: the Secret's name and key, and the option. A migration has none of them.
-Takes root, part and, if need be, isMigration.
+The secrets of a part, by name: the Secret's name and key, and the configuration option. A migration has no secrets.
+Takes root, part and optionally isMigration.
 */}}
 {{- define "merchant-gateway.secretsOfPart" -}}
 {{- $found := dict -}}

@@ -3,7 +3,7 @@
 {{- ternary "9443" "7080" (eq . "registry") -}}
 {{- end -}}
 
-{{/* Everything of a part that has a database: the registry or the services. Takes root and part. */}}
+{{/* All objects of a part with a database: the registry or the services. Takes root and part. */}}
 {{- define "merchant-gateway.storedPart" -}}
 {{- $settings := index .root.Values .part }}
 {{- $name := printf "%s-%s" (include "merchant-gateway.fullname" .root) .part }}
@@ -12,10 +12,10 @@
 {{- $hasPostgres := include "merchant-gateway.hasPostgres" . }}
 {{- $graceSeconds := include "merchant-gateway.storedGraceSeconds" . | int }}
 {{- $isMigratedBefore := and $hasPostgres .root.Values.migrations.enabled }}
-{{- /* A statement of a migration has an hour, in a Job of its own or as the part starts. */}}
+{{- /* A migration statement may take an hour, in a separate Job or when the part starts. */}}
 {{- $migrationSeconds := 4500 }}
 {{- $startSeconds := ternary 120 $migrationSeconds (not (empty $isMigratedBefore)) }}
-{{- /* A database is made when the part is new here. Later an empty one is another than was meant. */}}
+{{- /* A new part creates its database. Later, an empty database is the wrong one. */}}
 {{- $create := ternary list (list "--create") (not (empty (lookup "apps/v1" "Deployment" .root.Release.Namespace $name))) }}
 {{- $volumes := list }}
 {{- $mounts := list }}
@@ -48,7 +48,7 @@ spec:
     type: RollingUpdate
     rollingUpdate: { maxUnavailable: 0, maxSurge: 1 }
     {{- else }}
-    # Two processes may not write one SQLite file.
+    # Two processes must not write to the same SQLite file.
     type: Recreate
     {{- end }}
   selector:
