@@ -85,8 +85,8 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     // Without a loaded list the result is unknown: the configured sources might contain the address.
     const open = listed === null && config.torExits.sources.length > 0 ? null : (listed ?? known);
     const isExit = listed === true || known === true ? true : open;
-    const answer = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };
-    if (json === true) io.out(`${printableJson(answer)}\n`);
+    const result = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };
+    if (json === true) io.out(`${printableJson(result)}\n`);
     else if (isExit !== null) io.out(`${address.text} is ${isExit ? 'a' : 'no'} Tor exit.\n`);
     if (isExit === null) throw new OperatorError(noList);
     if (isExit && !config.torExits.enabled) throw new OperatorError(`Gateways accept its requests: ${switchedOff}`);

@@ -49,7 +49,7 @@ export interface Explanation {
   readonly route: string | null;
   readonly torListDigest: string | null;
   /** The key store's result; null without a well-formed key, or if the store is unavailable. */
-  readonly answer: KeyLookup | null;
+  readonly keyLookup: KeyLookup | null;
   /** All rules in order; empty without facts. */
   readonly rules: readonly RuleOutcome[];
 }
@@ -63,7 +63,7 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
   const found = new Findings([]);
   const { code, detail } = await decisionOn(request, found, sources);
   const { facts, match, torListDigest } = found;
-  const answer = facts === null || facts.keyFormat === 'absent' ? null : await lookUpKey(request, found, sources);
+  const keyLookup = facts === null || facts.keyFormat === 'absent' ? null : await lookUpKey(request, found, sources);
   const isAsked = facts?.keyFormat === 'live' || facts?.keyFormat === 'test';
   const hops: Hop[] = [];
   resolveClientAddress(remote, request.headers.forwardedFor, sources.trustedProxies, (hop) => hops.push(hop));
@@ -74,8 +74,8 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
     hops,
     route: match?.route.path ?? null,
     torListDigest,
-    answer: isAsked ? answer : null,
-    rules: facts === null ? [] : explainRules(facts, isAsked ? answer?.credential : undefined),
+    keyLookup: isAsked ? keyLookup : null,
+    rules: facts === null ? [] : explainRules(facts, isAsked ? keyLookup?.credential : undefined),
   };
 }
 
@@ -106,7 +106,7 @@ async function lookUpKey(
   found: Findings,
   { keyStore, pepper }: DecisionSources,
 ): Promise<KeyLookup | null> {
-  if (found.answer !== null) return found.answer;
+  if (found.keyLookup !== null) return found.keyLookup;
   try {
     return await keyStore.find(lookupIdOf(apiKey[0] ?? '', pepper));
   } catch (error) {

@@ -181,7 +181,7 @@ export async function startGateway(
   const drain = async (delayed?: Promise<unknown>): Promise<void> => {
     readiness.draining = true;
     const all = [...listeners.values()].map(({ connections }) => connections);
-    for (const connections of all) connections.endWithNextAnswer();
+    for (const connections of all) connections.endWithNextResponse();
     await warmUp?.stop();
     await (delayed ?? wait(drainDelay(config.limits.drainDelaySeconds, all)));
     await readiness.tls?.reload.stop();

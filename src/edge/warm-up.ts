@@ -37,7 +37,7 @@ const mostRequests = 600;
 const atATime = 4;
 /** On a busy machine, early readiness matters more than the last warm-up requests. */
 const longestMilliseconds = 1_500;
-const answer = JSON.stringify({ success: true, message: 'OK', data: [] });
+const responseBody = JSON.stringify({ success: true, message: 'OK', data: [] });
 const payout = JSON.stringify({ amount: 100, currency: 'NGN', recipient: '0'.repeat(160) });
 
 /**
@@ -83,7 +83,7 @@ export class WarmUp {
     const backend = createServer((request, response) => {
       request.resume();
       response.setHeader('content-type', 'application/json');
-      response.end(answer);
+      response.end(responseBody);
     });
     const closers: (() => Promise<unknown>)[] = [];
     try {

@@ -11,8 +11,8 @@ import type { KeyLookup, KeyStore } from './ports.js';
  * is known.
  */
 export type Verdict =
-  | { readonly denial: null; readonly credential: Credential; readonly answer: KeyLookup }
-  | { readonly denial: DenialCode; readonly credential: Credential | null; readonly answer: KeyLookup | null };
+  | { readonly denial: null; readonly credential: Credential; readonly keyLookup: KeyLookup }
+  | { readonly denial: DenialCode; readonly credential: Credential | null; readonly keyLookup: KeyLookup | null };
 
 /**
  * Decides on a request: request rules, key look-up, credential rules.
@@ -26,13 +26,13 @@ export function authenticate(
   keyStore: Pick<KeyStore, 'find'>,
 ): Eventual<Verdict> {
   const early = denyRequest(facts);
-  if (early !== null) return { denial: early, credential: null, answer: null };
+  if (early !== null) return { denial: early, credential: null, keyLookup: null };
 
-  return follow(keyStore.find(lookupId), (answer) => judgeCredential(facts, answer));
+  return follow(keyStore.find(lookupId), (keyLookup) => judgeCredential(facts, keyLookup));
 }
 
-function judgeCredential(facts: RequestFacts, answer: KeyLookup): Verdict {
-  const { credential } = answer;
+function judgeCredential(facts: RequestFacts, keyLookup: KeyLookup): Verdict {
+  const { credential } = keyLookup;
   if (credential !== null && credential.environment !== facts.environment) {
     // The key's prefix and its record disagree: the store is corrupt, and neither value can be trusted.
     throw new KeyStoreUnavailable(
@@ -41,5 +41,7 @@ function judgeCredential(facts: RequestFacts, answer: KeyLookup): Verdict {
   }
   const denial = denyCredential(facts, credential);
   // Without a credential no request is accepted, whatever the rules return.
-  return credential === null ? { denial: denial ?? 'key_unknown', credential, answer } : { denial, credential, answer };
+  return credential === null
+    ? { denial: denial ?? 'key_unknown', credential, keyLookup }
+    : { denial, credential, keyLookup };
 }

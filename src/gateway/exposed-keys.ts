@@ -39,12 +39,12 @@ export class ExposedKeys {
   /**
    * Counts a request that exposed its key.
    * @param code the denial; only plain HTTP (`https_required`) and Tor (`tor_blocked`) count
-   * @param answer result of the look-up. A key that the store does not know exposes nothing; without a result the key
+   * @param keyLookup result of the look-up. A key that the store does not know exposes nothing; without a result the key
    *   counts as exposed
    */
-  count(code: string, answer: KeyLookup | null): void {
+  count(code: string, keyLookup: KeyLookup | null): void {
     const before = this.#counts[code];
-    if (before !== undefined && answer?.credential !== null) this.#counts[code] = before + 1;
+    if (before !== undefined && keyLookup?.credential !== null) this.#counts[code] = before + 1;
   }
 
   /** Number of exposed keys by denial code. */

@@ -294,5 +294,5 @@ export interface RecordInbox {
    * @param present names of the records that were written again; the other records do not exist
    * @param generation the generation in which they were written
    */
-  answer(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void>;
+  reply(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void>;
 }

@@ -121,7 +121,7 @@ const registryDescription: ApiDescription = {
   security: { token: { type: 'http', scheme: 'bearer' } },
   failuresOf,
   headersOf: (route) => (isRead(route) ? [] : [actor]),
-  alsoAnswers: (route) =>
+  otherResponses: (route) =>
     isRead(route)
       ? {}
       : { 202: "Stored, but not yet in the gateways' store, or possibly unknown to an unidentified gateway" },

@@ -35,7 +35,7 @@ export const servicesDescription: ApiDescription = {
     }),
   },
   failureExamples: examplesOf,
-  answerHeaders: ({ method }) => ({
+  responseHeaders: ({ method }) => ({
     ...(method === 'post' ? { 201: replayed, 404: replayed, 409: { ...replayed, ...retryAfter }, 422: replayed } : {}),
     503: retryAfter,
   }),

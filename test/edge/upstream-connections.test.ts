@@ -65,7 +65,7 @@ function send(upstream: Upstream, request: Partial<UpstreamRequest> = {}): Promi
       onUploadEnd: () => undefined,
       onHeaders: () => undefined,
     };
-    upstream.send({ merchantId: 'm_1', ...none, ...whole, answered, failed, ...request });
+    upstream.send({ merchantId: 'm_1', ...none, ...whole, onResponse: answered, failed, ...request });
   });
 }
 
@@ -135,7 +135,7 @@ t.test('a connection that the service closes right after its response is not reu
   await new Promise<void>((resolve, reject) => {
     const next = (left: number): void => {
       if (left === 0) resolve();
-      else void send(upstream, { failed: reject, answered: () => { next(left - 1); } }); // prettier-ignore
+      else void send(upstream, { failed: reject, onResponse: () => { next(left - 1); } }); // prettier-ignore
     };
     next(50);
   });

@@ -189,7 +189,7 @@ t.test('a request denied without its credential costs no look-up', async (t) => 
   for (const [denial, facts] of rows) {
     const keyStore = storeAnswering(() => Promise.reject(new KeyStoreUnavailable('down')));
     const verdict = await authenticate({ ...acceptedFacts('live'), ...facts }, anyKey, keyStore);
-    t.strictSame(verdict, { denial, credential: null, answer: null });
+    t.strictSame(verdict, { denial, credential: null, keyLookup: null });
     t.same(keyStore.asked, [], denial);
   }
 });
@@ -211,7 +211,7 @@ t.test('a key that the store does not have is denied as unknown', async (t) => {
   for (const environment of environments) {
     const keyStore = storeAnswering(() => Promise.resolve(null));
     const verdict = await authenticate(acceptedFacts(environment), anyKey, keyStore);
-    t.match(verdict, { denial: 'key_unknown', credential: null, answer: { source: 'store' } });
+    t.match(verdict, { denial: 'key_unknown', credential: null, keyLookup: { source: 'store' } });
   }
 });
 

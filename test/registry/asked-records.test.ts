@@ -20,7 +20,7 @@ class MemoryInbox implements RecordInbox {
     return this.waiting.splice(0, most);
   }
 
-  answer(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void> {
+  reply(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void> {
     for (const { record } of asks)
       this.answers.set(record, `${present.has(record) ? 'written' : 'absent'} in ${generation}`);
     return Promise.resolve();

@@ -326,7 +326,7 @@ function buffering(buffers: BodyBuffers, merchantId: string) {
       cancellation: new Cancellation(),
     },
     ...{ onBody: () => undefined, bodyAtHand: () => null, bodyIsWhole: () => true, onStart: () => undefined },
-    ...{ onUploadEnd: () => body.resume(), onHeaders: () => undefined, answered: () => undefined },
+    ...{ onUploadEnd: () => body.resume(), onHeaders: () => undefined, onResponse: () => undefined },
     failed: (error: GatewayError) => (state.failed = error.code),
   };
   bufferBody(request, body, { buffers, maxBodyBytes: 1_000_000 }, ({ length }) => (state.forwardedBytes = length));

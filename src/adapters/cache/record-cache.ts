@@ -20,7 +20,7 @@ interface Held<Compiled> {
 }
 
 interface ReadInFlight<Compiled> {
-  readonly answer: Promise<Compiled | KeyStoreUnavailable | null>;
+  readonly result: Promise<Compiled | KeyStoreUnavailable | null>;
   /** False once the record may have changed: a value that arrives later may be older than the invalidation. */
   mayBeHeld: boolean;
   /** The round changes when a revision is acknowledged. New requests must not join a read of an earlier round. */
@@ -190,15 +190,15 @@ export class RecordCache<Compiled extends object> {
     return undefined;
   }
 
-  #readShared(id: string): ReadInFlight<Compiled>['answer'] {
+  #readShared(id: string): ReadInFlight<Compiled>['result'] {
     // No invalidation would reveal that a shared read is outdated.
     if (!this.#standing.fresh) return this.#read(id);
     const underWay = this.#readsInFlight.get(id);
-    if (underWay?.round === this.#round) return underWay.answer;
+    if (underWay?.round === this.#round) return underWay.result;
     this.#abandon(id);
     const flight: ReadInFlight<Compiled> = {
       ...{ mayBeHeld: true, round: this.#round },
-      answer: this.#read(id).then(
+      result: this.#read(id).then(
         (value) => {
           this.#store(id, flight, value);
           return value;
@@ -210,7 +210,7 @@ export class RecordCache<Compiled extends object> {
       ),
     };
     this.#readsInFlight.set(id, flight);
-    return flight.answer;
+    return flight.result;
   }
 
   #store(id: string, flight: ReadInFlight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {

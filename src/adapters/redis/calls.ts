@@ -16,7 +16,7 @@ export async function callAll(
   }
   const results = (await pipeline.exec()) ?? [];
   for (const [error] of results) if (error !== null) throw error;
-  return results.map(([, answer]) => answer);
+  return results.map(([, reply]) => reply);
 }
 
 /** Writes texts with an expiry (PX). @throws Error as `callAll` */

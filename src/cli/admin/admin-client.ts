@@ -65,8 +65,8 @@ export class AdminClient {
       if (wrong !== null) throw wrong;
       throw failureOf(target, response, body);
     }
-    const answer = parseSuccess(body);
-    if (answer !== null && Check(request.expects, answer.data)) return { ...answer, data: answer.data };
+    const parsed = parseSuccess(body);
+    if (parsed !== null && Check(request.expects, parsed.data)) return { ...parsed, data: parsed.data };
     throw unexpectedResponse(target, response, isChange);
   }
 

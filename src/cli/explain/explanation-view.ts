@@ -24,7 +24,7 @@ const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowe
 
 /** The explanation as data, for `--json` and for the text. */
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
-  const { code, detail, facts, hops, route, torListDigest, answer, rules } = explanation;
+  const { code, detail, facts, hops, route, torListDigest, keyLookup, rules } = explanation;
   const { method, target, remote, tls, at } = request;
   const rows: readonly { code: string; status: number; message: string }[] = [
     ...denials,
@@ -44,7 +44,7 @@ export function explanationView({ environment, request, record, explanation, log
     clientAddress: facts?.clientAddress.text ?? null,
     embeddedAddress: facts === null ? null : embeddedIn(facts.clientAddress),
     hops: hops.map(({ address, trusted }) => ({ address: address.text, trusted })),
-    key: answer === null || record === null ? null : keyView(record),
+    key: keyLookup === null || record === null ? null : keyView(record),
     seals: record?.seals ?? null,
     generationProblem: record?.generationProblem ?? null,
     torListDigest,

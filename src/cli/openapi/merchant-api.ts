@@ -91,12 +91,12 @@ function throughGateway(
 }
 
 /** Adds a response to the shared ones, unless it is there. Different responses with one name get a number suffix. */
-function referenceTo(name: string, answer: object, shared: SharedResponses): { readonly $ref: string } {
+function referenceTo(name: string, response: object, shared: SharedResponses): { readonly $ref: string } {
   for (let number = 1; ; number += 1) {
     const tried = number === 1 ? name : `${name}-${number}`;
     const there = shared.get(tried);
-    if (there === undefined) shared.set(tried, answer);
-    if (there === undefined || JSON.stringify(there) === JSON.stringify(answer)) {
+    if (there === undefined) shared.set(tried, response);
+    if (there === undefined || JSON.stringify(there) === JSON.stringify(response)) {
       return { $ref: `#/components/responses/${tried}` };
     }
   }

@@ -19,7 +19,7 @@ export class WorkerProcess {
   readonly started: Promise<RunningGateway['addresses'] | null>;
   readonly ended: Promise<ProcessEnd>;
   readonly #worker: Worker;
-  readonly #waiting = new Map<number, (answer: WorkerStatus | null) => void>();
+  readonly #waiting = new Map<number, (status: WorkerStatus | null) => void>();
   #isStarted = false;
   #asked = 0;
 
@@ -72,8 +72,8 @@ export class WorkerProcess {
     if (this.#isStarted || signal === 'SIGTERM') this.#worker.process.kill(signal);
   }
 
-  #take(question: number, answer: WorkerStatus | null): void {
-    this.#waiting.get(question)?.(answer);
+  #take(question: number, status: WorkerStatus | null): void {
+    this.#waiting.get(question)?.(status);
     this.#waiting.delete(question);
   }
 }

@@ -21,11 +21,11 @@ export class WorkerMetrics<Worker extends object> {
 
   /**
    * The metrics of all workers, including ended ones.
-   * @param answers the metrics of each running worker; null for one that did not reply: then its last counters apply
+   * @param replies the metrics of each running worker; null for one that did not reply: then its last counters apply
    */
-  async all(answers: readonly (readonly [worker: Worker, answer: MetricObjects | null])[]): Promise<MetricObjects[]> {
+  async all(replies: readonly (readonly [worker: Worker, metrics: MetricObjects | null])[]): Promise<MetricObjects[]> {
     const ended = this.#ended;
-    const running = answers.map(([worker, answer]) => this.#of(worker, answer));
+    const running = replies.map(([worker, metrics]) => this.#of(worker, metrics));
     return [...running, await ended];
   }
 
@@ -37,11 +37,11 @@ export class WorkerMetrics<Worker extends object> {
     if (last !== undefined) this.#ended = this.#ended.then((before) => combineMetrics([before, last]));
   }
 
-  #of(worker: Worker, answer: MetricObjects | null): MetricObjects {
+  #of(worker: Worker, metrics: MetricObjects | null): MetricObjects {
     if (this.#gone.has(worker)) return [readinessMetric(false)]; // its counters are in the sum of the ended workers
-    if (answer === null) return [readinessMetric(false), ...(this.#last.get(worker) ?? [])];
-    this.#last.set(worker, counterMetrics(answer));
-    return answer;
+    if (metrics === null) return [readinessMetric(false), ...(this.#last.get(worker) ?? [])];
+    this.#last.set(worker, counterMetrics(metrics));
+    return metrics;
   }
 }
 
@@ -85,13 +85,13 @@ export class WorkerPool {
 
   /** The combined health of all workers: problems per worker, distinct warnings, details of the first worker. */
   async health(): Promise<Health> {
-    const answers: readonly (readonly [number: number, answer: WorkerStatus | null])[] = await Promise.all(
+    const replies: readonly (readonly [number: number, status: WorkerStatus | null])[] = await Promise.all(
       [...this.#workers].map(async ([number, worker]) => [number, await worker.ask()] as const),
     );
-    const problems = answers.flatMap(([number, answer]) =>
-      (answer?.health.problems ?? ['does not answer']).map((problem) => `worker ${number}: ${problem}`),
+    const problems = replies.flatMap(([number, status]) =>
+      (status?.health.problems ?? ['does not answer']).map((problem) => `worker ${number}: ${problem}`),
     );
-    const known = answers.flatMap(([, answer]) => (answer === null ? [] : [answer.health]));
+    const known = replies.flatMap(([, status]) => (status === null ? [] : [status.health]));
     return {
       problems,
       warnings: [...new Set(known.flatMap(({ warnings }) => warnings))],
@@ -101,10 +101,10 @@ export class WorkerPool {
 
   /** The aggregated metrics of all workers. */
   async render(): Promise<RenderedMetrics> {
-    const answers = await Promise.all(
+    const replies = await Promise.all(
       [...this.#workers.values()].map(async (worker) => [worker, (await worker.ask())?.figures ?? null] as const),
     );
-    return aggregateMetrics(await this.#figures.all(answers));
+    return aggregateMetrics(await this.#figures.all(replies));
   }
 
   /**

@@ -91,10 +91,10 @@ export function runSteps(
   const facts = (found.facts = factsOf({ request, address, listed, proxies, match: found.match }, sources));
   // Decision: rules about the request, then the key look-up, then rules about the key and its merchant.
   const store = key === null ? sources.keyStore : storeFor(facts, key, fromProxy ? null : connection, sources);
-  return follow(decide(found, facts, lookupId ?? '', store), ({ denial, credential, answer }) => {
+  return follow(decide(found, facts, lookupId ?? '', store), ({ denial, credential, keyLookup }) => {
     found.credential = credential;
-    found.answer = answer;
-    if (answer === null) found.exposedLookupId = lookupId;
+    found.keyLookup = keyLookup;
+    if (keyLookup === null) found.exposedLookupId = lookupId;
     requireConnectedClient(caller, 'the key was looked up');
     // A denial counts against its source and may become a 429.
     if (denial !== null) {
@@ -162,7 +162,7 @@ function decide(
 ): Eventual<Verdict> {
   const startedAt = performance.now();
   const note = (verdict: Verdict): Verdict => {
-    if (verdict.answer !== null) found.lookupDuration = performance.now() - startedAt;
+    if (verdict.keyLookup !== null) found.lookupDuration = performance.now() - startedAt;
     return verdict;
   };
   const fail = (error: unknown): never => {

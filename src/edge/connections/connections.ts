@@ -28,7 +28,7 @@ export class Connections {
   readonly #readBefore = new WeakMap<Socket, number>();
   #accepted = 0;
   #closing = false;
-  #lastAnswers = false;
+  #lastResponses = false;
   #cutOff = false;
 
   /** Number of open connections, including those without a request. */
@@ -63,16 +63,16 @@ export class Connections {
   }
 
   /** Whether each response is the last one on its connection. */
-  get answersAreLast(): boolean {
-    return this.#lastAnswers || this.#closing;
+  get responsesAreLast(): boolean {
+    return this.#lastResponses || this.#closing;
   }
 
   /**
    * Closes each connection after its next response, while new connections are still accepted. Closing an idle
    * connection could lose a request in transit; closing with a response loses none.
    */
-  endWithNextAnswer(): void {
-    this.#lastAnswers = true;
+  endWithNextResponse(): void {
+    this.#lastResponses = true;
   }
 
   /** Whether a connection has received at least one byte of a request. */
@@ -84,7 +84,7 @@ export class Connections {
   /**
    * During shutdown, closes a connection whose response promised keep-alive, unless another request follows in time.
    */
-  answerEnded({ request, response }: Exchange): void {
+  responseEnded({ request, response }: Exchange): void {
     if (this.#closing && response.shouldKeepAlive) closeUnlessRead(request.socket, nextRequestMilliseconds);
   }
 

@@ -25,8 +25,8 @@ export interface ResponseListener {
   onStart(): void;
   /** The response headers have arrived. */
   onHeaders(): void;
-  answered(answer: UpstreamResponse): void;
-  /** Not called after `answered`; a later failure is an error of the body stream. */
+  onResponse(response: UpstreamResponse): void;
+  /** Not called after `onResponse`; a later failure is an error of the body stream. */
   failed(error: unknown): void;
 }
 

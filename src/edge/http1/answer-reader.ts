@@ -92,12 +92,12 @@ export class ResponseReader implements ParserEvents {
     const body = this.#body;
     this.#body = '';
     if (this.#ended) {
-      this.#target.answered({ statusCode, headers, body });
+      this.#target.onResponse({ statusCode, headers, body });
       return;
     }
     this.#stream = new ResponseStream(this, this.#timeoutSeconds);
     if (body !== '') this.#stream.add(body);
-    this.#target.answered({ statusCode, headers, body: this.#stream });
+    this.#target.onResponse({ statusCode, headers, body: this.#stream });
   }
 
   /** Cancels the request, whether or not it has been sent. */

@@ -268,9 +268,9 @@ export function shareLookups(lookup: LookupFunction): LookupFunction {
     }
     const told = [callback];
     asking.set(question, told);
-    lookup(hostname, options, (...answer) => {
+    lookup(hostname, options, (...result) => {
       asking.delete(question);
-      for (const each of told) each(...answer);
+      for (const each of told) each(...result);
     });
   };
 }

@@ -80,7 +80,7 @@ export class Connection {
         this.#reader?.onData(bytes);
       },
       onEnd: () => {
-        this.#answered();
+        this.#onResponseEnd();
       },
     });
     socket.on('error', (error) => {
@@ -162,7 +162,7 @@ export class Connection {
     else this.#idleMilliseconds = Math.min(longestIdleMilliseconds, keepAliveSeconds * 1000 - marginMilliseconds);
   }
 
-  #answered(): void {
+  #onResponseEnd(): void {
     const reader = this.#reader;
     if (reader === null) return; // the request was cancelled
     this.#reader = null;

@@ -7,7 +7,7 @@ import type { Findings, Exchange } from '../request/exchange.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 
 /** The owner of the API key in a request, as far as known. */
-export type KeyOwner = Pick<Findings, 'credential' | 'answer'>;
+export type KeyOwner = Pick<Findings, 'credential' | 'keyLookup'>;
 
 /**
  * Returns the access log line of a finished request: the text of a JSON object with ECS field names. The line never
@@ -19,14 +19,14 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
   const { data, found, outcome, forwarded, detail } = exchange;
   const { connection } = data;
   const { clientAddress, match, trace } = found;
-  const { credential, answer } = owner;
+  const { credential, keyLookup } = owner;
   const sent = forwarded ? `,"body":{"bytes":${exchange.requestBodyBytes}}` : '';
   const key = keyOf(credential, found.keyFingerprint);
   const tor = outcome === 'tor_blocked' ? found.torListDigest : null;
   const port = connection.port === null ? '' : `,"port":${connection.port}`;
   const revision = credential === null ? '' : `,"revision":${credential.keyRevision}`;
   const record =
-    answer && `,"record":{"source":"${answer.source}","age":${decimal(answer.ageMilliseconds, 3)}${revision}}`;
+    keyLookup && `,"record":{"source":"${keyLookup.source}","age":${decimal(keyLookup.ageMilliseconds, 3)}${revision}}`;
   return (
     `{"@timestamp":"${timeText(data.receivedAt)}"` +
     (trace === null ? '' : `,"trace":{"id":"${trace.traceId}"}`) +

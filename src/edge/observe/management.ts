@@ -32,14 +32,14 @@ const maxConnections = 256;
  * It serves no API clients.
  */
 export function createManagement({ health, metrics, identity }: ManagementOptions): FastifyInstance {
-  const answer = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
+  const respond = (reply: FastifyReply, code: GatewayErrorCode): FastifyReply => {
     const { status, headers, body } = errorFailure(code);
     return reply.code(status).headers(headers).send(body);
   };
   const app = Fastify({
     forceCloseConnections: true,
     frameworkErrors: (_error, _request, reply) => {
-      void answer(reply, 'malformed_request');
+      void respond(reply, 'malformed_request');
     },
     clientErrorHandler: (error, socket) => {
       handleParserError(error, socket, true);
@@ -68,7 +68,7 @@ export function createManagement({ health, metrics, identity }: ManagementOption
       reply.header('cache-control', 'public, max-age=300').send(identity.publicKeys),
     );
   }
-  app.setNotFoundHandler((_request, reply) => answer(reply, 'not_found'));
-  app.setErrorHandler((_error, _request, reply) => answer(reply, 'internal_error'));
+  app.setNotFoundHandler((_request, reply) => respond(reply, 'not_found'));
+  app.setErrorHandler((_error, _request, reply) => respond(reply, 'internal_error'));
   return app;
 }

@@ -77,9 +77,9 @@ export class RequestLog {
   /** Only the log line waits for this look-up; the client already has its response. */
   async #findOwner({ found, outcome }: Exchange, lookupId: string): Promise<KeyOwner> {
     try {
-      const answer = await this.#options.exposedKeys.find(lookupId);
-      this.#options.exposedKeys.count(outcome, answer);
-      return { answer, credential: answer?.credential ?? null };
+      const keyLookup = await this.#options.exposedKeys.find(lookupId);
+      this.#options.exposedKeys.count(outcome, keyLookup);
+      return { keyLookup, credential: keyLookup?.credential ?? null };
     } catch (error) {
       this.#options.onInternalError(error, found.id);
       return found;
@@ -88,11 +88,11 @@ export class RequestLog {
 }
 
 function durationsOf({ duration, decisionDuration, upstreamDuration, found }: Exchange): RequestDurations {
-  const { lookupDuration, answer, match } = found;
+  const { lookupDuration, keyLookup, match } = found;
   return {
     whole: duration,
     decision: decisionDuration,
-    lookup: lookupDuration === null ? null : { source: answer?.source ?? 'unavailable', duration: lookupDuration },
+    lookup: lookupDuration === null ? null : { source: keyLookup?.source ?? 'unavailable', duration: lookupDuration },
     upstream: upstreamDuration === null ? null : { name: match?.route.upstream ?? 'none', duration: upstreamDuration },
   };
 }

@@ -78,10 +78,10 @@ type Callback = (
 
 /** An upstream response in transit through the plugin, which destroys it if the client has disconnected. */
 class ForwardedResponse {
-  constructor(readonly answer: UpstreamResponse) {}
+  constructor(readonly response: UpstreamResponse) {}
 
   destroy(): void {
-    const { body } = this.answer;
+    const { body } = this.response;
     if (body instanceof Readable) body.destroy();
   }
 }
@@ -185,8 +185,8 @@ class ForwardedRequest implements UpstreamRequest {
     this.#exchange.upstreamDuration = performance.now() - this.#sentAt;
   }
 
-  answered(answer: UpstreamResponse): void {
-    this.#callback(null, { statusCode: 200, headers: {}, body: new ForwardedResponse(answer) });
+  onResponse(response: UpstreamResponse): void {
+    this.#callback(null, { statusCode: 200, headers: {}, body: new ForwardedResponse(response) });
   }
 
   failed(error: unknown): void {
@@ -195,10 +195,10 @@ class ForwardedRequest implements UpstreamRequest {
 }
 
 /** Sends the upstream response to the client. */
-function respond(reply: FastifyReply, { answer }: ForwardedResponse, timeouts: ResponseTimeouts): void {
+function respond(reply: FastifyReply, { response }: ForwardedResponse, timeouts: ResponseTimeouts): void {
   try {
-    if (answer.body instanceof Readable) passOnInPieces(reply, answer.body, answer, timeouts);
-    else passOnWhole(reply, answer.body, answer);
+    if (response.body instanceof Readable) passOnInPieces(reply, response.body, response, timeouts);
+    else passOnWhole(reply, response.body, response);
   } catch (error) {
     sendError(reply, error);
   }
@@ -227,12 +227,12 @@ function passOnInPieces(
 }
 
 /** Sends a complete response to the client. */
-function passOnWhole(reply: FastifyReply, body: string, answer: UpstreamResponse): void {
+function passOnWhole(reply: FastifyReply, body: string, response: UpstreamResponse): void {
   const { exchange } = reply.request;
   exchange.forwardedBodyBytes = body.length;
-  const headers = framed(exchange, answer, body.length);
+  const headers = framed(exchange, response, body.length);
   try {
-    sendResponse(reply, answer.statusCode, headers, body);
+    sendResponse(reply, response.statusCode, headers, body);
   } catch (error) {
     throw new GatewayError('upstream_failed', 'invalid header in the upstream response', { cause: error });
   }

@@ -66,10 +66,10 @@ export class UpstreamCall implements ResponseListener {
     this.#request.onHeaders();
   }
 
-  answered(answer: UpstreamResponse): void {
-    if (answer.body instanceof Readable) answer.body.once('close', this.#giveBack);
+  onResponse(response: UpstreamResponse): void {
+    if (response.body instanceof Readable) response.body.once('close', this.#giveBack);
     else this.#giveBack();
-    this.#request.answered({ ...answer, headers: returnableHeaders(answer.headers) });
+    this.#request.onResponse({ ...response, headers: returnableHeaders(response.headers) });
   }
 
   failed(error: unknown): void {

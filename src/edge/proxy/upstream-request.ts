@@ -56,7 +56,7 @@ export interface UpstreamRequest {
   /** The response headers have arrived. */
   onHeaders(): void;
   /** The response without hop-by-hop headers: complete, or with a body stream. */
-  answered(answer: UpstreamResponse): void;
+  onResponse(response: UpstreamResponse): void;
   /**
    * The request failed without a response: upstream_busy, upstream_failed, upstream_timeout, overloaded,
    * body_too_large, client_closed, request_timeout, or the reason of the cancellation.

@@ -16,9 +16,9 @@ export type Outcome = 'accepted' | DenialCode | GatewayErrorCode;
  */
 export class Exchange {
   /** Called before the response is written. */
-  beforeAnswer: (exchange: Exchange) => void = () => undefined;
+  beforeResponse: (exchange: Exchange) => void = () => undefined;
   /** Called when a complete response has been passed to the connection. */
-  afterAnswer: (exchange: Exchange) => void = () => undefined;
+  afterResponse: (exchange: Exchange) => void = () => undefined;
   outcome: Outcome = 'accepted';
   /** Details of a failure for operators; never sent to the client. */
   detail: string | null = null;
@@ -147,7 +147,7 @@ export class Findings {
   /** Duration of the key look-up in milliseconds; null without a look-up. */
   lookupDuration: number | null = null;
   /** The key store's result; null without a look-up. */
-  answer: KeyLookup | null = null;
+  keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
   /** Look-up id of a key in a request that was refused before the look-up. Such a key is exposed. */
   exposedLookupId: string | null = null;

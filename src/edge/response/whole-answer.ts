@@ -14,7 +14,7 @@ const joinedBytes = 16_384;
 function writeHead(reply: FastifyReply, status: number, headers: HeaderList): void {
   const { exchange } = reply.request;
   const { response } = exchange;
-  exchange.beforeAnswer(exchange);
+  exchange.beforeResponse(exchange);
   response.writeHead(status, headers);
   reply.hijack();
 }
@@ -31,7 +31,7 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
   const { socket } = response;
   if (body.length > joinedBytes || socket === null) {
     response.end(body, 'latin1');
-    exchange.afterAnswer(exchange);
+    exchange.afterResponse(exchange);
     return;
   }
   // Ends the response only once the body is written: Node would otherwise write an empty chunk after it, and two writes
@@ -47,7 +47,7 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
   atEndOfTurn(() => {
     socket.uncork();
     if (!isToldLater) end();
-    exchange.afterAnswer(exchange);
+    exchange.afterResponse(exchange);
   });
 }
 

@@ -98,13 +98,13 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     stallMilliseconds: limits.requestTimeoutSeconds * 1000,
     totalMilliseconds: limits.answerTimeoutSeconds * 1000,
   };
-  const beforeAnswer = (exchange: Exchange): void => {
+  const beforeResponse = (exchange: Exchange): void => {
     // Node does not parse the bytes after an Upgrade as requests, so the connection cannot be kept alive.
-    if (connections.answersAreLast || exchange.data.headers.upgrade.length > 0)
+    if (connections.responsesAreLast || exchange.data.headers.upgrade.length > 0)
       exchange.response.shouldKeepAlive = false;
     closeOverUnreadBody(exchange, limits, () => connections.areClosing);
   };
-  const afterAnswer = (exchange: Exchange): void => {
+  const afterResponse = (exchange: Exchange): void => {
     if (!hasUnsentBytes(exchange)) return;
     // TLS reports a completed write one turn later. Almost every response is complete by then and needs no timers.
     atEndOfTurn(() => {
@@ -122,11 +122,11 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     const { place } = connection;
     place?.requestBegan();
     request.exchange = exchange;
-    exchange.beforeAnswer = beforeAnswer;
-    exchange.afterAnswer = afterAnswer;
+    exchange.beforeResponse = beforeResponse;
+    exchange.afterResponse = afterResponse;
     exchange.whenOver(() => {
       options.onExchange(exchange);
-      connections.answerEnded(exchange);
+      connections.responseEnded(exchange);
       place?.requestEnded();
       endTurn(exchange);
     });

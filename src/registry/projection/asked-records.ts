@@ -35,7 +35,7 @@ export class RequestedRecords {
    * Replies to some asks in a filled store.
    * @param restore writes missing records, up to a revision; returns false if this process no longer projects
    */
-  async answer(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
+  async reply(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
     const { database, store } = this.#options;
     const asks = store.inbox?.take(mostAtOnce) ?? [];
     if (asks.length === 0) return 'idle';
@@ -43,14 +43,14 @@ export class RequestedRecords {
     const { generation, revision } = await readHistory(database);
     const { present, entries } = await this.#find(asks);
     if (!(await restore(entries, revision))) return 'lost';
-    await store.inbox?.answer(asks, present, generation);
+    await store.inbox?.reply(asks, present, generation);
     return 'more';
   }
 
   /** Replies to some asks while the store is being filled. @returns false if this process no longer projects */
-  async answerWhileFilling(): Promise<boolean> {
+  async replyWhileFilling(): Promise<boolean> {
     const { lease, writer } = this.#options;
-    const step = await this.answer(async (entries, revision) => {
+    const step = await this.reply(async (entries, revision) => {
       await writer.rewrite(entries, revision);
       return lease.keep({ names: entries.map(({ name }) => name), revision });
     });

@@ -72,7 +72,7 @@ export class Projection {
       drain: async () => (await this.#mayGoOn()) && (await this.#drain(this.#begunIn)),
     });
     this.#rebuilding = new Rebuild({
-      ...{ ...parts, mayGoOn: () => this.#mayGoOn(), answerAsks: () => this.#asked.answerWhileFilling() },
+      ...{ ...parts, mayGoOn: () => this.#mayGoOn(), replyToAsks: () => this.#asked.replyWhileFilling() },
       onBegun: (generation, loss) => {
         this.#continuity.begun(generation, loss);
       },
@@ -177,7 +177,7 @@ export class Projection {
     let { published } = await readHistory(database);
     for (let isFirst = true; ; isFirst = false) {
       if (!isFirst && !(await this.#mayGoOn())) return false;
-      const asked = await this.#asked.answer((entries) => this.#repairs.restore(entries, epoch));
+      const asked = await this.#asked.reply((entries) => this.#repairs.restore(entries, epoch));
       const batch = await oldestChanges(database);
       // Before the changes: a forged record of a later revision would look like one of a lost history.
       const step = asked === 'lost' ? asked : await this.#repairs.step(epoch, batch === null);

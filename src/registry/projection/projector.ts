@@ -53,10 +53,10 @@ export class Projector {
     this.#logger = logger;
     void this.#watch(options.store.watched);
     const { inbox } = options.store;
-    const answer = (): void => {
+    const onWork = (): void => {
       this.#onAsk();
     };
-    if (inbox !== null) inbox.onWork = answer;
+    if (inbox !== null) inbox.onWork = onWork;
   }
 
   /** Starts a pass as soon as possible; during a pass, requests another one. */

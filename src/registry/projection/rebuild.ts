@@ -21,7 +21,7 @@ export interface RebuildOptions {
   /** Called between two batches; false ends the rebuild. */
   readonly mayGoOn: () => Promise<boolean>;
   /** Replies to gateways that ask for records; false if this process no longer projects. */
-  readonly answerAsks: () => Promise<boolean>;
+  readonly replyToAsks: () => Promise<boolean>;
   /** Called with the new generation before the first write. */
   readonly onBegun: (generation: string, loss: Loss) => void;
   readonly logger?: Logger | undefined;
@@ -101,10 +101,10 @@ export class Rebuild {
 
   /** Checks that this process still projects after a page, and writes pending changes. */
   async #goOn(names: readonly string[], revision: number, progress: { written: Position }): Promise<boolean> {
-    const { database, lease, writer, mayGoOn, answerAsks } = this.#options;
+    const { database, lease, writer, mayGoOn, replyToAsks } = this.#options;
     if (!(await lease.keep({ names, revision }))) return false;
     for (;;) {
-      if (!(await mayGoOn()) || !(await answerAsks())) return false;
+      if (!(await mayGoOn()) || !(await replyToAsks())) return false;
       const batch = await oldestChanges(database, progress.written.revision);
       if (batch === null) return true;
       await writer.write(batch);

@@ -34,9 +34,9 @@ export interface ApiDescription {
   /** Request headers that a route reads. */
   readonly headersOf: (route: DescribedRoute) => readonly object[];
   /** Response headers of a route, by status. */
-  readonly answerHeaders?: (route: DescribedRoute) => Readonly<Record<number, object>>;
+  readonly responseHeaders?: (route: DescribedRoute) => Readonly<Record<number, object>>;
   /** Further success responses, by status. */
-  readonly alsoAnswers?: (route: DescribedRoute) => Readonly<Record<number, string>>;
+  readonly otherResponses?: (route: DescribedRoute) => Readonly<Record<number, string>>;
 }
 
 /** An OpenAPI 3.1 description, as far as this program reads it. */
@@ -114,13 +114,13 @@ function describe(route: DescribedRoute, api: ApiDescription): DescribedOperatio
       ...api.headersOf(route),
     ],
   };
-  const answers: Readonly<Record<string, DescribedResponse>> = {
+  const responsesByStatus: Readonly<Record<string, DescribedResponse>> = {
     [operation.status ?? 200]: successResponse('Done', operation),
-    ...mapValues(api.alsoAnswers?.(route) ?? {}, (text) => successResponse(text, operation)),
+    ...mapValues(api.otherResponses?.(route) ?? {}, (text) => successResponse(text, operation)),
     ...mapValues(failures, (text, status) => failureResponse(text, api.failureExamples?.(route, Number(status)))),
   };
-  const allHeaders = api.answerHeaders?.(route) ?? {};
-  const responses = Object.entries(answers).map(([status, one]): [string, DescribedResponse] => {
+  const allHeaders = api.responseHeaders?.(route) ?? {};
+  const responses = Object.entries(responsesByStatus).map(([status, one]): [string, DescribedResponse] => {
     const headers = allHeaders[Number(status)];
     return [status, headers === undefined ? one : { description: one.description, headers, content: one.content }];
   });

@@ -43,20 +43,20 @@ export async function runIdempotent(
   if (running.has(name)) throw inProgress();
   running.add(name);
   try {
-    const { answer, isRepeated } = await database.transaction().execute(async (transaction) => {
+    const { response, isRepeated } = await database.transaction().execute(async (transaction) => {
       // Another process has the lock while it carries out this request, or after a crash until its session ends.
       if (!(await tryLock(transaction, name))) throw inProgress();
       const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)
         throw Refusal.invalid([keyReusedProblem], 'idempotency_key_reused');
-      if (kept !== null) return { answer: kept, isRepeated: true };
-      const answer = await attempt(transaction, create);
-      await storeResponse(transaction, tenant, key, { ...answer, fingerprint }, clock.now());
-      return { answer, isRepeated: false };
+      if (kept !== null) return { response: kept, isRepeated: true };
+      const response = await attempt(transaction, create);
+      await storeResponse(transaction, tenant, key, { ...response, fingerprint }, clock.now());
+      return { response, isRepeated: false };
     });
     if (isRepeated) reply.header('idempotency-replayed', 'true');
-    reply.code(answer.status);
-    return answer.body;
+    reply.code(response.status);
+    return response.body;
   } finally {
     running.delete(name);
   }

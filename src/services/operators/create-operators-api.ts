@@ -63,7 +63,7 @@ const operatorsDescription: ApiDescription = {
   security: { token: { type: 'http', scheme: 'bearer' } },
   failuresOf,
   headersOf: ({ method }) => (method === 'get' ? [] : [actor]),
-  alsoAnswers: ({ method }) =>
+  otherResponses: ({ method }) =>
     method === 'get' ? {} : { 200: 'An earlier, identical request already made the change' },
 };
 

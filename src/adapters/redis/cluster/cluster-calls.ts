@@ -54,7 +54,7 @@ export async function callEach(
   calls: readonly NamedCall[],
   rescue?: Rescue,
 ): Promise<unknown[]> {
-  const answers = new Array<unknown>(calls.length);
+  const replies = new Array<unknown>(calls.length);
   const indexesOf = new Map<ClusterMaster, number[]>();
   calls.forEach(({ name }, index) => {
     const owner = masters.owner(slotOf(name));
@@ -69,17 +69,17 @@ export async function callEach(
         master,
         batch.map((index) => calls[index]),
       );
-      for (const [at, [error, answer]] of results.entries()) {
+      for (const [at, [error, reply]] of results.entries()) {
         const index = batch[at] ?? 0;
-        const followed = error === null ? answer : follow(masters, calls[index], error);
-        answers[index] = await (followed instanceof Promise && rescue !== undefined
+        const followed = error === null ? reply : follow(masters, calls[index], error);
+        replies[index] = await (followed instanceof Promise && rescue !== undefined
           ? followed.catch(rescue)
           : followed);
       }
     }
   });
   await Promise.all(each);
-  return answers;
+  return replies;
 }
 
 /** Writes texts with an expiry (PX). @throws Error as `callEach` */
@@ -88,8 +88,8 @@ export function writeEach(masters: ClusterMasters, texts: readonly Acknowledgeme
 }
 
 /** A string reply; null for any other reply. */
-export function stringReply(answer: unknown): string | null {
-  return typeof answer === 'string' ? answer : null;
+export function stringReply(reply: unknown): string | null {
+  return typeof reply === 'string' ? reply : null;
 }
 
 async function follow(masters: ClusterMasters, call: NamedCall | undefined, error: unknown): Promise<unknown> {
@@ -102,9 +102,9 @@ async function follow(masters: ClusterMasters, call: NamedCall | undefined, erro
   const target = masters.all.find((master) => master.isAt(place));
   // No notices arrive from an unknown node, so its records must not be trusted.
   if (target === undefined) throw new Error('a slot of the Cluster is migrating to a node that is not connected yet');
-  const [, [failure, answer] = [null, null]] = await pipelined(target, [asking, call]);
+  const [, [failure, reply] = [null, null]] = await pipelined(target, [asking, call]);
   if (failure !== null) throw failure;
-  return answer;
+  return reply;
 }
 
 async function pipelined(

@@ -135,13 +135,13 @@ export class ClusterMasters {
   async #propose(): Promise<ClusterView> {
     const { address } = this.#options;
     const known = await Promise.allSettled(this.all.map((master) => master.view()));
-    const answers = known.some(({ status }) => status === 'fulfilled')
+    const results = known.some(({ status }) => status === 'fulfilled')
       ? known
       : await Promise.allSettled((address.cluster ?? []).map((node) => this.#readViewOnce(node)));
-    const views = answers.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+    const views = results.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
     const [newest] = views.toSorted((one, other) => other.epoch - one.epoch);
     if (newest !== undefined) return newest;
-    const cause = asError(answers.find((one) => one.status === 'rejected')?.reason);
+    const cause = asError(results.find((one) => one.status === 'rejected')?.reason);
     const failure = new Error(`no node of the Cluster returned a usable slot map: ${cause.message}`, { cause });
     this.#options.onError(failure);
     throw failure;

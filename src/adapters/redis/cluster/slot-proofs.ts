@@ -90,12 +90,12 @@ export class SlotProofs {
       const slots = open.slice(start, start + slotsOfStep);
       // Read the sessions before the replies arrive: a marker read before a flush does not count.
       const sessions = slots.map((slot) => this.#masters.owner(slot).session);
-      const answers = await callEach(
+      const replies = await callEach(
         this.#masters,
         slots.map((slot) => ({ name: this.markerName(slot), command: ['GET', this.markerName(slot)] })),
       );
       slots.forEach((slot, index) => {
-        this.#accept(slot, stringReply(answers[index]), sessions[index] ?? null);
+        this.#accept(slot, stringReply(replies[index]), sessions[index] ?? null);
       });
     }
   }
@@ -144,7 +144,7 @@ export class SlotProofs {
     const sessions = slots.map((slot) => this.#masters.owner(slot).session);
     // Until the reply arrives, the state of these slots is unknown.
     for (const slot of slots) this.#sessions[slot] = null;
-    const answers = await callEach(
+    const replies = await callEach(
       this.#masters,
       changes.map(({ slot, before, after }) => {
         const name = this.markerName(slot);
@@ -152,20 +152,20 @@ export class SlotProofs {
       }),
     );
     changes.forEach(({ slot, after }, index) => {
-      if (answers[index] === 1) this.#accept(slot, after, sessions[index] ?? null);
+      if (replies[index] === 1) this.#accept(slot, after, sessions[index] ?? null);
     });
-    if (answers.some((answer) => answer !== 1)) {
+    if (replies.some((reply) => reply !== 1)) {
       throw new Error('a slot of the Cluster lost changes during the write');
     }
   }
 
   async #readIndex(): Promise<void> {
     const name = this.#names.changedSlots;
-    const answer = await callOne(this.#masters, {
+    const reply = await callOne(this.#masters, {
       name,
       command: ['ZRANGE', name, `(${this.#newest}`, '+inf', 'BYSCORE', 'WITHSCORES'],
     });
-    const parts = Array.isArray(answer) ? answer.map(String) : [];
+    const parts = Array.isArray(reply) ? reply.map(String) : [];
     for (let at = 0; at + 1 < parts.length; at += 2) {
       const [member = '', revision] = [parts[at], Number(parts[at + 1])];
       if (!Number.isSafeInteger(revision)) continue;

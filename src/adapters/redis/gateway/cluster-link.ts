@@ -84,13 +84,13 @@ export class ClusterLink implements RecordsLink {
     const slots = names.map(slotOf);
     const areWhole = await Promise.all(slots.map((slot) => this.#proofs.provesWhole(slot)));
     // MGET with one name each: the names are in different slots, and GET fails for a value that is not a string.
-    const answers = await callEach(
+    const replies = await callEach(
       this.#masters,
       names.map((name) => ({ name, command: ['MGET', name] })),
     );
-    return answers.map((answer, index) => {
+    return replies.map((reply, index) => {
       if (areWhole[index] !== true || !this.#proofs.isWhole(slots[index] ?? 0)) return undefined;
-      return stringReply(Array.isArray(answer) ? answer[0] : null);
+      return stringReply(Array.isArray(reply) ? reply[0] : null);
     });
   }
 
@@ -125,8 +125,8 @@ export class ClusterLink implements RecordsLink {
    * not exist.
    */
   async #readWithMarker(name: string, slot: number, generation: string): Promise<string | null> {
-    const answer = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });
-    const [text, marker] = Array.isArray(answer) ? answer.map(stringReply) : [];
+    const reply = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });
+    const [text, marker] = Array.isArray(reply) ? reply.map(stringReply) : [];
     if (parseSlotMarker(marker ?? null)?.generation === generation) return text ?? null;
     throw new KeyStoreUnavailable('a slot of the Cluster was emptied');
   }

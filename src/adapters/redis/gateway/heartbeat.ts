@@ -84,8 +84,8 @@ export class Heartbeat {
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
     // During an outage, a further beat would only delay the request.
-    if (this.standing.answers || this.standing.last === null) await this.#running;
-    if (!this.standing.fresh && this.standing.answers && this.#options.link.hearing) await this.beat();
+    if (this.standing.hasReplied || this.standing.last === null) await this.#running;
+    if (!this.standing.fresh && this.standing.hasReplied && this.#options.link.hearing) await this.beat();
   }
 
   /**
@@ -139,10 +139,10 @@ export class Heartbeat {
     const { beat, at } = this.standing.lease.begin();
     if (this.standing.lease.isOver) this.#forget();
     const epoch = this.standing.epoch;
-    let answered = false;
+    let replied = false;
     try {
       const [meta, newest] = await link.readState();
-      answered = true;
+      replied = true;
       const { servers } = link;
       const found = this.standing.judgeState(meta, newest, servers);
       // The registry's database may lack revocations that this cache has: report them before adopting another
@@ -189,7 +189,7 @@ export class Heartbeat {
       // A single failed beat is not an outage, unless a connection reports an error.
       if (!this.standing.isRecent) outage.report(String(error));
     } finally {
-      this.standing.answers = answered;
+      this.standing.hasReplied = replied;
       if (this.standing.isJudged) this.verdict.come();
     }
   }

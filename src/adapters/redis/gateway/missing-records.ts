@@ -130,9 +130,9 @@ export class MissingRecords {
     for (let pause = firstPauseMilliseconds; ; pause = Math.min(2 * pause, longestPauseMilliseconds)) {
       await wait(pause);
       const stored = await this.#stored(question);
-      const answer: QueryReply | null =
+      const reply: QueryReply | null =
         stored === null || !seals.accept(question, stored) ? null : readQueryReply(stored);
-      if (answer?.generation === generation) return answer.isPresent;
+      if (reply?.generation === generation) return reply.isPresent;
       if (stored === null || performance.now() - began > longestMilliseconds)
         throw new KeyStoreUnavailable('records may be missing, and the registry has not replied whether this one is');
     }

@@ -63,7 +63,7 @@ export class ProvenReads {
     for (; isWorthIt(); patience.turns -= 1) await verdict.next();
     const { proof } = standing;
     // `standing.reason` is null while cached records are served; the store's own reason applies then.
-    if (proof === null || !standing.answers)
+    if (proof === null || !standing.hasReplied)
       throw new KeyStoreUnavailable(standing.reason ?? standing.state.reason ?? 'Redis did not reply');
     return proof;
   }

@@ -35,7 +35,7 @@ export class Standing {
   readonly lease: Lease;
   readonly acknowledgement: AcknowledgementState;
   /** Whether Redis replied to the newest beat. If it did not, a read would only delay a request. */
-  answers = false;
+  hasReplied = false;
   /** The error of the newest failed beat. */
   failure: string | null = null;
   /** When a beat last succeeded; initially, when this object was created. */
@@ -104,21 +104,22 @@ export class Standing {
    */
   get filling(): Filling | null {
     const { filling } = this.state;
-    if (filling === null || !this.answers || this.#judged !== this.epoch) return null;
+    if (filling === null || !this.hasReplied || this.#judged !== this.epoch) return null;
     return this.#options.link.witness(filling.replicas ?? 0) === 'none' ? filling : null;
   }
 
   /** Why the gateway must refuse every request; null while it can serve some, if only from its cache. */
   get reason(): string | null {
-    if (this.answers && this.isBelieved) return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
+    if (this.hasReplied && this.isBelieved)
+      return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
     if (this.filling !== null) return null;
-    const refused = this.answers ? (this.state.reason ?? this.acknowledgement.reason) : null;
+    const refused = this.hasReplied ? (this.state.reason ?? this.acknowledgement.reason) : null;
     // An earlier release of the registry does not wait for a gateway that does not trust its store.
     if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;
     const mayServe = this.sinceKnownTrue <= this.staleMilliseconds;
     if (mayServe && (refused === null || this.#options.holds())) return null;
     if (refused === null && this.#last !== null && this.isRecent) return null;
-    return refused ?? (this.answers && !this.isRecent ? this.failure : null) ?? noReply;
+    return refused ?? (this.hasReplied && !this.isRecent ? this.failure : null) ?? noReply;
   }
 
   /** Whether the store's state, as read over the present connections, is trusted. */

@@ -120,12 +120,12 @@ function speaksTls(at: HostAndPort): Promise<boolean> {
 function probe(
   socket: net.Socket,
   event: string,
-  ask: (socket: net.Socket, tell: (answer: boolean) => void) => void,
+  ask: (socket: net.Socket, tell: (result: boolean) => void) => void,
 ): Promise<boolean> {
   return new Promise((resolve) => {
-    const tell = (answer: boolean): void => {
+    const tell = (result: boolean): void => {
       socket.destroy();
-      resolve(answer);
+      resolve(result);
     };
     const fail = (): void => {
       tell(false);

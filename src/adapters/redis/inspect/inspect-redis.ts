@@ -40,9 +40,9 @@ export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
 }
 
 async function inspectBehindSentinels(inspection: Inspection, sentinels: readonly HostAndPort[]): Promise<Finding[]> {
-  const answers = await Promise.all(sentinels.map((at) => inspectSentinel(inspection.address, at)));
-  const findings = answers.flatMap(({ finding }) => (finding === null ? [] : [finding]));
-  const master = answers.find(({ master }) => master !== null)?.master ?? null;
+  const results = await Promise.all(sentinels.map((at) => inspectSentinel(inspection.address, at)));
+  const findings = results.flatMap(({ finding }) => (finding === null ? [] : [finding]));
+  const master = results.find(({ master }) => master !== null)?.master ?? null;
   if (master === null) return findings;
   const ofMaster = await inspectServer(inspection, master, 'keyStore.redis.sentinel');
   return [...findings.map((finding) => ({ ...finding, severity: 'warning' as const })), ...ofMaster];

@@ -45,7 +45,7 @@ export class QueryInbox implements RecordInbox {
     return taken.filter(({ at }) => performance.now() - at < queryLifetimeMilliseconds);
   }
 
-  async answer(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void> {
+  async reply(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void> {
     const texts = asks.map(({ name, record }) => ({
       ...{ name, text: this.#seals.seal(name, queryReplyText(present.has(record), generation)) },
       lifetimeMilliseconds: queryLifetimeMilliseconds,

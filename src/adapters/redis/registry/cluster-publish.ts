@@ -65,10 +65,8 @@ const ifUnchanged = `
 /** The stored bytes of records, in the order of their full names; null for a missing record. */
 export async function readEach(masters: ClusterMasters, names: readonly string[]): Promise<(Buffer | null)[]> {
   const calls = names.map((name) => ({ name, command: ['GET', name], inBytes: true }));
-  const answers = await callEach(masters, calls, malformedText);
-  return answers.map((answer) =>
-    answer === null ? null : Buffer.isBuffer(answer) ? answer : Buffer.from(nonStringText),
-  );
+  const replies = await callEach(masters, calls, malformedText);
+  return replies.map((reply) => (reply === null ? null : Buffer.isBuffer(reply) ? reply : Buffer.from(nonStringText)));
 }
 
 /** Replaces the records that are still unchanged. */

@@ -76,11 +76,11 @@ export async function writeRecords(
   writes: readonly RecordWrite[],
   run: (commands: readonly RecordCommand[]) => Promise<readonly unknown[]>,
 ): Promise<number> {
-  const answers = await run(
+  const replies = await run(
     writes.map(({ name, text, newest }) => ({ name, command: ['EVAL', unlessLater, '1', name, text, String(newest)] })),
   );
   const stayed = writes.flatMap((write, index) => {
-    const revision = Number(answers[index]);
+    const revision = Number(replies[index]);
     return revision > 0 ? [{ ...write, revision }] : [];
   });
   if (stayed.length === 0 || !seals.areOn) return highestOf(stayed);

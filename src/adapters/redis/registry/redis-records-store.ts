@@ -148,9 +148,9 @@ export class RedisRecordsStore implements RecordsStore {
       const writes = some.map((entry) => recordWrite(this.#seals, this.#prefix, entry, { change, generation }));
       this.watched.writing(writes);
       const stayed = await writeRecords(this.#seals, writes, async (commands) => {
-        const answers = await callAll(this.#redis, [...commands, { command: this.#mark.change() }]);
-        this.#mark.changed(answers.pop());
-        return answers;
+        const replies = await callAll(this.#redis, [...commands, { command: this.#mark.change() }]);
+        this.#mark.changed(replies.pop());
+        return replies;
       });
       highest = Math.max(highest, stayed);
     }

@@ -59,8 +59,8 @@ export class WriterMark {
   }
 
   /** @throws Error if the mark was not the expected one */
-  changed(answer: unknown): void {
-    if (answer !== 1)
+  changed(reply: unknown): void {
+    if (reply !== 1)
       throw new Error(
         'the writer mark has changed: the store was replaced or emptied, or another registry writes to it; reading it again',
       );

@@ -70,8 +70,8 @@ export class SentinelMajority {
 
   async #queryMaster(sentinel: Redis): Promise<HostAndPort | null> {
     try {
-      const answer = await sentinel.call('SENTINEL', 'get-master-addr-by-name', this.#masterName);
-      const [host, port] = Array.isArray(answer) ? answer.map(String) : [];
+      const reply = await sentinel.call('SENTINEL', 'get-master-addr-by-name', this.#masterName);
+      const [host, port] = Array.isArray(reply) ? reply.map(String) : [];
       return host === undefined ? null : { host, port: Number(port) };
     } catch {
       return null;
