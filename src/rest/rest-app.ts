@@ -12,7 +12,7 @@ import Fastify, {
 import { deepestLevel, parseStrictJson, StrictJsonError } from '../json/strict-json.js';
 import { METHODS, STATUS_CODES } from '../node/http.js';
 import Type from '../typebox/typebox.js';
-import { respondToError, respondToErrors, type Logger } from './answer-errors.js';
+import { respondToError, respondToErrors, type Logger } from './error-responses.js';
 import { failure } from './envelope.js';
 import { codeOf, Refusal } from './refusal.js';
 import { type TypeboxProvider, validatorCompiler } from './validation.js';

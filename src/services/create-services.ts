@@ -1,5 +1,5 @@
 import { WriteProbe } from '../database/open-database.js';
-import type { Logger } from '../rest/answer-errors.js';
+import type { Logger } from '../rest/error-responses.js';
 import { type ApiBuild, ApiMetrics } from '../rest/api-metrics.js';
 import { failure, success, successPage } from '../rest/envelope.js';
 import { describeRoutes, type OpenApi } from '../rest/openapi/describe-routes.js';

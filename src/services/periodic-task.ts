@@ -1,5 +1,5 @@
 import { DatabaseError } from '../database/database-error.js';
-import type { Logger } from '../rest/answer-errors.js';
+import type { Logger } from '../rest/error-responses.js';
 
 /** Runs `act` once after a delay; the returned function cancels that. */
 export interface Timers {

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Registry } from 'prom-client';
-import type { RenderedMetrics } from './aggregate-figures.js';
+import type { RenderedMetrics } from './aggregate-metrics.js';
 import type { CheckpointStatus } from './checkpoints/checkpoint-log.js';
 import type { LineSink } from './line-sink.js';
 import {

@@ -1,8 +1,8 @@
 import { Counter, Registry } from 'prom-client';
 import t from 'tap';
 import { WorkerMetrics } from '../../src/cli/workers/worker-processes.js';
-import { aggregateMetrics } from '../../src/telemetry/aggregate-figures.js';
-import type { MetricObjects } from '../../src/telemetry/aggregate-figures.js';
+import { aggregateMetrics } from '../../src/telemetry/aggregate-metrics.js';
+import type { MetricObjects } from '../../src/telemetry/aggregate-metrics.js';
 
 /** The metrics of a worker with the given count. */
 async function figuresOf(count: number): Promise<MetricObjects> {

@@ -1,7 +1,7 @@
 import dns from 'node:dns';
 import type { LookupFunction } from 'node:net';
 import t from 'tap';
-import type { ResponseReader } from '../../src/edge/http1/answer-reader.js';
+import type { ResponseReader } from '../../src/edge/http1/response-reader.js';
 import { ConnectionPool, shareLookups } from '../../src/edge/http1/connection-pool.js';
 import type { WireRequest } from '../../src/edge/http1/connection.js';
 

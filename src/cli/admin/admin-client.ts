@@ -1,6 +1,6 @@
 import { OperatorError } from '../../config/operator-error.js';
 import { Check, type Static, type TSchema } from '../../typebox/typebox.js';
-import { type AdminResponse, parseJson, parseSuccess } from './admin-answer.js';
+import { type AdminResponse, parseJson, parseSuccess } from './admin-response.js';
 import { type Peer, registryPeer } from './peer.js';
 import { type RequestTarget, nextAfter, unexpectedResponse, failureOf, unreachable, wrongFilter } from './refused.js';
 

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { keyPrefixes } from '../../policy/key-format.js';
 import { identifierForm } from '../../registry/fields.js';
 import type { Static } from '../../typebox/typebox.js';
-import type { pageSchema } from './admin-answer.js';
+import type { pageSchema } from './admin-response.js';
 import { WrongUsage } from './peer.js';
 
 /** The options of a paginated list. */

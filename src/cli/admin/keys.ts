@@ -5,7 +5,7 @@ import { propagationSchema } from '../../registry/propagation-schema.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { fingerprintCommand } from '../audit/fingerprint.js';
 import type { CommandIo } from '../command-io.js';
-import type { AdminResponse } from './admin-answer.js';
+import type { AdminResponse } from './admin-response.js';
 import { type AdminEdge, administer } from './admin-call.js';
 import { collect, idIn, pageLine, pageOptions, type PageOptions, pageQuery, secondsIn, spanIn } from './arguments.js';
 import { keysImportCommand } from './import/keys-import.js';

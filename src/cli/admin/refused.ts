@@ -1,6 +1,6 @@
 import { OperatorError } from '../../config/operator-error.js';
 import { Check } from '../../typebox/typebox.js';
-import { failureSchema } from './admin-answer.js';
+import { failureSchema } from './admin-response.js';
 import { capital, type Peer, WrongUsage } from './peer.js';
 import { printable } from './printable.js';
 

@@ -7,7 +7,7 @@ import {
   counterMetrics,
   type RenderedMetrics,
   combineMetrics,
-} from '../../telemetry/aggregate-figures.js';
+} from '../../telemetry/aggregate-metrics.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { readinessMetric } from '../../telemetry/metrics.js';
 import { WorkerProcess } from './worker-process.js';

@@ -10,7 +10,7 @@ import dns from 'node:dns';
 import type { LookupFunction, Socket } from 'node:net';
 import { buildConnector } from 'undici';
 import { atEndOfTurn } from '../../node/end-of-turn.js';
-import type { ResponseReader } from './answer-reader.js';
+import type { ResponseReader } from './response-reader.js';
 import { Connection, type WireRequest } from './connection.js';
 import { IdleConnections, type IdleOptions } from './idle-connections.js';
 

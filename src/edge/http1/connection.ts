@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { ResponseHead } from './answer-head.js';
-import { ResponseParser, UnsolicitedBytes } from './answer-parser.js';
-import type { ResponseReader } from './answer-reader.js';
+import type { ResponseHead } from './response-head.js';
+import { ResponseParser, UnsolicitedBytes } from './response-parser.js';
+import type { ResponseReader } from './response-reader.js';
 
 /** A request in wire format. */
 export interface WireRequest {

@@ -1,7 +1,7 @@
 import Fastify from 'fastify';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { CallerIdentity } from '../../gateway/ports.js';
-import type { RenderedMetrics } from '../../telemetry/aggregate-figures.js';
+import type { RenderedMetrics } from '../../telemetry/aggregate-metrics.js';
 import { errorFailure } from '../response/replies.js';
 import type { GatewayErrorCode } from '../request/errors.js';
 import { handleParserError } from '../server/protocol-errors.js';

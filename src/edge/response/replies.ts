@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { abortResponse } from './lingering-close.js';
 import { proxiedMethods } from '../request/routes.js';
 import { GatewayError, type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
-import { sendResponse } from './whole-answer.js';
+import { sendResponse } from './whole-response.js';
 import { denialOf, type DenialCode } from '../../policy/decision-table.js';
 
 /** Protocol errors after which client and gateway may disagree about where the next request begins. */

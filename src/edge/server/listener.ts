@@ -17,7 +17,7 @@ import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { atEndOfTurn } from '../../node/end-of-turn.js';
 import { connectionFactsOf } from '../request/connection-facts.js';
 import { RequestData } from '../request/request-data.js';
-import { limitResponse, hasUnsentBytes } from '../response/limit-answer.js';
+import { limitResponse, hasUnsentBytes } from '../response/limit-response.js';
 import { closeOverUnreadBody } from '../response/lingering-close.js';
 import type { UploadLimits } from '../response/lingering-close.js';
 import { awaitTurn, endTurn } from '../connections/pipeline.js';

@@ -2,7 +2,7 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
-import { runIdempotent } from '../idempotency/answer-once.js';
+import { runIdempotent } from '../idempotency/run-idempotent.js';
 import { lockListForInsert } from '../services-database.js';
 import { recordParams } from '../fields.js';
 import { tenantOf } from '../identity.js';

@@ -1,4 +1,4 @@
-import type { Logger } from '../../rest/answer-errors.js';
+import type { Logger } from '../../rest/error-responses.js';
 import type { ServicesDatabase } from '../services-database.js';
 import { readLedger } from './read-ledger.js';
 

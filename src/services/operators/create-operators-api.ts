@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import type { Logger } from '../../rest/answer-errors.js';
+import type { Logger } from '../../rest/error-responses.js';
 import { requireToken } from '../../rest/bearer-token.js';
 import { describeRoutes, type ApiDescription, type DescribedRoute } from '../../rest/openapi/describe-routes.js';
 import { success } from '../../rest/envelope.js';

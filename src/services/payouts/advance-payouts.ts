@@ -2,7 +2,7 @@ import { ulid } from 'ulid';
 import { DatabaseError } from '../../database/database-error.js';
 import { addMilliseconds, type SqlTime, limitLockWait } from '../../database/dialects.js';
 import { type Selectable, sql, type SqlBool } from '../../database/kysely.js';
-import type { Logger } from '../../rest/answer-errors.js';
+import type { Logger } from '../../rest/error-responses.js';
 import { moveMoney } from '../ledger/move-money.js';
 import type { RouteContext } from '../routes.js';
 import { lockListForInsert, type ServicesDatabase } from '../services-database.js';

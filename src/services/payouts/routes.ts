@@ -7,7 +7,7 @@ import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import type { Environment, Tenant } from '../assertion-verifier.js';
 import { recordParams } from '../fields.js';
-import { runIdempotent } from '../idempotency/answer-once.js';
+import { runIdempotent } from '../idempotency/run-idempotent.js';
 import { tenantOf } from '../identity.js';
 import { moveMoney } from '../ledger/move-money.js';
 import { idIn, type RouteContext, type Routes } from '../routes.js';

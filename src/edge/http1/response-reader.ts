@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
-import type { ResponseHead } from './answer-head.js';
-import type { ParserEvents, ResponseListener, UpstreamResponse } from './answer-parser.js';
+import type { ResponseHead } from './response-head.js';
+import type { ParserEvents, ResponseListener, UpstreamResponse } from './response-parser.js';
 
 /** The size of a connection's read buffer. One buffered read does not pause the connection. */
 const readBytes = 65_536;

@@ -5,7 +5,7 @@ import {
   type ResponseHeaders,
   MalformedResponse,
   parseResponseHead,
-} from './answer-head.js';
+} from './response-head.js';
 
 /** An upstream response. */
 export interface UpstreamResponse {
