@@ -36,7 +36,7 @@ export async function readOperatorFile(
     read = await readBounded(file, maxBytes);
   } catch (error) {
     const reason = fileProblemOf(error);
-    if (!looksLikeSecret(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
+    if (!mayBeSecret(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
     // No `cause`: the system error contains the file name, which may be a secret.
     throw new OperatorError(
       `${what} cannot be read: ${reason}. The configured file name looks like a secret, so it is not shown. Write ` +
@@ -60,7 +60,7 @@ export function fileProblemOf(error: unknown): string {
   return reasons[code] ?? (code || 'unknown reason');
 }
 
-/** Separates a directory from a file name that may be a secret, so that `looksLikeSecret` can recover the name. */
+/** Separates a directory from a file name that may be a secret, so that `mayBeSecret` can recover the name. */
 const nameMark = '/./';
 
 /** Resolves a file name against a directory. A name that may be a secret is appended after a mark, unnormalised. */
@@ -68,7 +68,7 @@ export function absolutePath(directory: string, file: string): string {
   return secretPattern.test(file) ? `${directory}${nameMark}${file}` : path.resolve(directory, file);
 }
 
-function looksLikeSecret(file: string): boolean {
+function mayBeSecret(file: string): boolean {
   const at = file.indexOf(nameMark);
   return secretPattern.test(at === -1 ? file : file.slice(at + nameMark.length));
 }

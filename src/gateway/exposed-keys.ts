@@ -39,8 +39,8 @@ export class ExposedKeys {
   /**
    * Counts a request that exposed its key.
    * @param code the denial; only plain HTTP (`https_required`) and Tor (`tor_blocked`) count
-   * @param keyLookup result of the look-up. A key that the store does not know exposes nothing; without a result the key
-   *   counts as exposed
+   * @param keyLookup result of the look-up. A key that the store does not know exposes nothing; without a result the
+   *   key counts as exposed
    */
   count(code: string, keyLookup: KeyLookup | null): void {
     const before = this.#counts[code];

@@ -199,7 +199,7 @@ export interface RecordsStore {
    * Reads the store's state. Rejects unless a majority of the sentinels, or of a Cluster's masters, names the connected
    * server.
    */
-  look(): Promise<StoreSnapshot>;
+  snapshot(): Promise<StoreSnapshot>;
   /** Memory limits and evictions; null for a store without limits. */
   memory(): Promise<StoreMemory | null>;
   /** Becomes the writer. On a single server this fences off the previous writer, which can publish nothing more. */

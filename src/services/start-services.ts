@@ -97,7 +97,7 @@ export async function startServices({
     {
       name: 'ledger',
       pauseMilliseconds: ledgerPauseMilliseconds,
-      act: () => ledger.look(),
+      act: () => ledger.check(),
     },
     {
       name: 'deleted customers',

@@ -112,7 +112,7 @@ export class ChainedLog implements LineSink {
           ]),
       setInterval(() => {
         this.#checkFile();
-        this.#space?.look();
+        this.#space?.check();
         this.#reportProblem();
       }, renameMilliseconds).unref(),
     ];

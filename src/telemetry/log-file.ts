@@ -52,11 +52,11 @@ export class FreeSpace {
     this.#reserveBytes = reserveBytes;
     this.#onChange = onChange;
     this.#read = read;
-    this.look();
+    this.check();
   }
 
   /** Starts a check without waiting for it. A failed check leaves the state unchanged. */
-  look(): void {
+  check(): void {
     if (this.#isChecking || this.#reserveBytes === 0) return;
     this.#isChecking = true;
     this.#read(this.#directory, (freeBytes) => {

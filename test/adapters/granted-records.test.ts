@@ -188,7 +188,7 @@ t.test('replicas that Redis does not show count if the operator configures them'
   t.teardown(() => store.close());
   let replicas = NaN;
   const looked = async (): Promise<boolean> => {
-    replicas = (await store.look().catch(() => null))?.replicas ?? NaN;
+    replicas = (await store.snapshot().catch(() => null))?.replicas ?? NaN;
     return !Number.isNaN(replicas);
   };
   await until(looked, 'connected');
@@ -206,8 +206,8 @@ t.test(
     const address = { ...nowhere, url: 'redis://ignored:1', sentinels, commandTimeoutMilliseconds: 2_000 };
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
-    await t.rejects(store.look());
-    const looked = async (): Promise<boolean> => (await store.look().catch(() => null)) !== null;
+    await t.rejects(store.snapshot());
+    const looked = async (): Promise<boolean> => (await store.snapshot().catch(() => null)) !== null;
     await until(looked, 'connected');
   },
 );

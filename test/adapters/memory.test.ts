@@ -171,7 +171,7 @@ t.test('a registry in the same process writes the records that its gateway reads
   const registry: RecordsStore = records;
   const own = { endsWithProcess: true, canFailOver: false };
   t.match(records, own, 'no gateway can be missing, and no other server can take over');
-  const look = await registry.look();
+  const look = await registry.snapshot();
   const { servers } = look;
   t.same(look, {
     ...{ epoch: 0, servers, replicas: 0, isWhole: true, meta: null, seal: 'none', revision: 0, change: null },
@@ -187,7 +187,7 @@ t.test('a registry in the same process writes the records that its gateway reads
   await registry.complete({ ...meta, servers: [...servers] }, { revision: 4, change: 'fourth' });
   t.equal(records.unavailableReason(), null);
   t.match(records.key(seededId), { record: { keyId: 'key_1' }, source: 'store', ageMilliseconds: 0 });
-  t.match(await registry.look(), { epoch: 0, meta: { ...meta, servers }, revision: 4, change: 'fourth' });
+  t.match(await registry.snapshot(), { epoch: 0, meta: { ...meta, servers }, revision: 4, change: 'fourth' });
   const { gateways, generation } = await registry.gateways(['another']);
   t.equal(generation, 'g');
   t.match(gateways, [
@@ -207,7 +207,7 @@ t.test('a registry in the same process writes the records that its gateway reads
   t.equal(await registry.write([{ name: `key:${seededId}`, value: null }], 5, 'g'), 0);
   t.match(records.key(seededId), { record: null }, 'the gateway reads the record once it is written');
   await registry.publish({ revision: 5, change: 'fifth' });
-  t.match(await registry.look(), { meta, revision: 5, change: 'fifth' });
+  t.match(await registry.snapshot(), { meta, revision: 5, change: 'fifth' });
   t.match((await registry.gateways([])).gateways, [{ acknowledgement: { environment: 'test', revision: 5 } }]);
   await registry.grant([{ instanceId: 'here', generation: 'g', beat: 1, lifetimeMilliseconds: 1 }]);
   await registry.removeGateways(['here']);

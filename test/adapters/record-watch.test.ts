@@ -39,7 +39,7 @@ async function openWatched(t: Teardown, { url, cluster }: Place) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  await until(async () => (await store.gateways([])).isHearing && (await store.look()).meta === null, 'heard');
+  await until(async () => (await store.gateways([])).isHearing && (await store.snapshot()).meta === null, 'heard');
   await store.begin();
   const { watched } = store;
   if (watched === null) throw new Error('no notices are tracked');
@@ -86,7 +86,7 @@ for (const [what, start] of Object.entries(places)) {
 
     const expected = [...own, { name: 'key:foreign', value: null }, { name: 'key:nobody', value: null }];
     const { epoch, differences } = await watched.compare(expected, generation);
-    t.equal(epoch, (await store.look()).epoch);
+    t.equal(epoch, (await store.snapshot()).epoch);
     t.same(
       differences.map(({ name, isStored, stored }) => [name, isStored, stored]),
       [

@@ -49,7 +49,7 @@ async function openStore(
   const store = openRecordsStore({ ...addressOf(cluster, 5_000), ...user }, prefix, quiet);
   t.teardown(() => store.close());
   await until(async () => {
-    await store.look();
+    await store.snapshot();
     return true;
   }, 'the store replies');
   return store;
@@ -104,7 +104,7 @@ const position = (revision: number) => ({ revision, change: `change-${revision}`
 
 /** Whether every master has everything that the registry wrote there. */
 async function isWhole(store: OpenedRecordsStore): Promise<boolean> {
-  return (await store.look()).isWhole;
+  return (await store.snapshot()).isWhole;
 }
 
 /** Writes like a registry that finds the store incomplete: all records, then the mark of completeness. */
@@ -151,19 +151,19 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     const own = await openStore(t, cluster, {}, 'look:');
     const servers = (await Promise.all((await masters()).map(runIdOf))).toSorted();
     t.equal(servers.length, 3);
-    t.match(await own.look(), { servers, meta: null, revision: 0, change: null, isWhole: false });
+    t.match(await own.snapshot(), { servers, meta: null, revision: 0, change: null, isWhole: false });
     t.equal(own.canFailOver, true);
     await own.begin();
     await own.publish(position(2));
-    t.match(await own.look(), { revision: 2, change: 'change-2' });
+    t.match(await own.snapshot(), { revision: 2, change: 'change-2' });
     t.equal(slotOf('look:change:{look:revision}'), slotOf('look:revision'), 'one script writes both');
     await t.rejects(own.complete({ ...meta, servers }, position(1)), /another registry has published a later revision/);
-    t.equal((await own.look()).meta, null, 'it is not complete before its revision is published');
-    t.match(await own.look(), { revision: 2, change: 'change-2' }, 'the change still belongs to the revision');
+    t.equal((await own.snapshot()).meta, null, 'it is not complete before its revision is published');
+    t.match(await own.snapshot(), { revision: 2, change: 'change-2' }, 'the change still belongs to the revision');
     await own.complete({ ...meta, servers }, position(3));
-    t.match(await own.look(), { meta: { ...meta, servers }, revision: 3, change: 'change-3', isWhole: true });
+    t.match(await own.snapshot(), { meta: { ...meta, servers }, revision: 3, change: 'change-3', isWhole: true });
     await cluster.set('look:revision', '4');
-    t.match(await own.look(), { revision: 4, change: null }, 'the change belongs to another revision');
+    t.match(await own.snapshot(), { revision: 4, change: null }, 'the change belongs to another revision');
   });
 
   await t.test('gateways are listed and granted at every master, in the generation of these masters', async (t) => {
@@ -259,19 +259,19 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     await paused.begin();
     await store.publish(position(2));
     await t.rejects(paused.publish(position(1)), /another registry has published a later revision/);
-    t.equal((await store.look()).revision, 2);
+    t.equal((await store.snapshot()).revision, 2);
     await store.publish(position(2));
     for (const damaged of ['', 'x', '2.5', 'nan', 'inf', String(2 ** 51)]) {
       await cluster.set('mg:revision', damaged);
       await store.publish(position(1));
-      t.equal((await store.look()).revision, 1, `${damaged}: an invalid revision is replaced`);
+      t.equal((await store.snapshot()).revision, 1, `${damaged}: an invalid revision is replaced`);
     }
     const owner = await cluster.ownerOf('mg:revision');
     await owner.client.del('mg:revision');
     await owner.client.rpush('mg:revision', 'a list');
-    t.equal((await store.look()).revision, 0, 'a revision of another Redis type is not an outage either');
+    t.equal((await store.snapshot()).revision, 0, 'a revision of another Redis type is not an outage either');
     await store.publish(position(1));
-    t.equal((await store.look()).revision, 1);
+    t.equal((await store.snapshot()).revision, 1);
     await cluster.set('mg:revision', '0');
   });
 

@@ -23,7 +23,7 @@ function open(t: Teardown, url: string, prefix = 'mg:', part: object = {}): Open
 
 /** A connected store: before that, commands are not queued. */
 async function connected(store: OpenedRecordsStore): Promise<OpenedRecordsStore> {
-  await until(async () => (await store.look()).isWhole, 'the store replies');
+  await until(async () => (await store.snapshot()).isWhole, 'the store replies');
   await until(async () => (await store.gateways([])).isHearing, 'notices are tracked');
   return store;
 }
@@ -41,15 +41,15 @@ t.test(
     const { client } = server;
     const store = await connected(open(t, server.url, 'a*[b]:'));
     const servers = [await runIdOf(server)];
-    t.match(await store.look(), {
+    t.match(await store.snapshot(), {
       ...{ servers, replicas: 0, meta: null, revision: 0, change: null, isWhole: true },
       epoch: Number,
     });
     await store.begin();
     await store.publish({ revision: 7, change: 'seventh' });
-    t.match(await store.look(), { meta: null, revision: 7, change: 'seventh' });
+    t.match(await store.snapshot(), { meta: null, revision: 7, change: 'seventh' });
     await store.complete({ ...meta, servers, replicas: 0 }, { revision: 8, change: 'eighth' });
-    t.match(await store.look(), { meta: { ...meta, servers, replicas: 0 }, revision: 8, change: 'eighth' });
+    t.match(await store.snapshot(), { meta: { ...meta, servers, replicas: 0 }, revision: 8, change: 'eighth' });
     t.equal(await client.get('a*[b]:change'), '8:eighth');
     const many = Array.from({ length: 1234 }, (_, index) => ({ name: `key:${index}`, value: { index } }));
     await store.write([...many, { name: 'merchant:m', value: { name: 'x' } }], 8, 'g');
@@ -76,23 +76,23 @@ t.test(
     );
     for (const damaged of ['', '{', '[]', '{"version":2}']) {
       await client.set('a*[b]:meta', damaged);
-      t.same((await store.look()).meta, { generation: null }, `${damaged}: a meta record of an unknown generation`);
+      t.same((await store.snapshot()).meta, { generation: null }, `${damaged}: a meta record of an unknown generation`);
     }
     for (const damaged of ['x', '-1', '1.5', String(2 ** 51)]) {
       await client.set('a*[b]:revision', damaged);
-      t.match(await store.look(), { revision: 0, change: null }, damaged);
+      t.match(await store.snapshot(), { revision: 0, change: null }, damaged);
     }
     await client.set('a*[b]:revision', '8');
     for (const damaged of ['', 'eighth', '7:seventh', '8:', '8', '8:a b', `8:${'x'.repeat(65)}`, '-8:x']) {
       await client.set('a*[b]:change', damaged);
-      t.match(await store.look(), { revision: 8, change: null }, `${damaged}: not the id of that change`);
+      t.match(await store.snapshot(), { revision: 8, change: null }, `${damaged}: not the id of that change`);
     }
     // The registry rewrites everything over malformed values; an error would make it wait for a healthy Redis.
     for (const name of ['meta', 'revision', 'change']) {
       await client.del(`a*[b]:${name}`);
       await client.rpush(`a*[b]:${name}`, 'a list');
     }
-    t.match(await store.look(), { meta: { generation: null }, revision: 0, change: null });
+    t.match(await store.snapshot(), { meta: { generation: null }, revision: 0, change: null });
   },
 );
 
@@ -105,19 +105,19 @@ t.test('a look counts replicas, also ones that are briefly disconnected', { skip
   const store = open(t, server.url);
   t.equal(store.canFailOver, false, 'nothing is known yet');
   await connected(store);
-  t.equal((await store.look()).replicas, 1);
+  t.equal((await store.snapshot()).replicas, 1);
   t.equal(store.canFailOver, true);
   await replica.kill();
   await until(async () => !(await counted()), 'the replica is disconnected');
   await wait(5_100); // they are counted again
-  t.equal((await store.look()).replicas, 1);
+  t.equal((await store.snapshot()).replicas, 1);
   t.equal(store.canFailOver, true);
 });
 
 t.test('the epoch changes with every event that may have hidden a change', { skip: withoutRedis }, async (t) => {
   const server = await startRedis(t);
   const store = await connected(open(t, server.url));
-  const epoch = async (): Promise<number> => (await store.look()).epoch;
+  const epoch = async (): Promise<number> => (await store.snapshot()).epoch;
   const before = await epoch();
   await server.client.set('mg:key:1', '{}');
   t.equal(await epoch(), before);
@@ -133,11 +133,11 @@ t.test('the epoch changes with every event that may have hidden a change', { ski
   await until(async () => (await epoch()) !== heard, 'the command connection was reopened');
   const runId = await runIdOf(server);
   await server.kill();
-  await t.rejects(store.look());
+  await t.rejects(store.snapshot());
   await server.restart();
   await connected(store);
   t.not(await runIdOf(server), runId);
-  t.same((await store.look()).servers, [await runIdOf(server)], 'the current server');
+  t.same((await store.snapshot()).servers, [await runIdOf(server)], 'the current server');
 });
 
 t.test(
@@ -147,7 +147,7 @@ t.test(
     const server = await startRedis(t);
     const [store, other] = [await connected(open(t, server.url)), await connected(open(t, server.url))];
     const position = async (): Promise<unknown> => {
-      const { revision, change } = await store.look();
+      const { revision, change } = await store.snapshot();
       return [revision, change];
     };
     await store.begin();
@@ -159,7 +159,7 @@ t.test(
     await t.rejects(store.publish({ revision: 2, change: 'c' }), /the store was replaced or emptied/);
     await t.rejects(store.complete(meta, { revision: 2, change: 'c' }), /the store was replaced or emptied/);
     t.same(await position(), [1, 'b'], 'neither of them');
-    t.equal((await store.look()).meta, null);
+    t.equal((await store.snapshot()).meta, null);
     await other.publish({ revision: 2, change: 'd' });
     t.same(await position(), [2, 'd']);
     await server.client.del('mg:writer');
@@ -331,7 +331,7 @@ t.test('a write that Redis refuses is an error', { skip: withoutRedis }, async (
   await t.rejects(store.grant([{ instanceId: 'a', generation: 'g', beat: 1, lifetimeMilliseconds: 1 }]), /OOM/);
   await t.rejects(store.begin(), /OOM/);
   await server.kill();
-  await t.rejects(store.look());
+  await t.rejects(store.snapshot());
   await t.rejects(store.gateways([]));
   await t.rejects(store.removeGateways(['a']));
   await t.rejects(store.write([{ name: 'key:1', value: null }], 1, 'g'));
@@ -341,7 +341,7 @@ t.test('without the right to read its run id a server has no id', { skip: withou
   const server = await startRedis(t);
   await server.client.call('ACL', 'SETUSER', 'mute', 'on', '>x', '~*', '&*', '+@all', '-info');
   const store = await connected(open(t, server.url, 'mg:', { username: 'mute', password: 'x' }));
-  t.match(await store.look(), { servers: { length: 0 }, replicas: 0 });
+  t.match(await store.snapshot(), { servers: { length: 0 }, replicas: 0 });
   await server.client.set('mg:meta', JSON.stringify({ ...meta, servers: [] }));
   t.equal((await store.gateways([])).generation, null);
 });
@@ -361,20 +361,20 @@ t.test('with sentinels, a majority of the configured ones must name the master',
     await client.call('SENTINEL', 'REMOVE', 'mymaster');
     await client.call('SENTINEL', 'MONITOR', 'mymaster', '127.0.0.1', String(port), '2');
   };
-  t.same((await store.look()).servers, [await runIdOf(before)]);
+  t.same((await store.snapshot()).servers, [await runIdOf(before)]);
   await third.kill();
-  t.same((await store.look()).servers, [await runIdOf(before)], 'two of three are enough');
+  t.same((await store.snapshot()).servers, [await runIdOf(before)], 'two of three are enough');
   await second.kill();
-  await t.rejects(store.look(), isRefused, 'one of three is not enough, even without a contradiction');
+  await t.rejects(store.snapshot(), isRefused, 'one of three is not enough, even without a contradiction');
   await second.restart();
-  await until(async () => (await store.look()).isWhole, 'two sentinels again');
+  await until(async () => (await store.snapshot()).isWhole, 'two sentinels again');
   await point(second, after);
-  await t.rejects(store.look(), isRefused, 'one against one');
+  await t.rejects(store.snapshot(), isRefused, 'one against one');
   await third.restart();
   await point(third, after);
   await point(first, after);
-  await until(async () => (await store.look()).isWhole, 'the connections are reopened');
-  t.same((await store.look()).servers, [await runIdOf(after)], 'they lead to the other server');
+  await until(async () => (await store.snapshot()).isWhole, 'the connections are reopened');
+  t.same((await store.snapshot()).servers, [await runIdOf(after)], 'they lead to the other server');
   await store.begin();
   t.equal(await before.client.get('mg:writer'), null);
   t.not(await after.client.get('mg:writer'), null);
@@ -409,7 +409,7 @@ t.test('a hung sentinel has no vote', { skip: withoutRedis }, async (t) => {
   t.teardown(() => {
     hangs.signal('SIGCONT');
   });
-  await t.rejects(store.look(), /no majority/);
+  await t.rejects(store.snapshot(), /no majority/);
   hangs.signal('SIGCONT');
-  await until(async () => (await store.look()).isWhole, 'the sentinel votes again');
+  await until(async () => (await store.snapshot()).isWhole, 'the sentinel votes again');
 });

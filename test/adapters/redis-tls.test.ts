@@ -55,7 +55,7 @@ const meta = { version: 1, generation: 'g', projectedAt: '2026-01-01T00:00:00.00
 
 async function works(t: Teardown, target: Target, ca: string): Promise<void> {
   const { store, records } = open(t, target, ca);
-  await until(async () => (await store.look()).meta === null, 'the registry has a connection');
+  await until(async () => (await store.snapshot()).meta === null, 'the registry has a connection');
   await store.begin();
   await store.complete(meta, { revision: 3, change: 'c' });
   await until(async () => (await records.key('unknown')).source === 'cache', 'the gateway reads and tracks');
@@ -69,7 +69,7 @@ async function isRefused(t: Test, target: Target, ca: string, reason: RegExp): P
   const { store, records, told } = open(t, target, ca);
   await until(() => Promise.resolve(told.length >= 2), 'both sides report the reason');
   for (const one of told) t.match(one, reason);
-  await t.rejects(store.look());
+  await t.rejects(store.snapshot());
   await t.rejects(async () => records.key('unknown'), { name: 'KeyStoreUnavailable' });
 }
 

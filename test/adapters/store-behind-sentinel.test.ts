@@ -23,11 +23,11 @@ t.test('a store that is read before it is connected connects later', { skip: wit
     { onLost: () => undefined, onFound: () => undefined },
   );
   t.teardown(() => store.close());
-  await t.rejects(store.look(), /no majority of the configured sentinels/);
+  await t.rejects(store.snapshot(), /no majority of the configured sentinels/);
   let found = null;
   for (const end = Date.now() + 10_000; found === null && Date.now() < end;) {
     await wait(20);
-    found = await store.look().catch(() => null);
+    found = await store.snapshot().catch(() => null);
   }
   t.match(found, { meta: null, revision: 0 });
 });
@@ -65,7 +65,7 @@ function openStore(t: Teardown, address: RedisAddress): RedisRecordsStore {
 /** The store's state, once it replies; null if it does not within this time. */
 async function found(store: RedisRecordsStore, milliseconds: number) {
   for (const end = Date.now() + milliseconds; Date.now() < end;) {
-    const state = await store.look().catch(() => null);
+    const state = await store.snapshot().catch(() => null);
     if (state !== null) return state;
     await wait(20);
   }

@@ -265,7 +265,7 @@ t.test(
     t.ok(figures.cutOff > 0 && figures.repeated > 0, 'some requests were aborted and repeated');
 
     const check = new BalanceCheck({ database, now: () => 0 });
-    await check.look();
+    await check.check();
     t.same(
       check.state,
       { mismatchedWallets: 0, unbalancedCurrencies: 0, checkedAt: 0 },

@@ -14,7 +14,8 @@ import type {
 } from '../../src/gateway/store-ports.js';
 
 /** The calls of a registry to its store. */
-export type StoreCall = 'look' | 'complete' | 'write' | 'publish' | 'gateways' | 'names' | 'grant' | 'removeGateways';
+export type StoreCall =
+  'snapshot' | 'complete' | 'write' | 'publish' | 'gateways' | 'names' | 'grant' | 'removeGateways';
 
 /** A simulated gateway; `acknowledges`: whether it acknowledges published revisions. */
 export interface TestGateway {
@@ -59,8 +60,8 @@ export class MemoryRecordsStore implements RecordsStore {
   /** Called before each write. */
   onWrite: (entries: readonly StoreEntry[]) => void | Promise<void> = () => undefined;
 
-  look(): Promise<StoreSnapshot> {
-    return this.#do('look', () => ({
+  snapshot(): Promise<StoreSnapshot> {
+    return this.#do('snapshot', () => ({
       ...{ epoch: this.epoch, servers: [this.server], replicas: this.replicas, isWhole: this.whole },
       ...{ meta: this.meta, revision: this.revision, change: this.change, seal: this.seal },
     }));

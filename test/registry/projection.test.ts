@@ -10,7 +10,7 @@ import { projectionFixture } from './projection-fixture.js';
 import { differences, expectedRecords, storedRecords, waitingChanges } from './stored-state.js';
 
 const points: [call: StoreCall, where: 'before' | 'midway' | 'after'][] = [
-  ...(['look', 'gateways', 'write', 'names', 'publish', 'complete'] as const).flatMap((call) =>
+  ...(['snapshot', 'gateways', 'write', 'names', 'publish', 'complete'] as const).flatMap((call) =>
     (['before', 'midway', 'after'] as const).map((where): [StoreCall, typeof where] => [call, where]),
   ),
 ];

@@ -21,7 +21,7 @@ async function rosterFixture(t: Parameters<typeof projectionFixture>[0], url: st
       onWork: () => (isWoken = true),
     });
     return async () => {
-      await roster.look();
+      await roster.update();
       if (isWoken) await projection.run();
       isWoken = false;
     };
@@ -53,10 +53,10 @@ onEachDatabase('a gateway gets its grant only after its enrolment is published',
     },
     ...{ longestLifetimeMilliseconds, onWork: () => void (woken += 1) },
   });
-  await roster.look();
+  await roster.update();
   t.same(await rows(), [{ instance_id: 'a' }]);
   t.equal(woken, 1, 'the projector is woken to publish the enrolment');
-  await roster.look();
+  await roster.update();
   t.equal(store.grants.size, 0, 'no grant before the change is published');
   await one.run();
   t.equal(store.revision, 1, 'the enrolment is a change with its own revision');

@@ -231,7 +231,7 @@ onEachDatabase(
     t.same(await states(), { status: 'ACTIVE', goLive: 1 });
     t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 0 }]);
     store.inactive = [report];
-    await rosterOf(next).look();
+    await rosterOf(next).update();
     t.same(await states(), { status: 'REVOKED', goLive: 0 });
     t.match(await database.selectFrom('restores').selectAll().execute(), [{ is_certain: 1 }]);
     t.same(store.inactive, []);
@@ -263,7 +263,7 @@ onEachDatabase('a gateway’s report counts only when the database may lack chan
   await next.run();
   time.advance(86_400_001);
   store.inactive = [report];
-  await rosterOf(next).look();
+  await rosterOf(next).update();
   t.same(
     await states(),
     { status: 'ACTIVE', goLive: 1 },
@@ -275,7 +275,7 @@ onEachDatabase('a gateway’s report counts only when the database may lack chan
   await createMerchant(context, 'test', { name: 'y' });
   await next.run();
   store.inactive = [report];
-  await rosterOf(next).look();
+  await rosterOf(next).update();
   t.same(await states(), { status: 'ACTIVE', goLive: 1 }, 'ignored without a restore');
   t.same(store.inactive, []);
 });

@@ -61,7 +61,7 @@ async function start(t: Test, { url, cluster }: Place) {
     const counts = text.matchAll(/^registry_records_repaired_total\{cause="(\w+)"\} (\d+)$/gm);
     return Object.fromEntries([...counts].map(([, cause = '', count]) => [cause, Number(count)]));
   };
-  const generation = async () => (await store.look()).meta?.generation;
+  const generation = async () => (await store.snapshot()).meta?.generation;
   return { call, repaired, warnings, generation, database: registry.database };
 }
 

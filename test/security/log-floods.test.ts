@@ -368,14 +368,14 @@ t.test('unknown free disk space changes nothing, and without a reserve the disk 
       },
     );
   const space = open(10);
-  space.look();
+  space.check();
   t.same([checks, changes, space.hasOnlyReserve], [2, 0, false]);
   free.bytes = 9;
-  space.look();
+  space.check();
   free.bytes = null;
-  space.look();
+  space.check();
   t.same([changes, space.hasOnlyReserve], [1, true]);
-  open(0).look();
+  open(0).check();
   t.equal(checks, 4);
   t.end();
 });

@@ -291,7 +291,7 @@ async function start(t: Test) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  await untilOnRedis(async () => (await store.look()).meta === null, 'the store can be queried');
+  await untilOnRedis(async () => (await store.snapshot()).meta === null, 'the store can be queried');
   const { context, database, time } = await projectionFixture(t, 'sqlite::memory:');
   const projection = new Projection({
     ...common,
@@ -341,10 +341,10 @@ for (const moment of ['before it is written', 'when it is written'] as const) {
     };
     await t.rejects(projection.run(), /the store was replaced or emptied/);
     t.same(await statuses(), ['ACTIVE']);
-    t.equal((await store.look()).revision, 2, 'no revision is published whose change is missing');
+    t.equal((await store.snapshot()).revision, 2, 'no revision is published whose change is missing');
     await projection.run();
     t.same(await statuses(), ['REVOKED']);
-    t.equal((await store.look()).revision, await context.revision());
+    t.equal((await store.snapshot()).revision, await context.revision());
   });
 }
 
@@ -360,10 +360,10 @@ t.test('a store flushed during a full rewrite is not marked complete', { skip: w
     return rewrite(...args);
   };
   await t.rejects(projection.run(), /the store was replaced or emptied/);
-  t.equal((await store.look()).meta, null);
+  t.equal((await store.snapshot()).meta, null);
   await projection.run();
   t.equal((await statuses()).length, 3);
-  t.not((await store.look()).meta, null);
+  t.not((await store.snapshot()).meta, null);
 
   const complete = store.complete.bind(store);
   await client.flushall();
@@ -372,7 +372,7 @@ t.test('a store flushed during a full rewrite is not marked complete', { skip: w
     return complete(...args);
   };
   await t.rejects(projection.run(), /the store was replaced or emptied/);
-  t.equal((await store.look()).meta, null);
+  t.equal((await store.snapshot()).meta, null);
 });
 
 t.test(
@@ -386,10 +386,10 @@ t.test(
     await client.set('mg:writer', 'another:0');
     await t.rejects(store.publish({ revision: 2, change: 'b' }), /the writer mark has changed/);
     await t.rejects(store.write([{ name: 'key:1', value: { revision: 2 } }], 2, 'g'), /the writer mark has changed/);
-    t.equal((await store.look()).revision, 1);
+    t.equal((await store.snapshot()).revision, 1);
     await store.begin();
     await store.publish({ revision: 2, change: 'b' });
-    t.equal((await store.look()).revision, 2);
+    t.equal((await store.snapshot()).revision, 2);
   },
 );
 
@@ -431,7 +431,7 @@ t.test(
       t.same(await save(), before);
       await projection.run();
       t.match(
-        (await store.look()).meta,
+        (await store.snapshot()).meta,
         { version: 1, generation: String },
         'its own registry rewrites the meta record',
       );

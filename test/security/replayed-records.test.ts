@@ -192,7 +192,7 @@ for (const [what, start] of Object.entries(places)) {
     const address = { ...credentials, url, cluster, commandTimeoutMilliseconds: 5_000 };
     const store = openRecordsStore(address, 'mg:', { onLost: () => undefined, onFound: () => undefined });
     t.teardown(() => store.close());
-    await until(async () => (await store.look()).meta === null, 'the store can be queried');
+    await until(async () => (await store.snapshot()).meta === null, 'the store can be queried');
     await store.begin();
     const write = (status: string, revision: number, change: number) =>
       store.write([{ name: 'key:1', value: { status, revision } }], change, 'g');

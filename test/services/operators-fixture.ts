@@ -48,7 +48,7 @@ export function operatorsOf(t: Test, { database, clock, logged }: ServicesUnderT
   /** Runs the balance check once and returns its result. */
   async function check() {
     const ledger = new BalanceCheck({ database, now: () => 0, logger });
-    await ledger.look();
+    await ledger.check();
     return { ...ledger.state, warnings: ledger.warnings };
   }
 

@@ -26,7 +26,7 @@ interface Databases {
 }
 
 /** How often the files are checked for a replacement. */
-const lookMilliseconds = 10_000;
+const checkMilliseconds = 10_000;
 const countryCode = /^[A-Z]{2}$/;
 const highestAsNumber = 2 ** 32 - 1;
 
@@ -40,7 +40,7 @@ export class GeoIpDatabases implements GeoIp {
   private constructor(databases: Databases, options: GeoIpOptions) {
     this.#databases = databases;
     this.#options = options;
-    this.#timer = setInterval(() => void this.reload(), lookMilliseconds).unref();
+    this.#timer = setInterval(() => void this.reload(), checkMilliseconds).unref();
   }
 
   /** @throws OperatorError for a file that cannot be used */

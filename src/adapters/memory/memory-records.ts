@@ -96,7 +96,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  look(): Promise<StoreSnapshot> {
+  snapshot(): Promise<StoreSnapshot> {
     const { revision = 0, change = null } = this.#position ?? {};
     return Promise.resolve({
       ...{ epoch: 0, servers: [server], replicas: 0, isWhole: true },

@@ -173,22 +173,22 @@ function open(address: RedisAddress, onError: (error: Error) => void, where: Con
  */
 function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
   const partMilliseconds = Math.min(timeoutMilliseconds / timeoutParts, longestPartMilliseconds);
-  const looks = Math.ceil(timeoutMilliseconds / partMilliseconds);
-  let waiting: { readonly command: Command; looks: number }[] = [];
-  const look = (): void => {
+  const maxChecks = Math.ceil(timeoutMilliseconds / partMilliseconds);
+  let waiting: { readonly command: Command; checks: number }[] = [];
+  const check = (): void => {
     const unsettled = waiting.filter(({ command }) => !command.isSettled);
     waiting = [];
     for (const one of unsettled) {
-      one.looks += 1;
-      if (one.looks > looks) one.command.reject(new Error('Command timed out'));
+      one.checks += 1;
+      if (one.checks > maxChecks) one.command.reject(new Error('Command timed out'));
       else waiting.push(one);
     }
-    if (waiting.length > 0) setTimeout(look, partMilliseconds);
+    if (waiting.length > 0) setTimeout(check, partMilliseconds);
   };
   const send = redis.sendCommand.bind(redis);
   const sendInTime: Redis['sendCommand'] = (command, stream) => {
-    if (waiting.length === 0) setTimeout(look, partMilliseconds);
-    waiting.push({ command, looks: 0 });
+    if (waiting.length === 0) setTimeout(check, partMilliseconds);
+    waiting.push({ command, checks: 0 });
     return send(command, stream);
   };
   redis.sendCommand = sendInTime;

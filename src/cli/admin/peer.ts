@@ -17,7 +17,7 @@ export interface Peer {
   /** Commands that list ids. */
   readonly lists: string;
   /** Commands that show whether a change was made. */
-  readonly look: string;
+  readonly checkCommands: string;
   readonly settings: (config: Config) => {
     readonly listen: { readonly host: string; readonly port: number; readonly certFile?: string | null };
     readonly tokenFile: string | null;
@@ -36,7 +36,7 @@ export const registryPeer: Peer = {
   section: 'registry',
   tokenFile: 'registry.tokenFile',
   lists: 'merchants list, keys list',
-  look: 'events list',
+  checkCommands: 'events list',
   settings: ({ registry }) => registry,
 };
 
@@ -52,7 +52,7 @@ export const operatorsPeer: Peer = {
   section: 'services.operators',
   tokenFile: 'services.operators.tokenFile',
   lists: 'wallets list',
-  look: 'wallets list, wallets entries',
+  checkCommands: 'wallets list, wallets entries',
   settings: ({ services }) => services.operators,
 };
 

@@ -139,7 +139,7 @@ export function unreachable(asked: RequestTarget, cause: unknown, timeoutMillise
 /** What to do if the result of a request is unknown. */
 export function nextAfter({ peer, isChange, ifUnclear }: RequestTarget): string {
   if (!isChange) return `Check ${peer.name} and the network, and try again.`;
-  return ifUnclear ?? `The change may have been made nevertheless: check (${peer.look}) before you try again.`;
+  return ifUnclear ?? `The change may have been made nevertheless: check (${peer.checkCommands}) before you try again.`;
 }
 
 /** The code of an error or of its nearest cause with a code. */

@@ -21,13 +21,13 @@ export class RedisSelfCheck {
   readonly #inspection: Inspection;
   readonly #log: Logger;
   #findings: readonly Finding[] = [];
-  #looking: Promise<void> | null = null;
+  #checking: Promise<void> | null = null;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   private constructor(inspection: Inspection, log: Logger) {
     [this.#inspection, this.#log] = [inspection, log];
-    this.look();
+    this.check();
   }
 
   /** Creates the check and starts the first inspection. */
@@ -47,24 +47,24 @@ export class RedisSelfCheck {
     return {
       onLost: (reason) => {
         outageLog.onLost(reason);
-        this.look();
+        this.check();
       },
       onFound: (lostForMilliseconds) => {
         outageLog.onFound(lostForMilliseconds);
-        this.look();
+        this.check();
       },
     };
   }
 
   /** Starts an inspection, unless one is running. */
-  look(): void {
+  check(): void {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);
-    this.#looking ??= this.#inspect().finally(() => {
-      this.#looking = null;
+    this.#checking ??= this.#inspect().finally(() => {
+      this.#checking = null;
       if (this.#findings.length === 0 || this.#isClosed) return;
       this.#timer = setTimeout(() => {
-        this.look();
+        this.check();
       }, againMilliseconds).unref();
     });
   }
@@ -72,7 +72,7 @@ export class RedisSelfCheck {
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    await this.#looking;
+    await this.#checking;
   }
 
   async #inspect(): Promise<void> {

@@ -2,7 +2,7 @@ import { type Readable, Transform } from 'node:stream';
 import { GatewayError } from '../request/errors.js';
 import type { UpstreamRequest } from './upstream-request.js';
 
-const lookMilliseconds = 1_000;
+const checkMilliseconds = 1_000;
 
 /** Limits of an upload. */
 export interface UploadLimits {
@@ -42,10 +42,10 @@ export class UploadMeter extends Transform {
     const end = (): void => {
       if (!this.writableEnded) this.destroy(new GatewayError('client_closed', 'the client closed the connection'));
     };
-    const looks = this.#watch(new BodyRate(limits.minBodyBytesPerSecond, begin.length));
+    const rateCheck = this.#watch(new BodyRate(limits.minBodyBytesPerSecond, begin.length));
     rest.once('close', end);
     this.once('close', () => {
-      clearInterval(looks);
+      clearInterval(rateCheck);
       rest.off('close', end).unpipe(this);
       request.onUploadEnd();
     });
@@ -82,7 +82,7 @@ export class UploadMeter extends Transform {
       this.#limits.onSlowBody();
       const detail = `the body arrived more slowly than ${this.#limits.minBodyBytesPerSecond} bytes per second`;
       this.destroy(new GatewayError('request_timeout', detail));
-    }, lookMilliseconds);
+    }, checkMilliseconds);
   }
 }
 

@@ -47,12 +47,12 @@ function endWhenStuck(response: ServerResponse): void {
   const { socket } = response;
   if (socket === null) return;
   let waiting = 0;
-  const looks = setInterval(() => {
+  const progressCheck = setInterval(() => {
     if (socket.readableEnded && waiting > 0 && socket.writableLength === waiting) abortResponse(response);
     waiting = socket.writableLength;
   }, checkMilliseconds);
   response.once('close', () => {
-    clearInterval(looks);
+    clearInterval(progressCheck);
   });
 }
 

@@ -58,14 +58,14 @@ export function closeAfterResponse({ request, response }: Exchange, mayContinue:
 export function lingeringClose(socket: Socket, mayContinue: () => boolean = () => false): void {
   socket.end();
   let since = performance.now();
-  const look = setInterval(() => {
+  const timer = setInterval(() => {
     const now = performance.now();
     if (mayContinue()) since = now;
     else if (now - since >= lingerMilliseconds) socket.destroy();
   }, checkMilliseconds);
-  look.unref();
+  timer.unref();
   socket.once('close', () => {
-    clearInterval(look);
+    clearInterval(timer);
   });
 }
 

@@ -59,7 +59,7 @@ export class TlsReload {
 
   /** Checks now, after any check in progress. Resolves when changed files are in use or were rejected. */
   check(): Promise<void> {
-    this.#checking = this.#checking.then(() => this.#look());
+    this.#checking = this.#checking.then(() => this.#reloadIfChanged());
     return this.#checking;
   }
 
@@ -70,7 +70,7 @@ export class TlsReload {
     this.#warned = new Set(warnings.map(({ warning }) => warning));
   }
 
-  async #look(): Promise<void> {
+  async #reloadIfChanged(): Promise<void> {
     let problem: string | null;
     let isReplaced = false;
     try {

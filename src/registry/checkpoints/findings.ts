@@ -76,7 +76,7 @@ export interface SilenceOptions {
   readonly logger?: Logger | undefined;
 }
 
-const lookMilliseconds = 5_000;
+const scanMilliseconds = 5_000;
 const silentIntervals = 3;
 /** Time for a gateway to reconnect to Redis and to resend unanswered submissions. */
 const leastSilentMilliseconds = 15_000;
@@ -88,7 +88,7 @@ const leastSilentMilliseconds = 15_000;
 export class SilentRuns {
   readonly #options: SilenceOptions;
   #cancel: () => void = () => undefined;
-  #looking: Promise<void> = Promise.resolve();
+  #scanning: Promise<void> = Promise.resolve();
   #isStopped = false;
 
   constructor(options: SilenceOptions) {
@@ -96,8 +96,8 @@ export class SilentRuns {
   }
 
   start(): void {
-    this.#cancel = this.#options.timers.after(lookMilliseconds, () => {
-      this.#looking = this.#look()
+    this.#cancel = this.#options.timers.after(scanMilliseconds, () => {
+      this.#scanning = this.#scan()
         .catch(() => undefined) // the database is unavailable: the next check finds them
         .then(() => {
           if (!this.#isStopped) this.start();
@@ -108,10 +108,10 @@ export class SilentRuns {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancel();
-    await this.#looking;
+    await this.#scanning;
   }
 
-  async #look(): Promise<void> {
+  async #scan(): Promise<void> {
     const { database, clock, inbox, logger } = this.#options;
     const now = clock.now();
     const { workingSince } = inbox;

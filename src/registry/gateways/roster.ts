@@ -37,7 +37,7 @@ export interface RosterOptions {
 }
 
 const everyMilliseconds = 250;
-/** Limits the writes of a look; more gateways than start at once in practice. */
+/** Limits the writes of an update; more gateways than start at once in practice. */
 const mostAtOnce = 100;
 
 /**
@@ -63,7 +63,7 @@ export class Roster {
   start(): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
-      this.#running = this.look()
+      this.#running = this.update()
         // The projection meets the same failure and logs it.
         .catch(() => undefined)
         .finally(() => {
@@ -79,7 +79,7 @@ export class Roster {
   }
 
   /** Enrols new gateways, removes ended ones, and echoes the beats of the others. */
-  async look(): Promise<void> {
+  async update(): Promise<void> {
     const { database, store, projection, onWork } = this.#options;
     const epoch = projection.settledIn;
     if (epoch === null) return;

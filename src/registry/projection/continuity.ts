@@ -62,8 +62,8 @@ export class Continuity {
    * Whether the store is in the state that this database has recorded for it.
    * @param isForged whether someone else has written the meta record, which then proves nothing
    */
-  async holds(look: StoreSnapshot, history: History, isForged = false): Promise<boolean> {
-    const { meta, servers, revision, change, isWhole } = look;
+  async holds(snapshot: StoreSnapshot, history: History, isForged = false): Promise<boolean> {
+    const { meta, servers, revision, change, isWhole } = snapshot;
     if (!isWhole || history.published === null || history.servers?.join() !== servers.join()) return false;
     const isOwn = meta?.generation === history.generation && meta.servers?.join() === servers.join();
     if (!isOwn && !isForged) return false;
@@ -72,41 +72,43 @@ export class Continuity {
   }
 
   /** Assesses a store that is not in its recorded state. */
-  async assess(look: StoreSnapshot, history: History): Promise<Loss> {
+  async assess(snapshot: StoreSnapshot, history: History): Promise<Loss> {
     const { store, untilReported } = this.#options;
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
-    const loss = await this.#judge(look, history, claims);
+    const loss = await this.#judge(snapshot, history, claims);
     if (!loss.isDoubtful) return loss;
     // Gateways that do not believe the store acknowledge nothing in it, but they report what they remember.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
-    return this.#judge(look, history, claims);
+    return this.#judge(snapshot, history, claims);
   }
 
-  async #judge(look: StoreSnapshot, history: History, claims: readonly Claim[]): Promise<Loss> {
+  async #judge(snapshot: StoreSnapshot, history: History, claims: readonly Claim[]): Promise<Loss> {
     const { store, longestLifetimeMilliseconds } = this.#options;
     const generations = new Set(
-      [generationIn(look.meta), this.#last?.generation, ...claims.map(({ generation }) => generation)].filter(
+      [generationIn(snapshot.meta), this.#last?.generation, ...claims.map(({ generation }) => generation)].filter(
         (generation) => typeof generation === 'string',
       ),
     );
-    const known = Math.max(...[look.revision, this.#last?.revision ?? 0, ...claims.map(({ revision }) => revision)]);
-    const isBehind = known > history.revision || (await this.#knowsForeignHistory(look, history, generations));
+    const known = Math.max(
+      ...[snapshot.revision, this.#last?.revision ?? 0, ...claims.map(({ revision }) => revision)],
+    );
+    const isBehind = known > history.revision || (await this.#knowsForeignHistory(snapshot, history, generations));
     // No gateway can have read from a store that was never written, or that ends with this process.
-    const isUntouched = history.revision === 0 && look.meta === null && look.revision === 0;
+    const isUntouched = history.revision === 0 && snapshot.meta === null && snapshot.revision === 0;
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
     // An earlier registry release names no servers, and its gateways need no grant.
     const hasGrants =
-      look.meta === null ||
-      (look.meta.generation === null ? look.meta.filling !== undefined : look.meta.servers !== undefined);
+      snapshot.meta === null ||
+      (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
     const wasSettled = this.#last !== null && history.isOpen;
     const isWitnessed = (wasSettled || history.generation === this.#accountedIn) && !isBehind;
     if (isNew || isOwn) return { known, isBehind, isDoubtful: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
     // A store in its recorded state on another server proves that the database lacks nothing.
-    const isProven = history.published !== null && look.change === history.published.change;
+    const isProven = history.published !== null && snapshot.change === history.published.change;
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
       isDoubtful: isBehind || !(isWitnessed || isProven || history.published === null),
@@ -115,16 +117,16 @@ export class Continuity {
 
   /** Whether a store or gateway knows a generation or a change that this database never had. */
   async #knowsForeignHistory(
-    look: StoreSnapshot,
+    snapshot: StoreSnapshot,
     history: History,
     generations: ReadonlySet<string>,
   ): Promise<boolean> {
     const { database } = this.#options;
     for (const generation of generations) if (!(await hasGeneration(database, generation))) return true;
-    if (look.meta?.generation !== history.generation || look.change === null || history.published === null)
+    if (snapshot.meta?.generation !== history.generation || snapshot.change === null || history.published === null)
       return false;
-    if (look.revision < history.published.revision) return false;
-    return look.change !== (await changeOf(database, history, look.revision));
+    if (snapshot.revision < history.published.revision) return false;
+    return snapshot.change !== (await changeOf(database, history, snapshot.revision));
   }
 }
 

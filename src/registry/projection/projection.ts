@@ -89,7 +89,7 @@ export class Projection {
     return this.#settledIn;
   }
 
-  /** Whether the last look at the store succeeded. */
+  /** Whether the last snapshot of the store succeeded. */
   get hasReachedStore(): boolean {
     return this.#hasReachedStore;
   }
@@ -129,9 +129,9 @@ export class Projection {
     const { database, store } = this.#options;
     // Reach the store before taking the lease: a registry without Redis must not keep the lease from one with Redis.
     this.#hasReachedStore = false;
-    // Check the memory policy first: a full server refuses the look.
-    await this.eviction.look();
-    const before = await store.look();
+    // Check the memory policy first: a full server refuses the snapshot.
+    await this.eviction.check();
+    const before = await store.snapshot();
     this.#hasReachedStore = true;
     // Before the lease too: a registry without the right secret must leave it to others.
     this.#sealing.require(before, await readHistory(database));
@@ -142,31 +142,31 @@ export class Projection {
       return;
     }
     // The former holder may have changed the store before this process took the lease.
-    const look = this.#isHolder ? before : await store.look();
+    const snapshot = this.#isHolder ? before : await store.snapshot();
     this.#isHolder = true;
-    if (look.servers.length === 0)
+    if (snapshot.servers.length === 0)
       throw new Error('Redis does not report its run id: allow the registry INFO (ACL: +info)');
     const history = await readHistory(database);
-    this.#sealing.require(look, history);
-    const holds = await this.#holds(look, history);
-    const credible = this.#sealing.credible(look, history);
+    this.#sealing.require(snapshot, history);
+    const holds = await this.#holds(snapshot, history);
+    const credible = this.#sealing.credible(snapshot, history);
     // Before any write: a registry on the wrong database must not disturb the right one.
-    if (!holds && look.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
+    if (!holds && snapshot.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
       return;
-    if (this.#begunIn !== look.epoch) await store.begin();
-    this.#begunIn = look.epoch;
+    if (this.#begunIn !== snapshot.epoch) await store.begin();
+    this.#begunIn = snapshot.epoch;
     this.eviction.written();
-    const meta = holds ? await this.#goOn(look, history) : null;
+    const meta = holds ? await this.#goOn(snapshot, history) : null;
     if (holds ? meta === null : !(await this.#rebuild(credible, history))) return;
-    this.#settledIn = look.epoch;
+    this.#settledIn = snapshot.epoch;
     this.#continuity.settled(await readHistory(database));
-    if (meta === null || (await this.#sealing.run(meta, history))) await this.#drain(look.epoch);
+    if (meta === null || (await this.#sealing.run(meta, history))) await this.#drain(snapshot.epoch);
   }
 
   /** Continues with an intact store. @returns its meta record; null if this process no longer projects */
-  async #goOn(look: StoreSnapshot, history: History): Promise<MetaRecord | null> {
+  async #goOn(snapshot: StoreSnapshot, history: History): Promise<MetaRecord | null> {
     if (!(await this.#sealing.begin(history))) return null;
-    const meta = await this.#sealing.restore(look, history);
+    const meta = await this.#sealing.restore(snapshot, history);
     await this.#opening.goOn(history);
     return meta;
   }
@@ -202,28 +202,28 @@ export class Projection {
   }
 
   /** @returns whether this process still projects */
-  async #rebuild(look: StoreSnapshot, before: History): Promise<boolean> {
+  async #rebuild(snapshot: StoreSnapshot, before: History): Promise<boolean> {
     this.#settledIn = null;
-    const loss = await this.#continuity.assess(look, before);
-    const rebuilt = await this.#rebuilding.run(look, { before, loss });
+    const loss = await this.#continuity.assess(snapshot, before);
+    const rebuilt = await this.#rebuilding.run(snapshot, { before, loss });
     if (rebuilt === null) return false;
     const { generation, written } = rebuilt;
     const opensAt = this.#opening.begin(generation, loss.waitMilliseconds);
     return this.lease.finish(nothing, async (transaction) => {
       await notePublished(transaction, written);
-      await noteServers(transaction, { servers: look.servers, opensAt });
+      await noteServers(transaction, { servers: snapshot.servers, opensAt });
       await noteSealed(transaction, this.#options.store.sealIds.slice(0, 1));
     });
   }
 
-  #holds(look: StoreSnapshot, history: History): Promise<boolean> {
-    return this.#continuity.holds(look, history, this.#sealing.isForged(look, history));
+  #holds(snapshot: StoreSnapshot, history: History): Promise<boolean> {
+    return this.#continuity.holds(snapshot, history, this.#sealing.isForged(snapshot, history));
   }
 
   async #isContinuous(): Promise<boolean> {
     const { database, store } = this.#options;
-    const look = await store.look();
-    return look.epoch === this.#begunIn && this.#holds(look, await readHistory(database));
+    const snapshot = await store.snapshot();
+    return snapshot.epoch === this.#begunIn && this.#holds(snapshot, await readHistory(database));
   }
 
   async #mayGoOn(): Promise<boolean> {

@@ -18,10 +18,10 @@ const longestPauseMilliseconds = 10_000;
 /** Longest pause after a database error: a database sends no event when it is back. */
 const longestForDatabaseMilliseconds = 500;
 /**
- * Longest pause after a failed look at the store: a Cluster sends no event when its masters agree again. A failed look
- * writes nothing, so it is retried as often as it is polled.
+ * Longest pause after a failed snapshot of the store: a Cluster sends no event when its masters agree again. A failed
+ * snapshot writes nothing, so it is retried as often as it is polled.
  */
-const longestForLookMilliseconds = pollMilliseconds;
+const longestForSnapshotMilliseconds = pollMilliseconds;
 
 /** Projects at once after a change of this process, and otherwise at the poll interval. Backs off after failures. */
 export class Projector {
@@ -194,7 +194,7 @@ export class Projector {
 
   #longestPauseAfter(error: unknown): number {
     if (error instanceof DatabaseError) return longestForDatabaseMilliseconds;
-    return this.#projection.hasReachedStore ? longestPauseMilliseconds : longestForLookMilliseconds;
+    return this.#projection.hasReachedStore ? longestPauseMilliseconds : longestForSnapshotMilliseconds;
   }
 
   #shouldGoOn(): boolean {

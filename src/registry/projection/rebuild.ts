@@ -48,15 +48,15 @@ export class Rebuild {
 
   /** @returns null if this process no longer projects */
   async run(
-    look: StoreSnapshot,
+    snapshot: StoreSnapshot,
     { before, loss }: { readonly before: History; readonly loss: Loss },
   ): Promise<Rebuilt | null> {
     const { database, store, clock, writer, newGeneration, onBegun, logger } = this.#options;
-    const { meta, servers } = look;
+    const { meta, servers } = snapshot;
     const generation = laterGeneration(newGeneration(), [before.generation, generationIn(meta)]);
     const details = {
       ...{ generation, before: before.generation, inStore: meta?.generation ?? null, servers },
-      ...{ revision: before.revision, revisionInStore: look.revision, waitMilliseconds: loss.waitMilliseconds },
+      ...{ revision: before.revision, revisionInStore: snapshot.revision, waitMilliseconds: loss.waitMilliseconds },
     };
     if (store.endsWithProcess || before.published === null) logger?.info(details, 'writing every record to the store');
     else {
@@ -78,7 +78,7 @@ export class Rebuild {
     const progress = { written: { revision, change: ulid(clock.now()) } };
     const common = {
       ...{ generation, database: await databaseName(database), servers: [...servers], asks: store.inbox !== null },
-      replicas: Math.max(look.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
+      replicas: Math.max(snapshot.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
     };
     const now = (): string => new Date(clock.now()).toISOString();
     // Only in an empty store: gateways that still believe the old one would have to ask for each record.

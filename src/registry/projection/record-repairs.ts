@@ -78,7 +78,7 @@ export interface RecordRepairsOptions {
   readonly monotonic: () => number;
   /** Whether the store is still in the state that the database has recorded for it. */
   readonly isContinuous: () => Promise<boolean>;
-  readonly eviction: Pick<EvictionGuard, 'look' | 'memory'>;
+  readonly eviction: Pick<EvictionGuard, 'check' | 'memory'>;
   readonly logger?: Logger | undefined;
 }
 

@@ -2,7 +2,7 @@ import type { RecordDifference, Logger, RecordsStore, StoreMemory } from '../../
 
 /** Options of the pause. */
 export interface RepairPauseOptions {
-  readonly eviction: Pick<EvictionGuard, 'look' | 'memory'>;
+  readonly eviction: Pick<EvictionGuard, 'check' | 'memory'>;
   readonly monotonic: () => number;
   readonly logger?: Logger | undefined;
   /** Called at the end of a pause: the sweep has to find the skipped records again. */
@@ -57,7 +57,7 @@ export class RepairPause {
 
   /** Begins a trial. @returns names of records that may still be missing */
   async tryAgain(): Promise<readonly string[]> {
-    await this.#options.eviction.look();
+    await this.#options.eviction.check();
     this.#countedAt = -Infinity;
     return [...this.#skipped];
   }
@@ -119,7 +119,7 @@ export class RepairPause {
     const isNext = monotonic() - this.#countedAt < mostBetweenBatchesMilliseconds;
     if (!isNext) this.#evictingBatches = 0;
     const before = isNext ? this.#countedKeys : (eviction.memory?.evictedKeys ?? 0);
-    await eviction.look();
+    await eviction.check();
     const { policies = [], evictedKeys = 0 } = eviction.memory ?? {};
     [this.#countedKeys, this.#countedAt] = [evictedKeys, monotonic()];
     return policies.some(evictsRecords) && evictedKeys > before;
@@ -178,7 +178,7 @@ export class EvictionGuard {
    * Reads Redis' memory policy.
    * @throws Error if it may evict records, and this process has not written any yet
    */
-  async look(): Promise<void> {
+  async check(): Promise<void> {
     this.#memory = await this.#store.memory();
     if (!this.#hasWritten && this.#memory?.policies.some(evictsRecords) === true) throw new Error(this.warnings[0]);
   }

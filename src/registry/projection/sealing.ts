@@ -57,36 +57,36 @@ export class Sealing {
     return meta.generation !== generation || meta.servers?.join() !== servers?.join();
   }
 
-  /** Drops the meta record from a look at the store if no holder of a secret has written it. */
-  credible(look: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
-    return sealedBy.length === 0 || isSealed(look.seal) ? look : { ...look, meta: null };
+  /** Drops the meta record from a snapshot of the store if no holder of a secret has written it. */
+  credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
+    return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
   }
 
   /**
    * Accepts a store that has lost nothing. Rewrites its meta record if its seal or content is wrong.
    * @returns the meta record that the store has now
    */
-  async restore(look: StoreSnapshot, history: History): Promise<MetaRecord> {
+  async restore(snapshot: StoreSnapshot, history: History): Promise<MetaRecord> {
     const { database, store, clock, logger } = this.#options;
     const { sealedBy, generation, servers, published } = history;
-    const isForged = this.isForged(look, history);
-    if (!isForged && isMeta(look.meta)) {
-      this.#replicas = Math.max(this.#replicas, look.meta.replicas ?? 0);
-      const isAhead = look.replicas > (look.meta.replicas ?? 0);
-      const isSealedAnew = look.seal !== 'current' && sealedBy.join() === store.sealIds[0];
+    const isForged = this.isForged(snapshot, history);
+    if (!isForged && isMeta(snapshot.meta)) {
+      this.#replicas = Math.max(this.#replicas, snapshot.meta.replicas ?? 0);
+      const isAhead = snapshot.replicas > (snapshot.meta.replicas ?? 0);
+      const isSealedAnew = snapshot.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
-      if (!isAhead && !isSealedAnew && look.meta.asks === asks) return look.meta;
+      if (!isAhead && !isSealedAnew && snapshot.meta.asks === asks) return snapshot.meta;
       // Skip if a change was published but is not noted yet: `complete` would set the revision back.
-      if (look.revision !== published?.revision) return look.meta;
+      if (snapshot.revision !== published?.revision) return snapshot.meta;
       // Another replica may be promoted: gateways need the number of replicas.
-      const meta = { ...look.meta, replicas: Math.max(look.replicas, look.meta.replicas ?? 0), asks };
-      if (this.#mayWriteMeta(look, history)) await store.complete(meta, published);
+      const meta = { ...snapshot.meta, replicas: Math.max(snapshot.replicas, snapshot.meta.replicas ?? 0), asks };
+      if (this.#mayWriteMeta(snapshot, history)) await store.complete(meta, published);
       return meta;
     }
     const meta: MetaRecord = {
       ...{ version: 1, generation, projectedAt: new Date(clock.now()).toISOString() },
-      ...{ database: await databaseName(database), servers: [...(servers ?? look.servers)] },
-      ...{ replicas: Math.max(this.#replicas, look.replicas), asks: store.inbox !== null },
+      ...{ database: await databaseName(database), servers: [...(servers ?? snapshot.servers)] },
+      ...{ replicas: Math.max(this.#replicas, snapshot.replicas), asks: store.inbox !== null },
     };
     logger?.error({ generation }, 'the meta record of the store is not what this registry wrote: rewriting it');
     if (published !== null) await store.complete(meta, published);

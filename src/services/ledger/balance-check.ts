@@ -49,7 +49,7 @@ export class BalanceCheck {
   }
 
   /** Checks the ledger once. Resolves with false, because a check never leaves more work. */
-  async look(): Promise<boolean> {
+  async check(): Promise<boolean> {
     const { database, now, logger } = this.#options;
     const { mismatched, unbalanced } = await readLedger(database);
     const mismatchedWallets = mismatched.length;

@@ -13,7 +13,7 @@ const mostWaiting = 10_000;
 /** Changes come in bursts. */
 const gatherMilliseconds = 20;
 /** Delay of a new scan after the cache was dropped: requests first read the records that they need. */
-const lookAgainMilliseconds = 1_000;
+const rescanMilliseconds = 1_000;
 const retryMilliseconds = 250;
 
 /**
@@ -122,7 +122,7 @@ export class Preload {
   }
 
   async #scanAll(): Promise<void> {
-    if (this.#seen > 0) await rest(lookAgainMilliseconds);
+    if (this.#seen > 0) await rest(rescanMilliseconds);
     this.#needsScan = false;
     this.#seen = 0;
     try {

@@ -1,5 +1,5 @@
-const lookMilliseconds = 25;
-const looks = 10;
+const checkMilliseconds = 25;
+const checks = 10;
 
 /** A signal that many callers await together, each for at most 250 ms. */
 export class Signal {
@@ -9,12 +9,12 @@ export class Signal {
   /** Resolves at the signal, or after 250 ms. */
   next(): Promise<void> {
     this.#coming ??= new Promise((resolve) => {
-      let left = looks;
+      let left = checks;
       // Uses many short intervals: if the process stalls, one long timer would fire before pending replies are read.
       const timer = setInterval(() => {
         left -= 1;
         if (left === 0) this.come();
-      }, lookMilliseconds);
+      }, checkMilliseconds);
       const end = (): void => {
         clearInterval(timer);
         resolve();

@@ -74,7 +74,7 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
   const options = { place, password: 'keyStore.redis.passwordFile', secure: 'keyStore.redis.url' };
   const whose: InspectedServer = { what: `Redis at ${hostPortOf(at)}`, at, isSecure: isSecure(address), options };
   const visit = await connected(whose, address, async (redis, warning) => {
-    const { faults, hasReplicas } = await lookAround(redis, address, whose);
+    const { faults, hasReplicas } = await checkInfo(redis, address, whose);
     if (faults.length > 0) return faults;
     const isCluster = address.cluster !== null;
     const asksReplicas = !isCluster && address.sentinels === null && (hasReplicas || (address.replicas ?? 0) > 0);
@@ -95,7 +95,7 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
 }
 
 /** Checks what the server reports in INFO. */
-async function lookAround(redis: Redis, address: RedisAddress, { what, options: { place } }: InspectedServer) {
+async function checkInfo(redis: Redis, address: RedisAddress, { what, options: { place } }: InspectedServer) {
   const fault = (option: string, message: string) => ({
     faults: [{ severity: 'error' as const, option, message }],
     hasReplicas: false,

@@ -114,7 +114,7 @@ export class ClusterRecordsStore implements RecordsStore {
     return this.#seals.ids;
   }
 
-  async look(): Promise<StoreSnapshot> {
+  async snapshot(): Promise<StoreSnapshot> {
     await this.#agree();
     const epoch = this.#masters.epoch;
     const servers = await this.#servers.runIds();

@@ -116,7 +116,7 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   /** A server is emptied or rolled back as a whole. Its run id, the meta record and the revision show that. */
-  async look(): Promise<StoreSnapshot> {
+  async snapshot(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;
     const epoch = this.#epoch;
     const [[metaText, revisionText, named]] = await Promise.all([
