@@ -46,12 +46,12 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
     'Requests aggregated into shared lines: throttled (per source), sources (of several), reserve (disk nearly full).',
     'reason',
     () => {
-      const { throttled, sources, reserve } = sharedLines.figures;
+      const { throttled, sources, reserve } = sharedLines.stats;
       return { throttled, sources, reserve };
     },
   );
   metrics.counter('gateway_access_log_shared_lines_total', 'Access log lines that aggregate several requests.', () => {
-    return sharedLines.figures.lines;
+    return sharedLines.stats.lines;
   });
   metrics.gauge(
     'gateway_access_log_reserve_reached',
@@ -63,7 +63,7 @@ export function createLimiters(config: Config, parts: BrakedParts, trustedProxie
     'gateway_rate_limit_counts_total',
     'Requests counted for rateLimit.shared: together (by all gateways) or alone (locally, because Redis failed).',
     'how',
-    () => merchantRate?.figures ?? {},
+    () => merchantRate?.stats ?? {},
   );
   metrics.gauge(
     'gateway_overloaded',

@@ -77,7 +77,7 @@ export interface RunningGateway {
   /** The health, as served by the management listener. */
   health(): Health;
   /** The metrics as objects, for aggregation over several processes. */
-  figures(): Promise<readonly object[]>;
+  metricObjects(): Promise<readonly object[]>;
   /** Checks immediately for changed certificates and ticket keys, in addition to the periodic checks. */
   reloadTls(): Promise<void>;
   /**
@@ -217,7 +217,7 @@ export async function startGateway(
     return {
       addresses,
       health,
-      figures: () => metrics.figures(),
+      metricObjects: () => metrics.metricObjects(),
       reloadTls: async () => {
         await readiness.tls?.reload.check();
       },

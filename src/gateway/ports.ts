@@ -63,7 +63,7 @@ export interface Records {
   /** Same meaning as `KeyStore.startingReason`. */
   startingReason?(): string | null;
   /** Statistics of the cache and of invalid records; null for records that exist only in memory. */
-  cacheFigures(): RecordStats | null;
+  recordStats(): RecordStats | null;
   close(): Promise<void>;
 }
 
@@ -228,7 +228,7 @@ export interface TraceExport {
   sample(): boolean;
   take(span: Span): void;
   /** Number of spans exported and dropped since the start. */
-  figures(): { readonly exported: number; readonly dropped: number };
+  stats(): { readonly exported: number; readonly dropped: number };
   /** Exports the remaining spans within the timeout. */
   close(timeoutMilliseconds: number): Promise<void>;
 }

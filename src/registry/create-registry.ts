@@ -34,7 +34,7 @@ export interface RegistryOptions {
   readonly store: RecordsStore;
   readonly projector: Pick<
     Projector,
-    'changed' | 'nextPass' | 'hasProjected' | 'isFailing' | 'eviction' | 'repairFigures'
+    'changed' | 'nextPass' | 'hasProjected' | 'isFailing' | 'eviction' | 'repairCounts'
   >;
   readonly clock: Clock;
   readonly timers: Timers;
@@ -152,7 +152,7 @@ interface HealthSources {
   readonly database: RegistryDatabase;
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly storeWarnings?: (() => readonly string[]) | undefined;
-  readonly projector: Pick<Projector, 'isFailing' | 'hasProjected' | 'eviction' | 'repairFigures'>;
+  readonly projector: Pick<Projector, 'isFailing' | 'hasProjected' | 'eviction' | 'repairCounts'>;
 }
 
 /**
@@ -172,7 +172,7 @@ function addHealth(app: RestApp, { database, writes, projector, storeWarnings }:
     return success('Ready', {
       projection: isCurrent ? 'current' : 'behind',
       warnings: [
-        ...(projector.repairFigures.isPaused ? [repairPausedWarning] : []),
+        ...(projector.repairCounts.isPaused ? [repairPausedWarning] : []),
         ...projector.eviction.warnings,
         ...(storeWarnings?.() ?? []),
       ],

@@ -9,7 +9,7 @@ import type { Projector } from './projection/projector.js';
 /** Sources of the metrics. */
 export interface RegistryMetricSources extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
-  readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairFigures'>;
+  readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairCounts'>;
 }
 
 /** Adds metrics of how far changes have come: into the database, into the gateways' store, and to the gateways. */
@@ -77,7 +77,7 @@ export function addRegistryMetrics(
     'registry_records_repaired_total',
     "Records in the gateways' store that differed from the database and that this process rewrote.",
     ['cause'],
-    () => [...projector.repairFigures.repaired].map(([cause, value]) => ({ labels: { cause }, value })),
+    () => [...projector.repairCounts.repaired].map(([cause, value]) => ({ labels: { cause }, value })),
   );
   metrics.counter(
     'registry_checkpoint_findings_total',
@@ -96,17 +96,17 @@ export function addRegistryMetrics(
   metrics.gauge(
     'registry_repair_paused',
     '1 while this process skips missing records, because each repair makes Redis evict others; otherwise 0.',
-    () => Number(projector.repairFigures.isPaused),
+    () => Number(projector.repairCounts.isPaused),
   );
   metrics.counter(
     'registry_records_compared_total',
     "Records in the gateways' store that this process has compared with the database.",
     [],
-    () => [{ labels: {}, value: projector.repairFigures.compared }],
+    () => [{ labels: {}, value: projector.repairCounts.compared }],
   );
   metrics.gauge(
     'registry_records_all_compared_timestamp_seconds',
     'When this process last finished comparing every record with the database; NaN before the first time.',
-    () => (projector.repairFigures.sweptAt ?? NaN) / 1_000,
+    () => (projector.repairCounts.sweptAt ?? NaN) / 1_000,
   );
 }

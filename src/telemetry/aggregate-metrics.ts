@@ -24,6 +24,6 @@ export async function combineMetrics(processes: readonly MetricObjects[]): Promi
 /**
  * Only the metrics that never decrease. Prometheus takes a decrease for a restart and counts the remaining value again.
  */
-export function counterMetrics(figures: MetricObjects): MetricObjects {
-  return figures.filter((figure) => ['counter', 'histogram'].includes(String((figure as Partial<MetricObject>).type)));
+export function counterMetrics(metrics: MetricObjects): MetricObjects {
+  return metrics.filter((metric) => ['counter', 'histogram'].includes(String((metric as Partial<MetricObject>).type)));
 }

@@ -146,7 +146,7 @@ export class ChainedLog implements LineSink {
   }
 
   checkpoints(): CheckpointStatus | null {
-    return this.#checkpoints?.figures ?? null;
+    return this.#checkpoints?.status ?? null;
   }
 
   beforeEnd(callback: () => void): void {

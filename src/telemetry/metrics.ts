@@ -191,8 +191,8 @@ export class GatewayMetrics {
   }
 
   /** Adds the metrics of the Tor exit list, read at each scrape. */
-  watchTorExits(figures: () => TorExitStats): void {
-    registerTorExitMetrics(this.#registry, figures);
+  watchTorExits(stats: () => TorExitStats): void {
+    registerTorExitMetrics(this.#registry, stats);
   }
 
   /** The metrics in the text format of Prometheus, with its content type. */
@@ -201,7 +201,7 @@ export class GatewayMetrics {
   }
 
   /** The metrics in the form that `aggregateMetrics` takes. */
-  figures(): Promise<readonly object[]> {
+  metricObjects(): Promise<readonly object[]> {
     return this.#registry.getMetricsAsJSON();
   }
 
@@ -237,39 +237,39 @@ export class GatewayMetrics {
     this.#addCheckpoints(() => accessLog.checkpoints?.() ?? null);
   }
 
-  #addCheckpoints(figures: () => CheckpointStatus | null): void {
+  #addCheckpoints(status: () => CheckpointStatus | null): void {
     this.gauge(
       'gateway_access_log_checkpoints_failing',
       '1 while a destination does not accept signed checkpoints of the access log, or they are late.',
-      () => Number((figures()?.problem ?? null) !== null),
+      () => Number((status()?.problem ?? null) !== null),
       'max',
     );
     this.counter(
       'gateway_access_log_checkpoints_total',
       'Signed checkpoints of the access log written, summed over all destinations.',
-      () => figures()?.kept ?? 0,
+      () => status()?.kept ?? 0,
     );
     this.gauge(
       'gateway_access_log_checkpoint_age_seconds',
       'Seconds since the newest written checkpoint was signed, at the destination furthest behind.',
-      () => (figures()?.ageMilliseconds ?? 0) / 1000,
+      () => (status()?.ageMilliseconds ?? 0) / 1000,
       'max',
     );
     this.gauge(
       'gateway_access_log_receipts_failing',
       '1 while the registry signs no receipts for checkpoints of the access log, or signs them late.',
-      () => Number((figures()?.receipts?.problem ?? null) !== null),
+      () => Number((status()?.receipts?.problem ?? null) !== null),
       'max',
     );
     this.counter(
       'gateway_access_log_receipts_total',
       'Checkpoints of the access log for which the registry signed a receipt.',
-      () => figures()?.receipts?.kept ?? 0,
+      () => status()?.receipts?.kept ?? 0,
     );
     this.gauge(
       'gateway_access_log_receipt_age_seconds',
       'Seconds since the newest checkpoint with a receipt was signed.',
-      () => (figures()?.receipts?.ageMilliseconds ?? 0) / 1000,
+      () => (status()?.receipts?.ageMilliseconds ?? 0) / 1000,
       'max',
     );
   }

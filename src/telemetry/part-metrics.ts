@@ -18,12 +18,12 @@ export interface TorExitStats {
 }
 
 /** Registers the metrics of the Tor exit list, read at each scrape. */
-export function registerTorExitMetrics(register: Registry, figures: () => TorExitStats): void {
+export function registerTorExitMetrics(register: Registry, stats: () => TorExitStats): void {
   const gauge = <Label extends string>(
     name: string,
     help: string,
     labelNames: Label[],
-    collect: (gauge: Gauge<Label>, figures: TorExitStats) => void,
+    collect: (gauge: Gauge<Label>, stats: TorExitStats) => void,
   ): void => {
     new Gauge({
       name,
@@ -33,7 +33,7 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
       registers: [register],
       collect() {
         this.reset();
-        collect(this, figures());
+        collect(this, stats());
       },
     });
   };
@@ -86,7 +86,7 @@ export function registerTorExitMetrics(register: Registry, figures: () => TorExi
     registers: [register],
     collect() {
       this.reset();
-      for (const { source, refusals } of figures().sources) {
+      for (const { source, refusals } of stats().sources) {
         for (const [reason, count] of Object.entries(refusals)) this.inc({ source, reason }, count);
       }
     },

@@ -247,11 +247,11 @@ t.test('each destination stores the checkpoints of a log, independently of the o
     onProblem: (place, problem) => problems.push([place, problem]),
   });
   const log = openLog(`${t.testdir()}/access.log`, { checkpoints });
-  await until(() => messagesIn(syslog.received[0] ?? '').length > 1 && checkpoints.figures.problem !== null);
-  t.equal(checkpoints.figures.problem, `${endpoint.url}: the endpoint responds with 503`);
+  await until(() => messagesIn(syslog.received[0] ?? '').length > 1 && checkpoints.status.problem !== null);
+  t.equal(checkpoints.status.problem, `${endpoint.url}: the endpoint responds with 503`);
   endpoint.status = 200;
   log.write(requestLine());
-  await until(() => checkpoints.figures.problem === null);
+  await until(() => checkpoints.status.problem === null);
   t.same(problems, [
     [endpoint.url, 'the endpoint responds with 503'],
     [endpoint.url, null],
@@ -262,5 +262,5 @@ t.test('each destination stores the checkpoints of a log, independently of the o
     const { note } = JSON.parse(kept.at(-1) ?? '') as { note: string };
     t.match(readCheckpoint(note, [instance.key]), { occasion: 'end' }, 'to the end of the run');
   }
-  t.ok(checkpoints.figures.ageMilliseconds > 0, 'the age is that of the destination furthest behind');
+  t.ok(checkpoints.status.ageMilliseconds > 0, 'the age is that of the destination furthest behind');
 });

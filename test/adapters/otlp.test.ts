@@ -81,8 +81,8 @@ t.test('a span has the form of OTLP', async (t) => {
   const { traces, problems } = openTraces(t, collector.url);
   traces.take(span);
   traces.take({ ...span, parentId: 'c'.repeat(16), failed: true });
-  await until(() => traces.figures().exported === 2);
-  t.same(traces.figures(), { exported: 2, dropped: 0 });
+  await until(() => traces.stats().exported === 2);
+  t.same(traces.stats(), { exported: 2, dropped: 0 });
   t.equal(collector.received[0]?.authorization, 'Bearer a-token-of-the-tests');
   t.same(collector.received[0]?.body.resourceSpans[0]?.resource.attributes, [
     { key: 'service.name', value: { stringValue: 'merchant-gateway' } },
@@ -108,19 +108,19 @@ t.test('a collector that is slow, refuses or is down costs only spans', async (t
   traces.take(span);
   await until(() => collector.open === 1);
   for (let count = 0; count < 5_000; count += 1) traces.take(span);
-  t.equal(traces.figures().dropped, 5_000 - 4_096, 'the queue is bounded');
+  t.equal(traces.stats().dropped, 5_000 - 4_096, 'the queue is bounded');
   t.equal(collector.open, 1, 'no second export while one is in flight');
   await traces.close(1);
-  t.same(traces.figures(), { exported: 0, dropped: 5_001 }, 'closing does not wait');
+  t.same(traces.stats(), { exported: 0, dropped: 5_001 }, 'closing does not wait');
 
   const second = openTraces(t, collector.url);
   for (const status of [503, 503, 200]) {
     collector.status = status;
-    const before = second.traces.figures();
+    const before = second.traces.stats();
     second.traces.take(span);
-    await until(() => Object.values(second.traces.figures()).join() !== Object.values(before).join());
+    await until(() => Object.values(second.traces.stats()).join() !== Object.values(before).join());
   }
-  t.same(second.traces.figures(), { exported: 1, dropped: 2 });
+  t.same(second.traces.stats(), { exported: 1, dropped: 2 });
   t.same(second.problems, ['the collector responded with status 503', null], 'each problem is reported once');
   const nobody = openTraces(t, 'http://127.0.0.1:1/v1/traces');
   nobody.traces.take(span);
@@ -152,7 +152,7 @@ t.test('a collector that trickles its response times out, and the next spans are
   t.match(problems, [/^the collector cannot be reached: .*timeout/]);
   isDripping = false;
   traces.take(span);
-  await until(() => traces.figures().exported === 1);
+  await until(() => traces.stats().exported === 1);
   t.equal(problems[1], null);
 });
 

@@ -62,7 +62,7 @@ function open(t: Teardown, url: string, { maxEntries = 1_000, ...address }: Reco
     },
   });
   t.teardown(() => records.close());
-  const figures = () => records.cacheFigures().preload;
+  const figures = () => records.recordStats().preload;
   const reaches = (state: string) => until(() => figures()?.state === state, `${state}: ${JSON.stringify(figures())}`);
   return { records, told, figures, reaches };
 }
@@ -152,7 +152,7 @@ t.test('records beyond maxEntries are left out, and none is evicted for them', {
   t.match(exact.figures(), whole);
   await server.client.set(`mg:key:${idOf(-1)}`, keyOf(-1));
   await exact.reaches('full');
-  t.equal(exact.records.cacheFigures().known.evictions, 0);
+  t.equal(exact.records.recordStats().known.evictions, 0);
   await exact.records.close();
 
   const small = open(t, server.url, { maxEntries: 100 });
@@ -160,7 +160,7 @@ t.test('records beyond maxEntries are left out, and none is evicted for them', {
   await until(async () => (await statusesOf(small.records, used)).join() === 'ACTIVE (cache)', 'used');
   await small.reaches('full');
   t.match(small.figures(), { ...whole, keys: 100, seen: keyCount + foreignCount + 1 });
-  t.equal(small.records.cacheFigures().known.evictions, 0);
+  t.equal(small.records.recordStats().known.evictions, 0);
   t.same(await statusesOf(small.records, used), ['ACTIVE (cache)']);
   await server.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
   await until(() => small.figures()?.state === 'loading', 'dropped');

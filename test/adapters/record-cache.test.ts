@@ -112,10 +112,10 @@ t.test('a reply is used but not cached if invalidation notices may have been los
   cache.becomeStale();
   question.answer({ version: 1 });
   t.match(await asking, { record: { version: 1 } });
-  t.match(cache.figures, { known: { entries: 0 }, unknown: { entries: 0 } });
+  t.match(cache.stats, { known: { entries: 0 }, unknown: { entries: 0 } });
   hearing.fresh = false;
   t.match(await put('b', { version: 1 }), { source: 'store' }, "the store's reply is used");
-  t.match(cache.figures, { known: { entries: 0 }, unknown: { entries: 0 } }, 'but without tracking it is not cached');
+  t.match(cache.stats, { known: { entries: 0 }, unknown: { entries: 0 } }, 'but without tracking it is not cached');
 });
 
 t.test('concurrent requests for a record share one read', async (t) => {
@@ -139,14 +139,14 @@ t.test('a flood of unknown keys evicts no known record, and is bounded', async (
   const { cache, put } = setUp();
   await put('known', { version: 1 });
   for (let count = 0; count < 100; count += 1) await put(`unknown-${count}`, null);
-  t.match(cache.figures, { known: { entries: 1, evictions: 0 }, unknown: { entries: 2, evictions: 98 } });
+  t.match(cache.stats, { known: { entries: 1, evictions: 0 }, unknown: { entries: 2, evictions: 98 } });
   t.match(await cache.get('known'), { source: 'cache' });
   t.match(await cache.get('unknown-99'), { record: null, source: 'cache' });
   for (let count = 0; count < 100; count += 1) await put(`known-${count}`, { version: count });
-  t.match(cache.figures, { known: { entries: 3, evictions: 98 }, unknown: { entries: 2, evictions: 98 } });
+  t.match(cache.stats, { known: { entries: 3, evictions: 98 }, unknown: { entries: 2, evictions: 98 } });
   cache.dropAll();
   const none = { known: { entries: 0, evictions: 98 }, unknown: { entries: 0, evictions: 98 } };
-  t.same(cache.figures, none, 'an invalidation is not an eviction');
+  t.same(cache.stats, none, 'an invalidation is not an eviction');
 });
 
 t.test(
@@ -194,7 +194,7 @@ t.test(
     hearing.sinceKnownTrue = 1001; // otherwise a stale record might be served while this test is delayed
     await put('a', { version: 1 });
     t.match(await put('a', null), { record: null, source: 'store' });
-    t.same(cache.figures, { known: { entries: 0, evictions: 0 }, unknown: { entries: 1, evictions: 0 } });
+    t.same(cache.stats, { known: { entries: 0, evictions: 0 }, unknown: { entries: 1, evictions: 0 } });
   },
 );
 

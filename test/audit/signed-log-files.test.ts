@@ -95,14 +95,14 @@ t.test('checkpoints that cannot be written wait, and newer ones replace older on
     onProblem: (place, problem) => problems.push([place, problem]),
   });
   const log = openLog(`${directory}/access.log`, { checkpoints });
-  await until(() => checkpoints.figures.problem !== null);
-  t.match(checkpoints.figures, { kept: 0, problem: /there\/checkpoints\.jsonl: (?:ENOTDIR|EEXIST)/ });
+  await until(() => checkpoints.status.problem !== null);
+  t.match(checkpoints.status, { kept: 0, problem: /there\/checkpoints\.jsonl: (?:ENOTDIR|EEXIST)/ });
   for (let count = 0; count < 20; count += 1) {
     log.write(requestLine());
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
   rmSync(`${directory}/there`);
-  await until(() => checkpoints.figures.problem === null);
+  await until(() => checkpoints.status.problem === null);
   await log.close(30_000);
   t.match(problems, [
     [file, /ENOTDIR|EEXIST/],
@@ -208,8 +208,8 @@ t.test('checkpoints are written only to a regular file', async (t) => {
     ...{ instance: NoteSigner.inMemory('gw'), places: [new CheckpointFile('/dev/null')], everyMilliseconds: 1_000 },
   });
   const log = openLog(`${directory}/access.log`, { checkpoints });
-  await until(() => checkpoints.figures.problem !== null);
-  t.match(checkpoints.figures.problem, '/dev/null: it is a device and must be a regular file');
+  await until(() => checkpoints.status.problem !== null);
+  t.match(checkpoints.status.problem, '/dev/null: it is a device and must be a regular file');
   const began = performance.now();
   await log.close(200);
   t.ok(performance.now() - began < 5_000, 'a failing checkpoint file does not delay the shutdown');
@@ -221,7 +221,7 @@ t.test('a line is signed only after it is on disk', async (t) => {
   const signed = new SignedLog(directory);
   const { log, checkpoints } = signed.open(5);
   t.notOk(existsSync(signed.checkpointFile), 'the lines are still in memory');
-  await until(() => checkpoints.figures.kept > 0);
+  await until(() => checkpoints.status.kept > 0);
   t.ok(linesOf(signed.read()).length >= 1);
   await log.close(30_000);
   for (const note of signed.notes) {

@@ -16,7 +16,7 @@ const gauges = ['gateway_connections', 'gateway_upstream_requests_in_flight'];
 export async function leftOpen(gateways: readonly RunningGateway[], milliseconds: number): Promise<number> {
   const end = performance.now() + milliseconds;
   for (;;) {
-    const figures = (await Promise.all(gateways.map((gateway) => gateway.figures()))).flat() as readonly Figure[];
+    const figures = (await Promise.all(gateways.map((gateway) => gateway.metricObjects()))).flat() as readonly Figure[];
     const open = figures
       .filter(({ name }) => gauges.includes(name))
       .flatMap(({ values }) => values)

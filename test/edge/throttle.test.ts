@@ -203,7 +203,7 @@ t.test('a merchant over its rate gets retry-after; other merchants are not delay
   );
   now += 500;
   t.same([count('m_1'), count('m_1')], ['3 0 2', 'rate_limited 1: 3 0 2']);
-  t.same(rate.figures, {}, 'buckets are not shared');
+  t.same(rate.stats, {}, 'buckets are not shared');
   t.end();
 });
 
@@ -232,7 +232,7 @@ t.test(
       shared = Promise.resolve(take);
       t.equal(await count(), told);
     }
-    t.same(rate.figures, { together: 3, alone: 4 });
+    t.same(rate.stats, { together: 3, alone: 4 });
   },
 );
 

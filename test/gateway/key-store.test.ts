@@ -24,7 +24,7 @@ function recordsFound(key: How, merchant: How): Records {
     merchant: () => read(merchant),
     knowsKey: () => true,
     unavailableReason: () => null,
-    cacheFigures: () => null,
+    recordStats: () => null,
     close: () => Promise.resolve(),
   };
 }

@@ -28,7 +28,7 @@ async function watchedFixture(t: Test, url: string) {
   const names = [...store.records.keys()].filter((name) => name.startsWith('key:'));
   const nameOf = (keyId: string) =>
     names.find((name) => (store.records.get(name) as { keyId: string }).keyId === keyId) ?? '';
-  const repaired = () => Object.fromEntries([...one.repairFigures.repaired].filter(([, count]) => count > 0));
+  const repaired = () => Object.fromEntries([...one.repairCounts.repaired].filter(([, count]) => count > 0));
   return { ...fixture, one, watch, merchant, keys, names, nameOf, repaired, logged };
 }
 
@@ -237,13 +237,13 @@ onEachDatabase('all records are compared repeatedly at a bounded rate', async (t
   t.same(await differences(database, store), []);
   /** Runs one pass per second until all records were compared; returns the number of passes. */
   const sweep = async (): Promise<number> => {
-    const before = one.repairFigures.sweptAt;
+    const before = one.repairCounts.sweptAt;
     for (let passes = 1; passes < 500; passes += 1) {
       time.advance(1_000);
       await one.run();
       // Record names are read ahead in the meantime.
       await new Promise(setImmediate);
-      if (one.repairFigures.sweptAt !== before) return passes;
+      if (one.repairCounts.sweptAt !== before) return passes;
     }
     return Infinity;
   };

@@ -65,7 +65,7 @@ t.test('only the repair of missing records pauses while each repair evicts other
   room.records = 1_000;
   evict();
   await passes(1);
-  t.ok(one.repairFigures.isPaused);
+  t.ok(one.repairCounts.isPaused);
   t.equal(written.missing, 1_000, 'two batches were repaired');
   t.equal(logged.filter((line) => line.startsWith(warning)).length, 1);
 
@@ -76,19 +76,19 @@ t.test('only the repair of missing records pauses while each repair evicts other
   watch.notice(name, 'key:strange');
   await passes(2);
   t.equal(written.missing, 1_000);
-  t.match(Object.fromEntries(one.repairFigures.repaired), { forged: 1, unknown: 1 });
+  t.match(Object.fromEntries(one.repairCounts.repaired), { forged: 1, unknown: 1 });
   const revoked = (await differences(database, store)).filter((one) => !one.includes('m_'));
   t.same(revoked, [], 'the change is written and the forged record is repaired');
 
   await passes(300);
   t.ok(written.missing <= 1_100, `single small batches at growing intervals: ${written.missing - 1_000} records`);
   t.ok(written.missing >= 1_040, 'then one batch per minute');
-  t.ok(one.repairFigures.isPaused);
+  t.ok(one.repairCounts.isPaused);
 
   room.records = Infinity;
   set('allkeys-lru', 2_000);
   await passes(3);
-  t.notOk(one.repairFigures.isPaused, 'the pause ends once Redis has more memory');
+  t.notOk(one.repairCounts.isPaused, 'the pause ends once Redis has more memory');
   t.same(
     await differences(database, store),
     [],
@@ -104,7 +104,7 @@ t.test('past evictions, and evictions of keys with a TTL, do not pause the repai
   evict();
   room.records = Infinity;
   await passes(1);
-  t.notOk(one.repairFigures.isPaused, 'another client needed the memory for a short time');
+  t.notOk(one.repairCounts.isPaused, 'another client needed the memory for a short time');
   t.same(await differences(database, store), []);
 
   set('volatile-lru', 1_000);
@@ -117,7 +117,7 @@ t.test('past evictions, and evictions of keys with a TTL, do not pause the repai
   for (const name of names) store.records.delete(name);
   watch.notice(...names);
   await passes(1);
-  t.notOk(one.repairFigures.isPaused, 'a key with a TTL is evicted in preference to a record');
+  t.notOk(one.repairCounts.isPaused, 'a key with a TTL is evicted in preference to a record');
   t.same(await differences(database, store), []);
 });
 
@@ -148,7 +148,7 @@ t.test('evictions between consecutive repairs pause the repair too', async (t) =
     count();
     await lose();
   }
-  t.ok(one.repairFigures.isPaused);
+  t.ok(one.repairCounts.isPaused);
 });
 
 t.test('a trial write that Redis rejects delays no change, and the pause ends with the lease', async (t) => {
@@ -166,10 +166,10 @@ t.test('a trial write that Redis rejects delays no change, and the pause ends wi
     (await differences(database, store)).filter((name) => name.startsWith('key:')),
     [],
   );
-  t.ok(one.repairFigures.isPaused);
+  t.ok(one.repairCounts.isPaused);
 
   await one.end();
-  t.notOk(one.repairFigures.isPaused);
+  t.notOk(one.repairCounts.isPaused);
 });
 
 // Unbounded, 4,000 keys with room for 2,900 were rewritten 3,000 times a second, which nothing reported.

@@ -91,8 +91,8 @@ for (const [where, open] of Object.entries(places)) {
       );
       t.equal(await gateway.ask(another.key), 'unavailable', 'a key record that names another merchant');
       t.equal(await gateway.ask(good.key), 'ACTIVE', 'other keys are unaffected');
-      t.match(gateway.records.cacheFigures().refused, { earlier_generation: 2, malformed: 0 });
-      t.ok(gateway.records.cacheFigures().refused.wrong_seal > 8);
+      t.match(gateway.records.recordStats().refused, { earlier_generation: 2, malformed: 0 });
+      t.ok(gateway.records.recordStats().refused.wrong_seal > 8);
     },
   );
 }

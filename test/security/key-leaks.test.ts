@@ -68,7 +68,7 @@ t.test('key leak: no six characters of a key are in a log line, response, metric
     traces: {
       sample: () => true,
       take: (span) => spans.push(span),
-      figures: () => ({ exported: 0, dropped: 0 }),
+      stats: () => ({ exported: 0, dropped: 0 }),
       close: () => Promise.resolve(),
     },
   });

@@ -312,7 +312,7 @@ t.test('40 valid keys evicted after their acceptance are all accepted again', as
   const { records } = await openStore(t, keys, false);
   const find = new RecordKeyStore(records);
   for (const key of keys) t.not((await find.find(lookupIdOf(key, null))).credential, null);
-  t.equal(records.cacheFigures().known.entries, 10 + 1, 'the other keys were evicted');
+  t.equal(records.recordStats().known.entries, 10 + 1, 'the other keys were evicted');
   const { statusOf } = await startThrottled(t, records);
   const statuses: number[] = [];
   for (const key of keys) statuses.push(await statusOf(key));

@@ -333,5 +333,5 @@ t.test('preloading neither replaces cached records nor changes their eviction or
   t.notOk(keys.holdAhead(ahead, b, { keyStatus: 'ACTIVE' } as CompiledKey));
   t.ok(keys.holdAhead(ahead, a, { keyStatus: 'ACTIVE' } as CompiledKey), 'a cached record needs no further room');
   t.equal(statusOf(a), 'REVOKED');
-  t.equal(keys.figures.known.evictions, 0);
+  t.equal(keys.stats.known.evictions, 0);
 });

@@ -80,7 +80,7 @@ t.test('each submission extends the previous one, also when several were never s
   const witness = new TestWitness();
   const { checkpoints, log } = open(t, directory, witness);
   await checkpoints.register();
-  t.match(checkpoints.figures.receipts, { isRegistered: true, problem: null });
+  t.match(checkpoints.status.receipts, { isRegistered: true, problem: null });
   for (let turn = 0; turn < 10; turn += 1) {
     write(log, turn * 3);
     await wait(15);
@@ -93,7 +93,7 @@ t.test('each submission extends the previous one, also when several were never s
   write(log, 50);
   await wait(100);
   witness.reply = null;
-  await until(() => checkpoints.figures.receipts?.problem === null);
+  await until(() => checkpoints.status.receipts?.problem === null);
   t.equal(witness.submissions.at(before + 1), unanswered, 'the submission without a reply is repeated unchanged');
   await log.close(5_000);
   const [run] = witness.known.values();
@@ -156,7 +156,7 @@ t.test('a run that the witness refuses ends, and a new run begins', async (t) =>
   t.match(problems[0], '409: the newest known checkpoint of the run covers 900 lines');
   write(log, 3);
   await log.close(5_000);
-  t.equal(checkpoints.figures.receipts?.problem, null);
+  t.equal(checkpoints.status.receipts?.problem, null);
   const lines = readFileSync(`${directory}/access.log`, 'utf8').trimEnd().split('\n');
   t.same(new Set(lines.map((line) => line.slice(28, 54))).size, 2, 'two runs in one file');
   const verdict = verify([readFileSync(`${directory}/access.log`)], { secrets: [] });
@@ -169,12 +169,12 @@ t.test('a refused start is retried, without a new run', async (t) => {
   witness.reply = () => ({ status: 422, problem: 'not as it should be' });
   const { checkpoints, log } = open(t, directory, witness, { registerMilliseconds: 100, isRequired: true });
   await checkpoints.register();
-  t.match(checkpoints.figures.receipts, { isRegistered: false, isRequired: true, problem: '422: not as it should be' });
+  t.match(checkpoints.status.receipts, { isRegistered: false, isRequired: true, problem: '422: not as it should be' });
   await wait(1_200);
   t.ok(witness.submissions.length >= 2);
   t.equal(new Set(witness.submissions).size, 1);
   witness.reply = null;
-  await until(() => checkpoints.figures.receipts?.isRegistered === true);
+  await until(() => checkpoints.status.receipts?.isRegistered === true);
   await log.close(5_000);
   t.equal(witness.known.size, 1);
 });
@@ -188,20 +188,20 @@ t.test('a receipt counts only with a signature of the right key', async (t) => {
     registerMilliseconds: 100,
   });
   await checkpoints.register();
-  t.match(checkpoints.figures.receipts, { isRegistered: false, problem: 'the receipt is not signed by its key' });
+  t.match(checkpoints.status.receipts, { isRegistered: false, problem: 'the receipt is not signed by its key' });
 
   const changing = new TestWitness();
   const other = open(t, `${directory}/second`, changing);
   await other.checkpoints.register();
   changing.signer = witness.signer;
-  await until(() => other.checkpoints.figures.receipts?.problem === 'the receipt is not signed by its key');
+  await until(() => other.checkpoints.status.receipts?.problem === 'the receipt is not signed by its key');
   t.pass('the first key stays pinned');
 
   const damaged = new TestWitness();
   damaged.reply = () => ({ status: 200, receipt: 'no receipt', key: keyText(store.receiptKey) });
   const third = open(t, `${directory}/third`, damaged, { registerMilliseconds: 100 });
   await third.checkpoints.register();
-  t.match(third.checkpoints.figures.receipts?.problem, 'the receipt cannot be read');
+  t.match(third.checkpoints.status.receipts?.problem, 'the receipt cannot be read');
   await Promise.all([log, other.log, third.log].map((one) => one.close(50)));
 });
 
@@ -245,13 +245,13 @@ t.test('a receipt counts only with a list head signed by its key, whose list has
     witness.head = head;
     write(log, 1);
     const before = problems.at(-1) ?? null;
-    await until(() => ![null, before].includes(checkpoints.figures.receipts?.problem ?? null));
-    problems.push(checkpoints.figures.receipts?.problem ?? '');
+    await until(() => ![null, before].includes(checkpoints.status.receipts?.problem ?? null));
+    problems.push(checkpoints.status.receipts?.problem ?? '');
     t.notMatch(checkpoints.received, { head });
   }
   t.match(problems, [/at most 16384/, /has not signed it/, /has shrunk from \d+ checkpoints to \d+/]);
   witness.head = null;
-  await until(() => checkpoints.figures.receipts?.problem === null);
+  await until(() => checkpoints.status.receipts?.problem === null);
   await log.close(5_000);
 });
 
@@ -265,10 +265,10 @@ t.test('the key of a forged receipt is not pinned: genuine receipts count afterw
   });
   const { checkpoints, log } = open(t, t.testdir(), witness);
   await checkpoints.register();
-  t.equal(checkpoints.figures.receipts?.problem, 'the receipt is not signed by its key');
+  t.equal(checkpoints.status.receipts?.problem, 'the receipt is not signed by its key');
   witness.reply = null;
-  await until(() => checkpoints.figures.receipts?.isRegistered === true);
-  t.equal(checkpoints.figures.receipts?.problem, null);
+  await until(() => checkpoints.status.receipts?.isRegistered === true);
+  t.equal(checkpoints.status.receipts?.problem, null);
   await log.close(5_000);
 });
 
@@ -284,6 +284,6 @@ t.test('a run whose start was never received is replaced by another run', async 
   checkpoints.add({ run, size: 1, root: tree.root(), occasion: 'periodic', at: Date.now() }, tree.takeGrowth());
   await until(() => refused.includes(run));
   witness.reply = null;
-  await until(() => checkpoints.figures.receipts?.problem === null);
+  await until(() => checkpoints.status.receipts?.problem === null);
   await log.close(5_000);
 });

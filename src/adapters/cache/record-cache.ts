@@ -165,7 +165,7 @@ export class RecordCache<Compiled extends object> {
     for (const [id, { value }] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
   }
 
-  get figures(): Pick<CacheStats, 'known' | 'unknown'> {
+  get stats(): Pick<CacheStats, 'known' | 'unknown'> {
     return {
       known: { entries: this.#known.size, evictions: this.#evictions.known },
       unknown: { entries: this.#unknown.size, evictions: this.#evictions.unknown },

@@ -88,7 +88,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return this.#unavailableReason;
   }
 
-  cacheFigures(): null {
+  recordStats(): null {
     return null;
   }
 

@@ -34,7 +34,7 @@ export class OtlpTraces implements TraceExport {
   readonly #agent: Agent;
   readonly #timeoutMilliseconds: number;
   readonly #headers: Record<string, string>;
-  readonly #figures = { exported: 0, dropped: 0 };
+  readonly #stats = { exported: 0, dropped: 0 };
   #waiting: Span[] = [];
   #timer: NodeJS.Timeout | null = null;
   #sending: Promise<void> | null = null;
@@ -63,7 +63,7 @@ export class OtlpTraces implements TraceExport {
 
   take(span: Span): void {
     if (this.#waiting.length >= maxWaiting) {
-      this.#figures.dropped += 1;
+      this.#stats.dropped += 1;
       return;
     }
     this.#waiting.push(span);
@@ -71,8 +71,8 @@ export class OtlpTraces implements TraceExport {
     else this.#sendLater();
   }
 
-  figures(): { readonly exported: number; readonly dropped: number } {
-    return { ...this.#figures };
+  stats(): { readonly exported: number; readonly dropped: number } {
+    return { ...this.#stats };
   }
 
   async close(milliseconds: number): Promise<void> {
@@ -99,7 +99,7 @@ export class OtlpTraces implements TraceExport {
     const spans = this.#waiting.splice(0, maxTogether);
     this.#sending = this.#send(spans).then((problem) => {
       this.#sending = null;
-      this.#figures[problem === null ? 'exported' : 'dropped'] += spans.length;
+      this.#stats[problem === null ? 'exported' : 'dropped'] += spans.length;
       if ((problem === null) !== (this.#problem === null)) this.#options.onProblem(problem);
       this.#problem = problem;
       if (this.#waiting.length >= maxTogether) this.#sendNext();

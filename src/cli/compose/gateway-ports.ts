@@ -60,7 +60,7 @@ export async function openPorts(
     const ports = {
       selfCheck: check,
       keyStore: new RecordKeyStore(held),
-      recordCache: () => held.cacheFigures(),
+      recordCache: () => held.recordStats(),
       torExits: opened(await openLoadedTorExits(config, log, fetchesTorExits ? 'fetched' : 'followed')),
       geoIp: opened(await openGeoIp(config, log)),
       sharedRate: opened(await openSharedRate(config, log)),

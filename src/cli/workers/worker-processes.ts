@@ -53,7 +53,7 @@ export class WorkerPool {
   readonly #count: number;
   readonly #log: Logger;
   readonly #workers = new Map<number, WorkerProcess>();
-  readonly #figures = new WorkerMetrics<WorkerProcess>();
+  readonly #metrics = new WorkerMetrics<WorkerProcess>();
   #allStarted = false;
   #stopping = false;
 
@@ -104,7 +104,7 @@ export class WorkerPool {
     const replies = await Promise.all(
       [...this.#workers.values()].map(async (worker) => [worker, (await worker.ask())?.figures ?? null] as const),
     );
-    return aggregateMetrics(await this.#figures.all(replies));
+    return aggregateMetrics(await this.#metrics.all(replies));
   }
 
   /**
@@ -129,7 +129,7 @@ export class WorkerPool {
     this.#workers.set(number, worker);
     this.#log.info({ worker: number, pid: worker.pid }, 'worker process started');
     void worker.ended.then((end) => {
-      this.#figures.ended(worker);
+      this.#metrics.ended(worker);
       if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // `start` throws
       this.#log.error({ worker: number, ...end }, 'worker process ended unexpectedly; starting a replacement');
       setTimeout(

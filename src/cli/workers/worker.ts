@@ -45,8 +45,8 @@ export function servePrimary(running: RunningGateway): void {
     if (process.connected) process.send?.(message);
   };
   process.on('message', ({ question }: StatusRequest) => {
-    void running.figures().then((figures) => {
-      send({ question, answer: { health: running.health(), figures } });
+    void running.metricObjects().then((metricObjects) => {
+      send({ question, answer: { health: running.health(), figures: metricObjects } });
     });
   });
   send({ started: running.addresses });

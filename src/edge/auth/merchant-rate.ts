@@ -48,7 +48,7 @@ export class MerchantRate {
   }
 
   /** Requests counted together with other gateways and alone; empty without a shared count. */
-  get figures(): Readonly<Record<string, number>> {
+  get stats(): Readonly<Record<string, number>> {
     return this.#shared === null ? {} : { ...this.#counts };
   }
 

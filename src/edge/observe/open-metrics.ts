@@ -40,8 +40,8 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
   const metrics = new GatewayMetrics(environment, state, refusedConnections, parts.build);
   metrics.watchTorExits(() => torExits.status());
   const ofCache = (of: (half: CachePartStats) => number) => (): Record<string, number> => {
-    const figures = recordCache();
-    return figures === null ? {} : { known: of(figures.known), unknown: of(figures.unknown) };
+    const stats = recordCache();
+    return stats === null ? {} : { known: of(stats.known), unknown: of(stats.unknown) };
   };
   metrics.gaugeByWord(
     'gateway_record_cache_entries',
@@ -66,7 +66,7 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
     'gateway_trace_spans_total',
     'Spans of sampled requests, by result: exported or dropped.',
     'result',
-    () => ({ ...traces?.figures() }),
+    () => ({ ...traces?.stats() }),
   );
   return metrics;
 }
@@ -78,9 +78,9 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
     'Processes by preload state of the records: loading, complete, full (not all fit) or refused (by Redis).',
     'state',
     () => {
-      const figures = preload();
-      if (figures === null) return {};
-      return Object.fromEntries(preloadStates.map((state) => [state, Number(state === figures.state)]));
+      const stats = preload();
+      if (stats === null) return {};
+      return Object.fromEntries(preloadStates.map((state) => [state, Number(state === stats.state)]));
     },
   );
   metrics.gaugeByWord(
@@ -88,8 +88,8 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
     'Cached keys and merchants, and keys of all environments found by the latest scan of the store (seen).',
     'kind',
     () => {
-      const figures = preload();
-      return figures === null ? {} : { keys: figures.keys, merchants: figures.merchants, seen: figures.seen };
+      const stats = preload();
+      return stats === null ? {} : { keys: stats.keys, merchants: stats.merchants, seen: stats.seen };
     },
   );
 }

@@ -53,7 +53,7 @@ export class SharedLines {
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
   /** Requests without their own line, by reason, and the number of shared lines. */
-  readonly figures = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
+  readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 
   constructor(options: SharedLinesOptions) {
     this.#options = options;
@@ -112,13 +112,13 @@ export class SharedLines {
       const requests = known ?? begin(at, { source: source && sourceText(source), ...from });
       if (known === undefined) this.#open.set(source ?? '', requests);
       add(requests, code, status, at);
-      this.figures.throttled += 1;
+      this.stats.throttled += 1;
     } else {
       const why = hasOnlyReserve ? 'reserve' : 'sources';
       this.#others ??= begin(at, { source: null, clientIp: null, sourceIp: null, whereabouts: null });
       this.#othersReason = why;
       add(this.#others, code, status, at);
-      this.figures[why] += 1;
+      this.stats[why] += 1;
     }
     this.#timer ??= this.#tick();
     return true;
@@ -134,7 +134,7 @@ export class SharedLines {
   }
 
   #write(requests: SharedRequests, reason: keyof typeof reasons): void {
-    this.figures.lines += 1;
+    this.stats.lines += 1;
     this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
   }
 

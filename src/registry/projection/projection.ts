@@ -105,8 +105,8 @@ export class Projection {
   }
 
   /** Counts of compared and repaired records. */
-  get repairFigures(): RepairCounts {
-    return this.#repairs.figures;
+  get repairCounts(): RepairCounts {
+    return this.#repairs.counts;
   }
 
   /** Projects all pending changes, and the whole database if the store does not hold it. */

@@ -108,8 +108,8 @@ export class Projector {
   }
 
   /** Counts of compared and repaired records. */
-  get repairFigures(): RepairCounts {
-    return this.#projection.repairFigures;
+  get repairCounts(): RepairCounts {
+    return this.#projection.repairCounts;
   }
 
   /** What the roster needs: only the projecting process maintains it. */

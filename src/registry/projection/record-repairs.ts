@@ -141,7 +141,7 @@ export class RecordRepairs {
     });
   }
 
-  get figures(): RepairCounts {
+  get counts(): RepairCounts {
     const isPaused = this.#pause.isPaused && !this.#isResting;
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }

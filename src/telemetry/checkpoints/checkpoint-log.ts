@@ -65,14 +65,14 @@ export class CheckpointLog {
   }
 
   /** Totals over all destinations: the problems with their names, the stored checkpoints, and the greatest age. */
-  get figures(): CheckpointStatus {
-    const places = this.#places.map(({ name, queue }) => ({ name, ...queue.figures }));
+  get status(): CheckpointStatus {
+    const places = this.#places.map(({ name, queue }) => ({ name, ...queue.status }));
     const problems = places.flatMap(({ name, problem }) => (problem === null ? [] : [`${name}: ${problem}`]));
     return {
       problem: problems.length === 0 ? null : problems.join('; '),
       kept: places.reduce((sum, { kept }) => sum + kept, 0),
       ageMilliseconds: Math.max(0, ...places.map(({ ageMilliseconds }) => ageMilliseconds)),
-      receipts: this.#receipts?.figures ?? null,
+      receipts: this.#receipts?.status ?? null,
     };
   }
 

@@ -62,7 +62,7 @@ export class CheckpointQueue {
     this.#place = place;
   }
 
-  get figures(): QueueStatus {
+  get status(): QueueStatus {
     const ageMilliseconds = performance.now() - this.#newestAt;
     const isLate = ageMilliseconds > lateIntervals * this.#place.everyMilliseconds + lateMilliseconds;
     const late = isLate ? `the newest stored checkpoint is ${Math.round(ageMilliseconds / 1000)} s old` : null;

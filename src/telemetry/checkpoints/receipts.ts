@@ -97,8 +97,8 @@ export class Receipts {
     });
   }
 
-  get figures(): ReceiptStatus {
-    return { ...this.#queue.figures, isRegistered: this.#isRegistered, isRequired: this.#options.isRequired };
+  get status(): ReceiptStatus {
+    return { ...this.#queue.status, isRegistered: this.#isRegistered, isRequired: this.#options.isRequired };
   }
 
   /** The newest checkpoint with a receipt; null before the first one. */

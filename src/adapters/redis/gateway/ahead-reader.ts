@@ -166,7 +166,7 @@ export class AheadReader {
 
   async #readAll<Compiled extends object>(kind: Kind<Compiled>, ids: readonly string[]): Promise<void> {
     for (const id of ids) kind.waiting.delete(id);
-    if (kind.isFull && kind.cache.figures.known.entries >= this.#options.maxEntries) return;
+    if (kind.isFull && kind.cache.stats.known.entries >= this.#options.maxEntries) return;
     const wanted = ids.filter((id) => kind.cache.peek(id) === undefined);
     try {
       for (let start = 0; start < wanted.length; start += textsAtATime)

@@ -123,7 +123,7 @@ export class RedisRecords implements Records {
         this.#dropAll();
       },
       inactive: () => inactiveAmong(this.#keys.held(), this.#merchants.held()),
-      holds: () => this.#keys.figures.known.entries > 0,
+      holds: () => this.#keys.stats.known.entries > 0,
       onNotice: options.onNotice ?? (() => undefined),
     });
     this.#missing = new MissingRecords({
@@ -168,8 +168,8 @@ export class RedisRecords implements Records {
     return this.#heartbeat.firstGrant.reason;
   }
 
-  cacheFigures(): RecordStats {
-    const [keys, merchants] = [this.#keys.figures, this.#merchants.figures];
+  recordStats(): RecordStats {
+    const [keys, merchants] = [this.#keys.stats, this.#merchants.stats];
     const sumOf = (half: 'known' | 'unknown'): CachePartStats => ({
       entries: keys[half].entries + merchants[half].entries,
       evictions: keys[half].evictions + merchants[half].evictions,
