@@ -117,7 +117,7 @@ export interface SeenGateways {
   /** Whether an accepted secret seals the meta record. */
   readonly isSealed: boolean;
   /** Whether all notices sent before this query have been processed. */
-  readonly isHearing: boolean;
+  readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
   /** Whether gateways may have written reports since all reports were last read. */
   readonly hasReports: boolean;

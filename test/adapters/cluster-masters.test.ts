@@ -68,7 +68,7 @@ t.test('a slot map counts only when every master confirms it with the same epoch
       onChanged: () => undefined,
       onEverythingChanged: () => heard.push('everything'),
       onListening: () => heard.push('listening'),
-      onDeaf: () => heard.push('deaf'),
+      onDisconnected: () => heard.push('deaf'),
       onReady: () => undefined,
     },
     onError: () => undefined,
@@ -83,7 +83,7 @@ t.test('a slot map counts only when every master confirms it with the same epoch
       () => false,
     );
   await until(agreed, 'both confirm');
-  t.equal(masters.hearing, true);
+  t.equal(masters.connected, true);
   t.equal(masters.owner(8_000).node.port, one.port);
   t.equal(masters.owner(8_001).node.port, other.port);
   await masters.catchUp();
@@ -93,7 +93,7 @@ t.test('a slot map counts only when every master confirms it with the same epoch
   heard.length = 0;
   other.epoch = 2; // it voted for a replacement of the first master, which does not know that yet
   await t.rejects(masters.agree(), /do not report the same/);
-  t.equal(masters.hearing, false);
+  t.equal(masters.connected, false);
   t.same(heard, ['deaf'], 'cached records are no longer known to be current');
   t.throws(() => masters.owner(0), /do not agree/, 'no master is queried');
   await t.rejects(masters.agree(), /do not report the same/);

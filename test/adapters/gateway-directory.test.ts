@@ -8,7 +8,7 @@ function start() {
   const stored = new Map<string, string>();
   const clocks = { monotonic: 0, wall: 1_000_000 };
   const source = {
-    ...{ prefix: 'mg:gateway:', hearing: true, epoch: 1 },
+    ...{ prefix: 'mg:gateway:', connected: true, epoch: 1 },
     catchUp: () => Promise.resolve(),
     names: async function* () {
       await Promise.resolve();
@@ -26,7 +26,7 @@ function start() {
     stored.set(`mg:gateway:${instanceId}`, JSON.stringify({ instanceId, ...gateway, ...more }));
   };
   const hear = (...ids: string[]): void => {
-    directory.heard(ids.map((id) => `mg:gateway:${id}`));
+    directory.received(ids.map((id) => `mg:gateway:${id}`));
   };
   const silence = async (...roster: string[]): Promise<Record<string, number>> => {
     const { gateways } = await directory.list(roster);
@@ -128,23 +128,23 @@ t.test('a roster gateway without any notice is silent since it was first listed'
 t.test('a directory that is not tracking, or stopped tracking during a listing, reports that', async (t) => {
   const { directory, put, source } = start();
   put('a');
-  const isHearing = async (): Promise<boolean> => (await directory.list([])).isHearing;
-  t.equal(await isHearing(), true);
-  source.hearing = false;
-  t.equal(await isHearing(), false);
-  source.hearing = true;
+  const isFresh = async (): Promise<boolean> => (await directory.list([])).isFresh;
+  t.equal(await isFresh(), true);
+  source.connected = false;
+  t.equal(await isFresh(), false);
+  source.connected = true;
   const { read } = source;
   source.read = (names) => {
     source.epoch += 1;
     return read(names);
   };
-  t.equal(await isHearing(), false, 'the connections were reopened');
+  t.equal(await isFresh(), false, 'the connections were reopened');
   source.read = (names) => {
-    source.hearing = false;
+    source.connected = false;
     return read(names);
   };
-  t.equal(await isHearing(), false);
-  source.hearing = true;
+  t.equal(await isFresh(), false);
+  source.connected = true;
   source.catchUp = () => Promise.reject(new Error('no answer'));
   await t.rejects(directory.list([]), /no answer/);
 });
@@ -155,11 +155,11 @@ t.test('acknowledgements written while not tracking are found by a new scan', as
   put('unheard');
   t.same(await silence(), {}, 'while tracking, no scan over a million records is made');
   directory.missed();
-  source.hearing = false;
+  source.connected = false;
   t.same(Object.keys(await silence()), ['unheard']);
   put('later');
   t.same(Object.keys(await silence()), ['unheard', 'later'], 'still not tracking');
-  source.hearing = true;
+  source.connected = true;
   const names = source.names.bind(source);
   source.names = () => {
     source.epoch += 1;

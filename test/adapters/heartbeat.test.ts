@@ -19,7 +19,7 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
   const nothing = () => Promise.resolve();
   const heartbeat = new Heartbeat({
     link: {
-      get hearing() {
+      get connected() {
         return store.hearing;
       },
       get epoch() {

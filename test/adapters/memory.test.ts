@@ -177,7 +177,7 @@ t.test('a registry in the same process writes the records that its gateway reads
     ...{ epoch: 0, servers, replicas: 0, isWhole: true, meta: null, seal: 'none', revision: 0, change: null },
   });
   t.equal(servers.length, 1, 'one server id: a registry waits for a server without one');
-  t.match(await registry.gateways([]), { generation: null, isHearing: true, gateways: [{ instanceId: 'here' }] });
+  t.match(await registry.gateways([]), { generation: null, isFresh: true, gateways: [{ instanceId: 'here' }] });
 
   await registry.begin();
   const entries = Object.entries(seededRecords).filter(([name]) => /^mg:(key|merchant):/.test(name));
@@ -222,7 +222,7 @@ t.test('records in memory without a gateway list no gateway', async (t) => {
     epoch: 0,
     generation: 'g',
     isSealed: false,
-    isHearing: true,
+    isFresh: true,
     hasReports: false,
     gateways: [],
   });

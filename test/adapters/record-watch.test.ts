@@ -39,7 +39,7 @@ async function openWatched(t: Teardown, { url, cluster }: Place) {
     onFound: () => undefined,
   });
   t.teardown(() => store.close());
-  await until(async () => (await store.gateways([])).isHearing && (await store.snapshot()).meta === null, 'heard');
+  await until(async () => (await store.gateways([])).isFresh && (await store.snapshot()).meta === null, 'heard');
   await store.begin();
   const { watched } = store;
   if (watched === null) throw new Error('no notices are tracked');

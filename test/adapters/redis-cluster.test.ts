@@ -187,8 +187,8 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
     t.equal(await generation(), meta.generation);
 
     const seen = async (...roster: string[]) => {
-      const { gateways, isHearing } = await own.gateways(roster);
-      t.equal(isHearing, true);
+      const { gateways, isFresh } = await own.gateways(roster);
+      t.equal(isFresh, true);
       return new Map(gateways.map((one) => [one.instanceId, one]));
     };
     const first = await seen('gone');
@@ -207,9 +207,9 @@ t.test('a Redis Cluster as key store', { skip: withoutRedis }, async (t) => {
       );
     }
     const silence = async (): Promise<number> => {
-      const { gateways, isHearing } = await own.gateways([]);
+      const { gateways, isFresh } = await own.gateways([]);
       const one = gateways.find(({ instanceId }) => instanceId === 'e');
-      if (one === undefined || !isHearing) throw new Error('the silence is unknown');
+      if (one === undefined || !isFresh) throw new Error('the silence is unknown');
       return one.silentMilliseconds;
     };
     await wait(300);

@@ -24,7 +24,7 @@ function open(t: Teardown, url: string, prefix = 'mg:', part: object = {}): Open
 /** A connected store: before that, commands are not queued. */
 async function connected(store: OpenedRecordsStore): Promise<OpenedRecordsStore> {
   await until(async () => (await store.snapshot()).isWhole, 'the store replies');
-  await until(async () => (await store.gateways([])).isHearing, 'notices are tracked');
+  await until(async () => (await store.gateways([])).isFresh, 'notices are tracked');
   return store;
 }
 
@@ -313,7 +313,7 @@ t.test("a gateway's silence is counted from its last notice", { skip: withoutRed
   for (const kind of ['pubsub', 'normal']) {
     const closed = performance.now();
     await server.client.call('CLIENT', 'KILL', 'TYPE', kind, 'SKIPME', 'yes');
-    await until(async () => (await store.gateways([])).isHearing, 'reconnected');
+    await until(async () => (await store.gateways([])).isFresh, 'reconnected');
     t.ok((await silence()) <= performance.now() - closed, `a new connection may have, too: ${kind}`);
     await wait(300);
   }

@@ -133,7 +133,7 @@ export class MemoryRecordsStore implements RecordsStore {
       const own = this.meta?.generation ?? undefined;
       const gone = roster.filter((id) => this.live.every(({ instanceId }) => instanceId !== id));
       return {
-        ...{ epoch: this.epoch, generation: isNamed ? (own ?? null) : null, isHearing: true },
+        ...{ epoch: this.epoch, generation: isNamed ? (own ?? null) : null, isFresh: true },
         ...{ hasReports: this.inactive.length > 0, isSealed: this.seal === 'current' },
         gateways: [
           ...this.live.map(({ instanceId, silentMilliseconds, isSealed = false, generation = own, ...rest }) => ({

@@ -146,7 +146,7 @@ t.test('a registry reply counts only with the seal of its own query', async (t) 
   const textOf = (replyTo: (query: string) => string): Promise<string | null> =>
     new MissingRecords({
       link: {
-        heard: () => Promise.resolve(),
+        receiveNotices: () => Promise.resolve(),
         write: () => Promise.resolve(),
         text: (name) => Promise.resolve(replyTo(name)),
       },
@@ -176,7 +176,7 @@ t.test('a missing record is trusted only when no invalidation was missed', async
     const queries: string[] = [];
     const missing: MissingRecords = new MissingRecords({
       link: {
-        heard: () => happens(missing),
+        receiveNotices: () => happens(missing),
         write: ({ name: query }) => Promise.resolve(void queries.push(query)),
         text: () => Promise.resolve(JSON.stringify({ generation: 'r_1', isPresent: false })),
       },
@@ -193,7 +193,11 @@ t.test('a missing record is trusted only when no invalidation was missed', async
 t.test('a query that Redis rejects makes the key store unavailable', async (t) => {
   const reject = (): Promise<never> =>
     Promise.reject(new Error("OOM command not allowed when used memory > 'maxmemory'."));
-  const link = { heard: () => Promise.resolve(), write: () => Promise.resolve(), text: () => Promise.resolve('asked') };
+  const link = {
+    receiveNotices: () => Promise.resolve(),
+    write: () => Promise.resolve(),
+    text: () => Promise.resolve('asked'),
+  };
   for (const change of [{ write: reject }, { text: reject }]) {
     const missing = new MissingRecords({
       ...{ link: { ...link, ...change }, reads: { text: () => Promise.resolve(null) } },
@@ -228,7 +232,7 @@ t.test('foreign data under the name of the query stream does not block replies',
   const { client } = redis;
   const source = { read: readBytes.bind(null, client), write: () => Promise.resolve() };
   const inbox = new QueryInbox('mg:ask:', noSeals, source);
-  inbox.heard(['mg:ask:', 'mg:ask:one:1:key:x', 'mg:ask:two:1:key:a']);
+  inbox.received(['mg:ask:', 'mg:ask:one:1:key:x', 'mg:ask:two:1:key:a']);
   await until(
     () => inbox.take(10).some(({ record }) => record === 'key:a'),
     'a query is read next to a value that is not a string',
@@ -241,7 +245,7 @@ t.test('a missing record is trusted only in a seeded store', { skip: withoutRedi
   const { client, url } = await startRedis(t);
   const names = new RecordNames('mg:');
   const ignore = (): void => undefined;
-  const callbacks = { onChanged: ignore, onEverythingChanged: ignore, onListening: ignore, onDeaf: ignore };
+  const callbacks = { onChanged: ignore, onEverythingChanged: ignore, onListening: ignore, onDisconnected: ignore };
   const link = new ServerLink(
     {
       ...{ url, sentinels: null, masterName: '', cluster: null, username: null },
@@ -256,7 +260,7 @@ t.test('a missing record is trusted only in a seeded store', { skip: withoutRedi
   t.teardown(() => {
     link.close();
   });
-  await untilOnRedis(() => Promise.resolve(link.hearing), 'the store can be queried');
+  await untilOnRedis(() => Promise.resolve(link.connected), 'the store can be queried');
   const read = (id: string) => link.read(names.key(id), 'ours');
   const seed = (generation: string) =>
     client.set(names.meta, JSON.stringify({ version: 1, generation, projectedAt: '2026-01-01T00:00:00.000Z' }));

@@ -34,7 +34,7 @@ function setUp(t: Test) {
   };
   const heartbeat = new Heartbeat({
     link: {
-      get hearing() {
+      get connected() {
         return store.hearing;
       },
       get epoch() {
@@ -168,7 +168,7 @@ t.test(
     store.hearing = false;
     t.notOk(heartbeat.standing.fresh, 'no invalidations can be received now');
     store.hearing = true;
-    heartbeat.doubt();
+    heartbeat.markUnverified();
     t.notOk(heartbeat.standing.fresh, 'the store may be another server');
     await heartbeat.beat();
     t.ok(heartbeat.standing.fresh);

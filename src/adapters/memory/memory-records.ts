@@ -149,7 +149,7 @@ export class MemoryRecords implements Records, RecordsStore {
         ? null
         : { ...this.#gateway, revision, ...(generation === null ? {} : { generation }), lifetimeMilliseconds: 1 };
     return Promise.resolve({
-      ...{ epoch: 0, generation, isSealed: false, isHearing: true, hasReports: false },
+      ...{ epoch: 0, generation, isSealed: false, isFresh: true, hasReports: false },
       gateways:
         acknowledgement === null
           ? []

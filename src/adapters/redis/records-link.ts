@@ -10,7 +10,7 @@ export interface LinkEvents extends InvalidationEvents {
 /** A gateway's connection to the record store: one server, or the masters of a Cluster. */
 export interface RecordsLink {
   /** Whether all invalidation notices arrive. */
-  readonly hearing: boolean;
+  readonly connected: boolean;
   /**
    * While this number is unchanged, no notice was missed and no connection was reopened: it leads to the same servers.
    */
@@ -38,7 +38,7 @@ export interface RecordsLink {
   /** A text as it is stored; null if it is missing. Rejects if Redis does not reply. */
   text(name: string): Promise<string | null>;
   /** Resolves once the notices of all earlier changes have been handled. Rejects if no notices arrive. */
-  heard(): Promise<void>;
+  receiveNotices(): Promise<void>;
   /**
    * The names with this prefix, page by page. Includes every name that exists throughout the scan, perhaps more than
    * once.

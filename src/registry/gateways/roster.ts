@@ -184,10 +184,10 @@ export class Roster {
 }
 
 /** Whether a gateway can no longer hold records. */
-function hasEnded(row: Row, seen: SeenGateway | undefined, { isHearing }: SeenGateways): boolean {
+function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGateways): boolean {
   if (seen === undefined) return false;
   if (seen.acknowledgement?.leaving === true) return true;
-  return isHearing && seen.silentMilliseconds >= row.lifetime_milliseconds;
+  return isFresh && seen.silentMilliseconds >= row.lifetime_milliseconds;
 }
 
 /** A gateway of an earlier release names no generation. It uses records without a grant, so it is enrolled too. */

@@ -25,7 +25,7 @@ export interface Loss {
   /** Whether the database lacks changes known elsewhere: it was restored from a backup. */
   readonly isBehind: boolean;
   /** Whether the database may lack changes. */
-  readonly isDoubtful: boolean;
+  readonly isUnverified: boolean;
   /** Whether every gateway that may use a record is known. */
   readonly isAccounted: boolean;
   /** How long nothing is in force after the rebuild: a gateway outside the roster may use records. */
@@ -76,7 +76,7 @@ export class Continuity {
     const { store, untilReported } = this.#options;
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(snapshot, history, claims);
-    if (!loss.isDoubtful) return loss;
+    if (!loss.isUnverified) return loss;
     // Gateways that do not believe the store acknowledge nothing in it, but they report what they remember.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
@@ -104,14 +104,14 @@ export class Continuity {
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
     const wasSettled = this.#last !== null && history.isOpen;
     const isWitnessed = (wasSettled || history.generation === this.#accountedIn) && !isBehind;
-    if (isNew || isOwn) return { known, isBehind, isDoubtful: false, isAccounted: true, waitMilliseconds: 0 };
+    if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
     // A store in its recorded state on another server proves that the database lacks nothing.
     const isProven = history.published !== null && snapshot.change === history.published.change;
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
-      isDoubtful: isBehind || !(isWitnessed || isProven || history.published === null),
+      isUnverified: isBehind || !(isWitnessed || isProven || history.published === null),
     };
   }
 

@@ -68,7 +68,7 @@ export class Rebuild {
     const isKept = await lease.finish({ names: [], revision: 0 }, (transaction) => beginGeneration(transaction, begun));
     if (!isKept) return null;
     onBegun(generation, loss);
-    if (loss.isDoubtful) await noteRestore(this.#options, loss.isBehind);
+    if (loss.isUnverified) await noteRestore(this.#options, loss.isBehind);
     // An earlier run that ended here may have raised the revision, which hides that the database is behind.
     const isInterrupted = before.published === null && before.revision > 0;
     // Before any write: only the store or the gateways may still know the lost changes.

@@ -95,7 +95,7 @@ export function stringReply(reply: unknown): string | null {
 async function follow(masters: ClusterMasters, call: NamedCall | undefined, error: unknown): Promise<unknown> {
   const [kind, , place = ''] = error instanceof Error ? error.message.split(' ') : [];
   if (kind === 'MOVED') {
-    masters.doubt();
+    masters.markUnverified();
     throw new SlotMoved();
   }
   if (kind !== 'ASK') throw error;

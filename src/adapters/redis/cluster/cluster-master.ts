@@ -57,8 +57,8 @@ export class ClusterMaster {
         this.#session = {};
         events.onListening();
       },
-      onDeaf: () => {
-        if (!this.#isClosed) events.onDeaf();
+      onDisconnected: () => {
+        if (!this.#isClosed) events.onDisconnected();
       },
     });
   }
@@ -73,7 +73,7 @@ export class ClusterMaster {
 
   /** Whether invalidation notices arrive and commands can be sent. */
   get isUp(): boolean {
-    return this.#listener.hearing && this.#same.holds && this.commands.status === 'ready';
+    return this.#listener.connected && this.#same.holds && this.commands.status === 'ready';
   }
 
   /** The master's run id; null where INFO omits it. */

@@ -42,7 +42,7 @@ export class ClusterMasters {
   }
 
   /** Whether all masters confirmed the slot map in the last check, and no invalidation notice has been missed since. */
-  get hearing(): boolean {
+  get connected(): boolean {
     return this.#isAgreed && this.all.every(({ isUp }) => isUp);
   }
 
@@ -85,16 +85,16 @@ export class ClusterMasters {
     try {
       await this.#confirm(this.#view?.fingerprint);
     } catch (error) {
-      this.doubt();
+      this.markUnverified();
       throw error;
     }
   }
 
   /** Stops trusting the slot map until all masters confirm it again. */
-  doubt(): void {
+  markUnverified(): void {
     if (!this.#isAgreed) return;
     this.#isAgreed = false;
-    this.#options.events.onDeaf();
+    this.#options.events.onDisconnected();
   }
 
   /** Resolves once every notice that any master sent before it received this PING has been handled. */
@@ -183,8 +183,8 @@ export class ClusterMasters {
         onListening: () => {
           this.#missed();
         },
-        onDeaf: () => {
-          this.doubt();
+        onDisconnected: () => {
+          this.markUnverified();
         },
         onLost: () => {
           this.#epoch += 1;

@@ -23,8 +23,8 @@ export class ClusterLink implements RecordsLink {
     this.#masters.agree().catch(() => undefined);
   }
 
-  get hearing(): boolean {
-    return this.#masters.hearing;
+  get connected(): boolean {
+    return this.#masters.connected;
   }
 
   get epoch(): number {
@@ -45,7 +45,7 @@ export class ClusterLink implements RecordsLink {
   }
 
   async readState(): Promise<[string | null, string | null]> {
-    if (!this.#masters.hearing) await this.#masters.agree();
+    if (!this.#masters.connected) await this.#masters.agree();
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
   }
 
@@ -68,7 +68,7 @@ export class ClusterLink implements RecordsLink {
     return text ?? this.#readWithMarker(name, slot, generation);
   }
 
-  heard(): Promise<void> {
+  receiveNotices(): Promise<void> {
     return this.#masters.catchUp();
   }
 

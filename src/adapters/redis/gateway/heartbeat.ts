@@ -12,7 +12,7 @@ import { Signal } from './turn.js';
 
 /** What a heartbeat depends on. */
 export interface HeartbeatOptions extends StandingOptions {
-  readonly link: Omit<RecordsLink, 'names' | 'readSome' | 'text' | 'heard'>;
+  readonly link: Omit<RecordsLink, 'names' | 'readSome' | 'text' | 'receiveNotices'>;
   readonly outage: Outage;
   readonly names: RecordNames;
   readonly identity: GatewayIdentity;
@@ -85,7 +85,7 @@ export class Heartbeat {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
     // During an outage, a further beat would only delay the request.
     if (this.standing.hasReplied || this.standing.last === null) await this.#running;
-    if (!this.standing.fresh && this.standing.hasReplied && this.#options.link.hearing) await this.beat();
+    if (!this.standing.fresh && this.standing.hasReplied && this.#options.link.connected) await this.beat();
   }
 
   /**
@@ -104,12 +104,12 @@ export class Heartbeat {
     // An earlier release of the registry does not wait for a gateway that does not trust its store.
     if (this.standing.state.isFormer) this.#drop();
     this.#heldEpoch = NaN;
-    this.doubt();
+    this.markUnverified();
   }
 
   /** Trusts no earlier result until the next beat has succeeded. */
-  doubt(): void {
-    this.standing.doubt();
+  markUnverified(): void {
+    this.standing.markUnverified();
     void this.beat();
   }
 

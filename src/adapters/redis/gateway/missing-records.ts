@@ -11,7 +11,7 @@ import { objectIn } from '../store-state.js';
 
 /** What the check of absent records depends on. */
 export interface MissingRecordsOptions {
-  readonly link: Pick<RecordsLink, 'heard' | 'text' | 'write'>;
+  readonly link: Pick<RecordsLink, 'receiveNotices' | 'text' | 'write'>;
   readonly reads: Pick<ProvenReads, 'text'>;
   readonly standing: Standing;
   readonly names: RecordNames;
@@ -90,11 +90,11 @@ export class MissingRecords {
     const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#suspects.has(name);
     if (!isKnown()) return true;
     // Redis may have reported the record as absent before the notice of its deletion arrived.
-    const isHeard = await link.heard().then(
+    const hasReceived = await link.receiveNotices().then(
       () => true,
       () => false,
     );
-    return !isHeard || !isKnown();
+    return !hasReceived || !isKnown();
   }
 
   /**

@@ -26,7 +26,7 @@ export class ProvenReads {
     try {
       return await this.#read(name);
     } catch (error) {
-      if (error instanceof StoreUnseeded) this.#heartbeat.doubt();
+      if (error instanceof StoreUnseeded) this.#heartbeat.markUnverified();
       if (!(error instanceof SlotMoved)) throw error;
       await this.#heartbeat.beat();
       return this.#read(name);

@@ -86,7 +86,7 @@ export class RedisRecords implements Records {
         this.#missing.changed(names);
         this.#known.note(this.#names.lookupIdsOf(names));
         if (this.#heartbeat.changed()) this.#drop(this.#names.lookupIdsOf(names), this.#names.merchantIdsOf(names));
-        if (names.includes(this.#names.meta)) this.#heartbeat.doubt();
+        if (names.includes(this.#names.meta)) this.#heartbeat.markUnverified();
         else if (names.includes(this.#names.revision)) void this.#heartbeat.beat();
       },
       onEverythingChanged: () => {
@@ -99,7 +99,7 @@ export class RedisRecords implements Records {
         // stale.
         void this.#heartbeat.beat();
       },
-      onDeaf: () => {
+      onDisconnected: () => {
         this.#becomeStale();
       },
       onReady: () => {

@@ -9,7 +9,7 @@ export const noReply = 'Redis does not answer';
 
 /** What a gateway's standing depends on. */
 export interface StandingOptions {
-  readonly link: Pick<RecordsLink, 'epoch' | 'hearing' | 'witness'>;
+  readonly link: Pick<RecordsLink, 'epoch' | 'connected' | 'witness'>;
   readonly clock: Clock;
   /** How long records may be served that cannot be checked. */
   readonly maxStaleMilliseconds: number;
@@ -82,7 +82,7 @@ export class Standing {
   get fresh(): boolean {
     return (
       this.isBelieved &&
-      this.#options.link.hearing &&
+      this.#options.link.connected &&
       this.sinceKnownTrue <= Math.min(freshMilliseconds, this.lease.milliseconds)
     );
   }
@@ -144,11 +144,11 @@ export class Standing {
 
   /** Whether connections without a verdict can expect one soon. */
   get isJudgedSoon(): boolean {
-    return !this.isJudged && (this.isRecent || this.#options.link.hearing);
+    return !this.isJudged && (this.isRecent || this.#options.link.connected);
   }
 
   /** Trusts no earlier result until the next beat has succeeded. */
-  doubt(): void {
+  markUnverified(): void {
     this.#distrusts += 1;
   }
 

@@ -22,7 +22,7 @@ export class QueryInbox implements RecordInbox {
   readonly #seals: Seals;
   readonly #source: QuerySource;
   readonly #asks = new Map<string, RecordRequest & { readonly at: number }>();
-  #heard = new Set<string>();
+  #received = new Set<string>();
   onWork: () => void = () => undefined;
 
   /** @param prefix of every query's name; the gateway's id, a number and the record's name follow */
@@ -31,11 +31,11 @@ export class QueryInbox implements RecordInbox {
   }
 
   /** Handles notices of these names, which belong to queries and replies. */
-  heard(names: readonly string[]): void {
+  received(names: readonly string[]): void {
     for (const name of names) {
-      if (!name.startsWith(this.#prefix) || name.length > longestName || this.#heard.size >= maxQueries) continue;
-      if (this.#heard.size === 0) setImmediate(() => void this.#read());
-      this.#heard.add(name);
+      if (!name.startsWith(this.#prefix) || name.length > longestName || this.#received.size >= maxQueries) continue;
+      if (this.#received.size === 0) setImmediate(() => void this.#read());
+      this.#received.add(name);
     }
   }
 
@@ -55,8 +55,8 @@ export class QueryInbox implements RecordInbox {
   }
 
   async #read(): Promise<void> {
-    const names = [...this.#heard];
-    this.#heard = new Set();
+    const names = [...this.#received];
+    this.#received = new Set();
     const texts = await this.#source.read(names).catch(() => []);
     // If this registry does not project, nothing takes queries out of the queue.
     if (this.#asks.size > maxQueries) this.#asks.clear();

@@ -66,14 +66,14 @@ export class ClusterRecordsStore implements RecordsStore {
       onError: this.#outage.failed,
       events: {
         onChanged: (names) => {
-          this.#directory.heard(names);
+          this.#directory.received(names);
           this.#reports.noticed(names);
           this.watched.noticed(names);
-          this.inbox.heard(names);
+          this.inbox.received(names);
         },
         onEverythingChanged: missed,
         onListening: missed,
-        onDeaf: missed,
+        onDisconnected: missed,
         onReady: () => undefined,
       },
     });
@@ -87,7 +87,7 @@ export class ClusterRecordsStore implements RecordsStore {
       ...{ prefix: gateways, seals },
       // An acknowledgement may be on a master that is not known yet. `catchUp` therefore waits until all masters agree
       // on the slot map.
-      hearing: true,
+      connected: true,
       get epoch() {
         return masters.epoch;
       },
@@ -161,7 +161,7 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   async rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number> {
-    if (!this.#masters.hearing) await this.#agree();
+    if (!this.#masters.connected) await this.#agree();
     const of = { change: revision, generation };
     const writes = entries.map((entry) => recordWrite(this.#seals, this.#prefix, entry, of));
     this.watched.writing(writes);
@@ -270,7 +270,7 @@ export class MasterServers {
   }
 
   async memory(): Promise<StoreMemory> {
-    if (!this.#masters.hearing) await this.#masters.agree();
+    if (!this.#masters.connected) await this.#masters.agree();
     return memoryOf(this.#masters.all.map(({ commands }) => commands));
   }
 }

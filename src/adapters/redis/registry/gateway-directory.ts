@@ -17,7 +17,7 @@ interface SignOfLife {
 export interface DirectorySource {
   /** The prefix of every acknowledgement's name; the gateway's instance id follows. */
   readonly prefix: string;
-  readonly hearing: boolean;
+  readonly connected: boolean;
   /** While this number is unchanged, no notice was missed. */
   readonly epoch: number;
   /** Resolves once the notices of all earlier writes have been handled. */
@@ -42,7 +42,7 @@ export interface DirectoryTexts extends Pick<SeenGateways, 'generation' | 'isSea
 /** The result of one read. */
 export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSealed'> {
   /** Whether all notices sent before the read have been handled. */
-  readonly isHearing: boolean;
+  readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
 }
 
@@ -61,7 +61,7 @@ export class GatewayDirectory {
   #isComplete = false;
   /** The start of counting silence, on the monotonic clock. */
   #since: number;
-  #next: { readonly heard: Promise<void>; readonly settle: () => void } | null = null;
+  #next: { readonly notice: Promise<void>; readonly settle: () => void } | null = null;
 
   constructor(source: DirectorySource, monotonic: () => number = () => performance.now(), now = Date.now) {
     this.#source = source;
@@ -71,7 +71,7 @@ export class GatewayDirectory {
   }
 
   /** Handles notices of these names: acknowledgements among them were written or removed. */
-  heard(names: readonly string[]): void {
+  received(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
     if (acknowledgements.length === 0) return;
     this.#recordSignOfLife(acknowledgements, this.#now());
@@ -83,10 +83,10 @@ export class GatewayDirectory {
   next(): Promise<void> {
     if (this.#next === null) {
       let settle = (): void => undefined;
-      const heard = new Promise<void>((resolve) => (settle = resolve));
-      this.#next = { heard, settle };
+      const notice = new Promise<void>((resolve) => (settle = resolve));
+      this.#next = { notice, settle };
     }
-    return this.#next.heard;
+    return this.#next.notice;
   }
 
   /** Notices of acknowledgements may have been missed. */
@@ -99,8 +99,8 @@ export class GatewayDirectory {
   async list(roster: readonly string[]): Promise<DirectoryList> {
     const source = this.#source;
     const { seals = noSeals } = source;
-    const [began, epoch, isHearing] = [this.#monotonic(), source.epoch, source.hearing];
-    if (isHearing) await source.catchUp();
+    const [began, epoch, isConnected] = [this.#monotonic(), source.epoch, source.connected];
+    if (isConnected) await source.catchUp();
     if (!this.#isComplete) await this.#scan();
     const askedFor = new Set(roster.map((id) => source.prefix + id));
     // The silence of a gateway that has given no sign of life counts from now.
@@ -112,35 +112,35 @@ export class GatewayDirectory {
     const gateways = names.map((name, index): SeenGateway => {
       const instanceId = name.slice(source.prefix.length);
       const text = texts[index] ?? null;
-      const hearing = this.#known.get(name);
-      const heardAt = Math.max(hearing?.at ?? began, this.#since);
+      const lastSign = this.#known.get(name);
+      const receivedAt = Math.max(lastSign?.at ?? began, this.#since);
       // Keep a gateway that announced itself while this read was in flight: its key may have been written after the
       // read. Keep a gateway of the roster, too. It may use its cache although its acknowledgement was lost, so its
       // last sign of life must stay known.
-      if (text === null && !askedFor.has(name) && (hearing?.count ?? 0) <= asked) this.#known.delete(name);
+      if (text === null && !askedFor.has(name) && (lastSign?.count ?? 0) <= asked) this.#known.delete(name);
       const read = readAcknowledgement(text);
       const acknowledgement = read?.instanceId === instanceId ? read : null;
-      const noticedAt = hearing?.noticedAt ?? null;
+      const noticedAt = lastSign?.noticedAt ?? null;
       const skew = acknowledgement?.now === undefined || noticedAt === null ? null : acknowledgement.now - noticedAt;
       return {
         ...{ instanceId, acknowledgement, clockSkewMilliseconds: skew },
         isSealed: text !== null && isProof(seals.stateOf(name, text)),
-        silentMilliseconds: Math.max(0, began - heardAt),
+        silentMilliseconds: Math.max(0, began - receivedAt),
       };
     });
-    return { ...store, gateways, isHearing: isHearing && source.hearing && source.epoch === epoch };
+    return { ...store, gateways, isFresh: isConnected && source.connected && source.epoch === epoch };
   }
 
   #recordSignOfLife(names: readonly string[], noticedAt: number | null): void {
     this.#signsOfLife += 1;
-    const hearing = { count: this.#signsOfLife, at: this.#monotonic(), noticedAt };
-    for (const name of names) this.#known.set(name, hearing);
+    const sign = { count: this.#signsOfLife, at: this.#monotonic(), noticedAt };
+    for (const name of names) this.#known.set(name, sign);
   }
 
   async #scan(): Promise<void> {
-    const { epoch, hearing } = this.#source;
+    const { epoch, connected } = this.#source;
     for await (const name of this.#source.names()) if (!this.#known.has(name)) this.#recordSignOfLife([name], null);
     // Acknowledgements written while no notices arrived may have been missed. The next call then scans again.
-    this.#isComplete = hearing && this.#source.hearing && this.#source.epoch === epoch;
+    this.#isComplete = connected && this.#source.connected && this.#source.epoch === epoch;
   }
 }

@@ -70,23 +70,23 @@ export class RedisRecordsStore implements RecordsStore {
     this.#reports = new InactiveReports(reports, scan, (name) => redis.get(name).catch(malformedText), seals);
     this.#listener = new InvalidationListener(listening, [gateways, reports, asks, ...this.#names.recordPrefixes], {
       onChanged: (names) => {
-        this.#directory.heard(names);
+        this.#directory.received(names);
         this.#reports.noticed(names);
         this.watched.noticed(names);
-        this.inbox.heard(names);
+        this.inbox.received(names);
       },
       onEverythingChanged: () => {
         this.#flushes += 1;
         missed();
       },
       onListening: missed,
-      onDeaf: missed,
+      onDisconnected: missed,
     });
-    const [isHearing, epoch] = [() => this.#listener.hearing && this.#same.holds, () => this.#epoch];
+    const [isConnected, epoch] = [() => this.#listener.connected && this.#same.holds, () => this.#epoch];
     this.#directory = new GatewayDirectory({
       ...{ prefix: gateways, seals },
-      get hearing() {
-        return isHearing();
+      get connected() {
+        return isConnected();
       },
       get epoch() {
         return epoch();

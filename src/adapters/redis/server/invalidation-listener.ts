@@ -9,7 +9,7 @@ export interface InvalidationEvents {
   /** Tracking is on. Changes made before this event were not reported. */
   readonly onListening: () => void;
   /** The connection closed: invalidation notices no longer arrive. */
-  readonly onDeaf: () => void;
+  readonly onDisconnected: () => void;
 }
 
 const channel = '__redis__:invalidate';
@@ -24,7 +24,7 @@ const refusedMilliseconds = 1_000;
 export class InvalidationListener {
   readonly #redis: Redis;
   /** Whether tracking is on, so that every change is reported. */
-  hearing = false;
+  connected = false;
   /** Number of times that tracking was enabled. While this number is unchanged, no notice was missed. */
   epoch = 0;
 
@@ -44,9 +44,9 @@ export class InvalidationListener {
       });
     });
     redis.on('close', () => {
-      if (!this.hearing) return;
-      this.hearing = false;
-      events.onDeaf();
+      if (!this.connected) return;
+      this.connected = false;
+      events.onDisconnected();
     });
     redis.on('messageBuffer', (_channel: Buffer, names: Buffer[] | null) => {
       if (names === null) events.onEverythingChanged();
@@ -60,7 +60,7 @@ export class InvalidationListener {
    * @throws Error while tracking is off, or when the PING fails
    */
   async catchUp(): Promise<void> {
-    if (!this.hearing) throw new Error('Redis sends no invalidation notices on this connection');
+    if (!this.connected) throw new Error('Redis sends no invalidation notices on this connection');
     await this.#redis.ping();
   }
 
@@ -69,7 +69,7 @@ export class InvalidationListener {
     const wanted = prefixes.flatMap((prefix) => ['PREFIX', prefix]);
     await this.#redis.call('CLIENT', 'TRACKING', 'ON', 'REDIRECT', String(id), 'BCAST', ...wanted);
     await this.#redis.subscribe(channel);
-    this.hearing = true;
+    this.connected = true;
     this.epoch += 1;
     events.onListening();
   }

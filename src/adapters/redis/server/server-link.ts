@@ -51,8 +51,8 @@ export class ServerLink implements RecordsLink {
     this.#redis.on('ready', events.onReady);
   }
 
-  get hearing(): boolean {
-    return this.#listener.hearing && this.#same.holds;
+  get connected(): boolean {
+    return this.#listener.connected && this.#same.holds;
   }
 
   get epoch(): number {
@@ -124,7 +124,7 @@ export class ServerLink implements RecordsLink {
     return text;
   }
 
-  heard(): Promise<void> {
+  receiveNotices(): Promise<void> {
     return this.#listener.catchUp();
   }
 
