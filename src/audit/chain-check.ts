@@ -113,8 +113,8 @@ export class ChainCheck {
 
   #checkHash(line: SealedLine, place: Position): boolean {
     // For the first given line and after a gap, only a checkpoint states the previous hash.
-    const told = line.checkpoint === null ? [] : [line.checkpoint.previous];
-    const previous = this.#previous.length > 0 ? this.#previous : told;
+    const stated = line.checkpoint === null ? [] : [line.checkpoint.previous];
+    const previous = this.#previous.length > 0 ? this.#previous : stated;
     if (previous.length === 0) {
       this.unchecked += 1;
       this.#previous = [line.hash];

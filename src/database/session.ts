@@ -15,7 +15,7 @@ export interface DatabaseSession {
   /** Acquires the lock, or checks that it is still held. False when it is not, or when that is unknown. */
   hold(): Promise<boolean>;
   /** Notifies the other sessions of a change. Notifications can be lost, so sessions also poll. */
-  tell(): void;
+  notify(): void;
   /** Releases the lock. */
   release(): Promise<void>;
   /** Ends the session and releases the lock. */
@@ -42,9 +42,9 @@ class PostgresSession implements DatabaseSession {
   #failedAt = -Infinity;
   #isClosed = false;
 
-  constructor(url: string, onTold: () => void) {
+  constructor(url: string, onNotified: () => void) {
     this.#url = url;
-    this.#onNotified = onTold;
+    this.#onNotified = onNotified;
   }
 
   async hold(): Promise<boolean> {
@@ -67,7 +67,7 @@ class PostgresSession implements DatabaseSession {
     }
   }
 
-  tell(): void {
+  notify(): void {
     const client = this.#client;
     client?.query(`notify ${channel}`).catch(() => this.#drop(client));
   }
@@ -146,7 +146,7 @@ class SqliteSession implements DatabaseSession {
     return Promise.resolve(this.#held !== null);
   }
 
-  tell(): void {
+  notify(): void {
     // There is usually one process; another one polls.
   }
 
@@ -190,20 +190,20 @@ function inodeOf(location: string): bigint | null {
 /** Never has the lock: no other process uses a database in memory. */
 const withoutLock: DatabaseSession = {
   hold: () => Promise.resolve(false),
-  tell: () => undefined,
+  notify: () => undefined,
   release: () => Promise.resolve(),
   close: () => Promise.resolve(),
 };
 
 /**
  * Opens a session of a database that `openDatabase` has opened. It connects on first use.
- * @param onTold called when another process reports a change
+ * @param onNotified called when another process reports a change
  */
 export function openSession(
   { url }: Pick<DatabaseOptions, 'url'>,
-  onTold: () => void = () => undefined,
+  onNotified: () => void = () => undefined,
 ): DatabaseSession {
   const [, path = null] = /^sqlite:(.*)$/is.exec(url) ?? [];
-  if (path === null) return new PostgresSession(url, onTold);
+  if (path === null) return new PostgresSession(url, onNotified);
   return path === ':memory:' ? withoutLock : new SqliteSession(path);
 }

@@ -186,7 +186,7 @@ export interface GeoLocation {
 
 /** GeoIP databases. */
 export interface GeoIp {
-  whereabouts(address: IpAddress): GeoLocation;
+  locate(address: IpAddress): GeoLocation;
   /**
    * Whether the anonymous IP database lists the address, or its embedded IPv4 address, as a Tor exit; null if
    * unavailable.

@@ -67,7 +67,7 @@ t.test('country and autonomous system are reported if the databases have them, o
     countryFile: path.join(directory, 'c.mmdb'),
     asnFile: path.join(directory, 'a.mmdb'),
   });
-  const at = (text: string) => databases.whereabouts(address(text));
+  const at = (text: string) => databases.locate(address(text));
   t.same(at('198.51.100.77'), { countryIsoCode: 'US', asNumber: 64_500 });
   t.same(
     at('::ffff:198.51.100.77'),
@@ -101,7 +101,7 @@ t.test('only addresses marked as Tor exits are exits, not other anonymous ones',
   ]) {
     t.equal(databases.isTorExit(address(clean)), false, clean);
   }
-  t.same(databases.whereabouts(address('198.51.100.9')), { countryIsoCode: null, asNumber: null });
+  t.same(databases.locate(address('198.51.100.9')), { countryIsoCode: null, asNumber: null });
 });
 
 t.test('a file that is not such a database stops the start with a sentence that names it', async (t) => {
@@ -140,7 +140,7 @@ t.test(
     await symlink('old', path.join(directory, 'current'));
     const one = await open(t, { countryFile: renamed });
     const other = await open(t, { countryFile: linked });
-    const codeOf = ({ databases }: Opened) => databases.whereabouts(address('198.51.100.1')).countryIsoCode;
+    const codeOf = ({ databases }: Opened) => databases.locate(address('198.51.100.1')).countryIsoCode;
 
     await one.databases.reload();
     t.same([codeOf(one), one.reloads], ['US', 0], 'an unchanged file is not read');

@@ -97,7 +97,7 @@ t.test('PgBouncer in session mode works like PostgreSQL', poolerAlone, async (t)
   t.teardown(() => other.close());
   t.ok(await one.hold());
   t.notOk(await other.hold());
-  other.tell();
+  other.notify();
   await until(() => told > 0);
   await one.close();
   await until(() => other.hold());

@@ -33,7 +33,7 @@ export async function everyKindOfLine(t: Test): Promise<unknown[]> {
     },
     torExits: ['198.51.100.9'],
     geoIp: {
-      whereabouts: () => ({ countryIsoCode: 'SE', asNumber: 64_500 }),
+      locate: () => ({ countryIsoCode: 'SE', asNumber: 64_500 }),
       isTorExit: () => false,
       close: () => undefined,
     },

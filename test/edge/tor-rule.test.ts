@@ -40,7 +40,7 @@ async function start(t: Parameters<typeof startTestGateway>[0], setup: GatewaySe
 
 /** Databases that know one exit, one country, and one address without a result. */
 const databases: GeoIp = {
-  whereabouts: ({ text }) => ({ countryIsoCode: text === '203.0.113.7' ? 'SE' : null, asNumber: 64_500 }),
+  locate: ({ text }) => ({ countryIsoCode: text === '203.0.113.7' ? 'SE' : null, asNumber: 64_500 }),
   isTorExit: ({ text }) => (text === '203.0.113.99' ? null : text === '203.0.113.7'),
   close: () => undefined,
 };

@@ -59,7 +59,7 @@ export class GeoIpDatabases implements GeoIp {
     );
   }
 
-  whereabouts(address: IpAddress): GeoLocation {
+  locate(address: IpAddress): GeoLocation {
     const { country, asn } = this.#databases;
     const code = this.#find(country, address)?.country?.iso_code;
     const number = this.#find(asn, address)?.autonomous_system_number;

@@ -145,9 +145,9 @@ function stack(series: readonly string[], spans: Summary['denials']['spans']): H
         />`,
       ];
     });
-    const told = series.map((code, index) => `${code} ${counts[index] ?? 0}`).join(', ');
+    const title = series.map((code, index) => `${code} ${counts[index] ?? 0}`).join(', ');
     return html`<g>
-      <title>${from}: ${told}</title>
+      <title>${from}: ${title}</title>
       ${parts}
     </g>`;
   });

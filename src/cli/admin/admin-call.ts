@@ -108,12 +108,12 @@ function propagationText({ gateways, confirmed, pending, ...rest }: Propagation)
   if (pending.length > 0) {
     const heading =
       `Stored, but in force only on ${confirmed} of ${plural(gateways)} after ${milliseconds} ms. ` + 'Not confirmed:';
-    const told = pending.map(({ instanceId, host, staleUntil }) => {
+    const lines = pending.map(({ instanceId, host, staleUntil }) => {
       const until =
         staleUntil === null ? 'it receives the new one' : `${printable(staleUntil)} by the registry's clock`;
       return `  ${printable(instanceId)} (${printable(host)}) may use the old record until ${until}`;
     });
-    return notYet([heading, ...told].join('\n'));
+    return notYet([heading, ...lines].join('\n'));
   }
   const text =
     gateways === 0

@@ -82,12 +82,12 @@ const optionNames: Readonly<Record<string, string>> = { name: 'search', merchant
 /** The usage error for a rejected list query, with option names; null if the response has another reason. */
 export function wrongFilter({ status }: Response, body: unknown, query: object): WrongUsage | null {
   if (status !== 422 || !Check(failureSchema, body)) return null;
-  const told = (body.data?.errors ?? []).slice(0, mostProblems).map(({ message }) => {
+  const messages = (body.data?.errors ?? []).slice(0, mostProblems).map(({ message }) => {
     const [name = '', ...rest] = shown(message).split(' ');
     const option = optionNames[name] ?? name.replaceAll(/_?([A-Z])|_/g, (_, letter?: string) => `-${letter ?? ''}`);
     return name in query ? [`--${option.toLowerCase()}`, ...rest].join(' ') : shown(message);
   });
-  return told.length === 0 ? null : new WrongUsage(told.join('\n'));
+  return messages.length === 0 ? null : new WrongUsage(messages.join('\n'));
 }
 
 function inOptions(message: string): string {

@@ -32,10 +32,12 @@ export function restoresCommand(io: CommandIo, env: Environment = process.env): 
         ? 'a gateway or Redis had changes that the database lacks'
         : 'no gateway or Redis record is left that could prove a change',
     ]);
-    const none = ['The database was never found to lack a change.'];
+    const emptyText = ['The database was never found to lack a change.'];
     show(
       data,
-      rows.length === 0 ? none : tableLines(['CHANGES UNKNOWN SINCE', 'UNTIL', 'BECAUSE'], rows, { wrap: ['BECAUSE'] }),
+      rows.length === 0
+        ? emptyText
+        : tableLines(['CHANGES UNKNOWN SINCE', 'UNTIL', 'BECAUSE'], rows, { wrap: ['BECAUSE'] }),
     );
   });
 

@@ -156,7 +156,7 @@ export function verdictJson(verdict: Verdict, unreadable: UnreadableLog | null):
 function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
   const { findingCount, findings, notes, chains, proofs } = verdict;
   const unchecked = chains.reduce((sum, chain) => sum + chain.unchecked, 0);
-  const told = [
+  const lines = [
     ...findings.map(({ file, line, kind, message }) => `${file}:${line}: ${kind}: ${message}`),
     ...(findingCount > findings.length ? [`and ${counted(findingCount - findings.length, 'more finding')}`] : []),
     ...notes.map((note) => `note: ${note}`),
@@ -169,7 +169,7 @@ function asText(verdict: Verdict, unreadable: UnreadableLog | null): string {
       : []),
     ...(verdict.intact && unreadable === null ? [`Intact: ${sizeOf(verdict)}.`] : []),
   ];
-  return told.map((line) => `${printable(line)}\n`).join('');
+  return lines.map((line) => `${printable(line)}\n`).join('');
 }
 
 function proofLine({ run, name, signedTo, signedAt, unsigned, missing, ...proof }: RunProof): string {

@@ -28,16 +28,16 @@ export function explanationView({ environment, request, record, explanation, log
   const { method, target, remote, tls, at } = request;
   const rows: readonly { code: string; status: number; message: string }[] = [
     ...denials,
-    ...Object.entries(gatewayErrors).map(([name, told]) => ({ code: name, ...told })),
+    ...Object.entries(gatewayErrors).map(([name, error]) => ({ code: name, ...error })),
   ];
   // Configuration and records do not show outages, rate limits, service failures and headers. Only the log line does.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };
   const verdict = isOfItsMoment ? { code: logged.code, detail: logged.reason } : byRules;
-  const told = rows.find((row) => row.code === verdict.code);
+  const found = rows.find((row) => row.code === verdict.code);
   return {
-    verdict: { ...verdict, status: told?.status ?? null, message: told?.message ?? null },
+    verdict: { ...verdict, status: found?.status ?? null, message: found?.message ?? null },
     byRules: isOfItsMoment ? byRules : null,
     logged: logged === null ? null : { code: logged.code, same: logged.code === verdict.code },
     request: { method, target, at: new Date(at).toISOString(), environment, remoteAddress: remote.text, tls, route },

@@ -54,17 +54,17 @@ export class MerchantRate {
 
   /**
    * Counts a request of a merchant.
-   * @param tell called with the rate limit headers, whatever the response will be
+   * @param setHeaders called with the rate limit headers, whatever the response will be
    * @throws GatewayError rate_limited
    */
-  count(merchantId: string, tell: SetHeaders): Eventual<void> {
+  count(merchantId: string, setHeaders: SetHeaders): Eventual<void> {
     if (this.#shared === null) {
-      this.#judge(this.#takeAlone(merchantId), tell);
+      this.#judge(this.#takeAlone(merchantId), setHeaders);
       return;
     }
     return follow(this.#shared.take(merchantId), (take) => {
       this.#counts[take === null ? 'alone' : 'together'] += 1;
-      this.#judge(take ?? this.#takeAlone(merchantId), tell);
+      this.#judge(take ?? this.#takeAlone(merchantId), setHeaders);
     });
   }
 
@@ -77,10 +77,10 @@ export class MerchantRate {
     return { taken: bucket.take(), tokens: bucket.tokens };
   }
 
-  #judge({ taken, tokens }: TokenTake, tell: SetHeaders): void {
+  #judge({ taken, tokens }: TokenTake, setHeaders: SetHeaders): void {
     const { requestsPerSecond, burst } = this.#limits;
     const secondsUntil = (wanted: number): number => Math.max(0, Math.ceil((wanted - tokens) / requestsPerSecond));
-    tell({
+    setHeaders({
       'ratelimit-limit': String(burst),
       'ratelimit-remaining': String(Math.floor(tokens)),
       'ratelimit-reset': String(secondsUntil(burst)),

@@ -84,7 +84,7 @@ export function runSteps(
   found.match = 'route' in place ? place : null;
   // An unknown address is on no list, so it would pass as not being a Tor exit.
   const address = requireAddress(request, found.clientAddress);
-  found.whereabouts = sources.geoIp?.whereabouts(address) ?? null;
+  found.location = sources.geoIp?.locate(address) ?? null;
   // The rules need only these facts and do no I/O.
   const listed = sources.torExits.has(address);
   if (listed === true) found.torListDigest = sources.torExits.digest;
@@ -184,8 +184,8 @@ function decide(
 
 /** Counts an accepted request against its merchant's rate. @returns whether the count was asynchronous */
 function count(merchantId: string, { responseHeaders }: Findings, { merchantRate }: StepSources): Eventual<boolean> {
-  const counted = merchantRate?.count(merchantId, (told) => {
-    responseHeaders.push(...Object.entries(told).flat());
+  const counted = merchantRate?.count(merchantId, (headers) => {
+    responseHeaders.push(...Object.entries(headers).flat());
   });
   return counted instanceof Promise ? counted.then(() => true) : false;
 }

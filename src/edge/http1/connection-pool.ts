@@ -266,11 +266,11 @@ export function shareLookups(lookup: LookupFunction): LookupFunction {
       others.push(callback);
       return;
     }
-    const told = [callback];
-    asking.set(question, told);
+    const callbacks = [callback];
+    asking.set(question, callbacks);
     lookup(hostname, options, (...result) => {
       asking.delete(question);
-      for (const each of told) each(...result);
+      for (const each of callbacks) each(...result);
     });
   };
 }

@@ -55,7 +55,7 @@ export function parseResponseHead(text: string, method: string): ResponseHead {
   const isOld = text[7] === '0';
   const statusCode = Number(text.slice(9, 12));
   const headers: ResponseHeaders = [];
-  const said = new FramingHeaders();
+  const framingHeaders = new FramingHeaders();
   for (let end = lineEnd(text, 0); end < text.length;) {
     const start = end + 2;
     end = lineEnd(text, start);
@@ -63,16 +63,16 @@ export function parseResponseHead(text: string, method: string): ResponseHead {
     if (colon < 0 || colon >= end) throw new MalformedResponse('malformed header line');
     const name = headerName(text.slice(start, colon));
     const value = trimmed(text, colon + 1, end);
-    note(said, name, value);
+    note(framingHeaders, name, value);
     add(headers, name, value);
   }
-  const { isChunked, length, connection, keepAliveSeconds } = said;
+  const { isChunked, length, connection, keepAliveSeconds } = framingHeaders;
   if (isChunked && (length !== null || isOld)) {
     throw new MalformedResponse('both Content-Length and Transfer-Encoding, or Transfer-Encoding in HTTP/1.0');
   }
-  const framing = framingOf(statusCode, method, said);
+  const framing = framingOf(statusCode, method, framingHeaders);
   const isKept = connection === null ? !isOld : keepsConnection(connection, isOld);
-  const keeps = isKept && !mayHaveSurplusBytes(method, framing, said);
+  const keeps = isKept && !mayHaveSurplusBytes(method, framing, framingHeaders);
   return { statusCode, headers, framing, keepsConnection: keeps, keepAliveSeconds };
 }
 
@@ -112,23 +112,26 @@ function isBlank(text: string, at: number): boolean {
   return code === 32 || code === 9;
 }
 
-function note(said: FramingHeaders, name: string, value: string): void {
+function note(framingHeaders: FramingHeaders, name: string, value: string): void {
   switch (name) {
     case 'content-length':
-      if (said.length !== null || !decimalLength.test(value))
+      if (framingHeaders.length !== null || !decimalLength.test(value))
         throw new MalformedResponse('invalid or repeated Content-Length');
-      said.length = Number(value);
+      framingHeaders.length = Number(value);
       break;
     case 'transfer-encoding':
-      if (said.isChunked || value.toLowerCase() !== 'chunked')
+      if (framingHeaders.isChunked || value.toLowerCase() !== 'chunked')
         throw new MalformedResponse('invalid or repeated Transfer-Encoding');
-      said.isChunked = true;
+      framingHeaders.isChunked = true;
       break;
     case 'connection':
-      said.connection = said.connection === null ? value.toLowerCase() : `${said.connection},${value.toLowerCase()}`;
+      framingHeaders.connection =
+        framingHeaders.connection === null
+          ? value.toLowerCase()
+          : `${framingHeaders.connection},${value.toLowerCase()}`;
       break;
     case 'keep-alive':
-      said.keepAliveSeconds = secondsOf(value);
+      framingHeaders.keepAliveSeconds = secondsOf(value);
       break;
   }
 }

@@ -33,7 +33,7 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     `,"http":{"request":{"id":"${found.id}","method":${quote(data.method)}${sent}}` +
     `,"response":{"status_code":${exchange.status},"body":{"bytes":${exchange.responseBodyBytes}}}}` +
     `,"url":{"path":${quote(sanitized(data.target.path))}}` +
-    `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${locationMembers(found.whereabouts)}}` +
+    `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${locationMembers(found.location)}}` +
     `,"source":{${connection.remote === null ? '' : `"ip":"${connection.remote.text}"${port}`}}` +
     (connection.tls === null ? '' : `,"tls":${tlsText(connection.tls)}`) +
     (credential === null ? '' : `,"organization":{"id":${quote(credential.merchantId)}}`) +
@@ -55,9 +55,9 @@ function upstreamOf({ found: { match }, upstreamDuration }: Exchange): string {
 }
 
 /** The `geo` and `as` members of a client address, as far as known, with leading commas. */
-export function locationMembers(whereabouts: GeoLocation | null): string {
-  if (whereabouts === null) return '';
-  const { countryIsoCode, asNumber } = whereabouts;
+export function locationMembers(location: GeoLocation | null): string {
+  if (location === null) return '';
+  const { countryIsoCode, asNumber } = location;
   const country = countryIsoCode === null ? '' : `,"geo":{"country_iso_code":${quote(countryIsoCode)}}`;
   return country + (asNumber === null ? '' : `,"as":{"number":${asNumber}}`);
 }

@@ -47,11 +47,11 @@ export class RequestLog {
       this.#write(exchange, found);
       return;
     }
-    const told = this.#findOwner(exchange, exposedLookupId).then((owner) => {
-      this.#lookingUp.delete(told);
+    const logged = this.#findOwner(exchange, exposedLookupId).then((owner) => {
+      this.#lookingUp.delete(logged);
       this.#write(exchange, owner);
     });
-    this.#lookingUp.add(told);
+    this.#lookingUp.add(logged);
   }
 
   /** Records a request that the HTTP parser rejected. */

@@ -66,7 +66,7 @@ export class SharedLines {
   take(exchange: Exchange): boolean {
     const { outcome, data, found } = exchange;
     const { remote } = data.connection;
-    const { clientAddress, whereabouts } = found;
+    const { clientAddress, location } = found;
     const address = clientAddress ?? this.#unlessProxy(remote);
     const source = address === null ? null : sourceOf(address);
     if (Object.hasOwn(gatewayErrors, outcome) && outcome !== 'throttled' && !isUndecided(exchange))
@@ -74,7 +74,7 @@ export class SharedLines {
     return this.#share(source, outcome, exchange.status, data.receivedAt, {
       clientIp: clientAddress?.text ?? null,
       sourceIp: remote?.text ?? null,
-      whereabouts,
+      location,
     });
   }
 
@@ -83,7 +83,7 @@ export class SharedLines {
     const address = this.#unlessProxy(remote);
     const source = address === null ? null : sourceOf(address);
     this.#options.throttle?.count(source);
-    const from = { clientIp: null, sourceIp: remote?.text ?? null, whereabouts: null };
+    const from = { clientIp: null, sourceIp: remote?.text ?? null, location: null };
     return this.#share(source, code, status, this.#options.now(), from);
   }
 
@@ -102,7 +102,7 @@ export class SharedLines {
     code: string,
     status: number,
     at: number,
-    from: Pick<SharedRequests, 'clientIp' | 'sourceIp' | 'whereabouts'>,
+    from: Pick<SharedRequests, 'clientIp' | 'sourceIp' | 'location'>,
   ): boolean {
     const { sink, throttle } = this.#options;
     const hasOnlyReserve = sink.hasOnlyReserve?.() ?? false;
@@ -115,7 +115,7 @@ export class SharedLines {
       this.stats.throttled += 1;
     } else {
       const why = hasOnlyReserve ? 'reserve' : 'sources';
-      this.#others ??= begin(at, { source: null, clientIp: null, sourceIp: null, whereabouts: null });
+      this.#others ??= begin(at, { source: null, clientIp: null, sourceIp: null, location: null });
       this.#othersReason = why;
       add(this.#others, code, status, at);
       this.stats[why] += 1;
@@ -176,7 +176,7 @@ interface SharedRequests {
   /** Client address of the first request; null if unknown or for several sources. */
   readonly clientIp: string | null;
   readonly sourceIp: string | null;
-  readonly whereabouts: GeoLocation | null;
+  readonly location: GeoLocation | null;
   /** Arrival of the first and the last request, in milliseconds since 1970. */
   first: number;
   last: number;
@@ -190,13 +190,13 @@ interface SharedRequests {
  * @param reason why the requests share a line, for operators
  */
 function sharedLine(requests: SharedRequests, environment: string, reason: string): string {
-  const { source, clientIp, sourceIp, whereabouts, first, last, count, codes } = requests;
+  const { source, clientIp, sourceIp, location, first, last, count, codes } = requests;
   const byCount = [...codes].toSorted(([, one], [, other]) => other.count - one.count);
   const [code = '', { status } = { status: 0 }] = byCount[0] ?? [];
   const counts = byCount.map(([name, of]) => `"${name}":${of.count}`).join(',');
   return (
     `{"@timestamp":"${timeText(first)}","http":{"request":{},"response":{"status_code":${status}}}` +
-    `,"client":{${clientIp === null ? '' : `"ip":"${clientIp}"`}${locationMembers(whereabouts)}}` +
+    `,"client":{${clientIp === null ? '' : `"ip":"${clientIp}"`}${locationMembers(location)}}` +
     `,"source":{${sourceIp === null ? '' : `"ip":"${sourceIp}"`}}` +
     `,"gateway":{"environment":"${environment}","aggregate":{"count":${count},"codes":{${counts}}` +
     `${source === null ? '' : `,"source":"${source}"`}}}` +

@@ -140,7 +140,7 @@ export class Findings {
   keyFingerprint: string | null = null;
   match: RouteMatch | null = null;
   /** Country and AS number of the client address; null without a GeoIP database. */
-  whereabouts: GeoLocation | null = null;
+  location: GeoLocation | null = null;
   /** Digest of the Tor exit list that contains the client address; null if the address is not listed. */
   torListDigest: string | null = null;
   facts: RequestFacts | null = null;

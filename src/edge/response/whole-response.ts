@@ -37,16 +37,16 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
   // Ends the response only once the body is written: Node would otherwise write an empty chunk after it, and two writes
   // cost more than one. TLS reports the completed write later. Over TLS an empty chunk would be a separate write to the
   // kernel.
-  const isToldLater = exchange.data.connection.tls !== null;
+  const isReportedLater = exchange.data.connection.tls !== null;
   const end = (error?: Error | null): void => {
     if (!error) response.end();
   };
   socket.cork();
-  if (isToldLater) response.write(body, 'latin1', end);
+  if (isReportedLater) response.write(body, 'latin1', end);
   else response.write(body, 'latin1');
   atEndOfTurn(() => {
     socket.uncork();
-    if (!isToldLater) end();
+    if (!isReportedLater) end();
     exchange.afterResponse(exchange);
   });
 }

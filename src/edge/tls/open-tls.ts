@@ -21,13 +21,13 @@ export async function openTls(
   https: NonNullable<Config['listen']['https']>,
   handshakeTimeoutSeconds: number,
   clock: Clock,
-  tell: (change: CertificateChange) => void,
+  onChange: (change: CertificateChange) => void,
   warn: (warning: string, isOver: boolean) => void = () => undefined,
 ): Promise<OpenTls> {
   const { minVersion, clientCertificates, strictTransportSecuritySeconds: seconds } = https;
   const settings = { minVersion, clientCertificates, handshakeTimeoutSeconds };
   const endpoint = new TlsEndpoint(await readTlsMaterial(https), settings);
-  const reload = new TlsReload(endpoint, https, clock, { changed: tell, warn });
+  const reload = new TlsReload(endpoint, https, clock, { changed: onChange, warn });
   reload.warn();
   reload.start(https.reloadSeconds);
   // RFC 6797 8.1: clients ignore this header over plain HTTP.

@@ -27,18 +27,18 @@ export class TlsReload {
   readonly #endpoint: TlsEndpoint;
   readonly #files: TlsFiles;
   readonly #clock: Clock;
-  readonly #tell: ReloadListener;
+  readonly #listener: ReloadListener;
   /** The warnings already issued; each warning is issued once. */
   #warned = new Set<string>();
   #problem: string | null = null;
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> = Promise.resolve();
 
-  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, tell: ReloadListener) {
+  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, listener: ReloadListener) {
     this.#endpoint = endpoint;
     this.#files = files;
     this.#clock = clock;
-    this.#tell = tell;
+    this.#listener = listener;
   }
 
   /** Why the files were unusable at the last check; null if they were usable. */
@@ -66,7 +66,7 @@ export class TlsReload {
   /** Issues new warnings about the certificates in use, each one once. */
   warn(): void {
     const warnings = expiryWarnings(this.#endpoint.material, this.#clock.now());
-    for (const { warning, isOver } of warnings) if (!this.#warned.has(warning)) this.#tell.warn(warning, isOver);
+    for (const { warning, isOver } of warnings) if (!this.#warned.has(warning)) this.#listener.warn(warning, isOver);
     this.#warned = new Set(warnings.map(({ warning }) => warning));
   }
 
@@ -88,10 +88,10 @@ export class TlsReload {
     }
     const before = this.#problem;
     this.#problem = problem;
-    if (isReplaced) this.#tell.changed({ result: 'replaced', problem: null });
+    if (isReplaced) this.#listener.changed({ result: 'replaced', problem: null });
     // Report each problem once, not at every check.
-    else if (problem !== null && problem !== before) this.#tell.changed({ result: 'refused', problem });
-    else if (problem === null && before !== null) this.#tell.changed({ result: 'restored', problem });
+    else if (problem !== null && problem !== before) this.#listener.changed({ result: 'refused', problem });
+    else if (problem === null && before !== null) this.#listener.changed({ result: 'restored', problem });
     this.warn();
   }
 }

@@ -171,15 +171,15 @@ export class OwnStore {
     if (generation !== null && (await hasGeneration(database, generation))) return true;
     const of = JSON.stringify([generation, history]);
     if (this.#refused?.of === of) throw this.#refused.error;
-    let [strange, known] = [0, 0];
+    let [unknown, known] = [0, 0];
     for await (const page of unknownStoreNames(database, store)) {
-      strange += page.unknown.length;
+      unknown += page.unknown.length;
       known += page.length - page.unknown.length;
       if (!(await mayGoOn())) return false;
     }
-    if (strange <= known) return true;
+    if (unknown <= known) return true;
     const error = new Error(
-      `the store is another registry's: of its ${strange + known} records this database knows ${known}. ${howToReplace}`,
+      `the store is another registry's: of its ${unknown + known} records this database knows ${known}. ${howToReplace}`,
     );
     this.#refused = { of, error };
     throw error;

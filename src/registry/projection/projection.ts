@@ -194,7 +194,7 @@ export class Projection {
       });
       if (!isKept) return false;
       published = position;
-      session.tell(); // the process that made the change waits for this notification
+      session.notify(); // the process that made the change waits for this notification
       onPublished?.();
       // Changes may arrive without end. Return so that the next run ends the wait for forgotten gateways.
       if (this.dueIn === 0) return true;

@@ -72,7 +72,7 @@ export class Projector {
 
   /** Handles a change of this process. Notifies other processes too: one of them may be the one that projects. */
   changed(): void {
-    this.#session.tell();
+    this.#session.notify();
     this.wake();
   }
 

@@ -103,7 +103,7 @@ export class CheckpointQueue {
   async #send(): Promise<void> {
     for (let next = this.#waiting[0]; next !== undefined && !this.#isClosed; next = this.#waiting[0]) {
       const failure = await this.#place.deliver(next);
-      this.#tell(failure?.problem ?? null);
+      this.#report(failure?.problem ?? null);
       if (failure === null) {
         this.#kept += 1;
         this.#newestAt = Math.max(this.#newestAt, next.signedAt);
@@ -125,7 +125,7 @@ export class CheckpointQueue {
     });
   }
 
-  #tell(problem: string | null): void {
+  #report(problem: string | null): void {
     if (problem === this.#problem) return;
     this.#problem = problem;
     this.#place.onProblem(problem);

@@ -15,12 +15,12 @@ const formerMarginMilliseconds = 5_500;
 export function acknowledgementText(
   identity: GatewayIdentity,
   { generation, revision, replicas }: BelievedState,
-  said: Required<Pick<Acknowledgement, 'beat' | 'lifetimeMilliseconds' | 'now'>> & Pick<Acknowledgement, 'leaving'>,
+  reported: Required<Pick<Acknowledgement, 'beat' | 'lifetimeMilliseconds' | 'now'>> & Pick<Acknowledgement, 'leaving'>,
   name: string,
   seals: Seals,
 ): AcknowledgementText {
-  const acknowledgement: Acknowledgement = { revision, generation, ...said, ...identity };
-  const { lifetimeMilliseconds, leaving } = said;
+  const acknowledgement: Acknowledgement = { revision, generation, ...reported, ...identity };
+  const { lifetimeMilliseconds, leaving } = reported;
   const granted = lifetimeMilliseconds * (leaving === true ? 1 : lifetimesOfAcknowledgement);
   // An earlier release does not wait for a gateway without an acknowledgement, so it must outlive every stale record.
   const former = lifetimeMilliseconds + formerMarginMilliseconds;

@@ -232,8 +232,8 @@ export class Heartbeat {
   #textOf(found: BelievedState, beat: number, leaving: { leaving?: true } = {}): AcknowledgementText {
     const { identity, names, clock } = this.#options;
     const { lifetimeMilliseconds } = this.standing.lease;
-    const said = { beat, lifetimeMilliseconds, now: Math.max(0, Math.round(clock.now())), ...leaving };
-    return acknowledgementText(identity, found, said, names.gateway(identity.instanceId), this.#seals.seals);
+    const reported = { beat, lifetimeMilliseconds, now: Math.max(0, Math.round(clock.now())), ...leaving };
+    return acknowledgementText(identity, found, reported, names.gateway(identity.instanceId), this.#seals.seals);
   }
 }
 

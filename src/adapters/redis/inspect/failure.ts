@@ -102,37 +102,37 @@ export function explainRefusal(
 }
 
 function speaksPlain(at: HostAndPort): Promise<boolean> {
-  return probe(net.connect(at), 'connect', (socket, tell) => {
+  return probe(net.connect(at), 'connect', (socket, report) => {
     socket.write('PING\r\n');
     socket.once('data', (data) => {
-      tell(/^[+-]/.test(data.toString('latin1')));
+      report(/^[+-]/.test(data.toString('latin1')));
     });
   });
 }
 
 function speaksTls(at: HostAndPort): Promise<boolean> {
   // Only whether the server uses TLS matters, so its certificate is not checked. Nothing is sent.
-  return probe(tls.connect({ ...at, rejectUnauthorized: false }), 'secureConnect', (_socket, tell) => {
-    tell(true);
+  return probe(tls.connect({ ...at, rejectUnauthorized: false }), 'secureConnect', (_socket, report) => {
+    report(true);
   });
 }
 
 function probe(
   socket: net.Socket,
   event: string,
-  ask: (socket: net.Socket, tell: (result: boolean) => void) => void,
+  ask: (socket: net.Socket, report: (result: boolean) => void) => void,
 ): Promise<boolean> {
   return new Promise((resolve) => {
-    const tell = (result: boolean): void => {
+    const report = (result: boolean): void => {
       socket.destroy();
       resolve(result);
     };
     const fail = (): void => {
-      tell(false);
+      report(false);
     };
     socket.setTimeout(probeMilliseconds, fail).on('error', fail).on('close', fail);
     socket.once(event, () => {
-      ask(socket, tell);
+      ask(socket, report);
     });
   });
 }

@@ -100,13 +100,13 @@ async function openInput(file: string): Promise<{ stream: AsyncIterable<Buffer>;
 }
 
 function badLines({ lines, bad, problems }: CheckedFile): OperatorError {
-  const told = problems.map(({ line, message }) => `line ${line}: ${message}`);
+  const messages = problems.map(({ line, message }) => `line ${line}: ${message}`);
   const shown = new Set(problems.map(({ line }) => line)).size;
   const more = bad > shown ? [`… and ${bad - shown} more invalid lines`] : [];
   const end =
     `Nothing was imported: ${bad} of ${lines} lines ${bad === 1 ? 'is' : 'are'} invalid. ` +
     'Correct them and run the same command again.';
-  return new OperatorError([...told, ...more, end].join('\n'));
+  return new OperatorError([...messages, ...more, end].join('\n'));
 }
 
 const width = 30;
