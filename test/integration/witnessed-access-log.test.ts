@@ -3,6 +3,8 @@ import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { run } from '../../src/cli/run.js';
+import { NoteSigner } from '../../src/evidence/signed-note.js';
+import { signListHead } from '../../src/evidence/submission.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { startRig, type Part, until } from '../alerts/rig.js';
 import { linesOf } from '../audit/verify-log.js';
@@ -82,6 +84,20 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   t.notMatch((await verify()).out, 'not confirmed');
   t.match((await command('instance-keys', 'list')).out, /gw\.example\/a .* by /);
   t.match((await command('events', 'list')).out, /instance-key\.confirmed[\s\S]*instance-key\.pinned/);
+
+  const head = path.join(folder, 'head.json');
+  writeFileSync(head, (await command('checkpoints', 'head', '--json')).out);
+  t.equal((await verify('--head', head)).status, 0, 'the list begins with what the head covers');
+  const longer = { size: 1_000, root: Buffer.alloc(32) };
+  const witness = NoteSigner.ofPem('control.example', readFileSync(path.join(folder, 'witness.pem'), 'utf8'));
+  writeFileSync(head, signListHead(longer, witness));
+  t.match(await verify('--head', head), { status: 1, out: `${head}:1: rewritten: the witness signed a list of 1000` });
+  writeFileSync(head, signListHead(longer, NoteSigner.inMemory('control.example')));
+  t.match(await verify('--head', head), { status: 1, err: `${head} is not signed by the registry` });
+  t.match(await command('audit', 'verify', '--head', head, log), {
+    status: 2,
+    err: '--head needs --checkpoints registry',
+  });
 
   const id = (JSON.parse(linesOf(readFileSync(log))[2] ?? '') as { event: { id: string } }).event.id;
   const proof = await command('audit', 'prove', '--id', id, '--checkpoints', 'registry', log);
