@@ -61,9 +61,12 @@ async function openDeployment(t: Test) {
 }
 
 t.test('an access log is verified against the checkpoints at the registry', { skip: withoutRedis }, async (t) => {
-  const { ask, command, end, folder, kinds, log, startGateway, verify } = await openDeployment(t);
+  const { ask, checkpoints, command, end, folder, kinds, log, startGateway, verify, witnessed } =
+    await openDeployment(t);
   const gateway = await startGateway();
-  await ask(gateway, 5);
+  await ask(gateway, 3);
+  await witnessed(4);
+  await ask(gateway, 2);
   await end(gateway, 'SIGTERM');
   const verdict = await verify();
   t.equal(verdict.status, 0, verdict.out + verdict.err);
@@ -120,6 +123,10 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
     status: 0,
     out: /whose first \d+ lines gw\.example\/a signed at \S+Z, received at \S+Z\.\n$/,
   });
+  // The file has smaller checkpoints, but without receipts.
+  const sources = ['--checkpoints', 'registry', '--checkpoints', checkpoints.file];
+  writeFileSync(files.proof, (await command('audit', 'prove', '--id', id, ...sources, log)).out);
+  t.match(await check(files.proof), { status: 0, out: /, received at \S+Z\.\n$/ });
   writeFileSync(files.proof, proof.out.replace(/— control\.example .*\n/, ''));
   t.match(await check(files.proof), { status: 1, out: /it has no receipt of this witness/ });
 });

@@ -115,24 +115,31 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
   return line;
 }
 
-/** The smallest checkpoint that covers the line: its proof needs the fewest lines. */
+/**
+ * The best checkpoint that covers the line: one with a receipt, which proves more, and then the smallest, whose proof
+ * needs the fewest lines.
+ */
 async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): Promise<GivenCheckpoint> {
-  let [first, refused]: [GivenCheckpoint | null, string | null] = [null, null];
+  const witness = given.witnessed?.keys ?? null;
+  const hasReceipt = ({ note }: GivenCheckpoint): boolean => witness?.receiptTimeOf(parseNote(note)) != null;
+  const isBetter = (one: GivenCheckpoint, other: GivenCheckpoint): boolean =>
+    hasReceipt(one) === hasReceipt(other) ? one.size < other.size : hasReceipt(one);
+  let [best, refused]: [GivenCheckpoint | null, string | null] = [null, null];
   for await (const lines of given.lines()) {
     for (const each of lines) {
       // Checking a signature takes time: check only the checkpoints of this run.
       if (each.bytes?.includes(run) !== true) continue;
       try {
-        const checkpoint = readGivenCheckpoint(each, given.keys, given.witnessed?.keys ?? null);
+        const checkpoint = readGivenCheckpoint(each, given.keys, witness);
         if (checkpoint?.run !== run || checkpoint.size < sequence) continue;
-        if (first === null || checkpoint.size < first.size) first = checkpoint;
+        if (best === null || isBetter(checkpoint, best)) best = checkpoint;
       } catch (error) {
         if (!(error instanceof InvalidNote)) throw error;
         refused = error.message;
       }
     }
   }
-  if (first !== null) return first;
+  if (best !== null) return best;
   const why = refused === null ? '' : ` A checkpoint of the run was rejected: ${refused}.`;
   throw new OperatorError(`No checkpoint covers line ${sequence} of the run ${run}.${why}`);
 }
