@@ -5,7 +5,7 @@ import { checkProof } from '../../src/audit/line-prover.js';
 import { parseSealedLine } from '../../src/audit/sealed-line.js';
 import { readPinned } from '../../src/audit/pinned-keys.js';
 import { type Checkpoint, readCheckpoint, runKeyName, signCheckpoint } from '../../src/evidence/checkpoint.js';
-import { leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
+import { leafHash } from '../../src/evidence/merkle-tree.js';
 import { InvalidNote, NoteSigner } from '../../src/evidence/signed-note.js';
 import { requestLine } from '../audit/sample-log.js';
 import { SignedLog } from '../audit/signed-log.js';
@@ -16,16 +16,9 @@ import { openLog, testSecret } from '../telemetry/open-log.js';
 const fileOf = (lines: readonly string[]): Buffer => Buffer.from(lines.map((line) => `${line}\n`).join(''));
 
 /** Recomputes the hashes of lines. Anyone with write access to the file can do this, because it needs no secret. */
-function rehashed(lines: readonly string[]): string[] {
-  let previous = '0'.repeat(64);
-  return lines.map((line, index) => {
-    const text = line.slice(0, -76).replace(/"sequence":\d+$/, `"sequence":${index + 1}`);
+import { fileOf, rehashed, rootOf }`);
     // A checkpoint line also contains the previous hash, which is forged as well.
-    const forged = text.replace(/"previous":"[0-9a-f]{64}"/, `"previous":"${previous}"`);
-    previous = leafHash(previous, forged);
-    return `${forged},"hash":"${previous}"}}`;
-  });
-}
+    const forged from './forged-lines.js';
 
 t.test('an untouched log is intact, and each line is signed', async (t) => {
   const signed = new SignedLog(t.testdir());
@@ -143,10 +136,8 @@ t.test('a stolen instance key cannot sign for a run that was signed before', asy
   await signed.run(6);
   const lines = linesOf(signed.read());
   const forged = rehashed(lines.with(3, (lines[3] ?? '').replace('/v1/payouts/2', '/v1/payouts/7')));
-  const tree = new MerkleTree();
-  for (const line of forged) tree.append(line.slice(-67, -3));
   const { run, name } = readCheckpoint(signed.notes[0] ?? '', [signed.instance.key]);
-  const checkpoint: Checkpoint = { name, run, size: 8, root: tree.root(), occasion: 'end', at: Date.now() };
+  const checkpoint: Checkpoint = { name, run, size: 8, root: rootOf(forged), occasion: 'end', at: Date.now() };
   const note = signCheckpoint(checkpoint, signed.instance, NoteSigner.inMemory(runKeyName(name, run)));
   const kinds = kindsOf(signed.verify([fileOf(forged)], { notes: [...signed.notes, note] }));
   t.same(kinds, ['1:8 edited', 'checkpoints:3 forked']);
