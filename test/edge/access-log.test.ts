@@ -28,6 +28,7 @@ import {
   testKey,
 } from './harness.js';
 import type { Ask, GatewayUnderTest, RawAnswer, RecordingUpstream } from './harness.js';
+import { reasons } from './reasons.js';
 
 interface Line {
   readonly http: {
@@ -36,7 +37,7 @@ interface Line {
   };
   readonly organization?: { readonly id: string };
   readonly gateway: { readonly key?: { readonly id?: string; readonly fingerprint?: string } };
-  readonly event: { readonly action: string; readonly code: string };
+  readonly event: { readonly action: string; readonly code: string; readonly reason?: string };
 }
 
 /** An access log in the test's own file, with the lines written so far. */
@@ -208,7 +209,7 @@ const ways: Readonly<Record<string, Way>> = {
   upstream_timeout: () => Promise.resolve(null),
 };
 
-/** These codes need many requests or load; test/edge/throttle.test.ts and limits.test.ts check their lines. */
+/** These codes need many requests or load: throttle.test.ts and limits.test.ts check their lines and reasons. */
 const brakes = ['throttled', 'rate_limited', 'overloaded'];
 
 async function startScene(
@@ -247,6 +248,11 @@ t.test('every outcome of a request writes exactly one line, with its code and th
     ['accepted', ...denials.map(({ code }) => code), ...Object.keys(gatewayErrors)].toSorted(),
     'the scenarios cover every code',
   );
+  t.same(
+    Object.keys(reasons).toSorted(),
+    [...denials.map(({ code }) => code), ...Object.keys(gatewayErrors)].toSorted(),
+    'every refusal and failure has a reason',
+  );
   const directory = t.testdir();
   const scenes = { live: await startScene(t, 'live', directory), test: await startScene(t, 'test', directory) };
   const expected: string[] = [];
@@ -270,6 +276,9 @@ t.test('every outcome of a request writes exactly one line, with its code and th
     expected.toSorted(),
     'exactly one line per request',
   );
+  const reasonOf = new Map<string, RegExp>(Object.entries(reasons));
+  for (const { event } of logs.flatMap(({ lines }) => lines))
+    t.match(event.reason ?? 'none', reasonOf.get(event.code) ?? /^none$/, `${event.code}: the reason in its line`);
   t.same(
     logs.map(({ intact }) => intact),
     [true, true],

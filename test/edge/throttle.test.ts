@@ -9,6 +9,7 @@ import { denials } from '../../src/policy/decision-table.js';
 import type { DenialCode } from '../../src/policy/decision-table.js';
 import { address } from '../policy/fixtures.js';
 import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from './harness.js';
+import { reasons } from './reasons.js';
 
 const limits = {
   ...{ badKeys: 3, totalBadKeys: 1_000_000, windowSeconds: 60, pauseSeconds: 30, maxSources: 100 },
@@ -149,7 +150,9 @@ t.test('a source of many bad keys gets 429 with retry-after, and a valid key fro
     t.match(refused.header('retry-after'), /^3[56]\d\d$/);
     t.equal(refused.header('www-authenticate'), undefined);
   }
-  t.match(gateway.lines.at(-1), { event: { code: 'throttled' }, http: { response: { status_code: 429 } } });
+  t.match(gateway.lines.at(-1), {
+    ...{ event: { code: 'throttled', reason: reasons.throttled }, http: { response: { status_code: 429 } } },
+  });
   t.match(gateway.lines.at(-1), { organization: { id: 'm_2' } }, 'the line has the owner of the key');
   t.equal(gateway.lines.length, 4, 'the other requests share one line');
   t.equal((await from('2001:db8:0:7::1', liveKey)).status, 200);
@@ -266,7 +269,9 @@ t.test('gateways with a shared bucket limit as one gateway does, and report how 
   t.match({ status: refused.status, body: refused.body }, { status: 429, body: tooMany });
   t.equal(refused.header('retry-after'), '1');
   t.equal(refused.header('ratelimit-limit'), '3');
-  t.match(one.lines.at(-1), { event: { code: 'rate_limited' }, organization: { id: 'm_1' } });
+  t.match(one.lines.at(-1), {
+    ...{ event: { code: 'rate_limited', reason: reasons.rate_limited }, organization: { id: 'm_1' } },
+  });
   t.equal((await ask(other, { headers: [['x-api-key', 'svc_live_wrong']] })).status, 401);
   t.equal((await ask(other, { headers, path: '/nowhere' })).status, 429, 'the rate is checked before the route');
   t.same(asked, ['m_1', 'm_1', 'm_1', 'm_1', 'm_1'], 'only authenticated merchants are counted');
