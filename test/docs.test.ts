@@ -11,22 +11,9 @@ import { servicesFixture } from './services/services-fixture.js';
 import { everyKindOfLine } from './edge/every-kind-of-line.js';
 import { startTestGateway } from './edge/harness.js';
 import { medianWords, sentencesOf } from './prose.js';
+import { tableOf } from './document-tables.js';
 
 const readme = readFileSync('README.md', 'utf8');
-
-/** The cells of the table with these columns, row by row. */
-function tableOf(text: string, ...columns: string[]): string[][] {
-  const table: string[][] = [];
-  let state: 'before' | 'within' | 'after' = 'before';
-  for (const line of text.split('\n')) {
-    const cells = line.startsWith('|') ? line.split('|').slice(1, -1) : [];
-    const row = cells.map((cell) => cell.trim());
-    if (state === 'within' && row.length === 0) state = 'after';
-    if (state === 'within' && row[0] !== '---') table.push(row);
-    if (state === 'before' && row.join() === columns.join()) state = 'within';
-  }
-  return table;
-}
 
 t.test("the README's error tables match the code, row for row and in order", (t) => {
   const told = tableOf(readme, 'code', 'status', 'message', 'what to fix');
