@@ -1,10 +1,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
-import { SignedRuns } from '../../src/audit/signed-runs.js';
+import type { Verdict } from '../../src/audit/chain-check.js';
+import { type PinnedKey, SignedRuns } from '../../src/audit/signed-runs.js';
 import { WitnessedList } from '../../src/audit/witnessed-list.js';
 import { type Checkpoint, readCheckpoint, runKeyName, signCheckpoint } from '../../src/evidence/checkpoint.js';
-import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
+import { keyText, NoteSigner, parseNote } from '../../src/evidence/signed-note.js';
 import { submissionText } from '../../src/evidence/submission.js';
 import { Witness } from '../../src/registry/checkpoints/witness.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
@@ -42,6 +43,24 @@ async function openRegistry(t: Test) {
   const listed = () => database.selectFrom('checkpoint_list').selectAll().orderBy('seq').execute();
   const findings = () => database.selectFrom('checkpoint_findings').selectAll().orderBy('id').execute();
   return { findings, listed, signer, submitStart };
+}
+
+/** Verifies files of a log against a list of the registry, and against checkpoints that are stored elsewhere. */
+function witnessedVerdict(
+  files: readonly Buffer[],
+  rows: readonly { readonly received_at: number; readonly note: string }[],
+  given: { readonly signer: NoteSigner; readonly keys: readonly PinnedKey[]; readonly elsewhere?: readonly string[] },
+): Verdict {
+  const list = new WitnessedList(given.signer.receiptKey);
+  for (const { received_at, note } of rows) list.take(received_at, note);
+  const signed = new SignedRuns(given.keys, -Infinity, list);
+  const sources = { registry: rows.map(({ note }) => note), elsewhere: given.elsewhere ?? [] };
+  for (const [file, notes] of Object.entries(sources))
+    notes.forEach((note, index) => {
+      signed.take({ file, number: index + 1, bytes: Buffer.from(JSON.stringify({ note })), ended: true });
+    });
+  signed.link();
+  return verify(files, { secrets: [], signed });
 }
 
 t.test('unsigned tail edited after a kill: not found, and reported as under no signature', async (t) => {
@@ -157,17 +176,8 @@ t.test("last rows of the registry's list deleted: not found, unless a line of a 
   const { listed, signer, submitStart } = await openRegistry(t);
   await one.run(0);
   await other.run(2);
-  const verdictOf = async (rowsLeft: number, files: readonly Buffer[]) => {
-    const rows = (await listed()).slice(0, rowsLeft);
-    const list = new WitnessedList(signer.receiptKey);
-    for (const { received_at, note } of rows) list.take(received_at, note);
-    const signed = new SignedRuns([...one.keys, ...other.keys], -Infinity, list);
-    rows.forEach(({ note }, index) => {
-      signed.take({ file: 'registry', number: index + 1, bytes: Buffer.from(JSON.stringify({ note })), ended: true });
-    });
-    signed.link();
-    return verify(files, { secrets: [], signed });
-  };
+  const verdictOf = async (rowsLeft: number, files: readonly Buffer[]) =>
+    witnessedVerdict(files, (await listed()).slice(0, rowsLeft), { signer, keys: [...one.keys, ...other.keys] });
   await submitStart(one.notes[0] ?? '', one.instance);
   const [note = ''] = other.notes;
   const { head } = await submitStart(note, other.instance);
@@ -208,4 +218,29 @@ t.test('unregistered run deleted: not found, because no checkpoint of it is anyw
     ['1:6 missing'],
     'only until the next start',
   );
+});
+
+t.test('registry and machine collude: found only by a head or a proof that is stored elsewhere', async (t) => {
+  const [genuine, forged] = logsOf(t, 'gw.example/a', 'gw.example/a');
+  if (genuine === undefined || forged === undefined) throw new Error('there are no logs');
+  Object.assign(forged, { instance: genuine.instance });
+  for (const log of [genuine, forged]) await log.run(3);
+  const [registry, rewritten] = [await openRegistry(t), await openRegistry(t)];
+  const [start = ''] = genuine.notes;
+  const { head = '', receipt = '' } = await registry.submitStart(start, genuine.instance);
+  await rewritten.submitStart(forged.notes[0] ?? '', forged.instance);
+  // The registry signs the new list with its own key.
+  const rows = (await rewritten.listed()).map(({ received_at, note }) => {
+    const { text } = parseNote(note);
+    const ofInstance = note.slice(0, note.indexOf('— control.example'));
+    return { received_at, note: ofInstance + registry.signer.receiptFor(text, Math.floor(received_at / 1000)) };
+  });
+  const given = { signer: registry.signer, keys: genuine.keys };
+  t.same(kindsOf(witnessedVerdict([forged.read()], rows, given)), [], 'nothing contradicts the forged log');
+  const list = new WitnessedList(registry.signer.receiptKey);
+  for (const { received_at, note } of rows) list.take(received_at, note);
+  t.equal(list.unlike(head), 'the first 1 checkpoints of the witness are not the ones that it signed');
+  // A proof contains the checkpoint and its receipt.
+  const verdict = witnessedVerdict([forged.read()], rows, { ...given, elsewhere: [start + receipt] });
+  t.same(kindsOf(verdict), ['elsewhere:1 rewritten', 'elsewhere:1 missing']);
 });
