@@ -2,7 +2,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
 import type { Verdict } from '../../src/audit/chain-check.js';
-import { type PinnedKey, SignedRuns } from '../../src/audit/signed-runs.js';
+import type { PinnedKey } from '../../src/audit/pinned-keys.js';
+import { SignedRuns } from '../../src/audit/signed-runs.js';
 import { WitnessedList } from '../../src/audit/witnessed-list.js';
 import { type Checkpoint, readCheckpoint, runKeyName, signCheckpoint } from '../../src/evidence/checkpoint.js';
 import { keyText, NoteSigner, parseNote } from '../../src/evidence/signed-note.js';
@@ -51,7 +52,7 @@ function witnessedVerdict(
   rows: readonly { readonly received_at: number; readonly note: string }[],
   given: { readonly signer: NoteSigner; readonly keys: readonly PinnedKey[]; readonly elsewhere?: readonly string[] },
 ): Verdict {
-  const list = new WitnessedList(given.signer.receiptKey);
+  const list = new WitnessedList([given.signer.receiptKey]);
   for (const { received_at, note } of rows) list.take(received_at, note);
   const signed = new SignedRuns(given.keys, -Infinity, list);
   const sources = { registry: rows.map(({ note }) => note), elsewhere: given.elsewhere ?? [] };
@@ -237,7 +238,7 @@ t.test('registry and machine collude: found only by a head or a proof that is st
   });
   const given = { signer: registry.signer, keys: genuine.keys };
   t.same(kindsOf(witnessedVerdict([forged.read()], rows, given)), [], 'nothing contradicts the forged log');
-  const list = new WitnessedList(registry.signer.receiptKey);
+  const list = new WitnessedList([registry.signer.receiptKey]);
   for (const { received_at, note } of rows) list.take(received_at, note);
   t.equal(list.unlike(head), 'the first 1 checkpoints of the witness are not the ones that it signed');
   // A proof contains the checkpoint and its receipt.

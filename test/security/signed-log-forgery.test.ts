@@ -12,13 +12,7 @@ import { SignedLog } from '../audit/signed-log.js';
 import { kindsOf, linesOf } from '../audit/verify-log.js';
 import { sampleInstance, sampleLines, sampleName } from '../evidence/sample-run.js';
 import { openLog, testSecret } from '../telemetry/open-log.js';
-
-const fileOf = (lines: readonly string[]): Buffer => Buffer.from(lines.map((line) => `${line}\n`).join(''));
-
-/** Recomputes the hashes of lines. Anyone with write access to the file can do this, because it needs no secret. */
-import { fileOf, rehashed, rootOf }`);
-    // A checkpoint line also contains the previous hash, which is forged as well.
-    const forged from './forged-lines.js';
+import { fileOf, rehashed, rootOf } from './forged-lines.js';
 
 t.test('an untouched log is intact, and each line is signed', async (t) => {
   const signed = new SignedLog(t.testdir());

@@ -121,7 +121,7 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
  */
 async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): Promise<GivenCheckpoint> {
   const witness = given.witnessed?.keys ?? null;
-  const hasReceipt = ({ note }: GivenCheckpoint): boolean => witness?.receiptTimeOf(parseNote(note)) != null;
+  const hasReceipt = ({ note }: GivenCheckpoint): boolean => (witness?.receiptTimeOf(parseNote(note)) ?? null) !== null;
   const isBetter = (one: GivenCheckpoint, other: GivenCheckpoint): boolean =>
     hasReceipt(one) === hasReceipt(other) ? one.size < other.size : hasReceipt(one);
   let [best, refused]: [GivenCheckpoint | null, string | null] = [null, null];
