@@ -1,58 +1,107 @@
+import { decodeEscapes, escapeBeginning } from './escapes.js';
+
 /** A key, with everything up to the next space or quote: a key made elsewhere may contain any other character. */
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
-/** A text without any of these contains no key, plain or encoded. Most texts are of this kind. */
-const maybeKey = /svc_|%/i;
-const percent = 0x25;
 
-/** Whether a text contains a key, or the possible beginning of one. */
+/** Whether a text contains a key, split or encoded too, or the possible beginning of one. */
 export function containsKey(text: string): boolean {
-  return keyBeginning.test(text);
+  return keyBeginning.test(text) || cutAtKey(text) !== text;
 }
 
 /**
  * Reduces each API key in a text to its prefix. Clients put keys into paths, user agents and other fields, and a log
- * would store them. Keys that are percent-encoded, in part or many times over, are found too; the text is then returned
- * decoded.
+ * would store them. Keys with escapes, in part or many times over, are found too; the text is then returned decoded.
  */
 export function maskKeys(text: string): string {
-  if (!maybeKey.test(text)) return text;
-  const decoded = decode(text);
-  return (containsKey(decoded) ? decoded : text).replace(keyForm, withoutSecret);
+  if (!mayContainKey.test(text) && !keyBeginning.test(text)) return text;
+  const { text: decoded } = decodeEscapes(text);
+  return cutOthers((keyBeginning.test(decoded) ? decoded : text).replace(keyForm, withoutSecret));
 }
 
 const prefixes = ['svc_live_', 'svc_test_'];
-/** Characters that may separate those of a split prefix. */
-const gap = String.raw`[\s"'\`+\\]{0,3}`;
-/** An underscore, plain or as HTML, JSON, JavaScript and quoted-printable encode it. */
-const underscore = String.raw`(?:_|&#(?:0*95|x0*5f);|&lowbar;|\\u005f|\\x5f|%u005f|=5f)`;
-const inOneCase = prefixes.map((prefix) => Array.from(prefix, (one) => (one === '_' ? underscore : one)).join(gap));
-const hex = prefixes.map((prefix) => Buffer.from(prefix).toString('hex'));
-const disguisedForm = new RegExp([...inOneCase, ...hex].join('|'), 'i');
+/**
+ * Anything but letters and digits may separate the characters of a split prefix. No gap holds the letter or digit that
+ * ends it, so a search backtracks over each gap once, and takes time linear in the text.
+ */
+const gap = '[^0-9A-Za-z]*';
+/** An underscore of the prefix, and what separates it from the letter before. */
+const underscore = '[^0-9A-Za-z_]*_';
+/** A prefix alone is no key. Four characters of a key may stay, so the fifth makes the difference. */
+const secretBeginning = `(?:${gap}[0-9A-Za-z]){5}`;
+/** A prefix with other punctuation is an ordinary name: behind it must stand what only a key looks like. */
+const separator = '[^0-9A-Za-z]{1,3}';
+const randomText = '(?=[A-Za-z]*[0-9])(?=[0-9A-Fa-f]*[G-Zg-z])[0-9A-Za-z]{32}';
+const splitForms = prefixes.flatMap((prefix) => {
+  const [first = [], second = []] = prefix.split('_').map((word) => Array.from(word, eitherCase));
+  const split = first.join(gap) + underscore + gap + second.join(gap) + underscore + secretBeginning;
+  const name = [...first, separator, ...second, separator, randomText].join('');
+  return [split, name];
+});
+
+function eitherCase(letter: string): string {
+  return `[${letter}${letter.toUpperCase()}]`;
+}
+
+/** Between the bytes of hexadecimal: punctuation, blanks, `0x`, and the other byte of UTF-16. */
+const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
+const hexForms = prefixes.map((prefix) => Array.from(prefix, hexOf).join(byteGap) + secretBeginning);
+
+function hexOf(character: string): string {
+  const [small, capital] = [character, character.toUpperCase()].map((one) => Buffer.from(one).toString('hex'));
+  const digits = Array.from(small ?? '', (digit, at) => `[${digit}${digit.toUpperCase()}${capital?.[at] ?? ''}]`);
+  return digits.join(gap);
+}
+
+/** Between the characters of base64, which mail breaks into lines. */
+const base64Gap = '[^0-9A-Za-z+/_-]*';
 /** Base64 of a prefix at each of its three offsets, without the characters that depend on the neighbouring bytes. */
-const base64Form = new RegExp(
-  prefixes.flatMap((prefix) => [0, 1, 2].map((before) => base64Behind(before, prefix))).join('|'),
-);
+const base64Forms = prefixes.flatMap((prefix) => [0, 1, 2].map((before) => base64Behind(before, prefix)));
 
 function base64Behind(before: number, prefix: string): string {
   const firstBit = before * 8;
   const lastBit = firstBit + prefix.length * 8;
   const text = Buffer.from('\0'.repeat(before) + prefix).toString('base64');
-  return text
-    .slice(Math.ceil(firstBit / 6), Math.floor(lastBit / 6))
-    .replaceAll('+', '[+-]')
-    .replaceAll('/', '[/_]');
+  const sure = text.slice(Math.ceil(firstBit / 6), Math.floor(lastBit / 6));
+  const characters = Array.from(sure, (one) => one.replace('+', '[+-]').replace('/', '[/_]'));
+  return characters.join(base64Gap) + secretBeginning;
 }
+
+/** Finds a key in a text without escapes. */
+export const anyForm = new RegExp([...splitForms, ...hexForms, ...base64Forms].join('|'));
+
+/**
+ * A text without any of these contains no key: an escape, or what stands in the middle of each form. Most texts are of
+ * this kind, so this test decides what masking costs. It begins with rare characters for that.
+ */
+const mayContainKey = new RegExp(
+  [
+    escapeBeginning.source,
+    ...['_[^0-9A-Za-z_]*[LTlt]', '[Vv][Cc][^0-9A-Za-z]', `[Ff](?<=5${gap}.)${gap}[04-7Xx]`],
+    ...[`Z${base64Gap}j${base64Gap}X`, `N${base64Gap}(?:2${base64Gap}Y|f${base64Gap}[bd])`],
+  ].join('|'),
+);
 
 /** Cuts a client's text where an API key begins. The end of a split or encoded key is unknown. */
 export function cutAtKey(text: string): string {
-  const decoded = text.includes('%') ? decode(text) : text;
-  const plain = disguisedForm.exec(decoded);
-  const inBase64 = base64Form.exec(decoded);
-  if (plain === null && inBase64 === null) return text;
-  const isFirst = plain !== null && plain.index < (inBase64?.index ?? Infinity);
-  if (!isFirst) return `${decoded.slice(0, inBase64?.index)}…`;
-  return `${decoded.slice(0, plain.index)}${containsKey(plain[0]) ? plain[0] : ''}…`;
+  if (!mayContainKey.test(text)) return text;
+  const direct = anyForm.exec(text);
+  const escaped = escapeBeginning.test(text) ? keyInEscapes(text) : null;
+  if (direct !== null && !(escaped !== null && escaped.start < direct.index))
+    return cutAt(text, direct.index, direct[0]);
+  return escaped === null ? text : cutAt(text, escaped.start, escaped.key);
+}
+
+function keyInEscapes(text: string): { readonly start: number; readonly key: string } | null {
+  const { text: decoded, origins } = decodeEscapes(text);
+  const found = anyForm.exec(decoded);
+  return found === null ? null : { start: origins[found.index] ?? 0, key: found[0] };
+}
+
+/** An unsplit prefix stays, as it tells that there was a key. */
+function cutAt(text: string, start: number, key: string): string {
+  const prefix = key.slice(0, 'svc_live_'.length);
+  return `${text.slice(0, start)}${keyBeginning.test(prefix) ? prefix : ''}…`;
 }
 
 /** A masked key, as this program writes it. */
@@ -65,12 +114,14 @@ const wholeForm = /svc_(?:live|test)_[^\s"']{49,}/gi;
 export function cutKeysInLines(text: string): string {
   return text
     .split('\n')
-    .map((line) => {
-      const masked = line.replaceAll(wholeForm, withoutSecret);
-      const others = masked.replaceAll(writtenForm, '');
-      return cutAtKey(others) === others ? masked : cutAtKey(masked);
-    })
+    .map((line) => cutOthers(line.replaceAll(wholeForm, withoutSecret)))
     .join('\n');
+}
+
+/** Cuts a text in which some keys are masked where another key begins. */
+function cutOthers(masked: string): string {
+  const others = masked.replaceAll(writtenForm, '');
+  return cutAtKey(others) === others ? masked : cutAtKey(masked);
 }
 
 /** A JSON value in which each text and each name is cut where an API key begins. */
@@ -83,33 +134,4 @@ export function cutKeysIn(value: unknown): unknown {
 
 function withoutSecret(key: string): string {
   return `${key.slice(0, 'svc_live_'.length)}…`;
-}
-
-/**
- * Removes every percent-encoding, in one pass from the end. Text after a `%` is already decoded then, so one pass is
- * enough for repeated encoding.
- */
-function decode(text: string): string {
-  if (!text.includes('%')) return text;
-  const { length } = text;
-  const codes = new Uint16Array(length);
-  let start = length;
-  for (let index = length - 1; index >= 0; index -= 1) {
-    start -= 1;
-    codes[start] = text.charCodeAt(index);
-    while (codes[start] === percent) {
-      const octet = hexDigit(codes[start + 1]) * 16 + hexDigit(codes[start + 2]);
-      if (Number.isNaN(octet)) break;
-      start += 2;
-      codes[start] = octet;
-    }
-  }
-  return Buffer.from(codes.buffer, 2 * start).toString('utf16le');
-}
-
-/** NaN for any other character. */
-function hexDigit(code = 0): number {
-  if (code >= 0x30 && code <= 0x39) return code - 0x30;
-  const letter = code | 0x20;
-  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : NaN;
 }

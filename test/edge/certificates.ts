@@ -7,6 +7,8 @@ const day = 86_400_000;
 export interface CertificateSetup {
   readonly keyType?: 'ec' | 'rsa';
   readonly names?: readonly string[];
+  /** The first of `names`, unless given. */
+  readonly commonName?: string;
   readonly notBefore?: number;
   readonly notAfter?: number;
   readonly ca?: SelfSigned;
@@ -15,16 +17,20 @@ export interface CertificateSetup {
 /** Creates a certificate for a test, self-signed or signed by `ca`. */
 export async function makeCertificate(setup: CertificateSetup = {}): Promise<SelfSigned> {
   const { keyType = 'ec', names = ['localhost'], ca } = setup;
-  const pems = await generate([{ name: 'commonName', value: names[0] ?? 'nobody' }], {
-    ...(keyType === 'ec' ? { keyType, curve: 'P-256' } : { keyType, keySize: 2048 }),
-    algorithm: 'sha256',
-    notBeforeDate: new Date(setup.notBefore ?? Date.now() - day),
-    notAfterDate: new Date(setup.notAfter ?? Date.now() + 90 * day),
-    ...(ca === undefined ? {} : { ca }),
-    extensions: [
-      { name: 'basicConstraints', cA: ca === undefined, critical: true },
-      { name: 'subjectAltName', altNames: names.map((value) => ({ type: 2, value })) },
-    ],
-  });
+  const commonName = setup.commonName ?? names[0] ?? 'nobody';
+  const pems = await generate(
+    [{ name: 'commonName', value: commonName.replaceAll(/[\\,+"<>;#=]/g, String.raw`\$&`) }],
+    {
+      ...(keyType === 'ec' ? { keyType, curve: 'P-256' } : { keyType, keySize: 2048 }),
+      algorithm: 'sha256',
+      notBeforeDate: new Date(setup.notBefore ?? Date.now() - day),
+      notAfterDate: new Date(setup.notAfter ?? Date.now() + 90 * day),
+      ...(ca === undefined ? {} : { ca }),
+      extensions: [
+        { name: 'basicConstraints', cA: ca === undefined, critical: true },
+        { name: 'subjectAltName', altNames: names.map((value) => ({ type: 2, value })) },
+      ],
+    },
+  );
   return { cert: pems.cert, key: pems.private };
 }

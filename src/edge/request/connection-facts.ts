@@ -70,7 +70,7 @@ export function noteConnection(socket: Socket, origin: ConnectionOrigin): Connec
 function tlsFactsOf(socket: TLSSocket): TlsFacts {
   const certificate = socket.getPeerX509Certificate();
   const client = certificate && {
-    subject: cut(cutAtKey(certificate.subject.replaceAll('\n', ', '))),
+    subject: cutAtKey(cut(certificate.subject.replaceAll('\n', ', '))),
     hash: { sha256: certificate.fingerprint256.replaceAll(':', '') },
   };
   // ECS wants only the number, `1.3` for `TLSv1.3`.

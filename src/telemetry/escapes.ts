@@ -1,0 +1,184 @@
+/** Characters that begin an escape. A text without them is its own decoded form. */
+export const escapeBeginning = /[%&\\=]/;
+
+/** A text without escapes, and for each of its characters where the escape of it began. */
+export interface Decoded {
+  readonly text: string;
+  readonly origins: Uint32Array;
+}
+
+/**
+ * Decodes the escapes of URLs, HTML, JSON, JavaScript, C, CSS and quoted-printable. It goes from the end in one pass:
+ * what follows is then decoded already, so one pass is enough for repeated escapes too.
+ */
+export function decodeEscapes(text: string): Decoded {
+  const { length } = text;
+  const codes = new Uint16Array(length);
+  const origins = new Uint32Array(length);
+  const reader = new EscapeReader(codes);
+  let start = length;
+  for (let index = length - 1; index >= 0; index -= 1) {
+    start -= 1;
+    codes[start] = text.charCodeAt(index);
+    // Each turn removes a character, so all turns together are no more than the characters.
+    for (let code = reader.decode(start); !Number.isNaN(code); code = reader.decode(start)) {
+      start = reader.next - 1;
+      codes[start] = code > 0xffff ? replacement : code;
+    }
+    origins[start] = index;
+  }
+  return { text: Buffer.from(codes.buffer, 2 * start).toString('utf16le'), origins: origins.subarray(start) };
+}
+
+/** Stands for characters outside the Basic Multilingual Plane. */
+const replacement = 0xfffd;
+const blank = 0x20;
+const [percent, equals, backslash, ampersand] = [0x25, 0x3d, 0x5c, 0x26];
+const [hash, semicolon, leftBrace, rightBrace, zero] = [0x23, 0x3b, 0x7b, 0x7d, 0x30];
+const [letterE, letterT, letterU, letterX] = [0x65, 0x74, 0x75, 0x78];
+/** As C and JSON write control characters: `\b`, `\f`, `\n` and `\r`. */
+const escapedBlanks = [0x62, 0x66, 0x6e, 0x72];
+
+/** Named entities of ASCII punctuation and of blanks, in lower case. Some clients change the case. */
+const entities = new Map(
+  Object.entries({
+    ...{ lowbar: '_', underbar: '_', amp: '&', num: '#', semi: ';', percnt: '%', bsol: '\\', equals: '=' },
+    ...{ lcub: '{', lbrace: '{', rcub: '}', rbrace: '}', sol: '/', period: '.', comma: ',', colon: ':', quot: '"' },
+    ...{ apos: "'", plus: '+', hyphen: '-', dash: '-', ndash: '-', mdash: '-', grave: '`', vert: '|', excl: '!' },
+    ...{ ast: '*', dollar: '$', commat: '@', quest: '?', lt: '<', gt: '>', lpar: '(', rpar: ')', lsqb: '[', rsqb: ']' },
+    ...{ tab: '\t', newline: '\n', nbsp: ' ', nonbreakingspace: ' ', ensp: ' ', emsp: ' ', thinsp: ' ', hairsp: ' ' },
+    ...{ shy: ' ', zwnj: ' ', zwj: ' ', lrm: ' ', rlm: ' ', nobreak: ' ', zerowidthspace: ' ' },
+  }).map(([name, character]) => [name, character.charCodeAt(0)]),
+);
+const longestName = Math.max(...Array.from(entities.keys(), ({ length }) => length));
+
+class EscapeReader {
+  /** The index behind the escape that was decoded last. */
+  next = 0;
+  readonly #codes: Uint16Array;
+
+  constructor(codes: Uint16Array) {
+    this.#codes = codes;
+  }
+
+  /** Returns the character code that an escape stands for. NaN: no escape begins there. */
+  decode(start: number): number {
+    const code = this.#codes[start];
+    this.next = start + 1;
+    if (code === percent) return this.#skipLetter(letterU) ? this.#number(16, 4, 4) : this.#number(16, 2, 2);
+    if (code === equals) return this.#number(16, 2, 2);
+    if (code === backslash) return this.#afterBackslash();
+    if (code !== ampersand) return NaN;
+    return this.#skip(hash) ? this.#numericEntity() : this.#namedEntity();
+  }
+
+  /** Skips a character, and returns whether it was there. */
+  #skip(wanted: number): boolean {
+    if (this.#codes[this.next] !== wanted) return false;
+    this.next += 1;
+    return true;
+  }
+
+  /** Skips a letter in either case. */
+  #skipLetter(lowerCase: number): boolean {
+    return this.#skip(lowerCase) || this.#skip(lowerCase - 0x20);
+  }
+
+  /** Certificates' subjects have a backslash before each semicolon. */
+  #skipSemicolon(): void {
+    if (this.#codes[this.next] === backslash && this.#codes[this.next + 1] === semicolon) this.next += 2;
+    else this.#skip(semicolon);
+  }
+
+  /** Reads a number with a limited count of digits. */
+  #number(base: number, least: number, most: number): number {
+    let value = 0;
+    let count = 0;
+    for (; count < most; count += 1) {
+      const digit = hexDigit(this.#codes[this.next]);
+      if (!(digit < base)) break;
+      value = Math.min(value * base + digit, 0x10000);
+      this.next += 1;
+    }
+    return count < least ? NaN : value;
+  }
+
+  #numericEntity(): number {
+    const code = this.#skipLetter(letterX) ? this.#number(16, 1, Infinity) : this.#number(10, 1, Infinity);
+    this.#skipSemicolon();
+    return code;
+  }
+
+  #namedEntity(): number {
+    let name = '';
+    for (
+      let code = this.#codes[this.next];
+      name.length <= longestName && isLetter(code);
+      code = this.#codes[this.next]
+    ) {
+      name += String.fromCharCode((code ?? 0) | 0x20);
+      this.next += 1;
+    }
+    this.#skipSemicolon();
+    return entities.get(name) ?? NaN;
+  }
+
+  #afterBackslash(): number {
+    const first = this.#codes[this.next] ?? 0;
+    if (escapedBlanks.includes(first)) {
+      this.next += 1;
+      return blank;
+    }
+    if (first === letterT) return this.#tab();
+    if (this.#skipLetter(letterX)) return this.#skip(leftBrace) ? this.#inBraces() : this.#number(16, 2, 2);
+    if (!this.#skipLetter(letterU)) return this.#digits();
+    if (this.#skip(leftBrace)) return this.#inBraces();
+    const code = this.#number(16, 4, 4);
+    // Python writes eight digits behind a capital U.
+    return code === 0 && first !== letterU ? this.#number(16, 4, 4) : code;
+  }
+
+  /** Not all of `\t` is a tab: a backslash before each character of a prefix makes `\te` of it. */
+  #tab(): number {
+    this.next += 1;
+    return this.#codes[this.next] === letterE ? NaN : blank;
+  }
+
+  #inBraces(): number {
+    const code = this.#number(16, 1, Infinity);
+    this.#skip(rightBrace);
+    return code;
+  }
+
+  /** Letters have three octal digits in C, of which the first is 1, and two digits in CSS, of which it is larger. */
+  #digits(): number {
+    const start = this.next;
+    while (this.next < start + 5 && this.#skip(zero));
+    const afterZeros = this.next;
+    const first = hexDigit(this.#codes[afterZeros]);
+    let code = first === 1 ? this.#number(8, 2, 3) : NaN;
+    if (Number.isNaN(code) && first < 8) {
+      this.next = afterZeros;
+      code = this.#number(16, 2, 2);
+    }
+    if (Number.isNaN(code) && afterZeros > start) {
+      this.next = afterZeros;
+      code = this.#number(16, 0, 1);
+    }
+    // CSS ends such a number by a blank.
+    if (!Number.isNaN(code)) this.#skip(blank);
+    return code;
+  }
+}
+
+function isLetter(code = 0): boolean {
+  const letter = code | 0x20;
+  return letter >= 0x61 && letter <= 0x7a;
+}
+
+/** NaN for any other character. */
+function hexDigit(code = 0): number {
+  if (code >= 0x30 && code <= 0x39) return code - 0x30;
+  const letter = code | 0x20;
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : NaN;
+}
