@@ -34,6 +34,7 @@ const inPath = (text: string): string => text.replaceAll(/[^!-~]|["'\\]/g, encod
 /** The parts of a request that the access log shows. */
 const places: Readonly<Record<string, (text: string) => Parameters<typeof ask>[1]>> = {
   path: (text) => ({ path: `/v1/transactions/${inPath(text)}` }),
+  'target in absolute form': (text) => ({ path: `http://u:${inPath(text)}@a/v1` }),
   'path of no route': (text) => ({ path: `/${inPath(text)}/more` }),
   'user agent': (text) => ({ headers: [['user-agent', inHeader(`curl/8 (${text}) end`)]] }),
   'user agent alone': (text) => ({ headers: [['user-agent', inHeader(text)]] }),

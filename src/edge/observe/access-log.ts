@@ -4,6 +4,7 @@ import { cut, decimal, quote, serialise, timeText } from '../../telemetry/serial
 import { uniqueId } from '../../telemetry/unique-id.js';
 import type { Credential } from '../../policy/facts.js';
 import type { Findings, Exchange } from '../request/exchange.js';
+import type { RequestTarget } from '../request/request-data.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 
 /** The owner of the API key in a request, as far as known. */
@@ -32,7 +33,7 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     (trace === null ? '' : `,"trace":{"id":"${trace.traceId}"}`) +
     `,"http":{"request":{"id":"${found.id}","method":${quote(data.method)}${sent}}` +
     `,"response":{"status_code":${exchange.status},"body":{"bytes":${exchange.responseBodyBytes}}}}` +
-    `,"url":{"path":${quote(sanitized(data.target.path))}}` +
+    `,"url":{"path":${quote(loggedPath(data.target))}}` +
     `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${locationMembers(found.location)}}` +
     `,"source":{${connection.remote === null ? '' : `"ip":"${connection.remote.text}"${port}`}}` +
     (connection.tls === null ? '' : `,"tls":${tlsText(connection.tls)}`) +
@@ -105,10 +106,18 @@ function tlsText(tls: object): string {
   return text;
 }
 
+/** The path of a target for a log or a trace. In absolute form, a key may begin in the authority and end in the path. */
+export function loggedPath({ absolute, path }: RequestTarget): string {
+  if (absolute === null) return sanitized(path);
+  const { authority } = absolute;
+  const logged = sanitized(authority + path);
+  return logged === authority + path ? path : logged.slice(authority.length);
+}
+
 /**
  * Truncates client input for a log or a trace, and cuts it at an API key: clients put keys into the wrong fields. The
  * search costs more with each character, so it gets no more of them than the log.
  */
-export function sanitized(value: string): string {
+function sanitized(value: string): string {
   return cutAtKey(cut(value));
 }

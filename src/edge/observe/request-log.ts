@@ -4,7 +4,7 @@ import type { LineSink } from '../../telemetry/line-sink.js';
 import type { GatewayMetrics, RequestDurations } from '../../telemetry/metrics.js';
 import type { Exchange } from '../request/exchange.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
-import { accessLine, type KeyOwner, refusedLine, sanitized } from './access-log.js';
+import { accessLine, type KeyOwner, loggedPath, refusedLine } from './access-log.js';
 import type { SharedLines } from './shared-lines.js';
 
 /** Where finished requests are recorded. */
@@ -106,7 +106,7 @@ function requestSpan(exchange: Exchange, environment: string): Span | null {
   const attributes: Record<string, string | number> = {
     'http.request.method': method,
     'http.response.status_code': status,
-    'url.path': sanitized(data.target.path),
+    'url.path': loggedPath(data.target),
     'gateway.request.id': found.id,
     'gateway.code': outcome,
     'gateway.environment': environment,
