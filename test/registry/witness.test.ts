@@ -1,7 +1,7 @@
 import { type Test } from 'tap';
 import { WitnessedList } from '../../src/audit/witnessed-list.js';
-import { NoteSigner, parseNote, receiptTimeOf } from '../../src/evidence/signed-note.js';
-import { parseSubmission } from '../../src/evidence/submission.js';
+import { keyText, NoteSigner, parseNote, receiptTimeOf } from '../../src/evidence/signed-note.js';
+import { parseSubmission, readListHead } from '../../src/evidence/submission.js';
 import { SilentRuns } from '../../src/registry/checkpoints/findings.js';
 import { type WitnessVerdict, Witness } from '../../src/registry/checkpoints/witness.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
@@ -67,6 +67,24 @@ onEachDatabase(
     );
   },
 );
+
+onEachDatabase('after a rotation of its key the registry signs a stored checkpoint anew', async (t, url) => {
+  const { database, findings, instance, signer, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  const body = run.submit('start', time.now());
+  const first = await take(body);
+  const receivedAt = time.now();
+  time.advance(5_000);
+  const rotated = NoteSigner.inMemory(signer.key.name);
+  const witness = new Witness({ database, clock: time, signer: rotated });
+  const verdict = await witness.take(body);
+  t.match(verdict, { status: 200, key: keyText(rotated.receiptKey) });
+  t.equal(receiptTimeOf(parseNote(noteOf(body, verdict)), rotated.receiptKey), receivedAt, 'its first time of receipt');
+  t.equal(readListHead(verdict.head ?? '', rotated.key).size, 1);
+  t.same(await witness.take(body), verdict);
+  t.equal((await take(body)).receipt, first.receipt, 'a replica with the former key still signs with that key');
+  t.same(await findings(), []);
+});
 
 onEachDatabase('the list also gets a checkpoint every ten minutes', async (t, url) => {
   const { instance, listed, take, time } = await openWitness(t, url);

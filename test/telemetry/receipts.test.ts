@@ -10,7 +10,7 @@ import { keyText, NoteSigner, parseNote } from '../../src/evidence/signed-note.j
 import { parseSubmission, signListHead } from '../../src/evidence/submission.js';
 import { CheckpointFile } from '../../src/telemetry/checkpoints/checkpoint-file.js';
 import { CheckpointLog } from '../../src/telemetry/checkpoints/checkpoint-log.js';
-import type { ReceiptOptions, WitnessReply } from '../../src/telemetry/checkpoints/receipts.js';
+import type { KeyChange, ReceiptOptions, WitnessReply } from '../../src/telemetry/checkpoints/receipts.js';
 import type { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { requestLine } from '../audit/sample-log.js';
 import { openLog, until } from './open-log.js';
@@ -69,6 +69,16 @@ function open(t: Test, directory: string, witness: TestWitness, options: Partial
   const log = openLog(`${directory}/access.log`, { checkpoints, checkpointMilliseconds: 60 });
   t.teardown(() => log.close(0));
   return { checkpoints, log, problems };
+}
+
+/** The receipt of a signer for a submission. */
+function receiptOf(signer: NoteSigner, submission = ''): string {
+  return signer.receiptFor(parseNote(parseSubmission(submission).note).text, 1_800_000_000);
+}
+
+/** The beginning of each receipt by this signer's key. */
+function receiptsOf({ receiptKey: { name, id } }: NoteSigner): string {
+  return `\n— ${name} ${id.toString('base64').slice(0, 5)}`;
 }
 
 function write(log: ChainedLog, lines: number): void {
@@ -182,27 +192,78 @@ t.test('a refused start is retried, without a new run', async (t) => {
 t.test('a receipt counts only with a signature of the right key', async (t) => {
   const witness = new TestWitness();
   witness.signer = NoteSigner.inMemory('control.example');
-  const directory = t.testdir({ first: {}, second: {}, third: {} });
+  const directory = t.testdir({ first: {}, second: {} });
   const { checkpoints, log } = open(t, `${directory}/first`, witness, {
     key: store.receiptKey,
     registerMilliseconds: 100,
   });
   await checkpoints.register();
   t.match(checkpoints.status.receipts, { isRegistered: false, problem: 'the receipt is not signed by its key' });
-
-  const changing = new TestWitness();
-  const other = open(t, `${directory}/second`, changing);
-  await other.checkpoints.register();
-  changing.signer = witness.signer;
-  await until(() => other.checkpoints.status.receipts?.problem === 'the receipt is not signed by its key');
-  t.pass('the first key stays pinned');
+  t.match(
+    checkpoints.status.receipts,
+    { problem: 'configure the key that checkpoints head prints as accessLog.checkpoints.witness.publicKey' },
+    'a configured key is never replaced, and the problem names the next step',
+  );
+  await wait(1_200);
+  t.match(checkpoints.status.receipts, { isRegistered: false, problem: 'the receipt is not signed by its key' });
+  t.equal(checkpoints.received, null);
 
   const damaged = new TestWitness();
   damaged.reply = () => ({ status: 200, receipt: 'no receipt', key: keyText(store.receiptKey) });
-  const third = open(t, `${directory}/third`, damaged, { registerMilliseconds: 100 });
+  const third = open(t, `${directory}/second`, damaged, { registerMilliseconds: 100 });
   await third.checkpoints.register();
   t.match(third.checkpoints.status.receipts?.problem, 'the receipt cannot be read');
-  await Promise.all([log, other.log, third.log].map((one) => one.close(50)));
+  await Promise.all([log, third.log].map((one) => one.close(50)));
+});
+
+t.test('a new key of the registry is taken if it signs the receipt and a list that has not shrunk', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  const changes: KeyChange[] = [];
+  const { checkpoints, log, problems } = open(t, directory, witness, { onKeyChange: (change) => changes.push(change) });
+  await checkpoints.register();
+  await until(() => checkpoints.received !== null);
+  t.same(changes, [], 'the first key is no change');
+  const size = witness.submissions.length;
+  const rotated = NoteSigner.inMemory('control.example');
+  const keeps = async (problem: RegExp): Promise<void> => {
+    write(log, 1);
+    await until(() => problem.test(checkpoints.status.receipts?.problem ?? ''));
+    t.match(checkpoints.received?.note, receiptsOf(store), 'what was received stays');
+    t.same(changes, []);
+  };
+
+  witness.reply = () => ({ status: 200, receipt: store.receiptFor('x', 1), key: keyText(rotated.receiptKey) });
+  await keeps(/^the receipt is not signed by its key$/);
+  witness.reply = () => ({ status: 200, receipt: receiptOf(rotated, witness.submissions.at(-1)) });
+  await keeps(/^the receipt cannot be read/);
+  witness.reply = () => ({
+    ...{ status: 200, receipt: receiptOf(rotated, witness.submissions.at(-1)) },
+    key: keyText(rotated.receiptKey),
+  });
+  await keeps(/^the registry has another key for receipts, but sent no list signed with it$/);
+  witness.reply = null;
+  witness.signer = rotated;
+  witness.head = signListHead({ size: 10_000, root: Buffer.alloc(32) }, store);
+  await keeps(/has not signed it/);
+  witness.head = signListHead({ size: size - 1, root: Buffer.alloc(32) }, rotated);
+  await keeps(/has shrunk from \d+ checkpoints to \d+/);
+
+  witness.head = null;
+  await until(() => checkpoints.status.receipts?.problem === null);
+  t.same(changes, [{ former: keyText(store.receiptKey), current: keyText(rotated.receiptKey) }]);
+  t.match(checkpoints.received?.note, receiptsOf(rotated));
+  t.equal(witness.known.size, 1, 'the run goes on');
+
+  witness.signer = store;
+  write(log, 1);
+  await until(() => (checkpoints.status.receipts?.problem ?? '').includes('replaced before'));
+  t.match(checkpoints.status.receipts?.problem, 'restart this gateway', 'a replaced key may be a stolen one');
+  t.equal(changes.length, 1);
+  witness.signer = rotated;
+  await until(() => checkpoints.status.receipts?.problem === null);
+  await log.close(5_000);
+  t.equal(problems.at(-1), null);
 });
 
 t.test('a run unknown to the witness is submitted before the start that names it', async (t) => {

@@ -82,6 +82,12 @@ async function openReceipts(
       return parseReply(await channel.send({ kind: 'checkpoint', body }));
     },
     close: () => channel.close(),
+    onKeyChange: ({ former, current }) => {
+      log.warn(
+        { formerPublicKey: former, publicKey: current },
+        'the registry signs receipts with a new key: compare it with checkpoints head',
+      );
+    },
     onProblem: (problem) => {
       if (problem === null) log.info('the registry signs receipts for access-log checkpoints again');
       else log.error({ problem }, 'no receipts from the registry for access-log checkpoints; retrying');

@@ -135,13 +135,13 @@ export class Witness {
       if (known !== undefined && parseNote(known.note).text === text)
         return {
           status: 200,
-          receipt: receiptIn(known.note, signer),
+          receipt: receiptOf(text, known.received_at, signer),
           key,
           head: await signedHead(transaction, signer),
         };
       if (known === undefined) requireStart(submission, checkpoint);
       else requireGrowth(known, submission, checkpoint);
-      const receipt = signer.receiptFor(text, Math.floor(now / 1000));
+      const receipt = receiptOf(text, now, signer);
       const note = submission.note + receipt;
       const isListed =
         checkpoint.occasion !== 'periodic' || known === undefined || now - known.listed_at >= listMilliseconds;
@@ -280,8 +280,10 @@ function readOlder({ note, size }: NonNullable<RunRow>): { readonly size: number
   return { size, root: Buffer.from(root, 'base64') };
 }
 
-/** The receipt line in a stored note. */
-function receiptIn(note: string, signer: NoteSigner): string {
-  const lines = note.split('\n').filter((line) => line.startsWith(`— ${signer.key.name} `));
-  return `${lines.at(-1) ?? ''}\n`;
+/**
+ * The receipt for a checkpoint. Ed25519 is deterministic: a repeated checkpoint gets the same receipt, or one of the
+ * current key after a rotation.
+ */
+function receiptOf(text: string, receivedAt: number, signer: NoteSigner): string {
+  return signer.receiptFor(text, Math.floor(receivedAt / 1000));
 }

@@ -4,6 +4,7 @@ import { consistencyProof } from '../../evidence/merkle-tree.js';
 import {
   forPurpose,
   InvalidNote,
+  keyText,
   type NoteKey,
   parseKey,
   parseNote,
@@ -27,6 +28,12 @@ export interface WitnessReply {
   readonly head?: string | undefined;
 }
 
+/** A change of the key of receipts: the public keys before and after it. */
+export interface KeyChange {
+  readonly former: string;
+  readonly current: string;
+}
+
 /** Options for receipts. */
 export interface ReceiptOptions {
   /** Sends a submission to the witness. Rejects without a reply: the witness may still have stored the submission. */
@@ -35,8 +42,13 @@ export interface ReceiptOptions {
   readonly besideFile: string | null;
   /** Closes the channel to the witness. */
   readonly close: () => Promise<void>;
-  /** The key of the witness; null: the key in its first reply, which arrives over an authenticated channel. */
+  /**
+   * The key of the witness, which then never changes. Null: the key in its first reply, which arrives over an
+   * authenticated channel, and each later key that is proved in the same way.
+   */
   readonly key: NoteKey | null;
+  /** Called after a later key of the witness was taken. */
+  readonly onKeyChange?: (change: KeyChange) => void;
   /** Maximum wait for the first receipt before the first request, in milliseconds. */
   readonly registerMilliseconds: number;
   /** Whether the gateway stays not ready until the first receipt. */
@@ -64,6 +76,9 @@ type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) |
 
 const suffix = '.unanswered';
 
+/** A receipt by a key that does not count here. */
+class WrongKey extends Error {}
+
 /** Obtains receipts for the checkpoints of this process, and for unanswered checkpoints of earlier processes. */
 export class Receipts {
   readonly #options: ReceiptOptions;
@@ -71,6 +86,8 @@ export class Receipts {
   readonly #unansweredFile: string;
   readonly #queue: CheckpointQueue;
   #key: NoteKey | null;
+  /** The former keys. Taking one back would help the thief of a key that was replaced for that reason. */
+  readonly #replacedKeys = new Set<string>();
   #received: Received | null = null;
   /** The number of checkpoints in the newest list head of the witness. */
   #listSize = 0;
@@ -144,22 +161,57 @@ export class Receipts {
     } catch (error) {
       return { problem: error instanceof Error ? error.message : String(error), isUnanswered: true };
     }
-    const { status, problem = 'no reason in the reply', receipt = '', key, head } = reply;
+    const { status, problem = 'no reason in the reply', receipt = '', head } = reply;
     if (status !== 200) return { problem: `${status}: ${problem}`, isRefused: refusals.has(status) };
     try {
       const note = parseSubmission(submission).note + receipt;
-      const witness = this.#key ?? parseKey(key ?? '');
-      if (receiptTimeOf(parseNote(note), witness) === null) return { problem: 'the receipt is not signed by its key' };
+      const witness = this.#keyOf(note, reply);
       const size = head === undefined ? this.#listSize : readListHead(head, forPurpose(witness, 'note')).size;
       if (size < this.#listSize)
         return { problem: `the list of the registry has shrunk from ${this.#listSize} checkpoints to ${size}` };
+      const former = this.#key;
       // Store the key only after the receipt is valid: the key of a forged reply would reject all later receipts.
       [this.#key, this.#received, this.#listSize] = [witness, { note, head }, size];
+      if (former !== null && former !== witness) this.#replace(former, witness);
       return null;
     } catch (error) {
+      if (error instanceof WrongKey) return { problem: error.message };
       if (!(error instanceof InvalidNote)) throw error;
       return { problem: `the receipt cannot be read: ${error.message}` };
     }
+  }
+
+  /**
+   * The key that signed a receipt: the current one, or a later one unless the key is configured. The registry has its
+   * former key no more, so the channel authenticates a later key as it did the first one.
+   * @throws InvalidNote, WrongKey
+   */
+  #keyOf(note: string, { key = '', head }: WitnessReply): NoteKey {
+    const current = this.#key;
+    const signed = parseNote(note);
+    if (current !== null && receiptTimeOf(signed, current) !== null) return current;
+    if (this.#options.key !== null)
+      throw new WrongKey(
+        'the receipt is not signed by its key: if the registry has a new key, configure the key that checkpoints head ' +
+          'prints as accessLog.checkpoints.witness.publicKey',
+      );
+    const given = parseKey(key);
+    if (receiptTimeOf(signed, given) === null) throw new WrongKey('the receipt is not signed by its key');
+    if (current === null) return given;
+    if (this.#replacedKeys.has(keyText(given)))
+      throw new WrongKey(
+        'the receipt is signed by a key of the registry that was replaced before: if the registry is meant to have ' +
+          'that key again, restart this gateway',
+      );
+    // Without the head, a list that has shrunk would pass with the new key.
+    if (head === undefined)
+      throw new WrongKey('the registry has another key for receipts, but sent no list signed with it');
+    return given;
+  }
+
+  #replace(former: NoteKey, current: NoteKey): void {
+    this.#replacedKeys.add(keyText(former));
+    this.#options.onKeyChange?.({ former: keyText(former), current: keyText(current) });
   }
 
   /** Submits unanswered checkpoints of earlier processes, and drops rejected ones. @returns whether all got a reply */
