@@ -204,6 +204,29 @@ onEachDatabase('contradictory times are reported', async (t, url) => {
   t.same(await findings(), ['clock', 'clock'], 'a checkpoint dated in the future');
 });
 
+onEachDatabase('a start dated before the run that it continues is reported', async (t, url) => {
+  const { database, findings, instance, take, time } = await openWitness(t, url);
+  const startAfter = async (late: number): Promise<WitnessedRun> => {
+    const previous = new WitnessedRun(instance).write(1);
+    await take(previous.submit('start', time.now() - 7_200_000));
+    await take(previous.write(1).submit('end', time.now()));
+    const next = new WitnessedRun(instance).write(1);
+    t.match(await take(next.submit('start', time.now() + late, { previous: previous.end })), { status: 200 });
+    return next;
+  };
+  await startAfter(0);
+  await startAfter(-60_000);
+  t.same(await findings(), [], 'clocks may differ by a minute');
+  const early = await startAfter(-60_001);
+  t.same(await findings(), ['clock'], 'the clock was set back between two processes');
+  const [row] = await database.selectFrom('checkpoint_findings').selectAll().execute();
+  t.match(row?.origin, early.id);
+  await take(early.write(1).submit('end', time.now()));
+  const later = new WitnessedRun(instance).write(1);
+  await take(later.submit('start', time.now(), { previous: early.end }));
+  t.same(await findings(), ['clock'], 'the run after it is in order');
+});
+
 onEachDatabase('a silent run is reported once, but not a run that ended or was continued', async (t, url) => {
   const { database, findings, instance, take, time } = await openWitness(t, url);
   const [silent, ended, followed, living] = Array.from({ length: 4 }, () => new WitnessedRun(instance).write(1));

@@ -216,12 +216,13 @@ export class Witness {
       await find(`it is dated ${date}, earlier than its previous checkpoint`);
   }
 
-  /** Compares the end of the log that a new run found with the stored runs, unless the instance is new. */
+  /** Compares the end of the log that a new run found, and its time, with the stored runs, unless the instance is new. */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
-    const { name, previous = null } = checkpoint;
+    const { name, previous = null, at } = checkpoint;
     if (previous === null) return;
     const former = runKeyName(name, previous.run);
-    const known = await transaction.selectFrom('runs').select(['size']).where('origin', '=', former).executeTakeFirst();
+    const runs = transaction.selectFrom('runs').select(['size', 'signed_at']);
+    const known = await runs.where('origin', '=', former).executeTakeFirst();
     if (known === undefined) {
       const ofName = transaction.selectFrom('runs').select('origin').where('name', '=', name);
       const isNew = (await ofName.limit(1).executeTakeFirst()) === undefined;
@@ -232,6 +233,10 @@ export class Witness {
     if (known.size > previous.size) {
       const message = `its log ended with line ${previous.size} of the run ${previous.run}, but ${known.size} lines of that run are signed`;
       await this.#find(transaction, 'cut', origin, message);
+    }
+    if (at < known.signed_at - clockToleranceMilliseconds) {
+      const message = `it is dated ${new Date(at).toISOString()}, earlier than the run ${previous.run} that it continues`;
+      await this.#find(transaction, 'clock', origin, message);
     }
     const other = await transaction
       .selectFrom('runs')
