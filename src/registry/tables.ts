@@ -170,6 +170,13 @@ interface RunRow {
   was_missed: Generated<number>;
 }
 
+/** An accepted checkpoint that a newer one of its run has replaced. */
+interface EarlierCheckpointRow {
+  /** SHA-256 of its signed text, in base64. */
+  digest: string;
+  received_at: number;
+}
+
 /** A leaf of the list's Merkle tree. */
 interface CheckpointListRow {
   /** The index of the leaf, from 0. */
@@ -209,6 +216,7 @@ export interface RegistryTables {
   projector: ProjectorRow;
   instance_keys: InstanceKeyRow;
   runs: RunRow;
+  earlier_checkpoints: EarlierCheckpointRow;
   checkpoint_list: CheckpointListRow;
   checkpoint_tree: CheckpointTreeRow;
   checkpoint_findings: CheckpointFindingRow;

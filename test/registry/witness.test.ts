@@ -100,13 +100,15 @@ onEachDatabase('the list also gets a checkpoint every ten minutes', async (t, ur
 onEachDatabase('a submission that does not extend its run is rejected and reported once', async (t, url) => {
   const { findings, instance, signer, take, time } = await openWitness(t, url);
   const run = new WitnessedRun(instance).write(1);
-  const bodies = [run.submit('start', time.now()), run.write(9).submit('periodic', time.now())];
-  for (const body of bodies) await take(body);
+  for (const body of [run.submit('start', time.now()), run.write(9).submit('periodic', time.now())]) await take(body);
+  const unsent = Object.assign(new WitnessedRun(instance), { id: run.id, signer: run.signer })
+    .write(5)
+    .submit('periodic', time.now());
   const other = new WitnessedRun(instance).write(30);
   const forged = other.tree.root();
   const replay = new WitnessedRun(instance).write(1);
   const attempts: [string, string, number, string | null][] = [
-    ['an earlier submission', bodies[0] ?? '', 409, 'replay'],
+    ['earlier lines under a checkpoint that was never accepted', unsent, 409, 'replay'],
     [
       'the same lines with an earlier time',
       run.submit('periodic', time.now() - 1, { oldSize: 10, proof: [] }),
@@ -159,6 +161,52 @@ onEachDatabase('a submission that does not extend its run is rejected and report
     t.same(await findings(), expected.toSorted(), what);
   }
   t.match(await take(run.submit('end', time.now(), { oldSize: 10, proof: [] })), { status: 422 });
+});
+
+onEachDatabase('a checkpoint that was accepted before gets its receipt again, without a finding', async (t, url) => {
+  const { database, findings, instance, listed, signer, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  const bodies = [
+    run.submit('start', time.now()),
+    ...[7, 0, 3].map((lines, index) => run.write(lines).submit('periodic', time.now() + index)),
+    run.write(1).submit('end', time.now() + 10),
+  ];
+  const verdicts: WitnessVerdict[] = [];
+  for (const body of bodies) {
+    time.advance(10_000);
+    verdicts.push(await take(body));
+  }
+  t.same(
+    verdicts.map(({ status }) => status),
+    [200, 200, 200, 200, 200],
+  );
+  const state = async () => [await database.selectFrom('runs').selectAll().execute(), await listed()];
+  const before = await state();
+  time.advance(3_600_000);
+  for (const [index, body] of bodies.entries()) {
+    const { receipt } = verdicts[index] ?? {};
+    t.match(await take(body), { status: 200, receipt, head: verdicts.at(-1)?.head }, `checkpoint ${index}`);
+  }
+  const rotated = new Witness({ database, clock: time, signer: NoteSigner.inMemory(signer.key.name) });
+  t.match(await rotated.take(bodies[1] ?? ''), { status: 200, key: /control/ }, 'also after a rotation of the key');
+  t.same(await findings(), []);
+  t.same(await state(), before, 'the run does not look alive again');
+});
+
+onEachDatabase('that an earlier checkpoint was accepted is known for a week', async (t, url) => {
+  const { database, findings, instance, take, time } = await openWitness(t, url);
+  const run = new WitnessedRun(instance).write(1);
+  const first = run.submit('start', time.now());
+  await take(first);
+  for (let days = 0; days < 8; days += 1) {
+    t.match(await take(run.write(1).submit('periodic', time.now())), { status: 200 });
+    t.match(await take(first), { status: 200 });
+    time.advance(86_400_000);
+  }
+  await take(run.write(1).submit('periodic', time.now()));
+  t.match(await take(first), { status: 409 });
+  t.same(await findings(), ['replay']);
+  t.equal((await database.selectFrom('earlier_checkpoints').select('digest').execute()).length, 7);
 });
 
 onEachDatabase('nothing can be appended to a run that has ended', async (t, url) => {

@@ -10,7 +10,7 @@ import type { RegistryDatabase } from '../registry-database.js';
  * - `fork`: two versions of the same lines are signed, or two logs continue the same run;
  * - `previous`: it continues an unknown run;
  * - `unknown`: a checkpoint arrived of a run whose start checkpoint never did;
- * - `replay`: an old checkpoint was submitted again;
+ * - `replay`: an old checkpoint was submitted that was not accepted before;
  * - `key`: an invalid key signed it: one that is not pinned or has ended, or an instance key without the run key;
  * - `silent`: its process stopped without an end checkpoint, and no other process continued the log;
  * - `clock`: its times contradict each other or the registry's clock.

@@ -17,6 +17,7 @@ import { readHistory } from '../projection/history.js';
 import type { Selectable } from '../../database/kysely.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
+import { acceptedAt, addEarlier, forgetEarlier } from './earlier.js';
 import { type WitnessFindingKind, reportFinding } from './findings.js';
 import { keyStateOf, pinFirst } from './instance-keys.js';
 import { appendToList, lockList, signedHead } from './list.js';
@@ -124,7 +125,6 @@ export class Witness {
     { instance, origin, everySeconds }: { instance: NoteKey; origin: string; everySeconds: number },
   ): Promise<WitnessVerdict> {
     const { database, clock, signer } = this.#options;
-    const key = keyText(signer.receiptKey);
     return database.transaction().execute(async (transaction): Promise<WitnessVerdict> => {
       await lockList(transaction);
       const runs = transaction.selectFrom('runs').selectAll();
@@ -132,13 +132,9 @@ export class Witness {
       const now = clock.now();
       await this.#requirePinned(transaction, instance, checkpoint, now);
       const { text } = parseNote(submission.note);
-      if (known !== undefined && parseNote(known.note).text === text)
-        return {
-          status: 200,
-          receipt: receiptOf(text, known.received_at, signer),
-          key,
-          head: await signedHead(transaction, signer),
-        };
+      const before = await acceptedAt(transaction, text, known);
+      // A lost reply, or a registry that reads a message after another one did: the run stays as it is.
+      if (before !== null) return this.#verdict(transaction, receiptOf(text, before, signer));
       if (known === undefined) requireStart(submission, checkpoint);
       else requireGrowth(known, submission, checkpoint);
       const receipt = receiptOf(text, now, signer);
@@ -148,14 +144,8 @@ export class Witness {
       await this.#judgeTimes(transaction, origin, checkpoint, known, now);
       if (known === undefined) await this.#judgePrevious(transaction, origin, checkpoint);
       const row = {
-        ...{
-          origin,
-          name: checkpoint.name,
-          run_key: keyText(checkpoint.runKey),
-          size: checkpoint.size,
-          note,
-          occasion: checkpoint.occasion,
-        },
+        ...{ origin, name: checkpoint.name, run_key: keyText(checkpoint.runKey), size: checkpoint.size, note },
+        occasion: checkpoint.occasion,
         ...{ signed_at: checkpoint.at, received_at: now, every_seconds: everySeconds, was_missed: 0 },
         listed_at: isListed ? now : known.listed_at,
         next_run: checkpoint.next === undefined ? null : runKeyName(checkpoint.name, checkpoint.next),
@@ -170,10 +160,21 @@ export class Witness {
         // A run that ended and named its next one is watched until that arrives.
         const ended = transaction.updateTable('runs').set({ was_missed: 1 }).where('occasion', '=', 'end');
         if (previousRun !== null) await ended.where('origin', '=', previousRun).execute();
-      } else await transaction.updateTable('runs').set(row).where('origin', '=', origin).execute();
-      if (isListed) await appendToList(transaction, now, note);
-      return { status: 200, receipt, key, head: await signedHead(transaction, signer) };
+      } else {
+        await addEarlier(transaction, known);
+        await transaction.updateTable('runs').set(row).where('origin', '=', origin).execute();
+      }
+      if (isListed) {
+        await appendToList(transaction, now, note);
+        await forgetEarlier(transaction, now);
+      }
+      return this.#verdict(transaction, receipt);
     });
+  }
+
+  async #verdict(transaction: RegistryDatabase, receipt: string): Promise<WitnessVerdict> {
+    const { signer } = this.#options;
+    return { status: 200, receipt, key: keyText(signer.receiptKey), head: await signedHead(transaction, signer) };
   }
 
   /** Pins the first key of a name on first use: the channel is authenticated, and an administrator confirms the key. */

@@ -7,6 +7,7 @@ import { seals } from './0005-seals.js';
 import { checkpoints } from './0006-checkpoints.js';
 import { statusChanges } from './0007-status-changes.js';
 import { nextRuns } from './0008-next-runs.js';
+import { earlierCheckpoints } from './0009-earlier-checkpoints.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -18,4 +19,5 @@ export const migrations: Migrations = {
   '0006-checkpoints': checkpoints,
   '0007-status-changes': statusChanges,
   '0008-next-runs': nextRuns,
+  '0009-earlier-checkpoints': earlierCheckpoints,
 };

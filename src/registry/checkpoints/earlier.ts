@@ -1,0 +1,45 @@
+import { hash } from 'node:crypto';
+import type { Selectable } from '../../database/kysely.js';
+import { parseNote } from '../../evidence/signed-note.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+
+/** A week: messages wait in Redis for minutes, and submissions without a reply in a file until the next process. */
+const retentionMilliseconds = 7 * 86_400_000;
+
+type Stored = Pick<Selectable<RegistryTables['runs']>, 'note' | 'received_at'>;
+
+/**
+ * The time at which a checkpoint with this text was accepted, also if a newer one of its run has replaced it. Null if it
+ * never was, or if it was replaced more than a week ago.
+ */
+export async function acceptedAt(
+  transaction: RegistryDatabase,
+  text: string,
+  newest: Stored | undefined,
+): Promise<number | null> {
+  if (newest === undefined) return null;
+  if (parseNote(newest.note).text === text) return newest.received_at;
+  const earlier = transaction.selectFrom('earlier_checkpoints').select('received_at');
+  return (await earlier.where('digest', '=', digestOf(text)).executeTakeFirst())?.received_at ?? null;
+}
+
+/** Stores that a checkpoint was accepted. Call it before a newer one of its run replaces it. */
+export async function addEarlier(transaction: RegistryDatabase, { note, received_at }: Stored): Promise<void> {
+  const row = { digest: digestOf(parseNote(note).text), received_at };
+  await transaction
+    .insertInto('earlier_checkpoints')
+    .values(row)
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Deletes what is older than a week. */
+export async function forgetEarlier(transaction: RegistryDatabase, now: number): Promise<void> {
+  const old = transaction.deleteFrom('earlier_checkpoints').where('received_at', '<', now - retentionMilliseconds);
+  await old.execute();
+}
+
+function digestOf(text: string): string {
+  return hash('sha256', text, 'base64');
+}

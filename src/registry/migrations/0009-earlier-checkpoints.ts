@@ -1,0 +1,13 @@
+import type { Kysely, Migration } from '../../database/kysely.js';
+
+/** The accepted checkpoints that newer ones of their runs have replaced. */
+export const earlierCheckpoints: Migration = {
+  async up({ schema }: Kysely<unknown>): Promise<void> {
+    await schema
+      .createTable('earlier_checkpoints')
+      .addColumn('digest', 'text', (column) => column.primaryKey())
+      .addColumn('received_at', 'bigint', (column) => column.notNull())
+      .execute();
+    await schema.createIndex('earlier_checkpoints_by_age').on('earlier_checkpoints').column('received_at').execute();
+  },
+};
