@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { kindsOf, verify } from '../audit/verify-log.js';
@@ -54,7 +54,13 @@ class TestWitness {
   };
 }
 
-function open(t: Test, directory: string, witness: TestWitness, options: Partial<ReceiptOptions> = {}) {
+function open(
+  t: Test,
+  directory: string,
+  witness: TestWitness,
+  options: Partial<ReceiptOptions> = {},
+  file = `${directory}/access.log`,
+) {
   const problems: (string | null)[] = [];
   const checkpoints = new CheckpointLog({
     ...{ instance, places: [new CheckpointFile(`${directory}/checkpoints.jsonl`)], everyMilliseconds: 20 },
@@ -66,7 +72,7 @@ function open(t: Test, directory: string, witness: TestWitness, options: Partial
       ...options,
     },
   });
-  const log = openLog(`${directory}/access.log`, { checkpoints, checkpointMilliseconds: 60 });
+  const log = openLog(file, { checkpoints, checkpointMilliseconds: 60 });
   t.teardown(() => log.close(0));
   return { checkpoints, log, problems };
 }
@@ -152,6 +158,99 @@ t.test('a submission without a reply is sent by the next process', async (t) => 
   t.same([...witness.known.keys()][0], firstRun, 'before the start that names it');
   t.equal(witness.known.size, 2);
   await second.log.close(5_000);
+});
+
+/** The files of unanswered submissions. */
+function filesIn(directory: string): string[] {
+  return readdirSync(directory).filter((name) => /\.unanswered(?:\.live)?$/.test(name));
+}
+
+t.test('the unanswered submissions of a live process are left to it', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  let isAway = false;
+  const submit = (submission: string): Promise<WitnessReply> =>
+    isAway ? Promise.reject(new Error('no registry replies')) : witness.submit(submission);
+  const first = open(t, directory, witness, { refreshMilliseconds: 20, submit });
+  await first.checkpoints.register();
+  const [run = ''] = witness.known.keys();
+  isAway = true;
+  write(first.log, 7);
+  await until(() => filesIn(directory).length === 1);
+  const waiting = filesIn(directory);
+  const second = open(t, directory, witness, { refreshMilliseconds: 20 }, `${directory}/access.2.log`);
+  await second.checkpoints.register();
+  await wait(400);
+  t.equal(second.checkpoints.figures.receipts?.problem, null);
+  const third = open(t, directory, witness, { refreshMilliseconds: 20 });
+  await third.checkpoints.register();
+  t.equal(third.checkpoints.figures.receipts?.isRegistered, true, 'a start does not wait for a process that lives');
+  t.equal(witness.known.get(run)?.size, 1, 'nobody else submitted for the first process');
+  t.same(
+    filesIn(directory).filter((name) => waiting.includes(name)),
+    waiting,
+  );
+  isAway = false;
+  await until(() => first.checkpoints.figures.receipts?.problem === null);
+  await Promise.all([first, second, third].map(({ log }) => log.close(5_000)));
+  t.equal(witness.known.size, 3, 'the run of the first process went on');
+  t.ok((witness.known.get(run)?.size ?? 0) >= 8);
+  t.same(filesIn(directory), []);
+});
+
+t.test('the unanswered submissions of a killed process are taken once, before the start that names it', async (t) => {
+  const directory = t.testdir({ source: {}, target: {} });
+  const [source, target] = [`${directory}/source`, `${directory}/target`];
+  const witness = new TestWitness();
+  witness.reply = () => new Error('no registry replies');
+  const first = open(t, source, witness, { registerMilliseconds: 50 });
+  await first.checkpoints.register();
+  write(first.log, 7);
+  await until(() => filesIn(source).length === 1);
+  await wait(100);
+  // A copy has the submissions, and no process that touches it.
+  const [file = ''] = filesIn(source);
+  writeFileSync(`${target}/${file}`, readFileSync(`${source}/${file}`));
+  writeFileSync(`${target}/access.log`, readFileSync(`${source}/access.log`));
+  await first.log.close(0);
+  witness.reply = null;
+  const began = performance.now();
+  const options = { refreshMilliseconds: 40, registerMilliseconds: 20_000 };
+  const logs = ['access.log', 'access.2.log'].map((name) => open(t, target, witness, options, `${target}/${name}`));
+  await Promise.all(logs.map(({ checkpoints }) => checkpoints.register()));
+  await until(() => witness.known.size === 3);
+  t.ok(performance.now() - began >= 5 * 40, 'not before it was untouched for several intervals');
+  const starts = witness.submissions.filter((one) => one.includes('\nstart '));
+  const names = starts.findLastIndex((one) => one.includes('\nprevious 0'));
+  const [, previous = ''] = /\nprevious (\S+) /.exec(starts[names] ?? '') ?? [];
+  t.ok([...witness.known.keys()].includes(previous));
+  t.ok(
+    starts.slice(0, names).some((one) => one.includes(`/${previous}\n`)),
+    'before the start that names it',
+  );
+  await Promise.all(logs.map(({ log }) => log.close(5_000)));
+  t.same(filesIn(target), []);
+});
+
+t.test('a file of the former release is taken when its log is, or when it has not changed for long', async (t) => {
+  const directory = t.testdir();
+  const witness = new TestWitness();
+  witness.reply = () => new Error('no registry replies');
+  const first = open(t, directory, witness, { registerMilliseconds: 50 });
+  await first.checkpoints.register();
+  await first.log.close(50);
+  const [released = ''] = filesIn(directory);
+  t.match(released, /\.unanswered$/, 'the former release finds it');
+  renameSync(`${directory}/${released}`, `${directory}/${released.replace('.released', '')}`);
+  witness.reply = null;
+  const log = `${directory}/access.2.log`;
+  const second = open(t, directory, witness, { refreshMilliseconds: 40 }, log);
+  await second.checkpoints.register();
+  t.equal(witness.known.size, 1, 'its process may live');
+  const third = open(t, directory, witness, { refreshMilliseconds: 5_000 });
+  await third.checkpoints.register();
+  t.equal(witness.known.size, 3, 'the next process on its log takes it');
+  await Promise.all([second.log, third.log].map((one) => one.close(5_000)));
 });
 
 t.test('a run that the witness refuses ends, and a new run begins', async (t) => {

@@ -1,5 +1,3 @@
-import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import path from 'node:path';
 import { consistencyProof } from '../../evidence/merkle-tree.js';
 import {
   forPurpose,
@@ -11,8 +9,8 @@ import {
   receiptTimeOf,
 } from '../../evidence/signed-note.js';
 import { parseSubmission, readListHead, submissionText } from '../../evidence/submission.js';
-import { uniqueId } from '../unique-id.js';
 import { CheckpointQueue, type Delivery, type QueueStatus, type SignedCheckpoint } from './checkpoint-queue.js';
+import { UnansweredFiles } from './unanswered-files.js';
 
 /** The reply of a witness to a submission. */
 export interface WitnessReply {
@@ -40,6 +38,8 @@ export interface ReceiptOptions {
   readonly submit: (submission: string) => Promise<WitnessReply>;
   /** Unanswered submissions are stored next to this file for the next process; null: they end with this process. */
   readonly besideFile: string | null;
+  /** Milliseconds between two touches of these files, by which other processes see that this one lives. */
+  readonly refreshMilliseconds?: number;
   /** Closes the channel to the witness. */
   readonly close: () => Promise<void>;
   /**
@@ -74,16 +74,13 @@ const refusals: ReadonlySet<number> = new Set([404, 409, 422]);
 /** Outcome of a submission; `isUnanswered` without any reply. */
 type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) | null;
 
-const suffix = '.unanswered';
-
 /** A receipt by a key that does not count here. */
 class WrongKey extends Error {}
 
 /** Obtains receipts for the checkpoints of this process, and for unanswered checkpoints of earlier processes. */
 export class Receipts {
   readonly #options: ReceiptOptions;
-  readonly #file: string | null;
-  readonly #unansweredFile: string;
+  readonly #files: UnansweredFiles | null;
   readonly #queue: CheckpointQueue;
   #key: NoteKey | null;
   /** The former keys. Taking one back would help the thief of a key that was replaced for that reason. */
@@ -91,8 +88,6 @@ export class Receipts {
   #received: Received | null = null;
   /** The number of checkpoints in the newest list head of the witness. */
   #listSize = 0;
-  #saving: Promise<void> = Promise.resolve();
-  #hasSentFormer = false;
   #register: () => void = () => undefined;
   readonly #registered = new Promise<void>((resolve) => (this.#register = resolve));
   #isRegistered = false;
@@ -101,15 +96,15 @@ export class Receipts {
 
   /** @param everyMilliseconds between two checkpoints of a run */
   constructor(options: ReceiptOptions, everyMilliseconds: number) {
-    [this.#options, this.#file, this.#key] = [options, options.besideFile, options.key];
-    this.#unansweredFile = `${options.besideFile ?? ''}.${uniqueId()}${suffix}`;
+    [this.#options, this.#key] = [options, options.key];
+    const { besideFile, refreshMilliseconds } = options;
+    this.#files = besideFile === null ? null : new UnansweredFiles(besideFile, everyMilliseconds, refreshMilliseconds);
     this.#queue = new CheckpointQueue({
       everyMilliseconds,
       deliver: (checkpoint) => this.#deliver(checkpoint),
       onProblem: (problem) => options.onProblem?.(problem),
       onWaiting: (waiting) => {
-        const submissions = waiting.map(submissionOf);
-        this.#saving = this.#saving.then(() => this.#save(submissions));
+        this.#files?.save(waiting.map(submissionOf));
       },
     });
   }
@@ -137,13 +132,13 @@ export class Receipts {
 
   async close(timeoutMilliseconds: number): Promise<void> {
     await this.#queue.close(timeoutMilliseconds);
-    await this.#saving;
+    await this.#files?.release();
     await this.#options.close();
   }
 
   async #deliver(checkpoint: SignedCheckpoint): Promise<Delivery> {
     // Submit earlier checkpoints first: the start of this process names the previous run, which the witness must know.
-    if (!this.#hasSentFormer) this.#hasSentFormer = await this.#submitFormer();
+    await this.#submitFormer(checkpoint);
     const reply = await this.#submit(submissionOf(checkpoint));
     // If the start of a run is rejected, a new run would be rejected too: retry instead.
     const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
@@ -214,51 +209,22 @@ export class Receipts {
     this.#options.onKeyChange?.({ former: keyText(former), current: keyText(current) });
   }
 
-  /** Submits unanswered checkpoints of earlier processes, and drops rejected ones. @returns whether all got a reply */
-  async #submitFormer(): Promise<boolean> {
-    if (this.#file === null) return true;
-    const folder = path.dirname(this.#file);
-    const names = await readdir(folder).catch(() => []);
-    for (const name of names) {
-      const file = path.join(folder, name);
-      if (!file.startsWith(`${this.#file}.`) || !name.endsWith(suffix) || file === this.#unansweredFile) continue;
-      const submissions = await readFile(file, 'utf8').then(parseSubmissions, () => []);
+  /** Submits unanswered checkpoints of ended processes, and drops rejected ones. */
+  async #submitFormer({ occasion, note }: SignedCheckpoint): Promise<void> {
+    const [, previous = null] = /\nprevious (\S+) \d/.exec(occasion === 'start' ? note : '') ?? [];
+    for (const { submissions, remove } of (await this.#files?.take(previous)) ?? []) {
       let isDone = true;
       for (const submission of submissions) {
         const outcome = await this.#submit(submission);
-        if (outcome?.isUnanswered === true) return false;
-        isDone &&= outcome === null || outcome.isRefused === true;
+        if (outcome?.isUnanswered === true) return;
+        isDone = outcome === null || outcome.isRefused === true;
+        if (!isDone) break; // later ones extend this one
       }
-      if (isDone) await rm(file, { force: true }).catch(() => undefined);
-    }
-    return true;
-  }
-
-  async #save(submissions: readonly string[]): Promise<void> {
-    const file = this.#unansweredFile;
-    if (this.#file === null) return;
-    try {
-      if (submissions.length === 0) {
-        await rm(file, { force: true });
-        return;
-      }
-      await writeFile(`${file}.new`, JSON.stringify(submissions), { mode: 0o600 });
-      await rename(`${file}.new`, file);
-    } catch {
-      // The disk may be read-only. Then the next process cannot send the unanswered submissions.
+      if (isDone) await remove();
     }
   }
 }
 
 function submissionOf({ growth, note }: SignedCheckpoint): string {
   return submissionText({ oldSize: growth.before.to, proof: consistencyProof(growth), note });
-}
-
-function parseSubmissions(text: string): string[] {
-  try {
-    const list: unknown = JSON.parse(text);
-    return Array.isArray(list) ? list.filter((one) => typeof one === 'string') : [];
-  } catch {
-    return []; // not a file of this program
-  }
 }
