@@ -186,9 +186,10 @@ t.test("the documented statuses and findings of the registry's replies match the
       return run.write(1).submit('periodic', now, { signer: NoteSigner.inMemory(run.signer.key.name) });
     },
     async () => {
-      const { run, start } = await begun();
-      await take(run.write(1).submit('periodic', now));
-      return start;
+      const { run } = await begun();
+      await take(run.write(9).submit('periodic', now));
+      const unsent = Object.assign(new WitnessedRun(run.instance), { id: run.id, signer: run.signer }).write(5);
+      return unsent.submit('periodic', now);
     },
     async () => (await begun()).run.write(3).submit('periodic', now, { oldSize: 2, proof: [] }),
     async () => (await begun()).run.submit('periodic', now - 1),

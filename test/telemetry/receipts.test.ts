@@ -181,17 +181,17 @@ t.test('the unanswered submissions of a live process are left to it', async (t) 
   const second = open(t, directory, witness, { refreshMilliseconds: 20 }, `${directory}/access.2.log`);
   await second.checkpoints.register();
   await wait(400);
-  t.equal(second.checkpoints.figures.receipts?.problem, null);
+  t.equal(second.checkpoints.status.receipts?.problem, null);
   const third = open(t, directory, witness, { refreshMilliseconds: 20 });
   await third.checkpoints.register();
-  t.equal(third.checkpoints.figures.receipts?.isRegistered, true, 'a start does not wait for a process that lives');
+  t.equal(third.checkpoints.status.receipts?.isRegistered, true, 'a start does not wait for a process that lives');
   t.equal(witness.known.get(run)?.size, 1, 'nobody else submitted for the first process');
   t.same(
     filesIn(directory).filter((name) => waiting.includes(name)),
     waiting,
   );
   isAway = false;
-  await until(() => first.checkpoints.figures.receipts?.problem === null);
+  await until(() => first.checkpoints.status.receipts?.problem === null);
   await Promise.all([first, second, third].map(({ log }) => log.close(5_000)));
   t.equal(witness.known.size, 3, 'the run of the first process went on');
   t.ok((witness.known.get(run)?.size ?? 0) >= 8);

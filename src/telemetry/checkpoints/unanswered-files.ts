@@ -14,15 +14,15 @@ export interface FormerSubmissions {
 interface Sighting {
   /** Changes with each touch. */
   readonly stamp: string;
-  /** The number of consecutive looks without a touch. */
-  readonly idleLooks: number;
+  /** The number of consecutive scans without a touch. */
+  readonly idleScans: number;
   /** Whether a touch was seen: its process lives, or did a moment ago. */
   readonly wasTouched: boolean;
 }
 
 const defaultRefreshMilliseconds = 2_000;
-/** Looks are counted, not seconds: after a pause of the whole machine no process seems to be gone. */
-const idleLooksOfGone = 5;
+/** Scans are counted, not seconds: after a pause of the whole machine no process seems to be gone. */
+const idleScansOfGone = 5;
 const suffix = '.unanswered';
 /** Of a process that has ended in order. The former release takes such files too. */
 const releasedSuffix = `.released${suffix}`;
@@ -43,7 +43,7 @@ export class UnansweredFiles {
   readonly #taken = new Set<string>();
   #seen: ReadonlyMap<string, Sighting> = new Map();
   readonly #timer: NodeJS.Timeout;
-  #looking: Promise<void>;
+  #scanning: Promise<void>;
   #saving: Promise<void> = Promise.resolve();
   #isReleased = false;
 
@@ -55,11 +55,11 @@ export class UnansweredFiles {
       refreshMilliseconds,
     ];
     this.#file = this.#nameOf(uniqueId(), liveSuffix);
-    this.#looking = this.#look();
+    this.#scanning = this.#scan();
     this.#timer = setInterval(() => {
-      this.#looking = this.#looking.then(async () => {
+      this.#scanning = this.#scanning.then(async () => {
         await Promise.all([this.#file, ...this.#taken].map(touch));
-        await this.#look();
+        await this.#scan();
       });
     }, refreshMilliseconds).unref();
   }
@@ -74,7 +74,7 @@ export class UnansweredFiles {
    * @param previous the run that a waiting start names: its owner is waited for until it is known to live or to be gone
    */
   async take(previous: string | null): Promise<readonly FormerSubmissions[]> {
-    await this.#looking;
+    await this.#scanning;
     while (previous !== null && !this.#isReleased && (await this.#isUndecided(previous)))
       await wait(this.#refreshMilliseconds / 2, undefined, { ref: false });
     for (const [file, sighting] of this.#seen)
@@ -94,7 +94,7 @@ export class UnansweredFiles {
   /** Leaves the files of this process to other processes. */
   async release(): Promise<void> {
     clearInterval(this.#timer);
-    await Promise.all([this.#saving, this.#looking]);
+    await Promise.all([this.#saving, this.#scanning]);
     this.#isReleased = true;
     for (const file of [this.#file, ...this.#taken])
       await rename(file, this.#nameOf(this.#partsOf(file)?.id ?? uniqueId(), releasedSuffix)).catch(() => undefined);
@@ -111,7 +111,7 @@ export class UnansweredFiles {
     return id === undefined || ending === undefined ? null : { id, ending };
   }
 
-  async #look(): Promise<void> {
+  async #scan(): Promise<void> {
     const folder = path.dirname(this.#beside);
     const names = await readdir(folder).catch(() => []);
     const files = names.map((name) => `${folder}${path.sep}${name}`).filter((file) => this.#partsOf(file) !== null);
@@ -119,9 +119,9 @@ export class UnansweredFiles {
     for (const file of files) {
       const stamp = this.#isOwn(file) ? null : await stampOf(file);
       if (stamp === null) continue;
-      const { stamp: before = stamp, idleLooks = -1, wasTouched = false } = this.#seen.get(file) ?? {};
+      const { stamp: before = stamp, idleScans = -1, wasTouched = false } = this.#seen.get(file) ?? {};
       const isTouched = before !== stamp;
-      seen.set(file, { stamp, idleLooks: isTouched ? 0 : idleLooks + 1, wasTouched: wasTouched || isTouched });
+      seen.set(file, { stamp, idleScans: isTouched ? 0 : idleScans + 1, wasTouched: wasTouched || isTouched });
     }
     this.#seen = seen;
   }
@@ -131,19 +131,19 @@ export class UnansweredFiles {
   }
 
   async #isUndecided(run: string): Promise<boolean> {
-    for (const [file, { idleLooks, wasTouched }] of this.#seen)
-      if (this.#partsOf(file)?.ending === liveSuffix && !wasTouched && idleLooks < idleLooksOfGone)
+    for (const [file, { idleScans, wasTouched }] of this.#seen)
+      if (this.#partsOf(file)?.ending === liveSuffix && !wasTouched && idleScans < idleScansOfGone)
         if (await hasRun(file, run)) return true;
     return false;
   }
 
-  async #isGone(file: string, { idleLooks }: Sighting, previous: string | null): Promise<boolean> {
+  async #isGone(file: string, { idleScans }: Sighting, previous: string | null): Promise<boolean> {
     const ending = this.#partsOf(file)?.ending;
     if (ending === releasedSuffix) return true;
-    if (ending === liveSuffix) return idleLooks >= idleLooksOfGone;
+    if (ending === liveSuffix) return idleScans >= idleScansOfGone;
     // The former release touches no file, and rewrites one with each new checkpoint. Its log may be this process's now.
-    const idleMilliseconds = idleLooks * this.#refreshMilliseconds;
-    const isIdle = idleLooks >= idleLooksOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
+    const idleMilliseconds = idleScans * this.#refreshMilliseconds;
+    const isIdle = idleScans >= idleScansOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
     return isIdle || (previous !== null && (await hasRun(file, previous)));
   }
 
