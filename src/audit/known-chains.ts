@@ -3,8 +3,8 @@ import type { ChainCheck } from './chain-check.js';
 const mostChains = 100_000;
 
 /**
- * The chains of a log, in bounded memory. Anyone can invent chains, so those without signed checkpoints are evicted:
- * first chains without a proved line, then the oldest. The number of signed chains is that of the given checkpoints.
+ * The chains of a log, in bounded memory. Anyone can invent chains, so chains without signed checkpoints are evicted:
+ * first those without a proved line, then the oldest. Signed chains need no limit: each needs a given checkpoint.
  */
 export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
   readonly #all = new Map<string, Chain>();

@@ -189,7 +189,7 @@ export async function startGateway(
     stopWatching();
     await healthApp.close(); // last, so that it stays reachable during the drain
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
-    await setImmediate(); // the last responses close in the same turn as their server
+    await setImmediate(); // so that the last responses have closed, and their lines are in the log
     await requestLog.settled();
     await closePorts(ports);
   };

@@ -5,7 +5,7 @@ import { InvalidNote, isSignedBy, type NoteKey, type NoteSigner, parseNote, type
 export interface Submission {
   /** The number of lines in the run's previous checkpoint at the witness; 0 without one. */
   readonly oldSize: number;
-  /** The consistency proof that the newly signed lines begin with those lines. */
+  /** The consistency proof that the lines of this checkpoint begin with those of the previous one. */
   readonly proof: readonly Buffer[];
   readonly note: string;
 }

@@ -233,8 +233,8 @@ export interface RecordsStore {
    */
   fill?(meta: FillingRecord): Promise<void>;
   /**
-   * Lists all gateways with an acknowledgement, in every environment, and those of the roster. @param roster their
-   * instance ids
+   * Lists every gateway, in any environment, that has an acknowledgement or is in the roster.
+   * @param roster the instance ids of the gateways in the roster
    */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
   /**

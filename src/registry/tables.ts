@@ -136,7 +136,7 @@ interface InstanceKeyRow {
   public_key: string;
   name: string;
   pinned_at: number;
-  /** Who pinned it; `registry` if it was taken from the first checkpoint of that name. */
+  /** Who pinned the key; `registry` if the registry took it from the first checkpoint of that name. */
   pinned_by: string;
   counts_from: number;
   /** Null while no administrator has ended it. */

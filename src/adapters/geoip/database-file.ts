@@ -8,7 +8,7 @@ import { fileStamp, isTransientFileError } from '../files/file-stamp.js';
 export interface DatabaseKind {
   /** Its name at the start of a sentence: `The country database`. */
   readonly name: string;
-  /** Must match the type in the database. A database of another type would find nothing for any address, unnoticed. */
+  /** The type in the database must match this pattern. Otherwise each look-up would find nothing, without an error. */
   readonly type: RegExp;
 }
 

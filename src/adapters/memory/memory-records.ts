@@ -108,7 +108,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  /** Only the registry of this process writes here, and in order, so no newer record can exist. */
+  /** Only the registry of this process writes these records, in the order of revisions. So none needs a comparison. */
   write(entries: readonly StoreEntry[]): Promise<number> {
     for (const { name, value } of entries) {
       if (value === null) this.#remove(`mg:${name}`);

@@ -75,7 +75,7 @@ export class Seals {
     const state = this.stateOf(name, text);
     if (isProof(state)) return;
     if (state === 'none') throw new MalformedRecord('the record is not sealed', { reason: 'unsealed' });
-    throw new MalformedRecord('the seal of the record was made with another secret, or for another name or text', {
+    throw new MalformedRecord('its seal was made with another secret, or for a record with another name or content', {
       reason: 'wrong_seal',
     });
   }

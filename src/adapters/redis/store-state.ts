@@ -60,7 +60,7 @@ export class StoreState {
     return this.#isEarlierRelease;
   }
 
-  /** The record of a rebuild in progress, on the servers that were read; null if no rebuild is running. */
+  /** The meta record that the servers return while the registry rebuilds the store; null if no rebuild is running. */
   get filling(): FillingRecord | null {
     return this.#filling;
   }
@@ -88,8 +88,8 @@ export class StoreState {
     try {
       const record = readMetaRecord(meta, this.#check ?? unchecked);
       const { generation, servers: named, replicas = 0, asks = false } = record;
-      // A replayed meta record may carry a valid seal, and its old records would be trusted again. The registry
-      // rewrites it.
+      // A replayed meta record may have a valid seal, so the old records of its generation would be trusted again. It is
+      // refused until the registry has rewritten it.
       if (this.#check !== null && enrolledIn !== null && generation < enrolledIn)
         throw new MalformedRecord(earlierGeneration);
       if (record.version === 2) {

@@ -18,7 +18,7 @@ import { formerKeyOption, loggedIdIn, secondsIn } from '../admin/arguments.js';
  */
 export function logFilesOf(command: Command, files: readonly string[], config?: string): readonly string[] {
   if (config === undefined && files.length === 0)
-    command.error('error: name the files of the log, or a configuration with --config');
+    command.error('error: give the log files as arguments, or a configuration file with --config');
   if (config === undefined) return files;
   const { destination } = loadConfig({ file: config }).accessLog;
   if (files.length > 0) return files;

@@ -29,7 +29,7 @@ export function publicKeyOption(): Option {
 export function witnessKeyOption(): Option {
   return new Option(
     '--witness-key <file>',
-    'file with public keys for receipts of the registry as checkpoints head prints them, one per line: the present one and former ones (repeatable)',
+    'file with the present and former public keys for receipts of the registry, one per line, as "checkpoints head" prints them (repeatable)',
   ).argParser(collect);
 }
 
@@ -82,7 +82,7 @@ async function readKeys(files: readonly string[], { what, purpose, printedBy }: 
       const where = `${what} ${file}, line ${index + 1}`;
       const pinned = pinnedKeyIn(text, where);
       if (pinned.key.purpose !== purpose)
-        throw new OperatorError(`${where}: a key for another purpose: use the key that ${printedBy} prints.`);
+        throw new OperatorError(`${where} is a key for another purpose: use the key that "${printedBy}" prints.`);
       keys.push(pinned);
     }
   }

@@ -24,7 +24,7 @@ function yamlOf(api: object): string {
 export function openapiCommand({ out }: Pick<CommandIo, 'out'>): Command {
   return new Command('openapi')
     .description('print the merchant API, including the errors of the gateway, in OpenAPI 3.1')
-    .option('--config <file>', 'configuration file, for basePath')
+    .option('--config <file>', 'configuration file with the basePath to use')
     .option('--json', 'print JSON instead of YAML')
     .action(async ({ config: file, json }: { readonly config?: string; readonly json?: true }) => {
       const { basePath } = loadConfig({ file });

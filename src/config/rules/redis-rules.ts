@@ -43,7 +43,7 @@ function sentinelUserHasPassword({ keyStore }: Config): RuleProblem[] {
   const { sentinel } = keyStore.redis;
   if ((sentinel?.username ?? null) === null || sentinel?.passwordFile !== null) return [];
   const path = 'keyStore.redis.sentinel.passwordFile';
-  const message = 'expected the file of the password of keyStore.redis.sentinel.username';
+  const message = 'the user keyStore.redis.sentinel.username needs a file with its password';
   return [{ path, message, others: ['keyStore.redis.sentinel.username'] }];
 }
 

@@ -11,8 +11,8 @@ export interface ThrottleLimits {
   /** Requests without an acceptable key within `windowSeconds` after which a source is throttled. */
   readonly badKeys: number;
   /**
-   * The same limit for all unthrottled sources together. Above it, the look-up limits apply to unknown keys of every
-   * source.
+   * Like `badKeys`, but counted over all unthrottled sources together. Above this number, the limits of key look-ups
+   * apply to unknown keys from every source.
    */
   readonly totalBadKeys: number;
   readonly windowSeconds: number;

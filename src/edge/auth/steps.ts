@@ -85,7 +85,7 @@ export function runSteps(
   // An unknown address is on no list, so it would pass as not being a Tor exit.
   const address = requireAddress(request, found.clientAddress);
   found.location = sources.geoIp?.locate(address) ?? null;
-  // The rules need only these facts and do no I/O.
+  // All facts are collected first, because the rules do no I/O.
   const listed = sources.torExits.has(address);
   if (listed === true) found.torListDigest = sources.torExits.digest;
   const facts = (found.facts = factsOf({ request, address, listed, proxies, match: found.match }, sources));

@@ -9,7 +9,7 @@ export interface UpstreamOptions {
   readonly name: string;
   /** Origin: `http://host:port` or `https://host:port`. */
   readonly url: string;
-  /** Timeout without data, for the response headers and between parts of the response body. */
+  /** The longest time without data from the service: before the response headers, and between parts of the body. */
   readonly timeoutSeconds: number;
   readonly maxInFlight: number;
   /** Maximum number of idle connections that are bound to merchants. */
@@ -23,7 +23,7 @@ export interface UpstreamOptions {
   readonly minBodyBytesPerSecond: number;
   /** The memory for bodies that have not arrived yet. */
   readonly buffers: BodyBuffers;
-  /** How long a connection rests before it carries another request, in milliseconds. */
+  /** The minimum idle time of a connection before its next request, in milliseconds. */
   readonly restMilliseconds: number;
   /** Called when the service sends bytes without a pending request. */
   readonly onUnsolicited: () => void;

@@ -230,9 +230,9 @@ function servedMethod(method: string | undefined): string {
 }
 
 /**
- * Serves a CONNECT request like any other request, so it never opens a tunnel. Node passes CONNECT with the bare socket
- * and without a response, even while an earlier request of this connection still uses the socket for its response.
- * Assigning the socket a second time would throw and end the process, so the CONNECT waits for that request.
+ * Serves a CONNECT request like any other request, so it never opens a tunnel. For CONNECT, Node gives the listener a
+ * bare socket and no response object, although an earlier request may still use the socket for its response. Assigning
+ * the socket to a second response would throw and end the process, so the CONNECT waits for the earlier request.
  */
 function serveConnect(request: http.IncomingMessage, handler: RequestListener): void {
   const previous = newestExchange(request.socket);

@@ -84,7 +84,7 @@ export function handleParserError(
   return refused;
 }
 
-/** Null while the error code is not known yet. */
+/** The gateway's code for an error of the parser; null until the end of an overlong line shows which one. */
 function codeOfError(error: ParserError, socket: Socket): GatewayErrorCode | null {
   if (error.code === 'HPE_HEADER_OVERFLOW') return overlongPart(error, socket);
   return codeOf[error.code ?? ''] ?? 'malformed_request';

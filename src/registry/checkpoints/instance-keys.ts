@@ -136,7 +136,10 @@ function readKey(text: string): NoteKey {
     if (!(error instanceof InvalidNote)) throw error;
   }
   throw Refusal.invalid([
-    { path: 'publicKey', message: 'publicKey must be a public key as audit public-key prints it' },
+    {
+      path: 'publicKey',
+      message: 'publicKey must be a public key in the format that the command "audit public-key" prints',
+    },
   ]);
 }
 

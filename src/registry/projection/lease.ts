@@ -2,7 +2,7 @@ import type { DatabaseSession } from '../../database/session.js';
 import type { Clock } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** Options of the lease: the projecting process and the means to exclude all others. */
+/** What the lease needs to let only one process project, and to exclude all others. */
 export interface LeaseOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
@@ -130,8 +130,8 @@ export class Lease {
   }
 
   /**
-   * Like `finish` without further work. Only reads while no other process can have taken the lease since the last
-   * write.
+   * Like `finish` without changes of its own. If no other process can have taken the lease since this process last wrote
+   * it, a read is enough.
    */
   async keep(written: { readonly names: readonly string[]; readonly revision: number }): Promise<boolean> {
     const own = this.#own;

@@ -21,7 +21,7 @@ import { type EvictionGuard, RepairPause } from './repair-pause.js';
  * - `missing`: it was evicted or deleted;
  * - `unknown`: the database has no record of this name;
  * - `older`: it has a former revision;
- * - `layout`: it has the same content in another text, as another release may write it;
+ * - `layout`: its content is the same but is written differently, for example by another release;
  * - `forged`: any other difference.
  */
 const repairCauses = ['missing', 'unknown', 'older', 'layout', 'forged'] as const;

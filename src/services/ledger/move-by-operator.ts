@@ -40,8 +40,8 @@ const storedRefusals = {
 type RefusalCode = keyof typeof storedRefusals;
 
 /**
- * Carries out an operator's order, once per reference. Also stores a refusal because of the balance: a delayed copy of
- * the order must not move money after the operator has received the refusal.
+ * Carries out an operator's order, once per reference. A delayed copy of the order must not move money after the
+ * operator has received a refusal. So a refusal that is due to the balance is stored too.
  * @throws Refusal 422 `wrong_environment`, `wrong_currency`, `wrong_merchant`, `insufficient_balance` or
  *   `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement
  */

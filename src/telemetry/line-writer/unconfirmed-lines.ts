@@ -1,4 +1,4 @@
-/** The most bytes that can be written again after the file was removed. */
+/** If the log file is removed, its newest lines are written again. At most this many bytes are kept for that. */
 const mostBytes = 16 * 1024 * 1024;
 const firstBytes = 128 * 1024;
 const lineEnd = 0x0a;

@@ -86,7 +86,7 @@ export function wrongServers(at: Servers): readonly WrongStart[] {
         part,
         continues,
         options: redis({ url: at.replica }),
-        messages: [/is a replica and refuses writes: name the master/],
+        messages: [/is a replica and refuses writes: configure the address of the master/],
       },
       {
         what: `${part}: a sentinel configured as a Redis server`,

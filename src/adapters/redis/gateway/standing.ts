@@ -211,7 +211,7 @@ export class AcknowledgementState {
   get reason(): string | null {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
-    return age > this.#lifetimeMilliseconds ? 'the store takes no acknowledgements' : null;
+    return age > this.#lifetimeMilliseconds ? "the store does not accept this gateway's acknowledgements" : null;
   }
 
   /** Whether the newest acknowledgement was refused by a server that may have been replaced. */

@@ -110,7 +110,10 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
   if (mode === 'standalone' && address.cluster !== null)
     return fault(place, `${what} is a single server, not a Cluster node: name it in keyStore.redis.url`);
   if (valueOf('role') === 'slave' && address.cluster === null)
-    return fault(place, `${what} is a replica and refuses writes: name the master, or its sentinels`);
+    return fault(
+      place,
+      `${what} is a replica and refuses writes: configure the address of the master, or of its sentinels`,
+    );
   const version = valueOf('redis_version');
   if (version !== null && Number.parseInt(version, 10) < 6)
     return fault(place, `${what} is version ${version}, which cannot send invalidation notices: use 6.0 or newer`);

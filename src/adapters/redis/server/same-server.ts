@@ -64,7 +64,7 @@ export class SameServer {
           this.#servers.set(redis, server);
           this.#compare(other);
         })
-        .catch(() => stream.destroy()); // INFO failed, unlike an INFO without run_id: reconnect and ask again
+        .catch(() => stream.destroy()); // INFO itself failed: reconnect, which sends it again
     });
   }
 
