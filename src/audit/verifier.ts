@@ -10,9 +10,9 @@ import type { SignedRuns } from './signed-runs.js';
 
 /** Options of a verification. */
 export interface VerifierOptions {
-  /** Secrets of the log, newest first; empty: lines are hashed without a secret. */
+  /** Secrets of the log, newest first. If the list is empty, lines are hashed without a secret. */
   readonly secrets: readonly LogSecret[];
-  /** Whether the last process may still be running: then its chain needs no end. */
+  /** Whether the last process may still be running. If so, its chain may lack an end checkpoint. */
   readonly running: boolean;
   /** Whether the lines are a part of a log, which may begin at any line. */
   readonly partial: boolean;

@@ -40,7 +40,7 @@ export interface MemoryPlan {
   readonly process: number;
   /** Full caches of records, negative lookups and throttled sources. */
   readonly caches: number;
-  /** The maximum number of connections, idle. */
+  /** The memory that the maximum number of connections takes while all of them are idle. */
   readonly connections: number;
   /** Bodies that wait for a permit of their upstream. */
   readonly bufferedBodyBytes: number;

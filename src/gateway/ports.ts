@@ -4,8 +4,8 @@ import type { Eventual } from './eventual.js';
 import type { CompiledKey, CompiledMerchant, RecordProblem } from './records.js';
 
 /**
- * Source of a record: just read from the store, cached and known to be current, or cached without notices of changes
- * (stale).
+ * Source of a record: just read from the store (`store`), cached and known to be current (`cache`), or cached while no
+ * notices of changes arrive (`stale`).
  */
 export type RecordSource = 'store' | 'cache' | 'stale';
 

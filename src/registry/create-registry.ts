@@ -100,8 +100,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   return app;
 }
 
-const unclear =
-  'Without a success response the change may have been made all the same: check GET /events before a retry';
+const unclear = 'The change may have been made even without a success response: check GET /events before a retry';
 
 const actor = {
   name: 'x-actor',
@@ -133,7 +132,7 @@ function failuresOf(route: DescribedRoute): Record<number, string> {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
     404: 'The record does not exist',
-    409: 'The state of the record does not allow this',
+    409: 'The state of the record does not allow this request',
     ...(takesBody
       ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
       : {}),

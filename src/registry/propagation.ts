@@ -26,7 +26,7 @@ export interface PropagationSources extends GatewaySources {
   readonly projector: {
     /** Whether all records up to this revision are in the store. */
     hasProjected(revision: number): Promise<boolean>;
-    /** Resolves at the projector's next progress. */
+    /** Resolves at the next published change, or at the end of the projector's next pass, whether it failed or not. */
     nextPass(): Promise<void>;
   };
   readonly clock: Clock;
@@ -67,7 +67,7 @@ export function followChanges(sources: PropagationSources): Confirmation {
   };
 }
 
-/** The entry for gateways that use records outside the roster, e.g. because a restored database has forgotten them. */
+/** The entry for gateways that use records but are not in the roster, e.g. because a restored database forgot them. */
 function forgottenGateways(until: number | null): Propagation['pending'][number] {
   const host = 'gateways that this database may have forgotten';
   return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };

@@ -206,7 +206,8 @@ export class LineHash {
    * @returns lower-case hex
    */
   of(previous: string, members: string, more: string): string {
-    const start = this.#headEnd - 1; // the object's opening brace takes the byte of the head's comma
+    // The members are written over the comma that ends the head. That comma then replaces their opening brace.
+    const start = this.#headEnd - 1;
     this.#makeRoom(start + members.length * bytesPerCharacter + more.length + endBytes);
     const inner = this.#inner;
     inner.write(previous, blockBytes, 'latin1');

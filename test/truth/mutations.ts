@@ -40,8 +40,8 @@ export const mutations: readonly Mutation[] = [
   {
     what: 'a gateway acknowledges the change that comes next',
     file: acknowledgement,
-    from: '{ revision, generation, ...said, ...identity }',
-    to: '{ revision: revision + 1, generation, ...said, ...identity }',
+    from: '{ revision, generation, ...reported, ...identity }',
+    to: '{ revision: revision + 1, generation, ...reported, ...identity }',
     options: ['--faults', 'delay,stop-gateway'],
   },
   {

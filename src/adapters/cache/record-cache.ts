@@ -119,8 +119,8 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Stops new requests from joining reads in flight. To be called before a revision is acknowledged: from then on the
-   * registry may report a change as in force that these reads do not contain.
+   * Stops new requests from joining reads in flight. Call it before a revision is acknowledged, because the registry
+   * may then report a change as in force that these reads do not contain.
    */
   closeLookUps(): void {
     this.#round += 1;

@@ -28,9 +28,9 @@ interface Held {
 }
 
 /**
- * Signs the caller's identity as a JWT: `iss aud sub iat exp`, `kid` with the id of the merchant's key, and
- * `environment`. An assertion is reused for its key and upstream during half of its lifetime, so that a request costs
- * no signature.
+ * Signs the caller's identity as a JWT with the claims `iss`, `aud`, `sub`, `iat`, `exp`, `kid` (the id of the
+ * merchant's key) and `environment`. To avoid a signature for each request, an assertion is reused for the same key and
+ * upstream during half of its lifetime.
  */
 export class SignedIdentity implements CallerIdentity {
   readonly publicKeys: JSONWebKeySet;

@@ -74,7 +74,7 @@ export class RecordNames {
     return `${this.inactivePrefix}${instanceId}:${part}`;
   }
 
-  /** The prefix of every report's name. */
+  /** The prefix of the names of all reports of inactive records. */
   get inactivePrefix(): string {
     return `${this.#prefix}inactive:`;
   }

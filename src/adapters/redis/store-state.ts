@@ -4,7 +4,7 @@ import type { StoredMeta, StoreEntry } from '../../gateway/store-ports.js';
 import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
-/** For example in a snapshot from before an upgrade: changes since then may be missing. */
+/** A meta record without servers may come from a snapshot before an upgrade, so later changes may be missing. */
 const noServers =
   'the meta record names no servers, although this store had one that did: it is from an old snapshot, or from an earlier release of the registry';
 const earlierGeneration = 'the meta record of the store is of an earlier generation';

@@ -15,7 +15,8 @@ const httpUrl = /^https?:\/\//i;
 
 /**
  * Parses an entry of `torExits.sources`.
- * @param allowReserved part of the id, because a list is stored without the addresses that this option leaves out
+ * @param allowReserved whether the stored list keeps reserved addresses. The id depends on it, because lists with and
+ * without these addresses differ.
  */
 export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource {
   const id = createHash('sha256')

@@ -235,7 +235,7 @@ export interface SharedExitLists {
   close(): Promise<void>;
 }
 
-/** The right to fetch for all: a lease that is renewed while it is held, and expires after its process ends. */
+/** The right to fetch for all gateways: a lease, renewed while it is held. It expires after its process ends. */
 export interface FetchClaim {
   /** Writes the record; false when the claim was lost meanwhile, and another process fetches. */
   publish(record: string): Promise<boolean>;

@@ -19,7 +19,7 @@ const lifted = Type.Object({
 /** `restores list`, `held` and `lift`. */
 export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
   const restores = new Command('restores').description(
-    'show changes missing from a restored database, and release records held back because of them',
+    'show for which periods a restored database may lack changes, and release the records held back for that reason',
   );
   const edge = { io, env };
 

@@ -119,9 +119,9 @@ export interface GivenCheckpoints {
   readonly keys: readonly PinnedKey[];
   /** The list of the witness whose receipts are checked; null: receipts are ignored. */
   readonly witnessed: WitnessedList | null;
-  /** Notes about their source. */
+  /** Notes about the keys that the registry supplied, e.g. that a key is not confirmed. */
   readonly notes: readonly string[];
-  /** Findings about their source. */
+  /** Findings about the registry's list of checkpoints. */
   readonly findings: readonly Finding[];
   /** The checkpoints themselves, as lines of files. */
   lines(): AsyncIterable<readonly RawLine[]>;

@@ -137,7 +137,7 @@ function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
 function proxyProtocolHasProxies({ proxyProtocol, trustedProxies }: Config): RuleProblem[] {
   if (!proxyProtocol || trustedProxies.length > 0) return [];
   const message =
-    'closes every connection that is not from a trusted proxy: expected the load balancers in trustedProxies';
+    'would close every connection, because trustedProxies is empty: expected the addresses of the load balancers there';
   return [{ path: 'proxyProtocol', message, others: ['trustedProxies'] }];
 }
 

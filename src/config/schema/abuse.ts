@@ -43,8 +43,8 @@ export const throttle = section(
       maximum: 10_000,
       default: 20,
       description:
-        'Key-store lookups per second for one throttled source, for keys not known to exist. The first such key of ' +
-        'each connection does not count.',
+        'Maximum number of key-store lookups per second of keys not known to exist, for each throttled source. The ' +
+        'first such lookup of each connection does not count.',
     }),
     totalLookupsPerSecond: Type.Integer({
       minimum: 1,

@@ -98,7 +98,7 @@ const cache = section(
       minimum: 0,
       maximum: 86_400,
       default: 30,
-      description: 'How long stale records are still used while the store is unavailable. After that: 503.',
+      description: 'How long stale records are still used while the store is unavailable. Later requests get 503.',
     }),
     preload: Type.Boolean({
       default: true,

@@ -195,8 +195,8 @@ export const limits = section(
       maximum: 60_000,
       default: 1000,
       description:
-        'Mean event loop delay over two seconds at which the gateway rejects requests with 503 instead of queueing ' +
-        'them, until the delay falls to half. 0: never.',
+        'Mean event loop delay that counts as overload if two seconds in a row exceed it. An overloaded gateway ' +
+        'rejects requests with 503 instead of queueing them, until the delay falls to half. 0: never.',
     }),
     drainDelaySeconds: Type.Integer({
       minimum: 0,

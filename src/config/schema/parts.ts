@@ -156,7 +156,7 @@ export const services = section(
 export const identity = section(
   {
     signingKeyFile: optionalFile(
-      'PEM file with the private key, Ed25519 or P-256, that signs the assertion of the caller for upstreams ' +
+      "PEM file with the private key (Ed25519 or P-256) that signs the caller's identity for upstreams " +
         '(x-gateway-assertion). null: no assertions.',
     ),
     publishedKeyFiles: Type.Array(

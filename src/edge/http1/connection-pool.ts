@@ -38,7 +38,7 @@ interface Waiting {
 
 /** A pending connect. */
 interface Opening {
-  /** The request that triggered the connect. Fails with the connect, unless another connection carries it by then. */
+  /** The request that triggered the connect. It fails if the connect fails before another connection carries it. */
   readonly first: Waiting;
   readonly since: number;
 }

@@ -140,7 +140,7 @@ class ResponseStream extends Readable {
     super({ encoding: 'latin1', highWaterMark: readBytes });
     this.#reader = reader;
     this.#deadline = setTimeout(() => {
-      // While paused, the client is slow, not the upstream. Other limits apply to the client.
+      // While the stream is paused, the client is slow and not the upstream. Other limits apply to the client.
       if (this.#isPaused) this.#deadline.refresh();
       else this.#endIfStillSilent(timeoutSeconds);
     }, timeoutSeconds * 1000);

@@ -28,8 +28,8 @@ export interface Hop {
 }
 
 /**
- * Resolves the client address. This is the peer, unless the peer is a trusted proxy. Otherwise the walk goes through
- * X-Forwarded-For from right to left and stops at the first entry that is not a trusted proxy. Entries further left
+ * Resolves the client address. This is the peer, unless the peer is a trusted proxy. For a trusted proxy, the function
+ * reads X-Forwarded-For from right to left and takes the first entry that is not a trusted proxy. Entries further left
  * come from untrusted senders. If every entry is a trusted proxy, the left-most entry is the client.
  * @param forwardedFor all X-Forwarded-For values of the request, in order
  * @param onHop called for each hop, starting with the peer

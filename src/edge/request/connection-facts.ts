@@ -60,7 +60,7 @@ export function originOf(socket: Socket): ConnectionOrigin {
 
 const known = new WeakMap<Socket, ConnectionFacts>();
 
-/** Stores the source of a connection before its first request. */
+/** Stores the facts of a connection before its first request, because a closed socket no longer has them. */
 export function noteConnection(socket: Socket, origin: ConnectionOrigin): ConnectionFacts {
   const facts = { ...origin, tls: socket instanceof TLSSocket ? tlsFactsOf(socket) : null };
   known.set(socket, facts);

@@ -19,7 +19,7 @@ export function importRoutes(untilProjected: ProjectionWait): Routes {
         schema: { body: checkBody, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Check an import: what it would create, and its problems; nothing is stored',
+            summary: 'Report what an import would create and which problems it has, without storing anything',
             body: importBodies.check,
             data: checkedSchema,
             isRead: true,

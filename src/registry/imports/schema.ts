@@ -20,7 +20,7 @@ export const merchantEntrySchema = Type.Object({
   confirm: Type.Optional(merchantFields.confirm),
 });
 
-/** A key to import, by its hash. Without a `keyId` one is generated. */
+/** A key to import, identified by its hash. If `keyId` is missing, an id is generated. */
 export const keyEntrySchema = Type.Object({
   type: Type.Optional(Type.Literal('key', { description: 'key or merchant' })),
   lookupId: Type.String({

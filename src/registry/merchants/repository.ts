@@ -43,8 +43,8 @@ export async function listMerchants(
 }
 
 /**
- * One merchant.
- * @throws Refusal if it does not exist
+ * Finds a merchant by its id.
+ * @throws Refusal if the merchant does not exist
  */
 export async function findMerchant(database: RegistryDatabase, id: string): Promise<Merchant> {
   const row = await database.selectFrom('merchants').selectAll().where('id', '=', id).executeTakeFirst();

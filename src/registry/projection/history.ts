@@ -16,7 +16,7 @@ export interface History {
   readonly opensAt: number | null;
   /** The newest change published in this generation; null before the first. */
   readonly published: Position | null;
-  /** Ids of the secrets of which one seals each record in the store; empty if a record may be unsealed. */
+  /** Ids of secrets: each record in the store is sealed with one of them. Empty if a record may be unsealed. */
   readonly sealedBy: readonly string[];
 }
 

@@ -23,7 +23,7 @@ export interface OperatorMovement {
   readonly actor: string;
 }
 
-/** The entry of a movement; `isRepeated` if an earlier order created it. */
+/** The entry of a movement. `isRepeated` tells whether an earlier order with the same reference created the entry. */
 export interface OperatorEntry {
   readonly entry: EntryRow;
   readonly isRepeated: boolean;

@@ -47,7 +47,7 @@ export class UnansweredFiles {
   #saving: Promise<void> = Promise.resolve();
   #isReleased = false;
 
-  /** @param beside the files are stored next to this one, with its name and a suffix */
+  /** @param beside path of a file. The submissions are stored next to it, under its name with an id and a suffix. */
   constructor(beside: string, everyMilliseconds: number, refreshMilliseconds = defaultRefreshMilliseconds) {
     [this.#beside, this.#everyMilliseconds, this.#refreshMilliseconds] = [
       beside,

@@ -52,7 +52,7 @@ export class LineWriter {
   #failure: string | null = null;
   #onIdle: (() => void) | null = null;
 
-  /** @param isFile false for a stream, which cannot be removed */
+  /** @param isFile false for a stream. Lines of a file are kept until confirmed, because the file may be removed. */
   constructor(descriptor: number, isFile: boolean) {
     this.#segments = [segmentFor(descriptor, isFile)];
   }

@@ -88,7 +88,7 @@ export class SlotProofs {
     // beat.
     for (let start = 0; start < open.length; start += slotsOfStep) {
       const slots = open.slice(start, start + slotsOfStep);
-      // Read the sessions before the replies arrive: a marker read before a flush does not count.
+      // A flush begins a new session and invalidates each marker that was read before it. So note the sessions first.
       const sessions = slots.map((slot) => this.#masters.owner(slot).session);
       const replies = await callEach(
         this.#masters,

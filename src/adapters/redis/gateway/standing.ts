@@ -27,8 +27,8 @@ export interface Filling {
 }
 
 /**
- * What a gateway may decide now, from its cache or by reading Redis, according to its beats.
- * The result holds only for the connections that a beat used: the next ones may lead to another server.
+ * Tells from the results of the beats whether a gateway may now serve requests from its cache or by reading Redis.
+ * A result holds only for the connections that its beat used, because the next ones may lead to another server.
  */
 export class Standing {
   readonly state: StoreState;

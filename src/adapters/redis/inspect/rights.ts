@@ -87,8 +87,8 @@ const probes: Readonly<Record<string, string>> = {
 };
 
 /**
- * The rights that the user lacks, in ACL syntax: commands, keys and the channel of invalidation notices.
- * Afterwards, neither connection can be used.
+ * Lists the rights that the user lacks, in ACL syntax: commands, keys and the channel of invalidation notices.
+ * The probes may leave `redis` in a MULTI and `listening` subscribed, so do not use these connections afterwards.
  */
 export async function missingRights(redis: Redis, listening: Redis, prefix: string, use: RedisUse): Promise<string[]> {
   const missing = new Set<string>();
