@@ -277,7 +277,7 @@ t.test('without file arguments, search and summary read the log of the configura
     t.equal(named.status, 0);
     t.same(await audit(command, '--json', ...config('gateway')), named);
     t.same(await audit(command, '--json', ...config('gateway'), file), named);
-    t.match(await audit(command), { status: 2, err: /name the files of the log/ });
+    t.match(await audit(command), { status: 2, err: /give the log files as arguments/ });
     t.match(await audit(command, ...config('stdout')), { status: 2, err: /writes its log to standard output/ });
     t.match(await audit(command, ...config('wrong'), file), { status: 2, err: /nothing/ });
   }
