@@ -157,7 +157,7 @@ export class SignedRuns {
     const { count, first } = this.#apart;
     if (first !== null)
       this.notes.push(
-        `${counted(count, 'checkpoint')} received more than 60 s from the signed time, which an outage explains, or a clock that was set: the first was ${first}`,
+        `${counted(count, 'checkpoint')} with more than 60 s between signature and receipt, after an outage or because a clock was set; the first was ${first}`,
       );
     if (!areRequired) this.notes.push(...unlike.map(({ message }) => message));
     return [

@@ -63,7 +63,7 @@ export class WitnessedList {
     return this.#unknownHeads === 0
       ? []
       : [
-          `${counted(this.#unknownHeads, 'head')} of the witness's list signed with a key that is not given: add its former public key with --witness-key`,
+          `${counted(this.#unknownHeads, 'head')} of the witness's list could not be compared, because no given key has signed it: add the former public key with --witness-key`,
         ];
   }
 

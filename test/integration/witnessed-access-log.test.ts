@@ -97,6 +97,7 @@ t.test('an access log is verified against the checkpoints at the registry', { sk
   t.match(await verify('--head', head), { status: 1, out: `${head}:1: rewritten: the witness signed a list of 1000` });
   writeFileSync(head, signListHead(longer, NoteSigner.inMemory('control.example')));
   t.match(await verify('--head', head), { status: 1, err: `${head} is not signed by the registry` });
+  t.match(await verify('--as-of', '1h'), { status: 2, err: '--as-of needs --running' });
   t.match(await command('audit', 'verify', '--head', head, log), {
     status: 2,
     err: '--head needs --checkpoints registry',

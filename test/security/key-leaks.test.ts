@@ -73,6 +73,13 @@ t.test('key leak: no part of a split or encoded key is in an access log line', a
   }
 });
 
+t.test('key leak: a long authority of the target does not keep the path out of the log', async (t) => {
+  const gateway = await startTestGateway(t, { records: recordsOf(key) });
+  await ask(gateway, { path: `http://${'u'.repeat(2_000)}@a/v1/transactions` });
+  await until(() => gateway.lines.length === 1);
+  t.match(gateway.lines[0], { url: { path: '/v1/transactions' } });
+});
+
 // Clients put keys in the wrong places, and the log kept them: in the path, the user agent, the request id of a proxy.
 const inspected = { depth: 20, maxArrayLength: null, maxStringLength: null, breakLength: Infinity };
 

@@ -76,7 +76,8 @@ export function proofOptions(command: Command): Command {
 
 /** Reports options that need others. */
 export function requireUsable(command: Command, options: ProofOptions): void {
-  const problem = usageProblem(options);
+  const problem =
+    options.asOf !== undefined && options.running !== true ? '--as-of needs --running' : usageProblem(options);
   if (problem !== null) command.error(`error: ${problem}`);
 }
 

@@ -106,12 +106,16 @@ function tlsText(tls: object): string {
   return text;
 }
 
+const mostBeforePath = 256;
+
 /** The path of a target for a log or a trace. In absolute form, a key may begin in the authority and end in the path. */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);
-  const { authority } = absolute;
-  const logged = sanitized(authority + path);
-  return logged === authority + path ? path : logged.slice(authority.length);
+  // Only the end of the authority can belong to such a key. A long authority must not push the path out of the log.
+  const before = absolute.authority.slice(-mostBeforePath);
+  const shown = cut(path);
+  const logged = cutAtKey(before + shown);
+  return logged === before + shown ? shown : logged.slice(before.length);
 }
 
 /**
