@@ -2,35 +2,16 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import type { OpenedRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
-import type { HostAndPort } from '../../src/adapters/redis/connection.js';
 import type { WatchedRecords } from '../../src/gateway/store-ports.js';
-import { startCluster, until } from './redis-cluster.js';
+import { type Place, places } from './record-places.js';
+import { until } from './redis-cluster.js';
 import { startRedis, withoutRedis } from './redis-server.js';
-import type { RedisServer, Teardown } from './redis-server.js';
+import type { Teardown } from './redis-server.js';
 
 const credentials = { sentinels: null, masterName: '', username: null, password: null, ca: null };
 const value = { status: 'ACTIVE', revision: 2 };
 const generation = 'r_1';
 const text = JSON.stringify({ ...value, generation });
-
-/** A place with watched records, and the server of each record. */
-interface Place {
-  readonly url: string;
-  readonly cluster: readonly HostAndPort[] | null;
-  readonly ownerOf: (name: string) => Promise<RedisServer>;
-}
-
-const places: Record<string, (t: Teardown) => Promise<Place>> = {
-  'one server': async (t) => {
-    const server = await startRedis(t);
-    return { url: server.url, cluster: null, ownerOf: () => Promise.resolve(server) };
-  },
-  'a Cluster': async (t) => {
-    const cluster = await startCluster(t, { replicas: false });
-    const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
-    return { url: 'redis://cluster', cluster: nodes, ownerOf: (name) => cluster.ownerOf(name) };
-  },
-};
 
 async function openWatched(t: Teardown, { url, cluster }: Place) {
   const address = { ...credentials, url, cluster, commandTimeoutMilliseconds: 5_000 };

@@ -3,12 +3,12 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import type { HostAndPort } from '../../src/adapters/redis/connection.js';
 import { openRecordsStore } from '../../src/adapters/redis/registry/open-records-store.js';
 import { systemClock, systemTimers } from '../../src/cli/compose/system-clock.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
-import { startCluster, until } from '../adapters/redis-cluster.js';
-import { type RedisServer, startRedis, withoutRedis } from '../adapters/redis-server.js';
+import { type Place, places } from '../adapters/record-places.js';
+import { until } from '../adapters/redis-cluster.js';
+import { type RedisServer, withoutRedis } from '../adapters/redis-server.js';
 import { expectedRecords } from '../registry/stored-state.js';
 
 const token = 'an-administrators-token-of-enough-characters';
@@ -16,12 +16,6 @@ const credentials = { sentinels: null, masterName: '', username: null, password:
 const seed = Number(process.env.SEED ?? 1);
 const attacks = Number(process.env.ATTACKS ?? 400);
 const attackers = 4;
-
-interface Place {
-  readonly url: string;
-  readonly cluster: readonly HostAndPort[] | null;
-  readonly ownerOf: (name: string) => Promise<RedisServer>;
-}
 
 /** Starts a registry on a store that others may write to. */
 async function start(t: Test, { url, cluster }: Place) {
@@ -72,18 +66,6 @@ function numbersOf(state: number): (below: number) => number {
     return Math.floor((state / 2 ** 32) * below);
   };
 }
-
-const places: Record<string, (t: Test) => Promise<Place>> = {
-  'one server': async (t) => {
-    const server = await startRedis(t);
-    return { url: server.url, cluster: null, ownerOf: () => Promise.resolve(server) };
-  },
-  'a Cluster': async (t) => {
-    const cluster = await startCluster(t, { replicas: false });
-    const nodes = cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
-    return { url: 'redis://cluster', cluster: nodes, ownerOf: (name) => cluster.ownerOf(name) };
-  },
-};
 
 // A record that somebody wrote into Redis by hand was accepted for ever, and a key whose record was deleted stayed unknown.
 for (const [what, open] of Object.entries(places)) {
