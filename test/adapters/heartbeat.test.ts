@@ -9,11 +9,13 @@ type State = readonly [string | null, string | null];
 
 const state: State = [JSON.stringify(seededRecords['mg:meta']), '1'];
 
-function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: 'none' | 'others' = 'none') {
+function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: 'none' | 'masters' | 'others' = 'none') {
   const store = {
     ...{ hearing: true, epoch: 0, servers: null as readonly string[] | null, passedMilliseconds: 0 },
     answer: (): Promise<State> => Promise.resolve(state),
     confirm: (): Promise<boolean> => Promise.resolve(true),
+    checkParts: (): Promise<void> => Promise.resolve(),
+    catchUp: (): Promise<void> => Promise.resolve(),
     grant: null as string | null,
   };
   const nothing = () => Promise.resolve();
@@ -35,7 +37,9 @@ function openHeartbeat(t: { teardown(handler: () => unknown): void }, witness: '
       witness: () => witness,
       confirm: () => store.confirm(),
       write: nothing,
-      ...{ catchUp: nothing, remove: nothing, close: () => undefined },
+      checkParts: () => store.checkParts(),
+      catchUp: () => store.catchUp(),
+      ...{ remove: nothing, close: () => undefined },
       read: () => Promise.resolve(null),
     },
     outage: new Outage({ onLost: () => undefined, onFound: () => undefined }),
@@ -145,3 +149,21 @@ t.test('a new server is not read if its witnesses do not confirm that it is the 
   t.match(standing.reason, /^nothing shows that this Redis server is still the master/);
   t.notOk(standing.isJudgedSoon, 'requests do not wait any longer');
 });
+
+for (const [title, step, mayRead] of [
+  ['a Cluster whose slots take two seconds to check is read: its masters confirm afterwards', 'checkParts', true],
+  ['a Cluster whose masters take two seconds to confirm their slot map is not read', 'catchUp', false],
+] as const) {
+  t.test(title, async (t) => {
+    const { heartbeat, store } = openHeartbeat(t, 'masters');
+    store.servers = ['one'];
+    store.answer = () => Promise.resolve(stateOf('first', 'one'));
+    store[step] = () => {
+      store.passedMilliseconds += 2_000;
+      return Promise.resolve();
+    };
+    await heartbeat.beat();
+    t.equal(heartbeat.standing.proof !== null, mayRead);
+    t.equal(heartbeat.standing.reason === null, mayRead);
+  });
+}

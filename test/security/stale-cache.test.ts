@@ -46,6 +46,7 @@ function setUp(t: Test) {
         await store.onRead();
         return [store.meta, store.revision];
       },
+      checkParts: () => Promise.resolve(),
       catchUp: async () => {
         await store.onCatchUp();
         events.push('caught up');

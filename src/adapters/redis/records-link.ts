@@ -24,11 +24,16 @@ export interface RecordsLink {
   /** Reads the meta record and the newest revision, as texts. */
   readState(): Promise<readonly [meta: string | null, revision: string | null]>;
   /**
-   * Resolves once the notices of all earlier changes have been handled, and the store is known to contain those
-   * changes.
+   * Determines which parts of the store contain every change up to the revision that was read before. The first check
+   * of a Cluster can take seconds.
    * @param meta the meta record as it was read, and the generation that it names
    */
-  catchUp(meta: string, generation: string): Promise<void>;
+  checkParts(meta: string, generation: string): Promise<void>;
+  /**
+   * Resolves once the notices of all earlier changes have been handled. `masters`: and once every master has confirmed
+   * the slot map.
+   */
+  catchUp(): Promise<void>;
   /**
    * The text of a record; null only if a store that was seeded with this generation does not have it.
    * @throws StoreUnseeded

@@ -49,13 +49,16 @@ export class ClusterLink implements RecordsLink {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
   }
 
+  checkParts(meta: string, generation: string): Promise<void> {
+    return this.#proofs.check(meta, generation);
+  }
+
   /**
    * The order of these steps matters. The caller's revision was published after its records had been written, while all
    * masters confirmed the slot map. A master that still confirms the same map now is where they were written, and its
    * notices are on the way.
    */
-  async catchUp(meta: string, generation: string): Promise<void> {
-    await this.#proofs.check(meta, generation);
+  async catchUp(): Promise<void> {
     await this.#masters.agree();
     await this.#masters.catchUp();
   }

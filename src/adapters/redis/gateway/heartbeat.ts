@@ -136,7 +136,7 @@ export class Heartbeat {
 
   async #beat(): Promise<void> {
     const { link, names, identity, onCaughtUp, outage } = this.#options;
-    const { beat, at } = this.standing.lease.begin();
+    const { beat, at: begunAt } = this.standing.lease.begin();
     if (this.standing.lease.isOver) this.#forget();
     const epoch = this.standing.epoch;
     let replied = false;
@@ -155,7 +155,10 @@ export class Heartbeat {
         return;
       }
       if (servers === null && found.replicas !== null) throw new Error('INFO has not yet identified this Redis server');
-      await link.catchUp(meta, found.generation);
+      await link.checkParts(meta, found.generation);
+      // On a busy machine, the check of a Cluster takes longer than a verdict holds. Its masters confirm afterwards.
+      const at = link.witness(found.replicas ?? 0) === 'masters' ? this.standing.lease.now() : begunAt;
+      await link.catchUp();
       if (this.standing.epoch !== epoch) return; // this result is for the old connections; another beat was requested
       this.standing.reconsider();
       onCaughtUp(link.epoch !== this.#heldEpoch);

@@ -94,11 +94,16 @@ export class Lease {
   /** Records the start of a beat and returns its number. */
   begin(): { readonly beat: number; readonly at: ClockReading } {
     this.#count += 1;
-    const begun = { beat: this.#count, at: { wall: this.#clock.now(), monotonic: performance.now() } };
+    const begun = { beat: this.#count, at: this.now() };
     const apart = begun.at.monotonic - (this.#beats.at(-1)?.at.monotonic ?? -Infinity);
     if (apart >= betweenBeatsMilliseconds) this.#beats.push(begun);
     if (this.#beats.length > mostBeats) this.#beats.shift();
     return begun;
+  }
+
+  /** The present time on both clocks. */
+  now(): ClockReading {
+    return { wall: this.#clock.now(), monotonic: performance.now() };
   }
 
   /** Whether the lease has run out: the registry no longer waits for this gateway. */
