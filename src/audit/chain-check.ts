@@ -113,24 +113,20 @@ export class ChainCheck {
 
   #checkHash(line: SealedLine, place: Position): boolean {
     // For the first given line and after a gap, only a checkpoint states the previous hash.
-    const stated = line.checkpoint === null ? [] : [line.checkpoint.previous];
-    const previous = this.#previous.length > 0 ? this.#previous : stated;
+    const isKnown = this.#previous.length > 0 || line.checkpoint === null;
+    const previous = isKnown ? this.#previous : [line.checkpoint.previous];
     if (previous.length === 0) {
       this.unchecked += 1;
       this.#previous = [line.hash];
       return false;
     }
-    const computed: string[] = [];
     for (const hashes of this.#hashes) {
       for (const one of previous) {
-        const hash = hashes.ofLine(one, line.bytes);
-        if (hash === line.hash) {
-          this.#hashes = [hashes];
-          this.#previous = [hash];
-          this.proved += 1;
-          return true;
-        }
-        computed.push(hash);
+        if (hashes.ofLine(one, line.bytes) !== line.hash) continue;
+        if (this.#hashes.length > 1) this.#hashes = [hashes];
+        this.#previous = [line.hash];
+        this.proved += 1;
+        return true;
       }
     }
     this.edited += 1;
@@ -140,7 +136,8 @@ export class ChainCheck {
       message: `line ${line.sequence} of its chain was changed: its hash does not match`,
     });
     // Perhaps only the hash was changed; then the next line follows the computed hash.
-    this.#previous = [line.hash, ...computed];
+    const computed = this.#hashes.map((hashes) => previous.map((one) => hashes.ofLine(one, line.bytes)));
+    this.#previous = [line.hash, ...computed.flat()];
     return false;
   }
 

@@ -1,6 +1,7 @@
 import type { ReadCheckpoint } from '../evidence/checkpoint.js';
 import type { LineProof } from '../evidence/line-proof.js';
-import { InclusionPath, leafHash, rootOfPath } from '../evidence/merkle-tree.js';
+import { leafHash } from '../evidence/merkle-tree.js';
+import { InclusionPath, rootOfPath } from '../evidence/tree-proof.js';
 import { InvalidNote } from '../evidence/signed-note.js';
 import type { RawLine } from './log-lines.js';
 import { sealLength } from '../telemetry/chain.js';

@@ -88,7 +88,7 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   const requests = checkpoint !== null ? 0 : isPlain ? 1 : requestsIn(line);
   if (start !== newest.start) newest = { start, id: start.slice(head.length) };
   const { id } = newest;
-  const sequence = Number(tail.slice(sequenceAt, sealAt));
+  const sequence = numberIn(tail, sequenceAt, sealAt);
   // The later comparison checks the digits of the hash.
   const hash = tail.slice(sealAt + sealHead.length, -sealEnd.length);
   return { id, sequence, hash, bytes: line, checkpoint, requests };
@@ -106,6 +106,13 @@ function beforeDigits(text: string, end: number): number {
 /** Whether the digits are a number from 1 without leading zeros. */
 function isSequence(text: string, from: number, to: number): boolean {
   return to > from && to - from <= maxSequenceDigits && text.charCodeAt(from) !== zero;
+}
+
+/** The number that these digits are. A loop over them takes less time than a text to convert. */
+function numberIn(text: string, from: number, to: number): number {
+  let number = 0;
+  for (let at = from; at < to; at += 1) number = 10 * number + text.charCodeAt(at) - zero;
+  return number;
 }
 
 function requestsIn(line: Buffer): number {

@@ -2,7 +2,8 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { hash } from 'node:crypto';
 import path from 'node:path';
 import t from 'tap';
-import { consistencyProof, isConsistent, MerkleTree, type TreeGrowth } from '../../src/evidence/merkle-tree.js';
+import { entryHash, MerkleTree, type TreeGrowth } from '../../src/evidence/merkle-tree.js';
+import { consistencyProof, isConsistent } from '../../src/evidence/tree-proof.js';
 import {
   forPurpose,
   InvalidNote,
@@ -88,6 +89,34 @@ t.test('consistency is proved between any two sizes up to 70 leaves, whatever si
     }
   }
   t.equal(count, 3 * pairs.length);
+  t.end();
+});
+
+/** The root by its definition (RFC 6962, section 2.1). */
+function definedRoot(leaves: readonly string[]): string {
+  if (leaves.length <= 1) return leaves[0] ?? '';
+  let half = 1;
+  while (2 * half < leaves.length) half *= 2;
+  const halves = [leaves.slice(0, half), leaves.slice(half)].map(definedRoot);
+  return hash('sha256', Buffer.from(`01${halves.join('')}`, 'hex'));
+}
+
+t.test('the root is that of the definition at any size, although leaves are hashed in batches of 256', (t) => {
+  const many = Array.from({ length: 1_030 }, (_, index) => entryHash(`entry ${index}`));
+  for (const sizes of [
+    [255, 256, 257],
+    [300, 511, 512],
+    [1, 513, 700],
+    [1_023, 1_024, 1_025, 1_030],
+  ]) {
+    const tree = new MerkleTree();
+    for (const size of sizes) {
+      for (const leaf of many.slice(tree.size, size)) tree.append(leaf);
+      t.equal(tree.size, size);
+      t.equal(tree.root().toString('hex'), definedRoot(many.slice(0, size)), `${size} leaves`);
+      if (size % 3 === 0) tree.takeGrowth();
+    }
+  }
   t.end();
 });
 

@@ -2,7 +2,8 @@ import { hash } from 'node:crypto';
 import t from 'tap';
 import { readCheckpoint, signCheckpoint } from '../../src/evidence/checkpoint.js';
 import { parseProof, proofText } from '../../src/evidence/line-proof.js';
-import { InclusionPath, MerkleTree, rootOfPath } from '../../src/evidence/merkle-tree.js';
+import { MerkleTree } from '../../src/evidence/merkle-tree.js';
+import { InclusionPath, rootOfPath } from '../../src/evidence/tree-proof.js';
 import { InvalidNote, keyText, parseKey } from '../../src/evidence/signed-note.js';
 import {
   sampleInstance,

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import * as checkpoints from '@sigstore/verify/dist/tlog/checkpoint.js';
 import * as merkle from '@sigstore/verify/dist/tlog/merkle.js';
 import t from 'tap';
-import { InclusionPath, rootOfPath } from '../../src/evidence/merkle-tree.js';
+import { InclusionPath, rootOfPath } from '../../src/evidence/tree-proof.js';
 import { sampleInstance, sampleLines, sampleNote, sampleRun } from './sample-run.js';
 
 /** The functions used of another implementation. They are not public, so its version is pinned. */

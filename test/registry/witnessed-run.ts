@@ -1,5 +1,6 @@
 import { type Checkpoint, runKeyName, signCheckpoint } from '../../src/evidence/checkpoint.js';
-import { consistencyProof, leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
+import { leafHash, MerkleTree } from '../../src/evidence/merkle-tree.js';
+import { consistencyProof } from '../../src/evidence/tree-proof.js';
 import { keyText, NoteSigner } from '../../src/evidence/signed-note.js';
 import { submissionText } from '../../src/evidence/submission.js';
 import { uniqueId } from '../../src/telemetry/unique-id.js';

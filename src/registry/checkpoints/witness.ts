@@ -1,6 +1,6 @@
 import { ulid } from 'ulid';
 import { NotSignedByRun, type ReadCheckpoint, readCheckpoint, runKeyName } from '../../evidence/checkpoint.js';
-import { isConsistent } from '../../evidence/merkle-tree.js';
+import { isConsistent } from '../../evidence/tree-proof.js';
 import {
   InvalidNote,
   keyText,

@@ -1,4 +1,4 @@
-import { consistencyProof } from '../../evidence/merkle-tree.js';
+import { consistencyProof } from '../../evidence/tree-proof.js';
 import {
   forPurpose,
   InvalidNote,
