@@ -8,7 +8,7 @@ import { startRedis, withoutRedis } from './redis-server.js';
 const keyNames = Object.keys(seededRecords).filter((name) => name.startsWith('mg:key:'));
 
 /** Records behind a relay that can cut its connections, with one record cached. */
-async function openBehindRelay(t: Test) {
+async function openBehindRelay(t: Test, commandTimeoutMilliseconds = 5_000) {
   const server = await startRedis(t);
   for (const [name, value] of Object.entries(seededRecords)) await server.client.set(name, JSON.stringify(value));
   const relay = await Relay.open(t, () => server.port);
@@ -16,7 +16,7 @@ async function openBehindRelay(t: Test) {
   const records = new RedisRecords({
     address: {
       ...{ url: `redis://127.0.0.1:${relay.port}`, sentinels: null, masterName: '', cluster: null },
-      ...{ username: null, password: null, ca: null, commandTimeoutMilliseconds: 5_000 },
+      ...{ username: null, password: null, ca: null, commandTimeoutMilliseconds },
     },
     prefix: 'mg:',
     cache: {
@@ -60,3 +60,35 @@ t.test('a look-up does not wait long if no connection can be opened', { skip: wi
   await t.rejects(look(), { name: 'KeyStoreUnavailable' });
   t.ok(performance.now() - begun < 250, 'later ones do not wait at all');
 });
+
+const shortTimeout = 200;
+
+t.test('a look-up that Redis leaves without a reply is repeated once', { skip: withoutRedis }, async (t) => {
+  const { relay, look } = await openBehindRelay(t, shortTimeout);
+  relay.set('held');
+  const looked = look();
+  await wait(shortTimeout + 100);
+  relay.set('open');
+  t.match(await looked, { environment: 'live' });
+});
+
+t.test(
+  'a look-up waits while Redis does not reply, until the last good beat is old',
+  { skip: withoutRedis },
+  async (t) => {
+    const { relay, look } = await openBehindRelay(t, shortTimeout);
+    relay.set('held');
+    await wait(800); // at least one beat has failed
+    const looked = look();
+    await wait(50);
+    relay.set('open');
+    t.match(await looked, { environment: 'live' });
+
+    relay.set('held');
+    await wait(2_000);
+    const begun = performance.now();
+    await t.rejects(look(), { name: 'KeyStoreUnavailable' });
+    t.ok(performance.now() - begun < shortTimeout, 'later ones do not wait at all');
+    relay.set('open');
+  },
+);

@@ -15,6 +15,8 @@ import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
+import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { ask, connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 import { limitedCommand, productCommand } from '../product-command.js';
@@ -535,16 +537,25 @@ interface Line {
 t.test('the log line of a request that was not forwarded names no upstream', async (t) => {
   const upstream = await startUpstream(t);
   const { url } = upstream;
+  const keys = new RecordKeyStore(new MemoryRecords(recordsOf(liveKey)));
+  let lookUps = 0;
   const gateway = await startTestGateway(t, {
     config: { upstreams: { payouts: { url, maxInFlight: 1 }, transactions: { url } } },
+    keyStore: {
+      find: (id) => {
+        lookUps += 1;
+        return keys.find(id);
+      },
+      unavailableReason: () => null,
+      close: () => keys.close(),
+    },
   });
   const lines = gateway.lines as unknown as Line[];
   const post = requestBytes({ method: 'POST', path: '/v1/payouts', body: '{"amount":1}', headers: [key] });
   const socket = connect(gateway.https, gateway.ca);
   socket.on('error', () => undefined);
   socket.write(post.slice(0, -5));
-  await until(() => socket.bytesWritten > 0);
-  await new Promise((resolve) => setTimeout(resolve, 100)); // the gateway waits for the rest of the body
+  await until(() => lookUps === 1);
   socket.destroy();
   await until(() => lines.length === 1);
   t.match(lines[0], { event: { code: 'client_closed' } });

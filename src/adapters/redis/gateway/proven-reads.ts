@@ -5,7 +5,10 @@ import type { Heartbeat } from './heartbeat.js';
 import { StoreUnseeded } from '../records-link.js';
 import type { RecordsLink } from '../records-link.js';
 
-/** A read is repeated if its connection was reopened, or the generation changed, before the reply. */
+/**
+ * A read is repeated if its connection was reopened, or the generation changed, before the reply; once also if a Redis
+ * that replied to a beat shortly before did not reply to it.
+ */
 const attempts = 4;
 /** Each turn takes at most 250 ms. One is enough for a planned failover; a busy machine needs more. */
 const turnsOfPatience = 6;
@@ -47,7 +50,8 @@ export class ProvenReads {
         if (isProven()) return text;
       } catch (error) {
         await wait(endMilliseconds);
-        if (isProven() || attempt === attempts) throw error;
+        const isFirstSilence = attempt === 1 && error instanceof NoReply && this.#heartbeat.standing.isRecent;
+        if ((isProven() && !isFirstSilence) || attempt === attempts) throw error;
       }
       if (attempt === attempts) throw new KeyStoreUnavailable('the connection to Redis was reopened during the read');
     }
@@ -60,7 +64,10 @@ export class ProvenReads {
   async #proven(patience: { turns: number }): Promise<number> {
     const { standing, verdict } = this.#heartbeat;
     const isWorthIt = (): boolean => patience.turns > 0 && !this.#heartbeat.isClosed && standing.isJudgedSoon;
-    for (; isWorthIt(); patience.turns -= 1) await verdict.next();
+    for (; isWorthIt(); patience.turns -= 1) {
+      if (!standing.hasReplied) void this.#heartbeat.beat();
+      await verdict.next();
+    }
     const { proof } = standing;
     // `standing.reason` is null while cached records are served; the store's own reason applies then.
     if (proof === null || !standing.hasReplied)
@@ -73,7 +80,9 @@ export class ProvenReads {
       return await this.#link.read(name, this.#heartbeat.standing.generation);
     } catch (error) {
       if (error instanceof KeyStoreUnavailable) throw error;
-      throw new KeyStoreUnavailable('Redis did not reply', { cause: error });
+      throw new NoReply('Redis did not reply', { cause: error });
     }
   }
 }
+
+class NoReply extends KeyStoreUnavailable {}

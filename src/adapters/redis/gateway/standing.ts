@@ -142,9 +142,13 @@ export class Standing {
     return this.#judged === this.epoch;
   }
 
-  /** Whether connections without a verdict can expect one soon. */
+  /**
+   * Whether the next beat can be expected to succeed soon: the present connections have no verdict yet, or Redis has
+   * left one beat without a reply.
+   */
   get isJudgedSoon(): boolean {
-    return !this.isJudged && (this.isRecent || this.#options.link.connected);
+    if (this.isJudged) return !this.hasReplied && this.isRecent;
+    return this.isRecent || this.#options.link.connected;
   }
 
   /** Trusts no earlier result until the next beat has succeeded. */
