@@ -62,8 +62,10 @@ const sequenceMark = ',"sequence":';
 const [zero, nine] = [0x30, 0x39];
 /** Cannot occur within a value, where its quotes would be escaped. */
 const checkpointMark = '"action":"checkpoint"';
-/** The end of a line contains this mark; only the reason, the number and the hash follow it. */
-const tailBytes = 160;
+/** The end of a line with the number, its mark, the character before that, and the hash. */
+const tailBytes = 1 + sequenceMark.length + maxSequenceDigits + sealLength;
+/** The end of a checkpoint that contains its mark; only the reason, the number and the hash follow it. */
+const checkpointTailBytes = 160;
 const aggregateMark = Buffer.from('"aggregate":{"count":');
 const longestCount = 15;
 
@@ -77,13 +79,14 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   const tail = line.toString('latin1', Math.max(headLength, line.length - tailBytes));
   const start = line.toString('latin1', 0, headLength);
   const sealAt = tail.length - sealLength;
-  if (!tail.startsWith(sealHead, sealAt) || !tail.endsWith(sealEnd) || !start.startsWith(head)) return null;
+  if (!tail.startsWith(sealHead, sealAt) || !tail.endsWith(sealEnd)) return null;
+  if (start !== newest.start && !start.startsWith(head)) return null;
   const sequenceAt = beforeDigits(tail, sealAt);
   const at = sequenceAt - sequenceMark.length;
   if (!tail.startsWith(sequenceMark, at) || !isSequence(tail, sequenceAt, sealAt)) return null;
   // The member before the sequence is a string in checkpoints (reason) and shared lines (time), otherwise a number.
   const isPlain = tail[at - 1] !== '"';
-  const checkpoint = !isPlain && tail.includes(checkpointMark) ? parseCheckpoint(line) : null;
+  const checkpoint = !isPlain && hasCheckpointMark(line) ? parseCheckpoint(line) : null;
   if (checkpoint === undefined) return null;
   const requests = checkpoint !== null ? 0 : isPlain ? 1 : requestsIn(line);
   if (start !== newest.start) newest = { start, id: start.slice(head.length) };
@@ -92,6 +95,10 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   // The later comparison checks the digits of the hash.
   const hash = tail.slice(sealAt + sealHead.length, -sealEnd.length);
   return { id, sequence, hash, bytes: line, checkpoint, requests };
+}
+
+function hasCheckpointMark(line: Buffer): boolean {
+  return line.toString('latin1', Math.max(headLength, line.length - checkpointTailBytes)).includes(checkpointMark);
 }
 
 /** The start of the digits before `end`. A backward search for the text before them would dominate the parse time. */

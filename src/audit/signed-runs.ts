@@ -15,6 +15,8 @@ export class SignedRuns {
   readonly #findings: Finding[] = [];
   readonly notes: string[] = [];
   readonly #runs = new Map<string, SignedRun>();
+  /** The run of the last compared line: most lines belong to the run of the line before. */
+  #compared: { readonly id: string; readonly signed: SignedRun | undefined } = { id: '', signed: undefined };
   readonly #keys: readonly PinnedKey[];
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
@@ -84,7 +86,8 @@ export class SignedRuns {
 
   /** Compares the next line of a run with its signed checkpoints. @returns the difference; null if it matches */
   compare(run: string, sequence: number, hash: string): Mismatch | null {
-    return this.#runs.get(run)?.compare(sequence, hash) ?? null;
+    if (run !== this.#compared.id) this.#compared = { id: run, signed: this.#runs.get(run) };
+    return this.#compared.signed?.compare(sequence, hash) ?? null;
   }
 
   /**

@@ -5,7 +5,7 @@ import { ConfigError } from '../config/config-error.js';
 import { configNotes, startProblems } from '../config/config-notes.js';
 import { loadConfig } from '../config/load.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
-import { readPepper, readRecordSeals } from './compose/key-secrets.js';
+import { readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
 import { RedisSelfCheck } from './compose/redis-self-check.js';
 import { openInbox, openWitness } from './compose/witness.js';

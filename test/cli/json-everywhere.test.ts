@@ -4,7 +4,7 @@ import t from 'tap';
 import { fingerprintCommand } from '../../src/cli/audit/fingerprint.js';
 import { run } from '../../src/cli/run.js';
 import { loadConfig } from '../../src/config/load.js';
-import { readLogSecret } from '../../src/cli/compose/gateway-ports.js';
+import { readLogSecret } from '../../src/cli/compose/secrets.js';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
 
 async function cli(...args: string[]): Promise<{ status: number; out: string; err: string }> {

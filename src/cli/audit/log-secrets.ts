@@ -1,5 +1,5 @@
 import { loadConfig } from '../../config/load.js';
-import { readLogSecret } from '../compose/gateway-ports.js';
+import { readLogSecret } from '../compose/secrets.js';
 import type { LogSecret } from '../../telemetry/chain.js';
 
 /** Options that locate the log's secret. */

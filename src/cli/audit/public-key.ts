@@ -5,7 +5,7 @@ import { OperatorError } from '../../config/operator-error.js';
 import { keyText } from '../../evidence/signed-note.js';
 import { printableJson } from '../admin/printable.js';
 import type { CommandIo } from '../command-io.js';
-import { readInstanceKey } from '../compose/checkpoints.js';
+import { readInstanceKey } from '../compose/note-signer.js';
 
 interface Options {
   readonly config?: string;

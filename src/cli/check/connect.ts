@@ -13,11 +13,11 @@ import { readToken } from '../../rest/bearer-token.js';
 import { NotARegularFile } from '../../telemetry/log-file.js';
 import { createLogger } from '../../telemetry/logger.js';
 import { openDestinations } from '../compose/checkpoint-places.js';
-import { readInstanceKey } from '../compose/checkpoints.js';
+import { readInstanceKey } from '../compose/note-signer.js';
 import type { SignerOptions } from '../compose/note-signer.js';
 import { readWitnessKey } from '../compose/witness.js';
-import { openGeoIp, readLogSecret } from '../compose/gateway-ports.js';
-import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
+import { openGeoIp } from '../compose/gateway-ports.js';
+import { readLogSecret, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /** A problem outside the configuration. `error`: the part would not work; `warning`: it would work in part. */

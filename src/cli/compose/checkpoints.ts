@@ -8,11 +8,10 @@ import type { ReceiptOptions, WitnessReply } from '../../telemetry/checkpoints/r
 import type { Logger } from '../../telemetry/logger.js';
 import Type, { Check } from '../../typebox/typebox.js';
 import { openDestinations } from './checkpoint-places.js';
-import { readRecordSeals } from './key-secrets.js';
-import { ensureSigner, readSigner, type SignerOptions } from './note-signer.js';
+import { readRecordSeals } from './secrets.js';
+import { ensureSigner, instanceKeySubject } from './note-signer.js';
 import { redisAddressOf } from './redis-address.js';
 
-const what = 'The instance key';
 /** Longer than for key lookups: no client request waits for this command. */
 const commandTimeoutMilliseconds = 5_000;
 
@@ -39,7 +38,7 @@ export async function openCheckpoints(
   const { checkpoints } = config.accessLog;
   if (checkpoints === null) return null;
   const { keyFile, everySeconds } = checkpoints;
-  const { signer: instance, isNew } = await ensureSigner(checkpoints, what);
+  const { signer: instance, isNew } = await ensureSigner(checkpoints, instanceKeySubject);
   if (isNew)
     log.info(
       { keyFile, publicKey: keyText(instance.key) },
@@ -55,11 +54,6 @@ export async function openCheckpoints(
     },
     receipts: await openReceipts(config, checkpoints, instance, channel, log),
   });
-}
-
-/** Reads the key that signs for an instance. @throws OperatorError */
-export function readInstanceKey(key: SignerOptions): Promise<NoteSigner> {
-  return readSigner(key, what);
 }
 
 async function openReceipts(

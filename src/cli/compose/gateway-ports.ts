@@ -4,14 +4,13 @@ import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
 import { TorExitList } from '../../adapters/tor/tor-exit-list.js';
 import { OperatorError } from '../../config/operator-error.js';
-import { fileProblemOf, readSecretFile } from '../../config/operator-file.js';
+import { fileProblemOf } from '../../config/operator-file.js';
 import type { Config } from '../../config/schema.js';
 import type { GeoIp, Records, TorExits } from '../../gateway/ports.js';
 import type { RegistryChannel } from '../../gateway/channel-ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import type { RecordProblem } from '../../gateway/records.js';
 import type { GatewayPorts } from '../../edge/start-gateway.js';
-import { type LogSecret, logSecretOf } from '../../telemetry/chain.js';
 import { ChainedLog, type ChainedLogOptions } from '../../telemetry/chained-log.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import { NotARegularFile, requireLogFile } from '../../telemetry/log-file.js';
@@ -19,7 +18,7 @@ import type { Logger } from '../../telemetry/logger.js';
 import { version } from '../version.js';
 import { openCheckpoints } from './checkpoints.js';
 import { openIdentity } from './identity.js';
-import { readPepper } from './key-secrets.js';
+import { readLogSecret, readPepper } from './secrets.js';
 import { openRedisRecords } from './redis-records.js';
 import { RedisSelfCheck } from './redis-self-check.js';
 import { openSharedRate } from './shared-rate.js';
@@ -238,9 +237,4 @@ export async function openLoadedTorExits(
   await exits.load();
   if (upkeep !== 'none') exits.start();
   return exits;
-}
-
-/** Reads the secret of the access log; null without a file. @throws OperatorError */
-export async function readLogSecret(file: string | null): Promise<LogSecret> {
-  return file === null ? null : logSecretOf(await readSecretFile(file, 'The secret of the access log'));
 }

@@ -7,6 +7,9 @@ import { InvalidNote, NoteSigner } from '../../evidence/signed-note.js';
 
 const maxPemBytes = 4_096;
 
+/** Subject of error messages about the key that signs for an instance. */
+export const instanceKeySubject = 'The instance key';
+
 /** Name and file of a key that signs notes. */
 export interface SignerOptions {
   readonly name: string;
@@ -22,6 +25,11 @@ export async function readSigner({ name, keyFile }: SignerOptions, what: string)
     if (!(error instanceof InvalidNote)) throw error;
     throw new OperatorError(`${what} ${keyFile} cannot be used: ${error.message}.`, { cause: error });
   }
+}
+
+/** Reads the key that signs for an instance. @throws OperatorError */
+export function readInstanceKey(key: SignerOptions): Promise<NoteSigner> {
+  return readSigner(key, instanceKeySubject);
 }
 
 /** Reads a key that signs notes; creates it first if it is missing. @throws OperatorError */

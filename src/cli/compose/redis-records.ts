@@ -6,7 +6,7 @@ import type { OnMalformed } from '../../adapters/redis/seal.js';
 import type { Config } from '../../config/schema.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { version } from '../version.js';
-import { readRecordSeals } from './key-secrets.js';
+import { readRecordSeals } from './secrets.js';
 import { evictionLog, redisAddressOf, redisOutageLog } from './redis-address.js';
 import type { RedisSelfCheck } from './redis-self-check.js';
 import { systemClock } from './system-clock.js';

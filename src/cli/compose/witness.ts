@@ -3,7 +3,7 @@ import type { Config } from '../../config/schema.js';
 import { keyText, type NoteSigner } from '../../evidence/signed-note.js';
 import type { GatewayInbox } from '../../gateway/channel-ports.js';
 import type { Logger } from '../../telemetry/logger.js';
-import { readRecordSeals } from './key-secrets.js';
+import { readRecordSeals } from './secrets.js';
 import { ensureSigner, readSigner, type SignerOptions } from './note-signer.js';
 import { redisAddressOf } from './redis-address.js';
 

@@ -19,7 +19,7 @@ import { keyText } from '../../evidence/signed-note.js';
 import { instanceKeySchema } from '../../registry/checkpoints/schema.js';
 import { ensureSigner, type SignerOptions } from '../compose/note-signer.js';
 import { openPorts } from '../compose/gateway-ports.js';
-import { readPepper } from '../compose/key-secrets.js';
+import { readPepper } from '../compose/secrets.js';
 import { DataDirectory } from './data-directory.js';
 import { welcomeText } from './welcome.js';
 import { drainGateway, runServer, saveMilliseconds } from '../run-server.js';

@@ -9,7 +9,7 @@ import { lookupIdOf, type Pepper } from '../../gateway/api-key.js';
 import { type KeyStore, KeyStoreUnavailable } from '../../gateway/ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import { parseRecordText } from '../../gateway/records.js';
-import { readPepper, readRecordSeals } from '../compose/key-secrets.js';
+import { readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf } from '../compose/redis-address.js';
 
 /** The key of a request: given by its id, by its merchant, or as the key itself from standard input. */
