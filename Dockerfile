@@ -29,11 +29,12 @@ LABEL org.opencontainers.image.title="merchant-gateway" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.licenses="Apache-2.0"
-# A young generation of 24 MB in place of 48: a gateway takes 20 MB less, and its requests cost the same. One arena of glibc for all
-# threads, which gives back what it has no use for: 15 MB less, where each thread would keep its own. What V8 compiles with comes in
-# pieces of 32 KB: each is a mapping of its own, which goes when it is done with; among small ones they would stay.
+# A young generation of 24 MB instead of 48: a gateway takes 20 MB less, and its requests cost the same. One helper thread for V8
+# instead of four: on two cores, the four that mark 100,000 preloaded records delay the slowest 1 % of requests to 15 ms, one to 6 to 9 ms.
+# One glibc arena for all threads, which returns unused memory: 15 MB less than one arena per thread. Allocations from 30,000 bytes,
+# as compilers make, are mapped separately: they are returned when they are freed.
 ENV NODE_ENV=production \
-    NODE_OPTIONS="--max-semi-space-size=8" \
+    NODE_OPTIONS="--max-semi-space-size=8 --v8-pool-size=1" \
     MALLOC_ARENA_MAX=1 \
     MALLOC_TRIM_THRESHOLD_=131072 \
     MALLOC_MMAP_THRESHOLD_=30000

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, type RedisServer } from '../adapters/redis-server.js';
+import { imageEnvironment } from './image-environment.js';
 import type { Target } from './load/connection.js';
 import { newInstallation } from '../product-command.js';
 
@@ -151,6 +152,7 @@ ${options.settings ?? ''}
       process.execPath,
       preload === undefined ? ownArguments : ['--no-opt', '--import', preload, ...ownArguments],
       {
+        env: { ...process.env, ...imageEnvironment },
         stdio: ['ignore', 'ignore', 'pipe', ...(preload === undefined ? [] : ['ipc' as const])],
       },
     );

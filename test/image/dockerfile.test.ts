@@ -50,7 +50,7 @@ t.test('the image runs without a shell, as an unprivileged user, and labels its 
   t.same(textsOf('USER', lastStage), ['1000:1000']);
   t.same(JSON.parse(textsOf('ENTRYPOINT', lastStage)[0] ?? ''), ['node', '/app/dist/cli/main.js']);
   const [, options = ''] = /NODE_OPTIONS="([^"]+)"/.exec(textsOf('ENV', lastStage).join(' ')) ?? [];
-  t.equal(options, '--max-semi-space-size=8');
+  t.equal(options, '--max-semi-space-size=8 --v8-pool-size=1');
   const { status } = spawnSync(process.execPath, ['-e', ''], { env: { NODE_OPTIONS: options } });
   t.equal(status, 0, "Node accepts the image's NODE_OPTIONS");
   t.match(

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { startRedis, withoutRedis } from '../../adapters/redis-server.js';
 import type { Place } from '../compare/place.js';
 import { startProgram } from '../compare/processes.js';
+import { imageEnvironment } from '../image-environment.js';
 import { changesOf } from './gateway-changes.js';
 import { torExits, writeRecords } from './gateway-records.js';
 import type { Subject } from './subject.js';
@@ -14,15 +14,6 @@ const { BENCH_PROFILE: profiles = '' } = process.env;
 const profiling = profiles === '' ? [] : ['--cpu-prof', '--cpu-prof-dir', path.resolve(profiles)];
 
 const product = ['dist/cli/main.js', 'gateway', '--config'];
-
-/** The environment variables that the image sets. */
-const [environment = ''] = /^ENV (?:.*\\\n)*.*$/m.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
-const imageEnvironment = Object.fromEntries(
-  [...environment.matchAll(/([A-Z_]+)=(?:"([^"]*)"|([^\s\\]+))/g)].map(([, name = '', quoted, bare]) => [
-    name,
-    quoted ?? bare,
-  ]),
-);
 
 /** A variant of the gateway. */
 interface Kind {
