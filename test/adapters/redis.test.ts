@@ -111,7 +111,7 @@ t.test('the Redis key store satisfies the key store contract', { skip: withoutRe
     const opened = await open(t, server.url, { ready: false });
     await until(
       async () =>
-        (await ask(opened.store)) !== 'could not ask' || opened.store.unavailableReason() !== 'Redis does not answer',
+        (await ask(opened.store)) !== 'could not ask' || opened.store.unavailableReason() !== 'Redis does not reply',
       'asked',
     );
     return { store: opened.store, close: () => opened.store.close() };
@@ -161,7 +161,7 @@ t.test(
   async (t) => {
     const server = await startRedis(t);
     const { store } = await open(t, server.url, { ready: false });
-    await until(() => Promise.resolve(store.unavailableReason() !== 'Redis does not answer'), 'answered');
+    await until(() => Promise.resolve(store.unavailableReason() !== 'Redis does not reply'), 'answered');
     t.match(store.unavailableReason(), /not seeded/);
     t.equal(await ask(store), 'could not ask', 'never an unknown key');
     await seed(server);
@@ -203,7 +203,7 @@ t.test(
     t.ok(before.ageMilliseconds > 0);
     t.equal(store.unavailableReason(), null, 'the gateway is still ready');
     await until(async () => (await ask(store)) === 'could not ask', 'beyond the stale limit');
-    t.match(store.unavailableReason(), 'does not answer');
+    t.match(store.unavailableReason(), 'does not reply');
 
     await server.restart();
     await until(

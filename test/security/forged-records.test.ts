@@ -446,7 +446,7 @@ async function gatewayOn(t: Test, damaged: Readonly<Record<string, string>>) {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { keyStore, upstreamUrl: upstream.url });
   t.teardown(() => keyStore.close());
-  while (/not been read yet|does not answer/.test(keyStore.unavailableReason() ?? '')) await wait(5);
+  while (/not been read yet|does not reply/.test(keyStore.unavailableReason() ?? '')) await wait(5);
   const response = await ask(gateway, { headers: [['x-api-key', liveKey]] });
   return { response, forwarded: upstream.seen.length, malformed, reason: keyStore.unavailableReason() };
 }

@@ -162,7 +162,7 @@ t.test('split brain: a gateway that starts on a demoted server is unavailable', 
   const server = await startSeeded(t);
   await server.client.replicaof('127.0.0.1', String(await freePort()));
   const { records, status } = open(t, server);
-  await until(() => Promise.resolve(records.unavailableReason() !== 'Redis does not answer'), 'the server was queried');
+  await until(() => Promise.resolve(records.unavailableReason() !== 'Redis does not reply'), 'the server was queried');
   for (let count = 0; count < 20; count += 1) {
     t.equal(await status(), 'KeyStoreUnavailable');
     await wait(20);

@@ -184,7 +184,7 @@ t.test('while Redis does not respond, cached records are served up to the stalen
   pass(maxStaleMilliseconds);
   t.equal(heartbeat.standing.reason, null);
   pass(1);
-  t.equal(heartbeat.standing.reason, 'Redis does not answer');
+  t.equal(heartbeat.standing.reason, 'Redis does not reply');
 });
 
 t.test('a stopped gateway withdraws its acknowledgement and makes no further one', async (t) => {

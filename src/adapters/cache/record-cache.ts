@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { Eventual } from '../../gateway/eventual.js';
 import { lruOptions } from '../../gateway/growing-to.js';
 import { type CacheStats, KeyStoreUnavailable, type RecordRead } from '../../gateway/ports.js';
+import { KnownRecords } from './known-records.js';
 import { timedOut, FreshnessWait } from './patience.js';
 
 /** Sizes and lifetimes of the cache. */
@@ -11,12 +12,6 @@ export interface CacheLimits {
   readonly unknownMaxEntries: number;
   readonly unknownMaxAgeMilliseconds: number;
   readonly maxStaleMilliseconds: number;
-}
-
-interface Held<Compiled> {
-  /** An unusable record is cached as its error, so that it is read and reported once and not for each request. */
-  readonly value: Compiled | KeyStoreUnavailable;
-  readonly readAt: number;
 }
 
 interface ReadInFlight<Compiled> {
@@ -33,9 +28,9 @@ interface ReadInFlight<Compiled> {
  * that was read before a change and arrives after its invalidation is not cached.
  */
 export class RecordCache<Compiled extends object> {
-  #known: LRUCache<string, Held<Compiled>>;
+  readonly #known: KnownRecords<Compiled>;
   #unknown: LRUCache<string, { readonly readAt: number }>;
-  readonly #evictions = { known: 0, unknown: 0 };
+  #unknownEvictions = 0;
   readonly #readsInFlight = new Map<string, ReadInFlight<Compiled>>();
   #round = 0;
   #ahead = new Preload(true);
@@ -59,7 +54,7 @@ export class RecordCache<Compiled extends object> {
     [this.#limits, this.#freshness, this.#standing] = [limits, freshness, freshness.standing];
     [this.#read, this.#now] = [read, now];
     this.#patience = new FreshnessWait(() => freshness.standing.fresh, now);
-    [this.#known, this.#unknown] = [this.#map('known'), this.#map('unknown')];
+    [this.#known, this.#unknown] = [new KnownRecords(limits.maxEntries), this.#newUnknown()];
   }
 
   /**
@@ -106,7 +101,8 @@ export class RecordCache<Compiled extends object> {
   /** Invalidates records that may have changed. */
   drop(ids: readonly string[]): void {
     for (const id of ids) {
-      for (const held of [this.#known, this.#unknown]) held.delete(id);
+      this.#known.delete(id);
+      this.#unknown.delete(id);
       this.#abandon(id);
       this.#ahead.changed(id);
     }
@@ -114,7 +110,8 @@ export class RecordCache<Compiled extends object> {
 
   /** Invalidates all records. */
   dropAll(): void {
-    [this.#known, this.#unknown] = [this.#map('known'), this.#map('unknown')];
+    this.#known.dropAll();
+    this.#unknown = this.#newUnknown();
     this.becomeStale();
   }
 
@@ -146,7 +143,7 @@ export class RecordCache<Compiled extends object> {
     if (!ahead.mayHold(id) || !this.#standing.fresh || this.#known.has(id)) return true;
     if (this.#known.size >= this.#limits.maxEntries) return false;
     this.#unknown.delete(id);
-    this.#known.set(id, { value, readAt: Math.floor(this.#now()) });
+    this.#known.set(id, value, Math.floor(this.#now()));
     return true;
   }
 
@@ -162,13 +159,13 @@ export class RecordCache<Compiled extends object> {
 
   /** The cached records by id, whether they may be served or not. */
   *held(): Generator<readonly [id: string, record: Compiled]> {
-    for (const [id, { value }] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
+    for (const [id, value] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
   }
 
   get stats(): Pick<CacheStats, 'known' | 'unknown'> {
     return {
-      known: { entries: this.#known.size, evictions: this.#evictions.known },
-      unknown: { entries: this.#unknown.size, evictions: this.#evictions.unknown },
+      known: { entries: this.#known.size, evictions: this.#known.evictions },
+      unknown: { entries: this.#unknown.size, evictions: this.#unknownEvictions },
     };
   }
 
@@ -221,7 +218,7 @@ export class RecordCache<Compiled extends object> {
       this.#known.delete(id);
       this.#unknown.set(id, { readAt });
     } else {
-      this.#known.set(id, { value, readAt });
+      this.#known.set(id, value, readAt);
     }
   }
 
@@ -232,16 +229,12 @@ export class RecordCache<Compiled extends object> {
     this.#readsInFlight.delete(id);
   }
 
-  /**
-   * A bounded map that counts evictions for lack of space. Clearing 100,000 entries takes 30 ms, so a new map replaces
-   * it.
-   */
-  #map<Value extends object>(kind: 'known' | 'unknown'): LRUCache<string, Value> {
-    const { maxEntries, unknownMaxEntries } = this.#limits;
-    const dispose = (_value: Value, _id: string, reason: string): void => {
-      if (reason === 'evict') this.#evictions[kind] += 1;
+  /** Clearing a full map takes milliseconds, so a new one replaces it. */
+  #newUnknown(): LRUCache<string, { readonly readAt: number }> {
+    const dispose = (_value: { readonly readAt: number }, _id: string, reason: string): void => {
+      if (reason === 'evict') this.#unknownEvictions += 1;
     };
-    return new LRUCache<string, Value>({ ...lruOptions(kind === 'known' ? maxEntries : unknownMaxEntries), dispose });
+    return new LRUCache({ ...lruOptions(this.#limits.unknownMaxEntries), dispose });
   }
 }
 

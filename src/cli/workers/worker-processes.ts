@@ -89,7 +89,7 @@ export class WorkerPool {
       [...this.#workers].map(async ([number, worker]) => [number, await worker.ask()] as const),
     );
     const problems = replies.flatMap(([number, status]) =>
-      (status?.health.problems ?? ['does not answer']).map((problem) => `worker ${number}: ${problem}`),
+      (status?.health.problems ?? ['does not respond']).map((problem) => `worker ${number}: ${problem}`),
     );
     const known = replies.flatMap(([, status]) => (status === null ? [] : [status.health]));
     return {

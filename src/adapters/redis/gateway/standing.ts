@@ -5,7 +5,7 @@ import { freshMilliseconds, Lease } from './lease.js';
 import { type BelievedState, type MetaCheck, StoreState } from '../store-state.js';
 
 /** The reason while Redis does not reply. */
-export const noReply = 'Redis does not answer';
+export const noReply = 'Redis does not reply';
 
 /** What a gateway's standing depends on. */
 export interface StandingOptions {

@@ -1,0 +1,101 @@
+import { LRUCache } from 'lru-cache';
+import { lruOptions } from '../../gateway/growing-to.js';
+import { KeyStoreUnavailable } from '../../gateway/ports.js';
+
+/** A cached record and when it was read, in whole milliseconds of a monotonic clock. */
+interface Entry<Compiled> {
+  /** An unusable record is cached as its error, so that it is read and reported once and not for each request. */
+  readonly value: Compiled | KeyStoreUnavailable;
+  readAt: number;
+  /** The epoch in which the record was last read. Entries of earlier epochs are dropped. */
+  epoch: number;
+}
+
+/**
+ * Cached records in the order of their use. Dropping all of them begins a new epoch and keeps the objects: a record that
+ * is read again without a change gets its former object. Otherwise a preload of 100,000 records, after each
+ * reconnection to Redis, would make as much garbage as it caches, and collecting it would delay requests.
+ */
+export class KnownRecords<Compiled extends object> {
+  readonly #entries: LRUCache<string, Entry<Compiled>>;
+  #epoch = 0;
+  #size = 0;
+  #evictions = 0;
+
+  /** @param maxEntries the maximum number of records; the least recently used is evicted first */
+  constructor(maxEntries: number) {
+    const dispose = ({ epoch }: Entry<Compiled>, _id: string, reason: string): void => {
+      if (epoch !== this.#epoch || reason === 'set') return;
+      this.#size -= 1;
+      if (reason === 'evict') this.#evictions += 1;
+    };
+    this.#entries = new LRUCache({ ...lruOptions(maxEntries), dispose });
+  }
+
+  /** The number of cached records. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The number of records that were evicted for lack of space. */
+  get evictions(): number {
+    return this.#evictions;
+  }
+
+  /** A cached record, which becomes the most recently used; undefined if it is not cached. */
+  get(id: string): Readonly<Entry<Compiled>> | undefined {
+    const entry = this.#entries.get(id);
+    return entry?.epoch === this.#epoch ? entry : undefined;
+  }
+
+  /** A cached record. The call does not count as a use. */
+  peek(id: string): Readonly<Entry<Compiled>> | undefined {
+    const entry = this.#entries.peek(id);
+    return entry?.epoch === this.#epoch ? entry : undefined;
+  }
+
+  has(id: string): boolean {
+    return this.peek(id) !== undefined;
+  }
+
+  /** Caches a record as the most recently used. @param readAt whole milliseconds */
+  set(id: string, value: Compiled | KeyStoreUnavailable, readAt: number): void {
+    const held = this.#entries.get(id);
+    if (held?.epoch !== this.#epoch) this.#size += 1;
+    if (held !== undefined && isUnchanged(held.value, value)) {
+      held.readAt = readAt;
+      held.epoch = this.#epoch;
+    } else {
+      this.#entries.set(id, { value, readAt, epoch: this.#epoch });
+    }
+  }
+
+  delete(id: string): void {
+    this.#entries.delete(id);
+  }
+
+  /** Drops all records, in constant time: deleting 100,000 entries takes 30 ms. */
+  dropAll(): void {
+    this.#epoch += 1;
+    this.#size = 0;
+  }
+
+  /** The cached records by id. */
+  *entries(): Generator<readonly [id: string, value: Compiled | KeyStoreUnavailable]> {
+    for (const [id, entry] of this.#entries.entries()) if (entry.epoch === this.#epoch) yield [id, entry.value];
+  }
+}
+
+/**
+ * Whether two records have the same values. Compares members by identity: compiled allowlists hide their contents, so two
+ * of them always count as different. Errors have no members to compare.
+ */
+function isUnchanged(former: object, current: object): boolean {
+  if (former instanceof KeyStoreUnavailable || current instanceof KeyStoreUnavailable) return false;
+  const [one, other] = [former, current] as Record<string, unknown>[];
+  const names = Object.keys(former);
+  return (
+    names.length === Object.keys(current).length &&
+    names.every((name) => Object.hasOwn(current, name) && Object.is(one?.[name], other?.[name]))
+  );
+}
