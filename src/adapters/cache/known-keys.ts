@@ -1,21 +1,24 @@
-/** Slots of a bucket, of four bytes each. */
+/** Number of slots in a bucket of the hash table. A slot takes four bytes. */
 const slotsPerBucket = 8;
 const minSlots = 65_536;
 const maxSlots = 4_194_304;
 const slotsPerEntry = 8;
-/** Where the stored number and the bucket number end in a lookup id, in hex digits. */
+/** The first 8 hex digits of a lookup id are stored in a slot. The next 8 select the bucket. */
 const [numberEnd, bucketEnd] = [8, 16];
 
 /**
- * Remembers which keys exist, including keys that do not fit into the record cache, so that their lookups do not count
- * as guesses. It holds 32 bits of each key's hash; a full bucket evicts the key noted longest ago. It takes about one
- * unknown key in 500,000,000 for a known one, which costs a lookup.
+ * A compact set of the keys that exist. A lookup of such a key does not count as a guess, even if the record cache has
+ * no room for its record. The set holds 32 bits of each key's hash; a full bucket evicts the key noted longest ago.
+ * About one unknown key in 500,000,000 passes as known, which costs one lookup in the store.
  */
 export class KnownKeys {
   readonly #slots: Uint32Array;
   readonly #bucketMask: number;
 
-  /** @param maxEntries size of the record cache; this set holds several times as many keys, in 256 KiB to 16 MiB */
+  /**
+   * @param maxEntries maximum size of the record cache; this set has room for several times as many keys and takes 256
+   * KiB to 16 MiB
+   */
   constructor(maxEntries: number) {
     let places = minSlots;
     while (places < maxEntries * slotsPerEntry && places < maxSlots) places *= 2;
@@ -23,7 +26,7 @@ export class KnownKeys {
     this.#bucketMask = places / slotsPerBucket - 1;
   }
 
-  /** @param lookupIds 64 hex digits each */
+  /** @param lookupIds of existing keys; each is a hash of 64 hex digits */
   note(lookupIds: readonly string[]): void {
     for (const id of lookupIds) this.#noteOne(id);
   }
@@ -40,7 +43,7 @@ export class KnownKeys {
     const first = this.#bucketOf(lookupId);
     let last = first;
     while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
-    places.copyWithin(first + 1, first, last); // evicts the key noted longest ago
+    places.copyWithin(first + 1, first, last); // in a full bucket, this overwrites the key noted longest ago
     places[first] = number;
   }
 
@@ -49,7 +52,7 @@ export class KnownKeys {
   }
 }
 
-/** Never 0, which marks an empty slot. */
+/** The 32 bits that a slot stores. Never 0, because 0 marks an empty slot. */
 function numberOf(lookupId: string): number {
   return parseInt(lookupId.slice(0, numberEnd), 16) || 1;
 }

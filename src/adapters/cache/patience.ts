@@ -1,12 +1,12 @@
-/** How long a request with a cached record waits for a fresher one. */
+/** How long a request waits for fresh data when the cache has a stale record for it. */
 const patienceMilliseconds = 3;
-/** How long no request waits after a wait that timed out. */
+/** After a wait has timed out, requests do not wait again for this long. */
 const betweenWaitsMilliseconds = 250;
 
-/** The result of a wait that timed out. */
+/** The result of a wait for fresh data that timed out. */
 export const timedOut = Symbol('late');
 
-/** The short wait for fresh data of requests that the cache can serve otherwise. */
+/** Lets requests wait briefly for fresh data before they get a stale record from the cache. */
 export class FreshnessWait {
   readonly #isFresh: () => boolean;
   readonly #now: () => number;
@@ -18,14 +18,14 @@ export class FreshnessWait {
     [this.#isFresh, this.#now] = [isFresh, now];
   }
 
-  /** Whether a wait timed out recently. Further requests need not repeat it. */
+  /** Whether a wait timed out recently, so that further requests skip it. */
   get isOver(): boolean {
     return this.#now() - this.#lateAt < betweenWaitsMilliseconds;
   }
 
   /**
-   * Resolves after the timeout, once data that arrived by then is processed, even if this process was blocked.
-   * Concurrent waits share it.
+   * Resolves after the timeout. If the process was blocked, data that arrived meanwhile is processed first. Concurrent
+   * callers share one wait.
    */
   end(): Promise<typeof timedOut> {
     this.#waiting ??= new Promise((resolve) => {

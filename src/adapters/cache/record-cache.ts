@@ -5,7 +5,7 @@ import { type CacheStats, KeyStoreUnavailable, type RecordRead } from '../../gat
 import { KnownRecords } from './known-records.js';
 import { timedOut, FreshnessWait } from './patience.js';
 
-/** Sizes and lifetimes of the cache. */
+/** Limits of the cache: numbers of entries, and lifetimes. */
 export interface CacheLimits {
   readonly maxEntries: number;
   readonly maxAgeMilliseconds: number;
@@ -16,16 +16,21 @@ export interface CacheLimits {
 
 interface ReadInFlight<Compiled> {
   readonly result: Promise<Compiled | KeyStoreUnavailable | null>;
-  /** False once the record may have changed: a value that arrives later may be older than the invalidation. */
+  /**
+   * False after an invalidation of this record: the value that the read returns may be outdated and must not be cached.
+   */
   mayBeHeld: boolean;
-  /** The round changes when a revision is acknowledged. New requests must not join a read of an earlier round. */
+  /**
+   * The round in which the read began. A new round begins before each acknowledgement of a revision (the number of a
+   * change); new requests must not join a read of an earlier round.
+   */
   readonly round: number;
 }
 
 /**
- * Caches records, never verdicts. Known and unknown records are cached separately, so that a flood of unknown keys
- * evicts no known record. Requests share a read in flight, unless a revision was acknowledged since it began. A value
- * that was read before a change and arrives after its invalidation is not cached.
+ * Caches records of keys and merchants, but no decisions about requests. Existing and unknown ids are cached
+ * separately, so that a flood of unknown keys evicts no existing record. Concurrent requests share one read; its value
+ * is not cached if an invalidation arrives meanwhile.
  */
 export class RecordCache<Compiled extends object> {
   readonly #known: KnownRecords<Compiled>;
@@ -58,8 +63,9 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Finds a record: cached and known to be valid, just read, or, while the store is unavailable, stale within the
-   * limit. While invalidations cannot arrive, the cache never reports that a record does not exist.
+   * Returns a record from the cache while the cache is fresh, otherwise from the store. While the store is unavailable,
+   * returns a stale record within the configured limit. The cache never reports that a record does not exist while
+   * invalidations cannot arrive.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -82,14 +88,14 @@ export class RecordCache<Compiled extends object> {
     try {
       const value = await (this.#mayServeStale(id) ? Promise.race([asked, this.#patience.end()]) : asked);
       if (value !== timedOut) return this.#resultOf(value, 'store', 0);
-      asked.catch(() => undefined); // no caller may be waiting for this result
+      asked.catch(() => undefined); // avoids an unhandled rejection: this request does not await the read
     } catch (error) {
       if (!(error instanceof KeyStoreUnavailable)) throw error;
     }
     return this.#mayServeStale(id) ? this.#stale(id) : this.#resultOf(await asked, 'store', 0);
   }
 
-  /** @throws KeyStoreUnavailable for an unusable record */
+  /** @throws KeyStoreUnavailable if the cached record could not be parsed */
   #stale(id: string): RecordRead<Compiled> {
     return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#standing.sinceKnownTrue);
   }
@@ -98,7 +104,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.has(id) && this.#standing.sinceKnownTrue <= this.#standing.staleMilliseconds;
   }
 
-  /** Invalidates records that may have changed. */
+  /** Invalidates these records, because they may have changed. */
   drop(ids: readonly string[]): void {
     for (const id of ids) {
       this.#known.delete(id);
@@ -116,28 +122,31 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Stops new requests from joining reads in flight. Call it before a revision is acknowledged, because the registry
-   * may then report a change as in force that these reads do not contain.
+   * Prevents new requests from joining reads in flight. Must be called before the gateway acknowledges a revision (the
+   * number of a change): the registry then reports the change as in force, but these reads may not contain it.
    */
   closeLookUps(): void {
     this.#round += 1;
   }
 
-  /** Makes all cached records stale: invalidations no longer arrive, so values of reads in flight cannot be cached. */
+  /**
+   * Must be called when invalidations no longer arrive: the values of reads in flight may then be outdated, and are not
+   * cached.
+   */
   becomeStale(): void {
     for (const id of this.#readsInFlight.keys()) this.#abandon(id);
     this.#ahead.end();
   }
 
-  /** Begins a preload, which reads records before a request needs them. Only the newest preload counts. */
+  /** Begins a preload, which caches records before a request needs them. Ends the previous preload. */
   readAhead(): Preload {
     this.#ahead.end();
     return (this.#ahead = new Preload(false));
   }
 
   /**
-   * Caches a preloaded record, unless it is cached already or may have changed meanwhile.
-   * @returns false when the cache is full: a preload evicts no record that a request needed
+   * Caches a preloaded record, unless it is already cached or may have changed since the preload began.
+   * @returns false if the cache is full: a preload must not evict a record that a request needed
    */
   holdAhead(ahead: Preload, id: string, value: Compiled | KeyStoreUnavailable): boolean {
     if (!ahead.mayHold(id) || !this.#standing.fresh || this.#known.has(id)) return true;
@@ -147,17 +156,17 @@ export class RecordCache<Compiled extends object> {
     return true;
   }
 
-  /** A cached record, whether it may be served or not. The call does not count as a use. */
+  /** The cached record, even if it is stale or expired. The call does not affect which record the cache evicts next. */
   peek(id: string): Compiled | KeyStoreUnavailable | undefined {
     return this.#known.peek(id)?.value;
   }
 
-  /** Whether the cache knows that the record exists, at any age, or, while fresh, that it does not exist. */
+  /** Whether the record is cached, at any age, or the cache is fresh and knows that the record does not exist. */
   remembers(id: string): boolean {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }
 
-  /** The cached records by id, whether they may be served or not. */
+  /** All cached records by id, even stale or expired ones, except records that could not be parsed. */
   *held(): Generator<readonly [id: string, record: Compiled]> {
     for (const [id, value] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
   }
@@ -188,7 +197,7 @@ export class RecordCache<Compiled extends object> {
   }
 
   #readShared(id: string): ReadInFlight<Compiled>['result'] {
-    // No invalidation would reveal that a shared read is outdated.
+    // While no invalidations arrive, a shared read could return a value that is older than the request.
     if (!this.#standing.fresh) return this.#read(id);
     const underWay = this.#readsInFlight.get(id);
     if (underWay?.round === this.#round) return underWay.result;
@@ -213,7 +222,7 @@ export class RecordCache<Compiled extends object> {
   #store(id: string, flight: ReadInFlight<Compiled>, value: Compiled | KeyStoreUnavailable | null): void {
     if (this.#readsInFlight.get(id) === flight) this.#readsInFlight.delete(id);
     if (!flight.mayBeHeld || !this.#standing.fresh) return;
-    const readAt = Math.floor(this.#now()); // a fraction takes 16 bytes more than an integer
+    const readAt = Math.floor(this.#now()); // V8 stores a fraction in 16 bytes more than an integer
     if (value === null) {
       this.#known.delete(id);
       this.#unknown.set(id, { readAt });
@@ -222,14 +231,17 @@ export class RecordCache<Compiled extends object> {
     }
   }
 
-  /** New requests start another read. Requests that are waiting began before the change. */
+  /**
+   * Detaches a read in flight: its value is not cached, and new requests start another read. Requests that already wait
+   * for it began before the change, so they still get its value.
+   */
   #abandon(id: string): void {
     const flight = this.#readsInFlight.get(id);
     if (flight !== undefined) flight.mayBeHeld = false;
     this.#readsInFlight.delete(id);
   }
 
-  /** Clearing a full map takes milliseconds, so a new one replaces it. */
+  /** Creates the map of unknown ids. A new map replaces a full one, because clearing it takes milliseconds. */
   #newUnknown(): LRUCache<string, { readonly readAt: number }> {
     const dispose = (_value: { readonly readAt: number }, _id: string, reason: string): void => {
       if (reason === 'evict') this.#unknownEvictions += 1;
@@ -238,21 +250,24 @@ export class RecordCache<Compiled extends object> {
   }
 }
 
-/** State of the invalidations, on which the validity of cached records depends. */
+/** The state of the invalidations. Cached records are valid only while all invalidations arrive. */
 export interface Freshness {
   readonly standing: {
-    /** Whether every change arrives, so that cached records are valid. */
+    /** Whether all invalidations arrive, so that cached records are valid. */
     readonly fresh: boolean;
-    /** Milliseconds since all cached records were known to be valid. */
+    /** Milliseconds since all cached records were last known to be valid. */
     readonly sinceKnownTrue: number;
-    /** How long after that stale records may be served. */
+    /** The highest `sinceKnownTrue` at which stale records may still be served. */
     readonly staleMilliseconds: number;
   };
-  /** Tries to become fresh again, within a bounded time. Resolves whether it succeeded or not. */
+  /** Tries to make the cache fresh again. Resolves within a bounded time, even if it did not succeed. */
   catchUp(): Promise<void>;
 }
 
-/** A preload. Records that may have changed since it began are not cached. */
+/**
+ * One preload, which caches records before a request needs them. It caches no record that may have changed since it
+ * began.
+ */
 export class Preload {
   readonly #changed = new Set<string>();
   #isOver: boolean;
@@ -265,7 +280,7 @@ export class Preload {
     if (!this.#isOver) this.#changed.add(id);
   }
 
-  /** Ends the preload: no further record of it is cached. */
+  /** Ends the preload: it caches no further record. */
   end(): void {
     this.#isOver = true;
     this.#changed.clear();

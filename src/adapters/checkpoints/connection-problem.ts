@@ -1,4 +1,7 @@
-/** Reason of a failed connection: a system or TLS code, e.g. ECONNREFUSED. A full message could contain secrets. */
+/**
+ * The code of a system or TLS error, such as ECONNREFUSED. The full message is not used, because it could contain
+ * secrets.
+ */
 export function connectionProblem(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
   if (name === 'TimeoutError' || name === 'AbortError') return 'timeout';

@@ -1,21 +1,27 @@
 import { Agent, request } from 'undici';
 import { connectionProblem } from './connection-problem.js';
 
-/** Options of an HTTPS endpoint that stores checkpoints, e.g. an append-only archive. */
+/**
+ * Options of an HTTPS endpoint, such as an append-only archive. It stores checkpoints: the lines with which later
+ * changes of the audit log can be detected.
+ */
 export interface HttpsCheckpointsOptions {
   readonly url: string;
-  /** Sent as `authorization: Bearer`; null: no token. */
+  /** Token of the `authorization: Bearer` header; null: the header is not sent. */
   readonly token: string | null;
-  /** PEM of the CA for the endpoint's certificate; null: the CAs that Node trusts. */
+  /** PEM of the CA that signed the endpoint's certificate; null: the CAs that Node trusts. */
   readonly ca: Buffer | null;
-  /** Timeout for the whole exchange, in milliseconds; default ten seconds. */
+  /** Timeout for the whole request and response, in milliseconds; default ten seconds. */
   readonly timeoutMilliseconds?: number;
 }
 
 const defaultTimeoutMilliseconds = 10_000;
 const maxResponseBytes = 128 * 1024;
 
-/** Posts each checkpoint to an HTTPS endpoint. A 2xx response confirms storage. Does not follow redirects. */
+/**
+ * Sends each checkpoint of the audit log with POST to an HTTPS endpoint. A 2xx response means that the checkpoint is
+ * stored. Redirects are not followed.
+ */
 export class HttpsCheckpoints {
   readonly name: string;
   readonly #agent: Agent;
@@ -36,12 +42,12 @@ export class HttpsCheckpoints {
   }
 
   /**
-   * Posts one checkpoint. Never rejects.
+   * Sends one checkpoint with POST. Never rejects.
    * @param line one line of JSON
-   * @returns the reason of a failure, for an operator; null if stored
+   * @returns why the checkpoint was not stored, for an operator; null if it was stored
    */
   async keep(line: string): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // bounds the whole exchange: a response that trickles would reset idle timeouts
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds idle timeouts
     try {
       const { statusCode, body } = await request(this.name, {
         ...{ dispatcher: this.#agent, method: 'POST', headers: this.#headers, body: line, signal },

@@ -3,15 +3,20 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { connectionProblem } from './connection-problem.js';
 
-/** Options of a syslog server that stores checkpoints. */
+/**
+ * Options of a syslog server. It stores checkpoints: the lines with which later changes of the audit log can be
+ * detected.
+ */
 export interface SyslogCheckpointsOptions {
-  /** `tls://host:port` (RFC 5425), or `tcp://host:port` for a forwarder on this machine (RFC 6587, octet counting). */
+  /**
+   * `tls://host:port` (RFC 5425), or `tcp://host:port` (RFC 6587, octet counting) for a log forwarder on this machine.
+   */
   readonly url: string;
-  /** PEM of the CA for the server's certificate; null: the CAs that Node trusts. */
+  /** PEM of the CA that signed the server's certificate; null: the CAs that Node trusts. */
   readonly ca: Buffer | null;
-  /** The HOSTNAME field of each message. */
+  /** The HOSTNAME field of each message (RFC 5424). */
   readonly hostname: string;
-  /** Milliseconds since 1970. */
+  /** The clock, in milliseconds since 1970. */
   readonly now: () => number;
   /** Timeout for connecting and sending, in milliseconds; default ten seconds. */
   readonly timeoutMilliseconds?: number;
@@ -19,12 +24,13 @@ export interface SyslogCheckpointsOptions {
 
 const defaultTimeoutMilliseconds = 10_000;
 const defaultPorts: Readonly<Record<string, number>> = { 'tls:': 6514, 'tcp:': 601 };
-/** Facility 13 (log audit) and severity 5 (notice), as RFC 5424 computes it. */
+/** The PRI value of RFC 5424: facility 13 (log audit) times 8, plus severity 5 (notice). */
 const priority = 13 * 8 + 5;
 
 /**
- * Sends each checkpoint to a syslog server as an RFC 5424 message. Syslog has no acknowledgement: a message counts as
- * stored once the kernel has accepted all of it for an open connection. The next checkpoint covers a lost one.
+ * Sends each checkpoint of the audit log to a syslog server, as an RFC 5424 message. Syslog has no acknowledgement, so
+ * a message counts as stored once the kernel has accepted all of it. If a checkpoint is lost, the next one covers its
+ * log lines too.
  */
 export class SyslogCheckpoints {
   readonly name: string;
@@ -40,7 +46,7 @@ export class SyslogCheckpoints {
   /**
    * Sends one checkpoint. Never rejects.
    * @param line one line of JSON
-   * @returns the reason of a failure, for an operator; null if sent
+   * @returns why the checkpoint was not sent, for an operator; null if it was sent
    */
   async keep(line: string): Promise<string | null> {
     const { timeoutMilliseconds = defaultTimeoutMilliseconds } = this.#options;
@@ -56,7 +62,7 @@ export class SyslogCheckpoints {
     }
   }
 
-  /** Closes the connection after pending data, and aborts a connection attempt. */
+  /** Closes the connection after pending data is sent. Aborts a pending `keep`. */
   close(): Promise<void> {
     this.#closing.abort();
     this.#socket?.end().unref();
@@ -73,7 +79,7 @@ export class SyslogCheckpoints {
     const socket = isTls
       ? tls.connect({ ...at, ...(ca === null ? {} : { ca }) })
       : net.connect(at as net.NetConnectOpts);
-    // Without a listener, an error after the handshake would end the process. The next checkpoint opens a new socket.
+    // Without a listener, a later socket error would end the process. The next checkpoint opens a new socket.
     socket.on('error', () => undefined);
     socket.once('close', () => {
       if (this.#socket === socket) this.#socket = null;
@@ -84,11 +90,11 @@ export class SyslogCheckpoints {
       socket.destroy();
       throw error;
     }
-    // Discard incoming data: without reading, the end of the connection would go unnoticed.
+    // Node reports the end of a connection only to a socket that is read, so incoming data is read and discarded.
     return socket.resume();
   }
 
-  /** An RFC 5424 message without structured data, prefixed with its length (RFC 5425). */
+  /** Formats an RFC 5424 message without structured data. Its length precedes it (octet counting, RFC 5425). */
   #messageOf(line: string): string {
     const { hostname, now } = this.#options;
     const message = `<${priority}>1 ${new Date(now()).toISOString()} ${hostname} merchant-gateway ${process.pid} checkpoint - ${line}`;

@@ -1,9 +1,9 @@
 import { stat } from 'node:fs/promises';
 
 /**
- * A stamp that changes when a file is replaced or written. It follows symbolic links, so it also detects a link with a
- * new target.
- * @returns null when the file cannot be inspected
+ * A string that changes when the file is replaced or written. Symbolic links are followed, so it also changes when a
+ * link gets another target.
+ * @returns null if the file cannot be inspected
  */
 export async function fileStamp(file: string): Promise<string | null> {
   try {
@@ -14,7 +14,7 @@ export async function fileStamp(file: string): Promise<string | null> {
   }
 }
 
-/** Errors that are not the file's fault: too many open files, or a disk that was unreadable for a moment. */
+/** Errors that are temporary and not caused by the file itself, such as too many open files. */
 const transientCodes: ReadonlySet<unknown> = new Set([
   'EMFILE',
   'ENFILE',
@@ -25,7 +25,7 @@ const transientCodes: ReadonlySet<unknown> = new Set([
   'ESTALE',
 ]);
 
-/** Whether to read the file again after this error, although it has not changed. */
+/** Whether the error is temporary, so that the file should be read again even if it has not changed. */
 export function isTransientFileError(error: unknown): boolean {
   const cause: unknown = error instanceof Error ? (error.cause ?? error) : error;
   return transientCodes.has((cause as NodeJS.ErrnoException).code);

@@ -4,21 +4,23 @@ import { readOperatorFile } from '../../config/operator-file.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { fileStamp, isTransientFileError } from '../files/file-stamp.js';
 
-/** Name and expected type of a database. */
+/** Name and expected type of a GeoIP database. */
 export interface DatabaseKind {
-  /** Its name at the start of a sentence: `The country database`. */
+  /** The name as the first words of an error message: `The country database`. */
   readonly name: string;
-  /** The type in the database must match this pattern. Otherwise each look-up would find nothing, without an error. */
+  /**
+   * Pattern for the type in the metadata. Lookups in a database of another type would find nothing, without an error.
+   */
   readonly type: RegExp;
 }
 
-/** The largest commercial database has about half this size. */
+/** Limit for a database file: about twice the size of the largest commercial database. */
 const maxDatabaseBytes = 1024 * 1024 * 1024;
 const probes = 256;
 
 /**
- * A database in MaxMind format on disk, reloaded when it is replaced. A broken replacement leaves the previous one in
- * use.
+ * A database file in MaxMind format, reloaded when it is replaced. If the new file is unusable, the previous database
+ * stays in use.
  */
 export class DatabaseFile<Found extends Response> {
   readonly #file: string;
@@ -40,11 +42,11 @@ export class DatabaseFile<Found extends Response> {
   }
 
   /**
-   * The entry of an address; null without one.
-   * @throws the library's error when that part of the database is damaged
+   * The database entry of an address; null if it is missing.
+   * @throws the error of the maxmind library if that part of the database is damaged
    */
   find(address: IpAddress): Found | null {
-    // A database with IPv4 only would read the first bits of an IPv6 address as an unrelated IPv4 address.
+    // In a database with only IPv4, an IPv6 address would be looked up as an unrelated IPv4 address, by its first bits.
     if (address.family === 6 && this.#reader.metadata.ipVersion === 4) return null;
     return this.#reader.get(address.text);
   }
@@ -52,7 +54,7 @@ export class DatabaseFile<Found extends Response> {
   /**
    * Reloads the file if it was replaced or written.
    * @returns whether a new database is loaded
-   * @throws OperatorError once for each unusable file, and every time for an error that may pass
+   * @throws OperatorError once for each unusable file, but on every call for a temporary error
    */
   async reload(): Promise<boolean> {
     const stamp = await fileStamp(this.#file);
@@ -92,7 +94,7 @@ async function readDatabase<Found extends Response>(
   );
 }
 
-/** The library accepts any file with an intact end. Only lookups reveal damage. */
+/** Looks up sample addresses to detect damage, because the library accepts any file whose end is intact. */
 function probe(reader: Reader<Response>, bytes: Buffer): void {
   const { metadata } = reader;
   if (metadata.nodeCount < 1 || metadata.searchTreeSize + 16 > bytes.length) throw new Error('it is truncated');

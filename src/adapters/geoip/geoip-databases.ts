@@ -3,19 +3,22 @@ import type { GeoIp, GeoLocation } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { DatabaseFile } from './database-file.js';
 
-/** The files of the databases; null: not configured. */
+/** The paths of the database files; null: not configured. */
 export interface GeoIpFiles {
   readonly countryFile: string | null;
   readonly asnFile: string | null;
   readonly anonymousIpFile: string | null;
 }
 
-/** Behaviour with a damaged database, and callbacks for reloads and problems. */
+/** How to respond to a damaged database, and callbacks for reloads and problems. */
 export interface GeoIpOptions {
-  /** Result of a Tor exit check in a damaged database: null (unknown) if true, false (not an exit) if false. */
+  /**
+   * Whether the Tor check of an address is null (unknown) if the database is damaged there. Otherwise it is false (not
+   * an exit).
+   */
   readonly denyWhenUnavailable: boolean;
   readonly onReload: () => void;
-  /** Called when a replacement is unusable, and once when a lookup finds a database damaged. */
+  /** Called when a new file is unusable, and once when a lookup finds a database damaged. */
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -30,7 +33,7 @@ const checkMilliseconds = 10_000;
 const countryCode = /^[A-Z]{2}$/;
 const highestAsNumber = 2 ** 32 - 1;
 
-/** Independent databases in MaxMind format: a missing entry in one does not affect the others. */
+/** GeoIP lookups in independent databases in MaxMind format: an entry missing in one does not affect the others. */
 export class GeoIpDatabases implements GeoIp {
   readonly #databases: Databases;
   readonly #options: GeoIpOptions;
@@ -95,12 +98,15 @@ export class GeoIpDatabases implements GeoIp {
 
   #isExit(address: IpAddress): boolean | null {
     const found = this.#find(this.#databases.anonymous, address);
-    // Databases often omit a field that is false, so only `true` counts.
+    // Databases often omit a field that is false, so a missing field counts as false.
     if (found === undefined) return this.#options.denyWhenUnavailable ? null : false;
     return found?.is_tor_exit_node === true;
   }
 
-  /** Undefined: the database is damaged there, so the entry is unknown. */
+  /**
+   * The entry of an address; null if it is missing. Undefined if the database is damaged there, so that the entry is
+   * unknown.
+   */
   #find<Found extends CountryResponse | AsnResponse | AnonymousIPResponse>(
     database: DatabaseFile<Found> | null,
     address: IpAddress,

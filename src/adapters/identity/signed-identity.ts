@@ -6,16 +6,16 @@ import type { CallerIdentity, Clock } from '../../gateway/ports.js';
 import type { Credential } from '../../policy/facts.js';
 import type { SigningKey } from './signing-keys.js';
 
-/** Options of the signed identity. */
+/** Options of the signed caller identity, a JWT that upstreams receive with each request. */
 export interface SignedIdentityOptions {
   readonly signingKey: SigningKey;
   readonly publicKeys: JSONWebKeySet;
   readonly issuer: string;
-  /** A second audience of every assertion; null: only the upstream. */
+  /** A second audience (claim `aud`) of every JWT; null: only the upstream. */
   readonly audience: string | null;
-  /** How long an upstream may accept an assertion. */
+  /** How long an upstream may accept a JWT after it was issued. */
   readonly lifetimeSeconds: number;
-  /** How many keys' assertions are cached for each upstream. */
+  /** For how many merchant keys a JWT is cached, per upstream. */
   readonly maxEntries: number;
   readonly clock: Clock;
 }
@@ -23,19 +23,19 @@ export interface SignedIdentityOptions {
 interface Held {
   readonly credential: Pick<Credential, 'merchantId' | 'environment'>;
   readonly assertion: Promise<string>;
-  /** When a new assertion is signed instead, in milliseconds since 1970. */
+  /** When the cached JWT is replaced by a new one, in milliseconds since 1970. */
   readonly renewAt: number;
 }
 
 /**
  * Signs the caller's identity as a JWT with the claims `iss`, `aud`, `sub`, `iat`, `exp`, `kid` (the id of the
- * merchant's key) and `environment`. To avoid a signature for each request, an assertion is reused for the same key and
- * upstream during half of its lifetime.
+ * merchant's key) and `environment`. To save signatures, a JWT is reused for the same key and upstream during half of
+ * its lifetime.
  */
 export class SignedIdentity implements CallerIdentity {
   readonly publicKeys: JSONWebKeySet;
   readonly #options: SignedIdentityOptions;
-  /** By upstream name, then by key id. */
+  /** Cached JWTs by upstream name, then by key id. */
   readonly #held = new Map<string, LRUCache<string, Held>>();
 
   constructor(options: SignedIdentityOptions) {
@@ -43,14 +43,14 @@ export class SignedIdentity implements CallerIdentity {
     this.publicKeys = options.publicKeys;
   }
 
-  /** @throws the error of the signature: the request then fails and is never sent without its assertion */
+  /** @throws the error of the signature; the request then fails, because it is never sent without its JWT */
   assertionFor(credential: Credential, upstreamName: string): Promise<string> {
     const { keyId, merchantId, environment } = credential;
     const now = this.#options.clock.now();
     const heldForUpstream = this.#heldFor(upstreamName);
     const held = heldForUpstream.get(keyId);
     const isOfThisCaller = held?.credential.merchantId === merchantId && held.credential.environment === environment;
-    // After the clock was set back, an assertion must not be used beyond its expiry.
+    // If the system clock was set back, `renewAt` is too far ahead, and the cached JWT could be used beyond its expiry.
     const isYoung = held !== undefined && now < held.renewAt && held.renewAt - now <= this.#renewalMilliseconds;
     if (isOfThisCaller && isYoung) return held.assertion;
 

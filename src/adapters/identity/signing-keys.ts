@@ -5,22 +5,25 @@ import type { JSONWebKeySet, JWK } from 'jose';
 import { OperatorError } from '../../config/operator-error.js';
 import { privateKeys, readOperatorFile } from '../../config/operator-file.js';
 
-/** The signature algorithms that upstreams must know (RFC 8037, RFC 7518). */
+/** The signature algorithms that upstreams must support (RFC 8037, RFC 7518). */
 type SigningAlgorithm = 'EdDSA' | 'ES256';
 
-/** The key that signs, and the id under which upstreams find its public key. */
+/** The private key that signs caller identities, and the id of its public key in the published JWK set. */
 export interface SigningKey {
   readonly privateKey: KeyObject;
   readonly algorithm: SigningAlgorithm;
-  /** RFC 7638 thumbprint of the public key: the same on every replica, without a configured name. */
+  /** RFC 7638 thumbprint of the public key. Every replica computes the same id, so the id needs no configuration. */
   readonly keyId: string;
 }
 
-/** The files with the keys of the signed identity. */
+/** The key files of the signed caller identity. */
 export interface SigningKeyFiles {
-  /** PEM private key, Ed25519 or P-256. */
+  /** Path of a PEM private key, Ed25519 or P-256. */
   readonly signingKeyFile: string;
-  /** PEM keys, private or public, that are published in addition, so that old and new keys overlap in a rotation. */
+  /**
+   * PEM keys, private or public, whose public keys are published as well. During a rotation, upstreams thus accept the
+   * old and the new key.
+   */
   readonly publishedKeyFiles: readonly string[];
 }
 
@@ -28,7 +31,7 @@ const maxPemBytes = 64 * 1024;
 
 /**
  * Reads the signing key.
- * @throws OperatorError with one sentence when it is unreadable, or not an Ed25519 or P-256 private key
+ * @throws OperatorError if the file is unreadable, or not an Ed25519 or P-256 private key; the message is one sentence
  */
 export async function readSigningKey(file: string): Promise<SigningKey> {
   const what = 'The signing key';
@@ -39,14 +42,14 @@ export async function readSigningKey(file: string): Promise<SigningKey> {
 }
 
 /**
- * The public keys of all files as a JWK set, which upstreams fetch (RFC 7517). It contains nothing private.
- * @throws OperatorError with one sentence for a file without a usable key
+ * The public keys of all files as a JWK set (RFC 7517), which upstreams fetch. It contains no private key.
+ * @throws OperatorError for a file without a usable key; the message is one sentence
  */
 export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: SigningKeyFiles): Promise<JSONWebKeySet> {
   const keys = new Map<string, JWK>();
   for (const file of [signingKeyFile, ...publishedKeyFiles]) {
     const what = 'The identity key';
-    // For a private key this derives the public key.
+    // `createPublicKey` derives the public key if the file contains a private key.
     const publicKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPublicKey);
     if (publicKey === null) throw new OperatorError(`${what} ${file} is not a PEM key without a passphrase.`);
     const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);
@@ -71,6 +74,6 @@ function keyIn(pem: Buffer, read: (pem: Buffer) => KeyObject): KeyObject | null 
   try {
     return read(pem);
   } catch {
-    return null; // the reason would quote the file's contents
+    return null; // the error is discarded, because its message could quote the key
   }
 }

@@ -1,6 +1,6 @@
 import type { GatewayInbox, GatewayMessage, RegistryChannel } from '../../gateway/channel-ports.js';
 
-/** The channel between a gateway and a registry in the same process. */
+/** Passes messages from a gateway to a registry in the same process. */
 export class MemoryChannel implements RegistryChannel, GatewayInbox {
   #handlers: Parameters<GatewayInbox['serve']>[0] = {};
   readonly workingSince = Date.now();

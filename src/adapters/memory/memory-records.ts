@@ -13,27 +13,29 @@ import type {
   StoreSnapshot,
 } from '../../gateway/store-ports.js';
 
-/** Records by store key (`mg:meta`, `mg:key:<lookupId>`, `mg:merchant:<merchantId>`), as in the contract. */
+/** Records by store key: `mg:meta`, `mg:key:<lookupId>` and `mg:merchant:<merchantId>`, as in docs/records.md. */
 export type StoredRecords = Readonly<Record<string, unknown>>;
 
 const lookupIdForm = /^[0-9a-f]{64}$/;
 
-/** The gateway whose process holds the records. */
+/** The gateway in whose process the records are stored. */
 export interface MemoryGateway {
   readonly instanceId: string;
   readonly environment: Environment;
   readonly host: string;
   readonly version: string;
-  /** ISO 8601. */
+  /** Start time of the gateway, ISO 8601. */
   readonly startedAt: string;
 }
 
-/** Stands in for a server: no other process writes these records, and they end with this process. */
+/**
+ * Stands in for the run id of a Redis server. No other process writes these records, and they end with this process.
+ */
 const server = 'memory';
 
 /**
  * Records in process memory, loaded from a file or written by a registry in the same process. Each record is compiled
- * when it is written. A malformed record makes only its own key or merchant unavailable.
+ * (parsed and checked) when it is written. A malformed record makes only its own key or merchant unavailable.
  */
 export class MemoryRecords implements Records, RecordsStore {
   readonly endsWithProcess = true;
@@ -50,9 +52,9 @@ export class MemoryRecords implements Records, RecordsStore {
   #position: Position | null = null;
 
   /**
-   * @param onMalformed called for each unusable record with its store key and the problem
-   * @param gateway the reader of these records, as the registry sees it; it invalidates nothing, because it caches
-   * nothing
+   * @param onMalformed called with the store key and the problem of each malformed record
+   * @param gateway the gateway that reads these records, as `gateways()` reports it to the registry; it has no cache to
+   * invalidate
    */
   constructor(
     records: StoredRecords,
@@ -64,7 +66,7 @@ export class MemoryRecords implements Records, RecordsStore {
     if (Object.hasOwn(records, 'mg:meta')) this.#readMeta(records['mg:meta']);
     for (const [storeKey, value] of Object.entries(records)) this.#put(storeKey, value);
     for (const [lookupId, key] of this.#keys) {
-      // No key has such a hash: the gateway would reject the real key as unknown.
+      // No key has such a hash, so the gateway would reject the key that is meant as unknown.
       const name = `mg:key:${lookupId}`;
       if (!lookupIdForm.test(lookupId)) onMalformed(name, 'its name is not a hash of 64 hex digits in lower case');
       if (key instanceof KeyStoreUnavailable || this.#merchants.has(key.merchantId)) continue;
@@ -108,7 +110,10 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  /** Only the registry of this process writes these records, in the order of revisions. So none needs a comparison. */
+  /**
+   * Writes without a comparison of revisions, because only the registry of this process writes, and in order. Returns
+   * 0: no entry was skipped.
+   */
   write(entries: readonly StoreEntry[]): Promise<number> {
     for (const { name, value } of entries) {
       if (value === null) this.#remove(`mg:${name}`);
@@ -132,9 +137,9 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  /** Empty: the gateway reads these same records and remembers nothing beyond them. */
+  /** No reports: the gateway reads these same records, so it knows of no revocation that they lack. */
   async *reports(): AsyncGenerator<InactiveReport> {
-    // No reports.
+    // Yields nothing.
   }
 
   removeReports(): Promise<void> {
@@ -165,7 +170,7 @@ export class MemoryRecords implements Records, RecordsStore {
     });
   }
 
-  /** Never resolves: the only gateway acknowledges whenever `gateways` is called. */
+  /** Never resolves: with the single gateway, `gateways()` always returns an up-to-date acknowledgement. */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);
   }
@@ -174,12 +179,12 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve(null);
   }
 
-  /** Empty: the records end with the process, so no earlier database can have written them. */
+  /** Returns no records: they end with the process, so an earlier database cannot have left any. */
   read(): Promise<readonly StoreEntry[]> {
     return Promise.resolve([]);
   }
 
-  /** The gateway caches nothing, so it needs no grant. */
+  /** Does nothing: a grant allows a gateway to use its cache, but this gateway has no cache. */
   grant(): Promise<void> {
     return Promise.resolve();
   }

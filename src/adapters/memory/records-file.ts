@@ -6,8 +6,8 @@ import type { StoredRecords } from './memory-records.js';
 const maxRecordsBytes = 256 * 1024 * 1024;
 
 /**
- * Reads a records file: one JSON object with the contract's records by store key.
- * @throws OperatorError when the file is unreadable, not a JSON object, repeats a name, or has a member that is not a
+ * Reads a records file: one JSON object with the records of docs/records.md by their store keys.
+ * @throws OperatorError if the file is unreadable, not a JSON object, repeats a name, or has a member that is not a
  * record
  */
 export async function readRecordsFile(file: string): Promise<StoredRecords> {
@@ -16,8 +16,8 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   if (typeof records !== 'object' || records === null || Array.isArray(records)) {
     throw new OperatorError(`The records file ${file} is not a JSON object of records by their store keys.`);
   }
-  // A file of another shape would contain no records, and every key would be unavailable. The name is not quoted: it
-  // may contain a key.
+  // Rejects a file without record names: it would load no record, and every key would be unavailable. The name is not
+  // quoted, because it may contain a key.
   if (!Object.keys(records).every((name) => name.startsWith('mg:'))) {
     throw new OperatorError(
       `The records file ${file} has a member that is no record's name: expected mg:meta, mg:key:<look-up id> and mg:merchant:<merchant id>.`,
@@ -26,7 +26,10 @@ export async function readRecordsFile(file: string): Promise<StoredRecords> {
   return records as StoredRecords;
 }
 
-/** JSON.parse keeps the last of two records with one name: a key that the first one revokes would be active again. */
+/**
+ * Parses strictly, because JSON.parse keeps the last of two records with the same name: a revoked key could become
+ * active again.
+ */
 function parseRecords(text: string, file: string): unknown {
   try {
     return parseStrictJson(text);
@@ -36,7 +39,10 @@ function parseRecords(text: string, file: string): unknown {
   }
 }
 
-/** What is wrong, where, and the remedy. Quotes nothing: an operator may have pasted a key instead of its hash. */
+/**
+ * Describes the problem, its place and the remedy. Quotes nothing, because an operator may have pasted a key instead of
+ * its hash.
+ */
 function sentenceOf({ problem, position }: StrictJsonError, text: string): string {
   const lines = text.slice(0, position).split('\n');
   const place = `line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`;

@@ -4,19 +4,19 @@ import { Agent, request } from 'undici';
 /** Destination and sampling of spans. */
 export interface OtlpTracesOptions {
   readonly endpoint: string;
-  /** Sent as `authorization: Bearer`; null: the header is not sent. */
+  /** Token of the `authorization: Bearer` header; null: the header is not sent. */
   readonly token: string | null;
   /** PEM of the CA that signed the endpoint's certificate; null: the CAs that Node trusts. */
   readonly ca: Buffer | null;
   readonly sampleOneIn: number;
-  /** Attributes that identify the process. */
+  /** OTLP resource attributes, which identify this process. */
   readonly resource: Readonly<Record<string, string>>;
   readonly random: () => number;
-  /** Called once with the reason when spans cannot be sent, and with null when they can again. */
+  /** Called once with the reason when spans cannot be sent, and with null when they can be sent again. */
   readonly onProblem: (problem: string | null) => void;
-  /** Milliseconds between batches; default five seconds. */
+  /** Milliseconds for which spans are collected before a batch is sent; default five seconds. */
   readonly gatherMilliseconds?: number;
-  /** Milliseconds within which a response must be complete; default five seconds. */
+  /** Timeout for the complete response, in milliseconds; default five seconds. */
   readonly timeoutMilliseconds?: number;
 }
 
@@ -26,8 +26,8 @@ const defaultTimeoutMilliseconds = 5_000;
 const maxResponseBytes = 128 * 1024;
 
 /**
- * Sends spans to a collector in batches. Spans that do not fit into the buffer, and spans that the collector rejects,
- * are dropped: a trace is a sample, and neither memory nor requests may depend on the collector.
+ * Sends spans to an OTLP collector in batches. Drops spans if the buffer is full or the collector rejects them: a slow
+ * collector must not cost memory or delay requests.
  */
 export class OtlpTraces implements TraceExport {
   readonly #options: OtlpTracesOptions;
@@ -93,7 +93,7 @@ export class OtlpTraces implements TraceExport {
     }, this.#options.gatherMilliseconds ?? 5_000).unref();
   }
 
-  /** Only one request runs at a time, so that a slow collector gets no additional load. */
+  /** Sends the next batch, unless a request is already running: a slow collector must not get additional load. */
   #sendNext(): void {
     if (this.#sending !== null || this.#waiting.length === 0) return;
     const spans = this.#waiting.splice(0, maxTogether);
@@ -107,9 +107,9 @@ export class OtlpTraces implements TraceExport {
     });
   }
 
-  /** @returns why the collector did not accept the spans; null when it did */
+  /** @returns why the collector did not accept the spans; null if it accepted them */
   async #send(spans: readonly Span[]): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds the idle timeouts
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds idle timeouts
     try {
       const { statusCode, body } = await request(this.#options.endpoint, {
         dispatcher: this.#agent,
@@ -130,7 +130,7 @@ export class OtlpTraces implements TraceExport {
 const serverKind = 2;
 const errorStatus = 2;
 
-/** Spans in the JSON encoding of OTLP: one `ExportTraceServiceRequest`. */
+/** Encodes spans as the JSON form of one OTLP `ExportTraceServiceRequest`. */
 function otlpBody(spans: readonly Span[], resource: Readonly<Record<string, string>>): string {
   const scope = { name: 'merchant-gateway' };
   return JSON.stringify({
@@ -154,7 +154,7 @@ function otlpSpan({ traceId, spanId, parentId, name, startedAt, duration, failed
   };
 }
 
-/** As a string: the number exceeds the precision of a double. */
+/** Returns a string, because the number exceeds the precision of a double. */
 function nanoseconds(milliseconds: number): string {
   return String(BigInt(Math.round(milliseconds * 1_000)) * 1_000n);
 }

@@ -4,7 +4,10 @@ import type { AcknowledgementText } from './records-link.js';
 
 const namesAtATime = 500;
 
-/** Sends commands in one pipeline. @throws Error of the first failed command; the others may have had effect */
+/**
+ * Sends commands in one pipeline.
+ * @throws Error of the first failed command; other commands may have been executed
+ */
 export async function callAll(
   redis: Redis,
   commands: readonly { readonly command: readonly string[] }[],
@@ -19,7 +22,10 @@ export async function callAll(
   return results.map(([, reply]) => reply);
 }
 
-/** Writes texts with an expiry (PX). @throws Error as `callAll` */
+/**
+ * Writes texts, each with an expiry (PX).
+ * @throws Error as `callAll`
+ */
 export function writeTexts(redis: Redis, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
   return callAll(redis, texts.map(setCommand));
 }
@@ -32,7 +38,10 @@ export function setCommand({ name, text, lifetimeMilliseconds }: Acknowledgement
   return { name, command: ['SET', name, text, 'PX', String(lifetimeMilliseconds)] };
 }
 
-/** Deletes names in one pipeline. @throws Error as `callAll` */
+/**
+ * Deletes names in one pipeline.
+ * @throws Error as `callAll`
+ */
 export async function deleteAll(redis: Redis, names: readonly string[]): Promise<void> {
   await callAll(
     redis,
@@ -40,7 +49,7 @@ export async function deleteAll(redis: Redis, names: readonly string[]): Promise
   );
 }
 
-/** Reads texts in one transaction, in the order of the names; null for a missing text. */
+/** Reads the texts of these names in one transaction, in the same order; null for a missing text. */
 export async function readTogether(redis: Redis, names: readonly string[]): Promise<(string | null)[]> {
   const transaction = redis.multi();
   for (const name of names) transaction.get(name);
@@ -48,7 +57,7 @@ export async function readTogether(redis: Redis, names: readonly string[]): Prom
   return results.map(([error, text]) => (error === null ? (text as string | null) : malformedText(error)));
 }
 
-/** The stored bytes, in the order of the names; null for a missing name. */
+/** The stored bytes of these names, in the same order; null for a missing name. */
 export async function readBytes(redis: Redis, names: readonly string[]): Promise<(Buffer | null)[]> {
   const texts: (Buffer | null)[] = [];
   for (let start = 0; start < names.length; start += namesAtATime) {
@@ -60,7 +69,7 @@ export async function readBytes(redis: Redis, names: readonly string[]): Promise
   return texts;
 }
 
-/** Stored bytes as a text; null for null. */
+/** Decodes stored bytes as UTF-8; null for null. */
 export function bytesToText(bytes: Buffer | null): string | null {
   return bytes?.toString('utf8') ?? null;
 }

@@ -1,7 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import type { Command, RedisOptions } from 'ioredis';
 
-/** A server by host name or address. */
+/** Host name or IP address, and port, of a server. */
 export interface HostAndPort {
   readonly host: string;
   readonly port: number;
@@ -9,7 +9,7 @@ export interface HostAndPort {
 
 /** Access to the sentinels, which have their own users and passwords. */
 export interface SentinelAccess {
-  /** Null: the default user. */
+  /** Null: the default ACL user. */
   readonly username: string | null;
   readonly password: string | null;
   /** Whether connections to the sentinels use TLS. */
@@ -18,45 +18,45 @@ export interface SentinelAccess {
 
 /** The address of Redis, and the credentials. */
 export interface RedisAddress {
-  /** `redis://host:port/db` or, with TLS, `rediss://…`. */
+  /** `redis://host:port/db`, or `rediss://…` for TLS. */
   readonly url: string;
-  /** The sentinels; null: the URL names the server itself. */
+  /** The sentinels; null: no Sentinel, so the URL names the server itself. */
   readonly sentinels: readonly HostAndPort[] | null;
-  /** Null or omitted: no credentials, and TLS if the URL has it. */
+  /** Null or omitted: no credentials, and TLS if the URL begins with `rediss:`. */
   readonly sentinelAccess?: SentinelAccess | null;
   /** The master's name in the sentinels' configuration. */
   readonly masterName: string;
-  /** Some nodes of a Cluster; they report the others. Null: not a Cluster. */
+  /** Some nodes of a Cluster; the other nodes are discovered from them. Null: not a Cluster. */
   readonly cluster: readonly HostAndPort[] | null;
-  /** An ACL user; null: the default user. */
+  /** An ACL user; null: the default ACL user. */
   readonly username: string | null;
   readonly password: string | null;
-  /** PEM of the authority that signed the server certificate; null: Node's trusted authorities. */
+  /** PEM of the CA that signed the server certificate; null: the CAs that Node trusts. */
   readonly ca: Buffer | null;
   readonly commandTimeoutMilliseconds: number;
   /**
-   * How many replicas must confirm that they follow the server, without Sentinel; null: all that the registry has seen.
+   * Without Sentinel: how many replicas must confirm that they still follow this server. Null: as many as the registry
+   * has ever seen.
    */
   readonly replicas?: number | null;
 }
 
 const connectTimeoutMilliseconds = 1_000;
-/** How long a connection may be silent after a command before it is reopened. */
+/** If no data arrives for this long after a command, the connection is reopened. */
 const longestSilenceMilliseconds = 3_000;
 const longestRetryMilliseconds = 1_000;
 const reconnectIntervalMilliseconds = 1_000;
 const timeoutParts = 4;
 const longestPartMilliseconds = 50;
 /**
- * Error reply of a master that was demoted or cut off; it keeps its connections open. An older Redis adds the name of a
- * script in front.
+ * Matches the error reply of a former master, which was demoted or isolated but keeps its connections open. An older
+ * Redis puts the name of a script in front.
  */
 export const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
 /**
- * Opens a connection that fails fast and reconnects. With ioredis's defaults, one GET waits more than a minute while
- * Redis is down.
- * While Redis is down, no command is queued, and none is sent twice.
+ * Opens a connection that fails fast and reconnects: with the defaults of ioredis, a GET waits more than a minute while
+ * Redis is down. While Redis is down, commands are neither queued nor sent twice.
  * @param onError called for each failure of the connection; the affected command is rejected as well
  */
 export function connectRedis(address: RedisAddress, onError: (error: Error) => void): Redis {
@@ -76,8 +76,8 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
 }
 
 /**
- * Opens a connection to one server or a Cluster, for commands with a single name each. Guarantees only a timely reply
- * or error.
+ * Opens a connection to one server or a Cluster, for commands with a single name each. It guarantees no more than a
+ * reply or an error in time.
  */
 export function connectAny(address: RedisAddress, onError: (error: Error) => void): Redis | Cluster {
   if (address.cluster === null) return connectRedis(address, onError);
@@ -90,14 +90,14 @@ export function connectAny(address: RedisAddress, onError: (error: Error) => voi
     .on('+node', prepareNode);
 }
 
-/** Connects to a node before its first command. Otherwise commands would be refused while it connects. */
+/** Connects to a Cluster node before its first command, which would otherwise be refused. */
 function prepareNode(node: Redis): void {
   ignoreRepeatedErrors(node)
     .connect()
-    .catch(() => undefined); // its commands report the failure
+    .catch(() => undefined); // the commands for this node report the failure
 }
 
-/** Opens a connection to one node of a Cluster, which reconnects until it is closed. */
+/** Opens a connection to one node of a Cluster. It reconnects until it is closed. */
 export function connectNode(
   address: RedisAddress,
   { host, port }: HostAndPort,
@@ -107,7 +107,7 @@ export function connectNode(
 }
 
 /**
- * Opens a connection to one node of a Cluster for a single query. It connects once, at `connect()`, and does not
+ * Opens a connection to one node of a Cluster for a single query. It connects when `connect()` is called, and does not
  * reconnect.
  */
 export function connectNodeOnce(
@@ -118,7 +118,7 @@ export function connectNodeOnce(
   return open(address, onError, { host, port, lazyConnect: true, retryStrategy: null });
 }
 
-/** Opens a connection to a sentinel for queries about the master. It reconnects until it is closed. */
+/** Opens a connection to a sentinel, to query it about the master. It reconnects until it is closed. */
 export function connectSentinel(
   address: RedisAddress,
   { host, port }: HostAndPort,
@@ -131,9 +131,9 @@ export function connectSentinel(
 }
 
 /**
- * Destroys the socket, so that a new connection is opened at once. With `disconnect`, which waits for the other end to
- * close, the connection would seem open meanwhile and refuse each command.
- * A connection that is still being opened is left unchanged: behind a Sentinel, ioredis would stop reconnecting.
+ * Destroys the socket, so that ioredis reconnects at once. `disconnect` waits until the other end closes; meanwhile the
+ * connection would seem open and refuse each command. A connection that is still being opened is left unchanged,
+ * because behind a Sentinel ioredis would stop reconnecting.
  */
 export function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.stream.destroy();
@@ -167,9 +167,9 @@ function open(address: RedisAddress, onError: (error: Error) => void, where: Con
 }
 
 /**
- * Rejects commands without a timely reply.
- * It checks at intervals of a fraction of the timeout. ioredis uses one timer for the whole timeout: if the process
- * stalls that long, the timer fires before a reply that has already arrived is read.
+ * Rejects commands without a timely reply. It checks at intervals of a fraction of the timeout, because ioredis uses
+ * one timer for all of it: after a stall of the process, that timer fires before a reply that has already arrived is
+ * read.
  */
 function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
   const partMilliseconds = Math.min(timeoutMilliseconds / timeoutParts, longestPartMilliseconds);
@@ -195,21 +195,22 @@ function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
 }
 
 /**
- * Prevents a second error of one socket from ending the process. ioredis handles only one. A TLS socket that tries
- * several addresses of a name, as in Node, can emit one error per address.
+ * Ignores further errors of a socket, because ioredis handles only the first and a second one would end the process. A
+ * TLS socket can emit one error for each address of a host name.
  */
 export function ignoreRepeatedErrors(redis: Redis): Redis {
   const bear = (): void => {
     const stream = redis.stream as Redis['stream'] | undefined; // undefined if the attempt has already failed
     stream?.on('error', () => undefined);
   };
-  // The socket is created in the event-loop turn of `connecting` or, behind a Sentinel, before `connect`.
+  // The socket is created in the same event-loop turn as `connecting` or, behind a Sentinel, later but before
+  // `connect`.
   return redis.on('connecting', () => setImmediate(bear)).on('connect', bear);
 }
 
 /**
- * Reconnects on READONLY or NOREPLICAS, to reach the new master. At most once a second: the name may still lead to the
- * old master.
+ * Reconnects on READONLY or NOREPLICAS, because the server may no longer be the master. Does so at most once a second,
+ * because the host name may still resolve to the former master.
  */
 function reconnectOnRefusedWrites(): (error: Error) => boolean {
   let leftAt = -Infinity;
@@ -230,23 +231,23 @@ function optionsOf(address: RedisAddress) {
     ...(address.username === null ? {} : { username: address.username }),
     ...(address.password === null ? {} : { password: address.password }),
     ...(tls === null ? {} : { tls }),
-    protocol: 2 as const, // ioredis silently drops RESP3's invalidation notices
+    protocol: 2 as const, // ioredis silently drops the invalidation messages of RESP3
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
-    // If the other end vanishes silently, the kernel retransmits for 15 minutes before it reports an error.
+    // If the server vanishes silently, the kernel retransmits for 15 minutes before it reports an error.
     socketTimeout: Math.max(longestSilenceMilliseconds, address.commandTimeoutMilliseconds),
     connectTimeout: connectTimeoutMilliseconds,
-    sentinelCommandTimeout: connectTimeoutMilliseconds, // otherwise a sentinel that hangs blocks forever
+    sentinelCommandTimeout: connectTimeoutMilliseconds, // without it, a sentinel that hangs blocks forever
     retryStrategy: retryAfter,
     disableClientInfo: true,
   };
 }
 
 /**
- * TLS checks the server's name against its certificate. Behind Sentinel, the sentinels supply that name; in a Cluster,
- * the nodes do.
+ * TLS options with certificate verification. The host name to verify is announced by the sentinels or, in a Cluster, by
+ * the nodes.
  */
 function tlsOf({ ca }: RedisAddress) {
   return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) };

@@ -3,7 +3,7 @@ import { highestRevision } from './record-text.js';
 
 const generation = Type.String({ minLength: 1, maxLength: 64 });
 const beat = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-/** `maxStaleSeconds` may be up to one day. */
+/** At most one day and one second, because `maxStaleSeconds` may be up to one day. */
 const lifetimeMilliseconds = Type.Integer({ minimum: 1, maximum: 86_401_000 });
 
 const acknowledgementForm = Type.Object({
@@ -11,22 +11,25 @@ const acknowledgementForm = Type.Object({
   revision: Type.Integer({ minimum: 0, maximum: highestRevision }),
   environment: Type.Enum(['live', 'test']),
   host: Type.String({ maxLength: 255 }),
-  /** ISO 8601. */
+  /** Start time of the gateway, ISO 8601. */
   startedAt: Type.String({ maxLength: 40 }),
-  /** The generation of the revision. A gateway of an earlier release omits this field and all that follow. */
+  /**
+   * The generation (one unbroken history of changes) to which the revision belongs. A gateway of an earlier release
+   * omits this field and all that follow.
+   */
   generation: Type.Optional(generation),
-  /** The number of the gateway's beat, counted from 1. */
+  /** The number of the gateway's heartbeat, counted from 1. */
   beat: Type.Optional(beat),
-  /** How long the gateway may use its cache after it was last sure of its server, plus one second. */
+  /** How long the gateway may use its cache after the last proof that its server is the master, plus one second. */
   lifetimeMilliseconds: Type.Optional(lifetimeMilliseconds),
   version: Type.Optional(Type.String({ maxLength: 64 })),
-  /** The gateway's clock at the time of writing, in milliseconds since 1970; for display only. */
+  /** The gateway's clock when it wrote the acknowledgement, in milliseconds since 1970; for display only. */
   now: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
-  /** The gateway has decided its last request. */
+  /** Set once the gateway has decided its last request and is about to stop. */
   leaving: Type.Optional(Type.Boolean()),
 });
 
-/** Maximum number of records in one part of a report. */
+/** A report of inactive records is split into parts of at most this many records. */
 export const recordsOfReport = 500;
 
 const recordName = '^(key:[0-9a-f]{64}|merchant:[A-Za-z0-9_-]{1,64})$';
@@ -43,7 +46,7 @@ const reportForm = Type.Object({
 const grantForm = Type.Object({
   ...{ generation, beat, lifetimeMilliseconds },
   /**
-   * Whether the registry knows that no record is missing. A registry of an earlier release omits this field, and
+   * Whether the registry knows that the store lacks no record. A registry of an earlier release omits this field, and
    * replies to no query.
    */
   compared: Type.Optional(Type.Boolean()),
@@ -51,29 +54,36 @@ const grantForm = Type.Object({
 
 const queryReplyForm = Type.Object({ generation, isPresent: Type.Boolean() });
 
-/** What a gateway writes under `mg:ask:<instanceId>:<number>:<record>` to query the registry for a record. */
+/**
+ * The value with which a gateway queries the registry for a record. It is written under
+ * `mg:ask:<instanceId>:<number>:<record>`.
+ */
 export const queryText = 'asked';
 
-/** Lifetime of a query, and of the reply that replaces it. */
+/** Lifetime of a query, and of the reply that overwrites it, in Redis. */
 export const queryLifetimeMilliseconds = 2_000;
 
-/** What a gateway writes under `mg:gateway:<instanceId>` in each beat. */
+/**
+ * A gateway's acknowledgement, written under `mg:gateway:<instanceId>` in each heartbeat: all changes up to the
+ * revision are applied in its cache.
+ */
 export type Acknowledgement = Static<typeof acknowledgementForm>;
 
 /**
- * What the registry writes under `mg:grant:<instanceId>`. The gateway is in the registry's roster, in this generation,
- * and the registry has seen this beat.
+ * A lease that the registry writes under `mg:grant:<instanceId>`, so that the gateway may use its cache. The registry
+ * has listed this gateway in this generation, and has read the heartbeat with this number.
  */
 export type Grant = Static<typeof grantForm>;
 
 /**
- * What a gateway writes under `mg:inactive:<instanceId>:<part>` when the store has lost changes. Contains the inactive
- * or expiring keys and merchants in its cache, and the newest revision that it knew in this generation.
+ * What a gateway writes under `mg:inactive:<instanceId>:<part>` when the store has lost changes. It contains the
+ * inactive or expiring keys and merchants in its cache, and the newest revision that it knew.
  */
 export type InactiveReport = Static<typeof reportForm>;
 
 /**
- * What the registry writes in place of a query: whether the record exists. If so, the registry has just rewritten it.
+ * The registry's reply, which overwrites the query: whether the record exists. If it exists, the registry has just
+ * rewritten it to Redis.
  */
 export type QueryReply = Static<typeof queryReplyForm>;
 
@@ -88,24 +98,24 @@ export function readAcknowledgement(text: string | null): Acknowledgement | null
   return checkAcknowledgement.Check(value) ? value : null;
 }
 
-/** Parses a stored grant; null if it is missing or invalid. */
+/** Parses a stored grant (a gateway's lease for its cache); null if it is missing or invalid. */
 export function readGrant(text: string | null): Grant | null {
   const value = parsed(text);
   return checkGrant.Check(value) ? value : null;
 }
 
-/** The text of a reply, without its seal. */
+/** The JSON of a reply, without its seal (HMAC). */
 export function queryReplyText(isPresent: boolean, generation: string): string {
   return JSON.stringify({ generation, isPresent } satisfies QueryReply);
 }
 
-/** Parses a stored reply; null for any other text, such as the query. */
+/** Parses a stored reply; null for any other text, such as a query without a reply. */
 export function readQueryReply(text: string): QueryReply | null {
   const value = parsed(text);
   return checkQueryReply.Check(value) ? value : null;
 }
 
-/** Parses a stored report; null if it is missing or invalid. */
+/** Parses a gateway's stored report of inactive records; null if it is missing or invalid. */
 export function readReport(text: string | null): InactiveReport | null {
   const value = parsed(text);
   return checkReport.Check(value) ? value : null;

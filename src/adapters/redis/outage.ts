@@ -1,4 +1,4 @@
-/** Called when an outage of Redis begins and when it ends; failures during the outage are not reported. */
+/** Called when an outage of Redis begins and when it ends, but not for failures in between. */
 export interface OutageEvents {
   /** Redis, or a part of it, has become unavailable. */
   readonly onLost: (reason: Error) => void;
@@ -6,7 +6,7 @@ export interface OutageEvents {
   readonly onFound: (lostForMilliseconds: number) => void;
 }
 
-/** Reduces the many failed attempts during an outage to two events, its start and its end. */
+/** Reduces the many failures of an outage to two events, its start and its end. */
 export class Outage {
   readonly #events: OutageEvents;
   #lostAt: number | null = null;
@@ -21,7 +21,7 @@ export class Outage {
     this.#events.onLost(reason);
   };
 
-  /** Records the present problem; null means that there is no problem. */
+  /** Records the current problem of Redis; null: no problem. */
   report(problem: string | null): void {
     if (problem === null) this.recovered();
     else this.failed(new Error(problem));

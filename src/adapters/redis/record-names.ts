@@ -1,24 +1,27 @@
 import type { Redis } from 'ioredis';
 import type { Environment } from '../../policy/key-format.js';
 
-/** The names of the contract's records. A prefix separates deployments that share one Redis. */
+/** The names of all records in Redis, as in docs/records.md. A prefix separates deployments that share one Redis. */
 export class RecordNames {
   readonly #prefix: string;
   readonly meta: string;
   readonly revision: string;
-  /** The name of the change with this revision: a restored database reaches the same revision numbers again. */
+  /**
+   * Name under which the id of the newest change is stored. The id is needed because a restored database reaches the
+   * same revision numbers again.
+   */
   readonly change: string;
-  /** The same in a Cluster, in the slot of the revision: one script writes both. */
+  /** The same in a Cluster. Its hash tag puts it into the slot of `revision`, so that one script can write both. */
   readonly changeInCluster: string;
-  /** The writer mark, on one server: who writes the records, and how much has been written. */
+  /** A fencing token on a single server: the current writer of the records, and the number of its writes. */
   readonly writer: string;
-  /** The change index of a Cluster: when each slot last changed. It is stored on the master of the revision. */
+  /** The change index of a Cluster, with the newest revision of each slot. It is in the slot of `revision`. */
   readonly changedSlots: string;
-  /** The Tor exit list, and the lock of the gateway that downloads it. */
+  /** The Tor exit list. */
   readonly torExits: string;
   readonly torExitsLock: string;
 
-  /** @param prefix without braces in a Cluster: they would be a hash tag, and put every record into one slot */
+  /** @param prefix without braces in a Cluster, because a hash tag would put every record into one slot */
   constructor(prefix: string) {
     this.#prefix = prefix;
     this.meta = `${prefix}meta`;
@@ -39,7 +42,7 @@ export class RecordNames {
     return `${this.#prefix}merchant:${merchantId}`;
   }
 
-  /** The look-up ids of the key records among these names. */
+  /** The lookup ids of the key records among these names. */
   lookupIdsOf(names: readonly string[]): string[] {
     return behind(this.key(''), names);
   }
@@ -49,27 +52,30 @@ export class RecordNames {
     return behind(this.merchant(''), names);
   }
 
-  /** A gateway's acknowledgement. */
+  /** A gateway's acknowledgement: the revision up to which it has applied all changes. */
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
   }
 
-  /** The registry's grant, with which a gateway may use its cache. */
+  /** The registry's grant: a lease that lets a gateway use its cache. */
   grant(instanceId: string): string {
     return `${this.#prefix}grant:${instanceId}`;
   }
 
-  /** A gateway's query for a missing record. @param name of the record, with the prefix */
+  /**
+   * A gateway's query to the registry for a missing record.
+   * @param name of the record, with the prefix
+   */
   ask(instanceId: string, count: number, name: string): string {
     return `${this.askPrefix}${instanceId}:${count}:${name.slice(this.#prefix.length)}`;
   }
 
-  /** The prefix of every query's name. */
+  /** The prefix of the names of all queries. */
   get askPrefix(): string {
     return `${this.#prefix}ask:`;
   }
 
-  /** A gateway's report of inactive records, written before it adopts another generation; split into parts. */
+  /** One part of a gateway's report of inactive records, which it writes before it adopts another generation. */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;
   }
@@ -90,14 +96,14 @@ export class RecordNames {
   }
 
   /**
-   * A merchant's token bucket. Environments on one Redis have separate buckets: test requests must not use up the limit
-   * for payments.
+   * A merchant's token bucket (rate limit). Environments have separate buckets, so that test requests do not use up the
+   * limit for payments.
    */
   rate(environment: Environment, merchantId: string): string {
     return `${this.#prefix}rate:${environment}:${merchantId}`;
   }
 
-  /** The marker of a slot in a Cluster. */
+  /** The marker of a Cluster slot, which shows up to which revision the slot is complete. */
   slotMarker(tag: string): string {
     return `${this.#prefix}slot:{${tag}}`;
   }
@@ -107,7 +113,7 @@ export class RecordNames {
     return [this.key(''), this.merchant('')];
   }
 
-  /** Prefixes that a gateway must track for invalidation; excludes the names that gateways write. */
+  /** Name prefixes whose changes Redis reports to a gateway. Names that gateways write are not among them. */
   get tracked(): readonly string[] {
     return [...this.recordPrefixes, this.meta, this.revision];
   }
@@ -118,17 +124,21 @@ function behind(prefix: string, names: readonly string[]): string[] {
 }
 
 const namesAtATime = 1_000;
-/** COUNT of a SCAN step by a gateway: other commands wait for that step. */
+/** COUNT of one SCAN step of a gateway. It is small, because other commands wait for that step. */
 export const namesOfStep = 500;
 
 /**
- * The names with this prefix. A name that is added or removed during the scan may be absent; a name may occur twice.
+ * Scans for the names with this prefix. A name may occur twice; one that is added or removed during the scan may be
+ * absent.
  */
 export async function* scanNames(redis: Redis, prefix: string): AsyncGenerator<string> {
   for await (const names of scanPages(redis, prefix, namesAtATime)) yield* names;
 }
 
-/** Like `scanNames`, page by page. A page has about `count` names, or fewer if other names are in between. */
+/**
+ * Like `scanNames`, page by page. Redis examines about `count` names per page, so a page may have fewer names, or be
+ * empty.
+ */
 export async function* scanPages(redis: Redis, prefix: string, count: number): AsyncGenerator<readonly string[]> {
   const pattern = `${prefix.replaceAll(/[\\*?[\]]/g, '\\$&')}*`;
   let cursor = '0';

@@ -6,18 +6,18 @@ import { connectAny } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';
 
-/** A claim expires this long after its process last renewed it. */
+/** How long a claim (the lock of the gateway that downloads) lasts after it was last renewed. */
 const claimMilliseconds = 60_000;
 const renewMilliseconds = 15_000;
-/** A list is read and written as a whole, and no request waits for it. */
+/** Long, because a whole list is read or written at once, and no request waits for it. */
 const commandTimeoutMilliseconds = 5_000;
 const readyMilliseconds = 1_000;
 
-/** Both scripts apply only if the claim is still ours: after a long pause, another process may have it. */
+/** Lua: both scripts check that this process still has the lock. After a long pause, another process may have it. */
 const renewScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('PEXPIRE',KEYS[1],ARGV[2]) or 0";
 const releaseScript = "return redis.call('GET',KEYS[1])==ARGV[1] and redis.call('DEL',KEYS[1]) or 0";
 
-/** The Tor exit list in Redis, and the lock of the gateway that downloads it for all gateways. */
+/** Stores the Tor exit list in Redis, and the lock of the one gateway that downloads it for all. */
 export class RedisExitLists implements SharedExitLists {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;
@@ -41,7 +41,7 @@ export class RedisExitLists implements SharedExitLists {
     const renew = async (): Promise<boolean> =>
       (await this.#redis.eval(renewScript, 1, lock, token, claimMilliseconds)) === 1;
     const renewing = setInterval(() => {
-      renew().catch(() => undefined); // `publish` renews again
+      renew().catch(() => undefined); // `publish` renews the lock again
     }, renewMilliseconds).unref();
     return {
       publish: async (record) => {
@@ -51,7 +51,7 @@ export class RedisExitLists implements SharedExitLists {
       },
       release: async () => {
         clearInterval(renewing);
-        // If the release fails, the lock expires.
+        // If this fails, the lock expires.
         await this.#redis.eval(releaseScript, 1, lock, token).catch(() => undefined);
       },
     };
@@ -62,7 +62,7 @@ export class RedisExitLists implements SharedExitLists {
     return Promise.resolve();
   }
 
-  /** Waits for the connection at start: until it is ready, every command would be refused. */
+  /** Waits for the connection at start, because every command would be refused until it is ready. */
   async #connected(): Promise<void> {
     if (this.#redis.status !== 'connecting' && this.#redis.status !== 'connect') return;
     await once(this.#redis, 'ready', { signal: AbortSignal.timeout(readyMilliseconds) });

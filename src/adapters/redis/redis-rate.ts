@@ -12,26 +12,27 @@ export interface RedisRateOptions extends OutageEvents {
   readonly prefix: string;
   readonly environment: Environment;
   readonly requestsPerSecond: number;
-  /** Maximum burst, in requests. */
+  /** Maximum number of requests in a burst. */
   readonly burst: number;
-  /** How long a request waits for Redis. */
+  /** How long a request waits for a reply of Redis. */
   readonly waitMilliseconds: number;
-  /** Milliseconds on a monotonic clock. */
+  /** A monotonic clock, in milliseconds. */
   readonly now?: () => number;
 }
 
 /**
- * After a failure, no command is sent for this time. Then one probe is sent; its request does not wait for the reply.
+ * How long no command is sent after a failure. Then a single request sends one as a probe, and does not wait for the
+ * reply.
  */
 const pauseMilliseconds = 500;
 /**
- * An outage ends once commands have succeeded for this time: if a part of a Cluster is down, only some commands fail.
+ * An outage ends once no command has failed for this long. If one master of a Cluster is down, only some commands fail.
  */
 const quietMilliseconds = 5_000;
 
 /**
- * Counts the requests of merchants in Redis, for all gateways that share it.
- * If Redis is slow, down or refuses the command, only the requests in flight at that time wait for it.
+ * Counts the requests of each merchant in Redis, for all gateways that share it. If Redis is slow, down or refuses the
+ * command, only the requests that were already waiting are delayed.
  */
 export class RedisRate implements SharedRate {
   readonly #options: RedisRateOptions;
@@ -96,7 +97,7 @@ export class RedisRate implements SharedRate {
   }
 }
 
-/** Rejects after a timeout. A reply that has arrived by then is still read, however late the timer fires. */
+/** Rejects after a timeout. A reply that has arrived by then still counts, even if the timer fires late. */
 function withTimeout<T>(asked: Promise<T>, milliseconds: number): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
@@ -112,16 +113,15 @@ function withTimeout<T>(asked: Promise<T>, milliseconds: number): Promise<T> {
 
 declare module 'ioredis' {
   interface RedisCommander<Context> {
-    /** Returns 1 if there was a token, otherwise 0; and the remaining tokens, as a string. */
+    /** Returns whether a token was taken (1 or 0), and the remaining tokens as a string. */
     takeToken(name: string, perSecond: number, size: number): Result<[taken: number, tokens: string], Context>;
   }
 }
 
 /**
- * Token bucket.
- * The value contains the tokens, and the time in microseconds on Redis's clock at which the bucket had them. It expires
- * when the bucket would be full, so a missing bucket is full.
- * If the clock is set back, or another master's clock is behind, no tokens are lost.
+ * Lua: a token bucket. The value contains the number of tokens and when the bucket had them, in microseconds of the
+ * Redis clock. It expires when the bucket would be full, so a missing bucket is full. If the clock is set back, or that
+ * of another master is behind, no tokens are lost.
  */
 const script = `
 local perSecond, size = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -137,7 +137,7 @@ redis.call('SET', KEYS[1], string.format('%.17g %.0f', tokens, now), 'PX', until
 return { taken, tostring(tokens) }
 `;
 
-/** Defines the command `takeToken`, which runs atomically. */
+/** Defines the Redis command `takeToken`, a script that runs atomically. */
 function defineTakeToken(redis: Redis | Cluster): void {
   redis.defineCommand('takeToken', { numberOfKeys: 1, lua: script });
 }

@@ -2,46 +2,44 @@ import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'no
 import { MalformedRecord, type RecordProblem } from '../../gateway/records.js';
 
 /**
- * How a text is sealed: with the current secret, with another accepted secret, with neither, or not at all.
- * Without a configured secret, every seal is `other`.
+ * Which secret made the seal (HMAC) of a text: the current secret, another accepted secret, an unknown one (`other`),
+ * or no seal at all (`none`). Without a configured secret, every seal is `other`.
  */
 export type SealState = 'current' | 'accepted' | 'other' | 'none';
 
-/** The seal is the last member of a JSON object: `,"seal":"<base64url of 32 bytes>"}`. */
+/** Matches the seal: the last member of a JSON object, `,"seal":"<base64url of 32 bytes>"}`. */
 const sealForm = /,"seal":"([A-Za-z0-9_-]{43})"\}$/;
 const lengthOfSeal = ',"seal":""}'.length + 43;
 /**
- * Input for a secret's id. It cannot be mistaken for a record: a record's name and text always have a line feed between
- * them.
+ * HMAC input for the id of a secret. It differs from the input for any record, which contains a line feed between name
+ * and text.
  */
 const idSubject = 'id';
 
 /**
- * The secrets (HMAC-SHA256) that prove the writer of a text: the registry, for records; a gateway, for its
- * acknowledgements.
- * The seal also covers the name, so that a text is invalid under another name.
+ * Seals texts with HMAC-SHA256, to prove who wrote them: the registry, for records; a gateway, for its
+ * acknowledgements. The seal also covers the name, so a text is invalid under another name.
  */
 export class Seals {
   readonly #secrets: readonly KeyObject[];
-  /**
-   * Ids of the secrets, which reveal nothing about them; the id of the sealing secret comes first. Empty without a
-   * secret.
-   */
+  /** Ids of the secrets, first that of the current one. An id does not reveal the secret. Empty without a secret. */
   readonly ids: readonly string[];
 
-  /** @param secrets the first one seals, all are accepted; if empty, nothing is sealed and every text is accepted */
+  /**
+   * @param secrets the first one makes seals, all are accepted; if empty, nothing is sealed and every text is accepted
+   */
   constructor(secrets: readonly Buffer[]) {
     this.#secrets = secrets.map((secret) => createSecretKey(secret));
     this.ids = this.#secrets.map((secret) => createHmac('sha256', secret).update(idSubject).digest('hex').slice(0, 8));
   }
 
-  /** Whether texts are sealed, and only sealed texts accepted. */
+  /** Whether a secret is configured, so that texts are sealed and a text without a valid seal is rejected. */
   get areOn(): boolean {
     return this.#secrets.length > 0;
   }
 
   /**
-   * Seals a text if a secret is configured.
+   * Adds a seal to a text, if a secret is configured.
    * @param text a JSON object with at least one member, and no member named `seal`
    */
   seal(name: string, text: string): string {
@@ -50,13 +48,13 @@ export class Seals {
     return `${text.slice(0, -1)},"seal":"${sealOf(secret, name, text)}"}`;
   }
 
-  /** How a text is sealed. Call this before parsing the text. */
+  /** Verifies the seal of a text. Must be called before the text is parsed. */
   stateOf(name: string, sealed: string): SealState {
     const seal = sealForm.exec(sealed.slice(-lengthOfSeal))?.[1];
     if (seal === undefined) return 'none';
     const text = withoutSeal(sealed);
     const given = Buffer.from(seal, 'latin1');
-    // Timing attacks: compare with every secret, so that the time does not reveal which one matches.
+    // Always compare with every secret, so that the time does not reveal which one matches (timing attack).
     const fits = this.#secrets.map((secret) =>
       timingSafeEqual(given, Buffer.from(sealOf(secret, name, text), 'latin1')),
     );
@@ -64,12 +62,12 @@ export class Seals {
     return fits.includes(true) ? 'accepted' : 'other';
   }
 
-  /** Whether a text may be trusted: if a secret is configured, only a sealed one. */
+  /** Whether a text may be trusted. If a secret is configured, the text must have a valid seal. */
   accept(name: string, text: string): boolean {
     return !this.areOn || isProof(this.stateOf(name, text));
   }
 
-  /** @throws MalformedRecord for a text that must not be trusted */
+  /** @throws MalformedRecord if a secret is configured and the text has no valid seal */
   require(name: string, text: string): void {
     if (!this.areOn) return;
     const state = this.stateOf(name, text);
@@ -81,15 +79,15 @@ export class Seals {
   }
 }
 
-/** Adds no seals and requires none. */
+/** Adds no seals and requires no seals. */
 export const noSeals = new Seals([]);
 
-/** Whether the seal proves that the writer has an accepted secret. */
+/** Whether the seal was made with an accepted secret. */
 export function isProof(state: SealState): boolean {
   return state === 'current' || state === 'accepted';
 }
 
-/** The text without its seal; unchanged if it has none. */
+/** The text without its seal; unchanged if it is not sealed. */
 export function withoutSeal(text: string): string {
   return sealForm.test(text.slice(-lengthOfSeal)) ? `${text.slice(0, -lengthOfSeal)}}` : text;
 }
@@ -98,12 +96,12 @@ function sealOf(secret: KeyObject, name: string, text: string): string {
   return createHmac('sha256', secret).update(`${name}\n${text}`).digest('base64url');
 }
 
-/** Called for a record that cannot be used: its name, the problem, and the kind of problem. */
+/** Called for a record that cannot be used, with its name, the problem in words, and the kind of problem. */
 export type OnMalformed = (storeKey: string, problem: string, reason: RecordProblem) => void;
 
 /**
- * A gateway's check of seals. The gateway reads some texts in each beat: a rejected one is reported once, and again
- * after it has changed.
+ * Verifies seals for a gateway, which reads some texts in each heartbeat. Reports a rejected text once, and again after
+ * it has changed.
  */
 export class SealCheck {
   readonly seals: Seals;
@@ -114,7 +112,7 @@ export class SealCheck {
     [this.seals, this.#onMalformed] = [seals, onMalformed];
   }
 
-  /** @throws MalformedRecord for a text that must not be trusted */
+  /** @throws MalformedRecord if a secret is configured and the text has no valid seal */
   require(name: string, text: string): void {
     try {
       this.seals.require(name, text);
@@ -128,7 +126,7 @@ export class SealCheck {
     }
   }
 
-  /** A text that may be trusted; null for any other. */
+  /** The text if it may be trusted; null otherwise. */
   opened(name: string, text: string | null): string | null {
     try {
       if (text !== null) this.require(name, text);

@@ -4,21 +4,24 @@ import type { StoredMeta, StoreEntry } from '../../gateway/store-ports.js';
 import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
-/** A meta record without servers may come from a snapshot before an upgrade, so later changes may be missing. */
+/**
+ * Reason to distrust a meta record without servers. It may come from a snapshot of Redis from before an upgrade, so
+ * later changes may be missing.
+ */
 const noServers =
   'the meta record names no servers, although this store had one that did: it is from an old snapshot, or from an earlier release of the registry';
 const earlierGeneration = 'the meta record of the store is of an earlier generation';
 const rebuilding = 'the store was emptied, and the registry is rewriting its records';
 const notReadYet = 'the meta record of the store has not been read yet';
 
-/** The trusted state of a store. */
+/** The state of a store whose records are trusted. */
 export interface BelievedState {
   readonly generation: string;
   /** The revision of the newest change. */
   readonly revision: number;
   /**
-   * How many replicas may replace this server. Null: an earlier release of the registry, which does not report it and
-   * grants no leases.
+   * How many replicas may take over from this server. Null: a registry of an earlier release, which does not report the
+   * number and grants no leases.
    */
   readonly replicas: number | null;
   /** Whether the registry replies to queries for a record. */
@@ -26,10 +29,9 @@ export interface BelievedState {
 }
 
 /**
- * Decides whether the records of a store can be trusted.
- * A store without a meta record is new, flushed or restored empty. If its revision decreased, it has lost changes,
- * perhaps a revocation, as a promoted replica may.
- * A server that the registry has not compared with its database may have lost them before this gateway's first read.
+ * Decides whether the records of a store can be trusted. A store without a meta record is new, flushed or restored
+ * empty; a decreased revision means that changes, perhaps a revocation, were lost in a failover. A server that the
+ * registry has not compared with its database may have lost changes before the first read.
  */
 export class StoreState {
   #reason: string | null = notReadYet;
@@ -40,12 +42,12 @@ export class StoreState {
   #filling: FillingRecord | null = null;
   readonly #check: MetaCheck | null;
 
-  /** @param check rejects a meta record that must not be trusted; null: all are trusted */
+  /** @param check rejects a meta record that must not be trusted; null: every meta record is trusted */
   constructor(check: MetaCheck | null = null) {
     this.#check = check;
   }
 
-  /** Why the store was not trusted at the last read; null if it was. */
+  /** Why the store was not trusted at the last read; null if it was trusted. */
   get reason(): string | null {
     return this.#reason;
   }
@@ -55,28 +57,28 @@ export class StoreState {
     return this.#generation;
   }
 
-  /** Whether the last trusted records are from an earlier release of the registry, whose rules then apply. */
+  /** Whether the last trusted records are from a registry of an earlier release, whose rules then apply. */
   get isFormer(): boolean {
     return this.#isEarlierRelease;
   }
 
-  /** The meta record that the servers return while the registry rebuilds the store; null if no rebuild is running. */
+  /** The meta record of a store that the registry is refilling; null if it is not being refilled. */
   get filling(): FillingRecord | null {
     return this.#filling;
   }
 
-  /** Why the registry does not vouch for a server that is trusted nevertheless; null if it does. */
+  /** Why the registry may not have compared a trusted server with its database; null if it has. */
   get notNamed(): string | null {
     return this.#notNamed;
   }
 
   /**
-   * Judges the state that the store reports.
-   * @param servers the run ids of all servers of the store, null for a server whose INFO omits it; null while they are
-   * unknown, when the caller must not trust the result
-   * @param enrolledIn the generation in which this gateway is enrolled: the gateway's memory of it proves that no
-   * change is missing
-   * @returns the trusted state, to be adopted; null if it is not trusted
+   * Decides whether to trust the state that the store reports.
+   * @param servers the run ids of all servers of the store; an element is null if INFO omits it. Null while they are
+   * unknown; the caller must then not trust the result
+   * @param enrolledIn the generation in which this gateway is enrolled. In that generation the gateway itself detects a
+   * lost change, so the servers need not be named
+   * @returns the trusted state, to be passed to `adopt`; null if it is not trusted
    */
   judge(
     meta: string | null,
@@ -88,8 +90,8 @@ export class StoreState {
     try {
       const record = readMetaRecord(meta, this.#check ?? unchecked);
       const { generation, servers: named, replicas = 0, asks = false } = record;
-      // A replayed meta record may have a valid seal, so the old records of its generation would be trusted again. It is
-      // refused until the registry has rewritten it.
+      // An attacker may replay an old meta record, whose seal is valid, to make old records trusted again. It is
+      // rejected until the registry has rewritten it.
       if (this.#check !== null && enrolledIn !== null && generation < enrolledIn)
         throw new MalformedRecord(earlierGeneration);
       if (record.version === 2) {
@@ -123,7 +125,9 @@ export class StoreState {
   }
 }
 
-/** Why the registry does not vouch for these servers; null if it does. */
+/**
+ * Why the registry may not have compared these servers with its database; null if the meta record names all of them.
+ */
 function whyNotNamed(servers: readonly (string | null)[], named: readonly string[]): string | null {
   if (servers.includes(null)) return 'Redis does not say which server it is: its user lacks the right +info';
   const others = servers.filter((server) => server !== null && !named.includes(server));
@@ -133,7 +137,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
 
 /**
  * The generation that a meta record names.
- * @throws MalformedRecord for a missing or invalid meta record, or during a rebuild
+ * @throws MalformedRecord if the meta record is missing or invalid, or the store is being refilled
  */
 export function generationOf(meta: string | null, check: MetaCheck): string {
   const record = readMetaRecord(meta, check);
@@ -141,12 +145,15 @@ export function generationOf(meta: string | null, check: MetaCheck): string {
   return record.generation;
 }
 
-/** Rejects a meta record that must not be trusted, before it is parsed. @throws MalformedRecord */
+/**
+ * Rejects the text of a meta record that must not be trusted.
+ * @throws MalformedRecord
+ */
 export type MetaCheck = (text: string) => void;
 
 /**
- * Parses a stored meta record.
- * @throws MalformedRecord for a missing or invalid record
+ * Checks and parses a stored meta record.
+ * @throws MalformedRecord if it is missing, invalid or not trusted
  */
 function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | FillingRecord {
   if (meta === null) throw new MalformedRecord('the store is not seeded: it has no meta record');
@@ -169,8 +176,8 @@ function readMetaRecord(meta: string | null, check: MetaCheck): MetaRecord | Fil
 const unchecked: MetaCheck = () => undefined;
 
 /**
- * A stored meta record without its seal; null if it is missing. The generation is null if the record is invalid or a
- * rebuild is running.
+ * Parses a stored meta record without checking its seal; null if it is missing. The generation is null if the record is
+ * invalid or the store is being refilled.
  */
 export function storedMeta(meta: string | null): StoredMeta | null {
   if (meta === null) return null;
@@ -183,15 +190,15 @@ export function storedMeta(meta: string | null): StoredMeta | null {
   }
 }
 
-/** How a meta record is sealed. */
+/** Verifies the seal of a meta record. */
 export function storedSeal(seals: Seals, name: string, meta: string | null): SealState {
   return meta === null ? 'none' : seals.stateOf(name, meta);
 }
 
 /**
- * The generation of a meta record that names exactly these servers, null for any other; and whether the record is
- * sealed.
- * @param servers sorted
+ * The generation of the meta record, and whether its seal is valid. The generation is null unless the record names
+ * exactly these servers.
+ * @param servers the sorted run ids
  */
 export function readGeneration(
   seals: Seals,
@@ -205,7 +212,7 @@ export function readGeneration(
   return { generation: isNamed && meta.servers?.join() === servers.join() ? meta.generation : null, isSealed };
 }
 
-/** Records with their names; null for a record that is missing or cannot be parsed. */
+/** Pairs names with the parsed records; null for a record that is missing or cannot be parsed. */
 export function entriesOf(names: readonly string[], texts: readonly (string | null)[]): StoreEntry[] {
   return names.map((name, index) => ({ name, value: objectIn(texts[index] ?? null) }));
 }

@@ -9,7 +9,8 @@ const readyMilliseconds = 2_000;
 const textsAtATime = 1_000;
 
 /**
- * Reads records as they are stored, for tools. It has no cache, receives no invalidation notices, and is not a gateway.
+ * Reads the records as stored in Redis, for command-line tools. Has no cache, receives no invalidation messages, and
+ * does not count as a gateway.
  */
 export class RedisStoredRecords {
   readonly #redis: Redis | Cluster;
@@ -17,24 +18,27 @@ export class RedisStoredRecords {
   readonly #names: RecordNames;
 
   constructor(address: RedisAddress, prefix: string) {
-    // The affected command rejects with the error.
+    // Connection errors are ignored here, because the affected command rejects.
     this.#redis = connectAny({ ...address, commandTimeoutMilliseconds }, () => undefined);
     this.#prefix = prefix;
     this.#names = new RecordNames(prefix);
   }
 
-  /** The text of a record by its name without the prefix; null if it is missing. */
+  /**
+   * The text of a record; null if it is missing.
+   * @param name without the prefix
+   */
   async read(name: string): Promise<string | null> {
     await this.#connected();
     return this.#redis.get(this.#prefix + name).catch(malformedText);
   }
 
-  /** The look-up id and the text of every key record. */
+  /** The lookup id and the text of every key record. */
   async *keys(): AsyncGenerator<readonly [lookupId: string, text: string]> {
     for await (const [node, names] of this.#pages(this.#names.key(''))) yield* this.#read(node, names);
   }
 
-  /** Deletes everything with the prefix. */
+  /** Deletes every Redis name with the prefix. */
   async removeAll(): Promise<void> {
     for await (const [node, names] of this.#pages(this.#prefix)) await Promise.all(names.map((name) => node.del(name)));
   }
@@ -43,7 +47,7 @@ export class RedisStoredRecords {
     this.#redis.disconnect();
   }
 
-  /** The names with this prefix, by the node that has them. */
+  /** Scans for the names with this prefix, in pages from one node each. */
   async *#pages(prefix: string): AsyncGenerator<readonly [node: Redis, names: readonly string[]]> {
     await this.#connected();
     for (const node of this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]) {
@@ -60,7 +64,7 @@ export class RedisStoredRecords {
   }
 
   async *#read(node: Redis, names: readonly string[]): AsyncGenerator<readonly [string, string]> {
-    // One GET per name: the names on a Cluster node are in different slots.
+    // One GET per name, because the names on a Cluster node are in different slots.
     const texts = await Promise.all(names.map((name) => node.get(name).catch(malformedText)));
     for (const [index, name] of names.entries()) {
       const text = texts[index] ?? null;

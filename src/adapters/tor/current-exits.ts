@@ -5,14 +5,14 @@ import type { SourceList, SourceState } from './source-lists.js';
 import { TorExitList } from './tor-exit-list.js';
 
 /**
- * The current Tor exit list: the lists of all sources, merged and replaced atomically. It is unavailable when all of
- * them are too old.
+ * The current Tor exit list, merged from the lists of all sources. It is replaced atomically, and counts as unavailable
+ * when all lists are too old.
  */
 export class CurrentExits {
   #list = new TorExitList([]);
-  /** The digests of the merged lists. */
+  /** The digests of the merged lists, as one string. */
   #joined = '';
-  /** Since when the newest list ages, in milliseconds since 1970. */
+  /** The start time for the age of the newest list, in milliseconds since 1970. */
   #expiresSince = -Infinity;
 
   constructor(readonly maxAgeMilliseconds: number) {}
@@ -30,8 +30,8 @@ export class CurrentExits {
   }
 
   /**
-   * Makes these lists the current ones.
-   * @returns whether the merged list changes
+   * Merges these lists into the current one.
+   * @returns whether the merged list has changed
    */
   async swap(lists: readonly SourceList[]): Promise<boolean> {
     const joined = lists.map(({ digest }) => digest).join();
@@ -43,11 +43,11 @@ export class CurrentExits {
   }
 }
 
-/** The input of a status. */
+/** The data from which a status is computed. */
 interface StatusFacts {
   readonly available: boolean;
   readonly list: TorExitList;
-  /** In milliseconds since 1970. */
+  /** The current time, in milliseconds since 1970. */
   readonly now: number;
   readonly sources: readonly SourceFacts[];
 }
@@ -58,7 +58,7 @@ interface SourceFacts {
   readonly refusals: Readonly<Record<string, number>>;
 }
 
-/** The status of a list for operators. */
+/** The status of the Tor exit list, for operators. */
 export function statusOf({ available, list, now, sources }: StatusFacts): TorListStatus {
   const shown = sources.map((source) => sourceStatus(source, now));
   const ages = shown.map(({ ageSeconds }) => ageSeconds).filter((age) => age !== null);

@@ -3,11 +3,11 @@ import { redact } from '../../config/redact.js';
 
 /** A source of Tor exit lists. */
 export interface ExitSource {
-  /** The same for the same source in every process. A hash, because a URL may contain a secret. */
+  /** A hash of the source, equal in every process. The URL itself is not used, because it may contain a secret. */
   readonly id: string;
-  /** For display, without the possible secrets of a URL. */
+  /** The URL or path for display, without possible secrets. */
   readonly name: string;
-  /** A URL, which one gateway fetches for all; or a file, which each gateway reads itself. */
+  /** A URL, which one gateway fetches for all, or a file, which each gateway reads itself. */
   readonly location: { readonly url: URL } | { readonly file: string };
 }
 
@@ -15,7 +15,7 @@ const httpUrl = /^https?:\/\//i;
 
 /**
  * Parses an entry of `torExits.sources`.
- * @param allowReserved whether the stored list keeps reserved addresses. The id depends on it, because lists with and
+ * @param allowReserved whether lists may contain reserved addresses. The id depends on it, because lists with and
  * without these addresses differ.
  */
 export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource {
@@ -26,7 +26,7 @@ export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource 
   return { id, name: redact(entry), location: httpUrl.test(entry) ? { url: new URL(entry) } : { file: entry } };
 }
 
-/** Validators by which a server reports whether a list has changed since it was fetched. */
+/** HTTP validators (`ETag`, `Last-Modified`) with which a server reports that a list is unchanged. */
 export interface Validators {
   readonly etag: string | null;
   readonly lastModified: string | null;
@@ -35,18 +35,19 @@ export interface Validators {
 /** A list as read from its source. */
 interface ListContent extends Validators {
   readonly text: string;
-  /** When its file was last written (ISO 8601, UTC); null for a URL. */
+  /** When the file was last written (ISO 8601, UTC); null for a URL. */
   readonly writtenAt: string | null;
 }
 
-/** A list, or `unchanged` when the validators still match. */
+/** A list, or `unchanged` if the validators still match. */
 export type SourceContent = ListContent | 'unchanged';
 
-/** The longest accepted list, in bytes: more than the whole Tor network takes in any of the formats. */
+/** Maximum size of a list in bytes. It exceeds that of the whole Tor network in any format. */
 export const maxListBytes = 16 * 1024 * 1024;
 
 /**
- * The date of a list, and where it comes from: the list itself, its server (`Last-Modified`), or the time of its file.
+ * The date of a list, and its origin: the list itself, its server (`Last-Modified`), or the modification time of its
+ * file.
  */
 export interface ListDate {
   /** ISO 8601, UTC; null when unknown. */
@@ -54,18 +55,18 @@ export interface ListDate {
   readonly datedBy: 'list' | 'server' | 'file' | null;
 }
 
-/** The times by which a list ages: its last confirmation and its own date. */
+/** The two times that determine the age of a list: its last confirmation and its own date. */
 interface Dated extends Partial<ListDate> {
   readonly confirmedAt: string;
 }
 
-/** Dates in the exit-addresses format. */
+/** Matches the dates in a list in the exit-addresses format. */
 const dateInBlock =
   /^(?:Published|LastStatus|ExitAddress \S+) (?<day>\d{4}-\d{2}-\d{2}) (?<time>\d{2}:\d{2}:\d{2})\r?$/gm;
-/** The date at the head of Onionoo's details. */
+/** Matches the date in the header of a Tor Onionoo details document. */
 const datePublished = /"relays_published" ?: ?"(?<day>\d{4}-\d{2}-\d{2}) (?<time>\d{2}:\d{2}:\d{2})"/;
 
-/** The newest date in a list; without one, the date of its server or its file. */
+/** The newest date in a list. Without such a date, the date from its server or its file. */
 export function dateOf({ text, lastModified, writtenAt }: ListContent): ListDate {
   const ownDate = newestIn(text);
   if (ownDate !== null) return { datedAt: ownDate, datedBy: 'list' };
@@ -88,22 +89,23 @@ function newestIn(text: string): string | null {
 }
 
 /**
- * Since when a list ages, in milliseconds since 1970: its own date, unless that is later than the last confirmation.
+ * The time from which the age of a list counts, in milliseconds since 1970. It is the list's own date, unless that is
+ * later than the last confirmation.
  */
 export function ageStart({ confirmedAt, datedAt }: Dated): number {
   return Math.min(Date.parse(confirmedAt), Date.parse(datedAt ?? confirmedAt));
 }
 
 /**
- * The same for `torExits.maxAgeHours`, after which a list is unavailable. The time of a file does not count: any copy
- * changes it, and a gateway must not become unavailable because of a copy. Operators see the age in a warning.
+ * The time from which `torExits.maxAgeHours` counts. The modification time of a file is ignored, because copying the
+ * file changes it, and a copy must not make a gateway unavailable. Operators get a warning about the age instead.
  */
 export function expiryStart(list: Dated): number {
   return list.datedBy === 'file' ? Date.parse(list.confirmedAt) : ageStart(list);
 }
 
 /**
- * Why a list was rejected, so that its source keeps the previous one. The names are metric labels and are never
+ * Why a list was rejected; its source then keeps the previous list. The values are metric labels, so they must never be
  * renamed.
  */
 type RefusalReason =
@@ -118,7 +120,10 @@ type RefusalReason =
   | 'shrunken'
   | 'names_trusted_proxy';
 
-/** A Tor exit list that cannot be fetched or must not be used. The message follows "because" and quotes no content. */
+/**
+ * A Tor exit list that cannot be fetched or must not be used. The message follows the word "because" and quotes no
+ * content.
+ */
 export class ExitListRejected extends Error {
   constructor(
     readonly reason: RefusalReason,

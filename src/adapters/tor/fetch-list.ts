@@ -5,7 +5,7 @@ import { decodeList } from './parse-list.js';
 /** Options of a fetch. */
 export interface FetchOptions {
   readonly dispatcher: Dispatcher;
-  /** Aborted on timeout, or when the process ends. */
+  /** Aborts the fetch on timeout, or when the process ends. */
   readonly signal: AbortSignal;
 }
 
@@ -14,8 +14,8 @@ const redirects: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 /**
  * Fetches a list, unless it is unchanged.
- * @param known validators of the stored list; null without a list
- * @throws ExitListRefused
+ * @param known validators of the stored list; null if no list is stored
+ * @throws ExitListRejected
  */
 export async function fetchList(url: URL, known: Validators | null, options: FetchOptions): Promise<SourceContent> {
   let at = url;
@@ -72,7 +72,8 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
     return 'unchanged';
   }
   const text = decodeList(await readBody(response));
-  // A response without a length ends with its connection, so it may be truncated.
+  // Without a declared length, the end of the connection ends the response, so a truncated response would not be
+  // noticed.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
     throw new ExitListRejected('cut_off', 'its last line has no line end, and its server did not send its length');
@@ -80,7 +81,7 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
   return { text, etag: single(headers.etag), lastModified: single(headers['last-modified']), writtenAt: null };
 }
 
-/** Checks the head of a response before the body is read; null when it is acceptable. */
+/** Checks the status and headers of a response before the body is read. Returns null if they are acceptable. */
 function refusalOf({ statusCode, headers }: Dispatcher.ResponseData, conditional: boolean): ExitListRejected | null {
   if (statusCode === 304 && conditional) return null;
   if (statusCode !== 200) return new ExitListRejected('bad_answer', `its server responded with status ${statusCode}`);
@@ -114,7 +115,7 @@ function tooLarge(): ExitListRejected {
   return new ExitListRejected('too_large', `it is larger than ${maxListBytes} bytes`);
 }
 
-/** Discards the rest of a response, and closes its connection. */
+/** Discards the rest of a response by closing its connection. */
 function discard({ body }: Dispatcher.ResponseData): void {
   body.on('error', () => undefined).destroy();
 }
@@ -123,7 +124,7 @@ function single(value: string | string[] | undefined): string | null {
   return typeof value === 'string' && value.length <= 256 ? value : null;
 }
 
-/** A code such as ECONNREFUSED: the whole message could contain a secret of the URL. */
+/** An error code, such as ECONNREFUSED. The full message is not used, because it could contain a secret of the URL. */
 function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === 'TimeoutError') return 'timeout';
   const code = (error as NodeJS.ErrnoException).code;
@@ -131,9 +132,9 @@ function reasonOf(error: unknown): string {
 }
 
 /**
- * The target of a redirect: http or https, without user info, and never from https to http. On a plain connection any
- * attacker on the path could write the list.
- * @throws ExitListRefused
+ * The target of a redirect: http or https without user info, and never http after https. On an unencrypted connection,
+ * any attacker on the path could change the list.
+ * @throws ExitListRejected
  */
 function redirectTarget(from: URL, location: string | string[] | undefined): URL {
   if (typeof location !== 'string' || !URL.canParse(location, from.href)) {

@@ -7,7 +7,7 @@ import { fileStamp, isTransientFileError } from '../files/file-stamp.js';
 import { ExitListRejected, type ExitSource, maxListBytes, type SourceContent } from './exit-source.js';
 import { decodeList } from './parse-list.js';
 
-/** The sources that are files. Detects which of them have changed since the last check. */
+/** The sources that are files. Detects which of these files have changed since the last check. */
 export class ListFiles {
   readonly #sources: readonly ExitSource[];
   readonly #stamps = new Map<string, string | null>();
@@ -16,7 +16,7 @@ export class ListFiles {
     this.#sources = sources;
   }
 
-  /** The files that were replaced or written; at first all of them. */
+  /** The files that were replaced or written since the last call. The first call returns all files. */
   async changed(): Promise<ExitSource[]> {
     const changed: ExitSource[] = [];
     for (const source of this.#sources) {
@@ -32,12 +32,12 @@ export class ListFiles {
 
 /**
  * Reads a list from a file.
- * @throws ExitListRejected when it cannot be read
+ * @throws ExitListRejected if it cannot be read
  */
 export async function readListFile(file: string): Promise<SourceContent> {
   try {
     const bytes = await readOperatorFile(file, 'The Tor exit list', maxListBytes);
-    // A file that is removed after it was read is still valid; only its time is unknown.
+    // If the file was removed after it was read, the list is still valid, but its time is unknown.
     const written = await stat(file).then(
       ({ mtime }) => mtime.toISOString(),
       () => null,
@@ -54,7 +54,8 @@ export async function readListFile(file: string): Promise<SourceContent> {
 const maxSnapshotBytes = 64 * 1024 * 1024;
 
 /**
- * The last valid list on disk, for a start without network. It is replaced atomically: a crash leaves the previous one.
+ * The last valid list on disk, for a start without network. It is replaced atomically, so a crash leaves the previous
+ * list.
  */
 export class SnapshotFile {
   readonly #file: string;
@@ -66,7 +67,7 @@ export class SnapshotFile {
 
   /**
    * The text of the file, if it changed since it was last read or written here; otherwise null.
-   * @throws OperatorError for an existing file that cannot be read; once, unless the error may pass
+   * @throws OperatorError if the file exists but cannot be read; once per file version, unless the error is temporary
    */
   async readChanged(): Promise<string | null> {
     const stamp = await fileStamp(this.#file);
@@ -81,7 +82,10 @@ export class SnapshotFile {
     }
   }
 
-  /** @throws the file system's error; the file is then unchanged */
+  /**
+   * Replaces the file atomically.
+   * @throws the file system's error; the previous file then remains
+   */
   async write(text: string): Promise<void> {
     await mkdir(path.dirname(this.#file), { recursive: true });
     const draft = `${this.#file}.${randomBytes(6).toString('hex')}.tmp`;

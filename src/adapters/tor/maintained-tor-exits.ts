@@ -13,7 +13,7 @@ import {
 } from './source-reader.js';
 import type { AdmissionRules, TorExitList } from './tor-exit-list.js';
 
-/** Options of the maintained Tor exit list. */
+/** Options of the Tor exit list and of its updates. */
 export interface MaintenanceOptions
   extends
     Omit<SourceReaderOptions, 'lists'>,
@@ -21,22 +21,24 @@ export interface MaintenanceOptions
     RefreshScheduleOptions {
   readonly sources: readonly ExitSource[];
   readonly rules: AdmissionRules;
-  /** A source's list that is older, or was not confirmed for longer, is unavailable. */
+  /** Maximum age of a source's list. The age counts from the list's own date and from its last confirmation. */
   readonly maxAgeMilliseconds: number;
-  /** Result for an address while the list is unavailable: null (unknown) if true, false (not an exit) if false. */
+  /** Whether `has` returns null (unknown) while the list is unavailable. Otherwise it returns false (not an exit). */
   readonly denyWhenUnavailable: boolean;
-  /** Called with each new current list. */
+  /** Called with each new merged list. */
   readonly onList: (list: TorExitList) => void;
 }
 
-/** How often due work is checked. A replaced list file is read after at most this delay. */
+/** How often to check whether work is due. A replaced list file is read after at most this delay. */
 const tickMilliseconds = 2_000;
-/** How often the shared record is read. A replica gets a new list after at most this delay. */
+/**
+ * How often the record that all gateways share is read. Another gateway's new list arrives after at most this delay.
+ */
 const sharedPollMilliseconds = 10_000;
 
 /**
- * Keeps the Tor exits up to date: the last valid list of each source, merged and replaced atomically. A failure never
- * empties the list; the list only ages, and becomes unavailable when it is too old.
+ * Keeps the Tor exit list up to date: the last valid list of each source, merged and replaced atomically. A failure
+ * never empties it; the list only ages, and becomes unavailable when it is too old.
  */
 export class MaintainedTorExits implements TorExits {
   readonly #options: MaintenanceOptions;
@@ -107,8 +109,8 @@ export class MaintainedTorExits implements TorExits {
   }
 
   /**
-   * Loads lists without contacting a source's server: from the snapshot, list files and the shared record. Changes none
-   * of them.
+   * Loads lists from the snapshot, list files and the shared record, without a request to a source's server. Does not
+   * change what it reads.
    */
   load(): Promise<void> {
     return this.#inTurn(async () => {
@@ -119,7 +121,7 @@ export class MaintainedTorExits implements TorExits {
     });
   }
 
-  /** Does the due work, now and periodically, until `close` is called. */
+  /** Calls `tick` now and periodically, until `close` is called. */
   start(): void {
     let busy = false;
     const tick = (): void => {
@@ -135,13 +137,13 @@ export class MaintainedTorExits implements TorExits {
     tick();
   }
 
-  /** Does the due work: reads changed files, adopts what another gateway has fetched, and fetches. */
+  /** Does the work that is due: reads changed files, adopts lists that another gateway fetched, and fetches lists. */
   tick(): Promise<void> {
     return this.#inTurn(async () => {
       await this.#exchange.adoptSnapshot();
       await this.#readFiles();
       const askable = await this.#adoptSharedIfDue();
-      // Fetching needs a claim: while the key store is unavailable, a hundred gateways would all fetch.
+      // Fetching needs the lock in the key store. Without it, a hundred gateways would all fetch.
       if (askable && (this.#unpublished || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
       await this.#swap();
       await this.#exchange.saveSnapshot(this.#current.list);
@@ -151,7 +153,7 @@ export class MaintainedTorExits implements TorExits {
   /**
    * Reads every source now.
    * @param acceptSmaller whether a list may be much smaller than the previous one
-   * @returns false when another process is fetching, or the key store is unavailable
+   * @returns false if another process is fetching, or the key store is unavailable
    */
   refreshNow(acceptSmaller: boolean): Promise<boolean> {
     return this.#inTurn(async () => {
@@ -176,7 +178,7 @@ export class MaintainedTorExits implements TorExits {
     return this.#current.isAvailable(this.#options.clock.now());
   }
 
-  /** Runs tasks one after the other: interleaved tasks could replace a newer list with an older one. */
+  /** Runs tasks one after the other, because interleaved tasks could replace a newer list with an older one. */
   #inTurn<Result>(act: () => Promise<Result>): Promise<Result> {
     const turn = this.#work.then(act);
     this.#work = turn.catch(() => undefined);

@@ -3,9 +3,9 @@ import Type, { Compile } from '../../typebox/typebox.js';
 import { ExitListRejected } from './exit-source.js';
 
 /**
- * The addresses in a Tor exit list, parsed lazily. The content determines the format: lines (`torbulkexitlist` and
- * `exit-addresses`), CSV, or the JSON of Onionoo's details.
- * @throws ExitListRejected at the first malformed part: half a list is not accepted
+ * Parses the addresses of a Tor exit list lazily. Detects the format: lines (`torbulkexitlist` and `exit-addresses`),
+ * CSV, or the JSON of Onionoo details.
+ * @throws ExitListRejected at the first malformed part, because a partial list is not accepted
  */
 export function parseExitList(text: string): Generator<IpAddress> {
   const beginning = text.trimStart();
@@ -15,17 +15,17 @@ export function parseExitList(text: string): Generator<IpAddress> {
   return isCsv(text) ? addressesInCsv(text) : addressesInLines(text);
 }
 
-/** Names of the address column, in lower case without blanks, hyphens and underscores. */
+/** Possible names of the address column in a CSV header: lower case, without spaces, hyphens and underscores. */
 const addressColumns: ReadonlySet<string> = new Set(['ip', 'ipaddr', 'ipaddress', 'address', 'exitaddress']);
 const maxColumns = 64;
 
-/** Whether a text is a table: its first line is a header. */
+/** Whether a text is CSV, which is assumed if its first line contains a comma. */
 function isCsv(text: string): boolean {
   const [heading] = contentLines(text);
   return heading?.content.includes(',') === true;
 }
 
-/** The addresses of a table whose header names an address column, such as `fingerprint, ipaddr, port`. */
+/** Parses CSV whose header names an address column, such as `fingerprint, ipaddr, port`. */
 function* addressesInCsv(text: string): Generator<IpAddress> {
   let width = 0;
   let column = -1;
@@ -50,12 +50,12 @@ function* addressesInCsv(text: string): Generator<IpAddress> {
   }
 }
 
-/** A complete line of the exit-addresses format: a truncated one lacks the time after the address. */
+/** Matches a complete line of the exit-addresses format. A truncated line lacks the time after the address. */
 const exitLine = /^ExitAddress (?<address>\S+) \d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}$/;
-/** Lines of the exit-addresses format without an address. */
+/** Matches lines of the exit-addresses format that contain no address. */
 const relayLine = /^(?:ExitNode|Published|LastStatus) /;
 
-/** A line with content, and its number. */
+/** A line that is neither blank nor a comment, and its number. */
 interface ContentLine {
   readonly content: string;
   readonly number: number;
@@ -74,7 +74,7 @@ function* contentLines(text: string): Generator<ContentLine> {
 }
 
 /**
- * The addresses of a list with one per line (`torbulkexitlist`), or with `ExitAddress` lines in blocks
+ * Parses a list with one address per line (`torbulkexitlist`), or with `ExitAddress` lines in blocks
  * (`exit-addresses`).
  */
 function* addressesInLines(text: string): Generator<IpAddress> {
@@ -88,7 +88,7 @@ function* addressesInLines(text: string): Generator<IpAddress> {
   }
 }
 
-/** The relevant part of Onionoo's details; the rest is ignored. */
+/** The used part of an Onionoo details document; other members are ignored. */
 const details = Compile(
   Type.Object({
     relays: Type.Array(
@@ -101,12 +101,13 @@ const details = Compile(
   }),
 );
 
-/** `192.0.2.1:9001` or `[2001:db8::1]:9001`. */
+/** Matches an address with port: `192.0.2.1:9001` or `[2001:db8::1]:9001`. */
 const orAddress = /^(?:\[(?<ipv6>[^\]]+)\]|(?<ipv4>[^:]+)):\d{1,5}$/;
 
 /**
- * The addresses of relays with the flag Exit: those they listen on, the only source of IPv6 addresses, and those seen
- * as their exit addresses. Other relays carry no traffic out of Tor and may be home connections.
+ * Parses the addresses of relays with the flag Exit: those on which they listen, which alone include IPv6, and those
+ * observed as their exit addresses. Other relays are skipped: they carry no traffic out of Tor and may be home
+ * connections.
  */
 function* addressesInOnionooDetails(text: string): Generator<IpAddress> {
   for (const [index, { flags, or_addresses, exit_addresses = [] }] of parse(text).relays.entries()) {
@@ -141,7 +142,10 @@ function parse(text: string) {
   );
 }
 
-/** @throws ExitListRejected for bytes that are not UTF-8 */
+/**
+ * Decodes a list as UTF-8.
+ * @throws ExitListRejected if the bytes are not UTF-8
+ */
 export function decodeList(bytes: Buffer): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);

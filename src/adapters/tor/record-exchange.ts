@@ -4,20 +4,20 @@ import type { SnapshotFile } from './list-files.js';
 import { type FetchClaim, parseExitListRecord, type SharedExitLists, type SourceLists } from './source-lists.js';
 import type { TorExitList } from './tor-exit-list.js';
 
-/** Stores and callbacks of the exchange. */
+/** Where lists are stored and shared, and callbacks. */
 export interface RecordExchangeOptions extends ProblemEvents {
   readonly lists: SourceLists;
   readonly snapshot: Pick<SnapshotFile, 'readChanged' | 'write'>;
-  /** Null: no shared store, so this process fetches for itself. */
+  /** The store that gateways share. Null: no such store, so this process fetches lists only for itself. */
   readonly shared: SharedExitLists | null;
   readonly clock: Clock;
-  /** Called for each rejected list of a record. */
+  /** Called for each list in a stored record that is rejected. */
   readonly onRefused: (source: ExitSource, refused: ExitListRejected) => void;
 }
 
 /**
- * Reads and writes the last valid lists: in the snapshot file, and in the record that the gateways of the cluster
- * share.
+ * Reads and writes the last valid lists of all sources: in the snapshot file, and in a record in the key store that all
+ * gateways share.
  */
 export class RecordExchange {
   readonly #options: RecordExchangeOptions;
@@ -46,7 +46,7 @@ export class RecordExchange {
     );
   }
 
-  /** Adopts newer lists from the snapshot file. */
+  /** Adopts newer lists from the snapshot file, if the file has changed. */
   async adoptSnapshot(): Promise<void> {
     try {
       const text = await this.#options.snapshot.readChanged();
@@ -71,8 +71,8 @@ export class RecordExchange {
   }
 
   /**
-   * Adopts what another gateway has fetched.
-   * @returns false while the key store is unavailable
+   * Adopts lists that another gateway has fetched.
+   * @returns false if the key store is unavailable
    */
   async adoptShared(): Promise<boolean> {
     const { shared, onProblem } = this.#options;
@@ -95,9 +95,9 @@ export class RecordExchange {
   }
 
   /**
-   * Runs an action as the only process of the cluster that fetches, and publishes the result.
-   * @param act begins with everything that others have fetched, and returns the list that is current after it
-   * @returns false when another process fetches, or the key store is unavailable: then nothing was published
+   * Calls `act` while this process has the exclusive right to fetch, and publishes the result.
+   * @param act called after lists of other gateways have been adopted; returns the then current list
+   * @returns false if another process is fetching, or the key store is unavailable; then nothing was published
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {
     const { shared } = this.#options;
@@ -143,7 +143,7 @@ interface ProblemEvents {
   readonly onRecovered: (what: string) => void;
 }
 
-/** A repeated action. Reports its first failure and its next success, not the failures in between. */
+/** Reports the first failure of a repeated action and its next success, but not the failures in between. */
 class TransitionReporter {
   readonly #events: ProblemEvents;
   readonly #problem: string;

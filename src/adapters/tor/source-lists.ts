@@ -3,30 +3,33 @@ import Type, { Compile, type Static } from '../../typebox/typebox.js';
 import { ExitListRejected, type ExitSource, expiryStart, type ListDate, type Validators } from './exit-source.js';
 import { type AdmissionRules, admitExits, type AdmittedExits, maxExits } from './tor-exit-list.js';
 
-/** The last valid list of a source. */
+/** The last valid list of a source (a URL or a file). */
 export interface SourceList extends AdmittedExits, Validators, Partial<ListDate> {
-  /** When the source last delivered it, or reported it as unchanged (ISO 8601, UTC). */
+  /** When the source last returned this list or reported it as unchanged (ISO 8601, UTC). */
   readonly confirmedAt: string;
 }
 
-/** The state of a source. */
+/** The list of a source and the results of its last attempts. */
 export interface SourceState {
-  /** When it was last read, successfully or not; null: never. */
+  /** When the source was last read, successfully or not; null if it never was. */
   readonly attemptedAt: string | null;
-  /** Consecutive failed attempts. */
+  /** Number of consecutive failed attempts. */
   readonly failures: number;
-  /** Why the newest attempt failed; null after a success. */
+  /** Why the last attempt failed; null after a success. */
   readonly problem: string | null;
   readonly list: SourceList | null;
 }
 
 const unread: SourceState = { attemptedAt: null, failures: 0, problem: null, list: null };
-/** Tolerated difference between the clocks of machines. A list from further in the future would never age. */
+/**
+ * Tolerated difference between the clocks of machines. A list dated further in the future is ignored, because it would
+ * never age.
+ */
 const clockToleranceMilliseconds = 5 * 60_000;
-/** How long the record keeps sources that only another gateway reads, during a change of the configuration. */
+/** How long the stored record keeps sources that only other gateways read, as during a change of the configuration. */
 const foreignMilliseconds = 24 * 3_600_000;
 
-/** The last valid list of each source. A source that fails keeps its list, and does not affect the others. */
+/** The last valid list of each source. If a source fails, its list stays, and the other sources are not affected. */
 export class SourceLists {
   readonly #sources: readonly ExitSource[];
   readonly #rules: AdmissionRules;
@@ -39,7 +42,7 @@ export class SourceLists {
     this.#rules = rules;
   }
 
-  /** Number of changes of lists and of their confirmation. */
+  /** Incremented when a list changes or is confirmed. */
   get revision(): number {
     return this.#revision;
   }
@@ -48,12 +51,12 @@ export class SourceLists {
     return this.#states.get(id) ?? unread;
   }
 
-  /** Stores the list that a source delivered. */
+  /** Stores the list that a source returned. */
   keep(source: ExitSource, list: SourceList): void {
     this.#put(source, { attemptedAt: list.confirmedAt, failures: 0, problem: null, list });
   }
 
-  /** Records that a source still has the stored list. */
+  /** Records that the source reported its list as unchanged. */
   confirm(source: ExitSource, at: string): void {
     const { list } = this.stateOf(source);
     if (list !== null) this.keep(source, { ...list, confirmedAt: at });
@@ -66,8 +69,8 @@ export class SourceLists {
   }
 
   /**
-   * Adopts newer lists from a record. A file belongs to this machine: its list comes from a record only while the file
-   * is unreadable here.
+   * Adopts newer lists from a stored record. For a file, a list is adopted only while no list is stored yet, because
+   * the file on this machine takes precedence.
    * @returns the sources whose list in the record was rejected, with the reason; their previous lists stay
    */
   async adopt(record: ExitListRecord, now: number): Promise<(readonly [ExitSource, ExitListRejected])[]> {
@@ -87,7 +90,7 @@ export class SourceLists {
     return refused;
   }
 
-  /** The lists dated at or after this time, in the order of the sources. */
+  /** The lists whose age counts from this time or later, in the order of the sources. */
   youngerThan(timestamp: number): SourceList[] {
     return this.#sources
       .map((source) => this.stateOf(source).list)
@@ -95,7 +98,7 @@ export class SourceLists {
       .filter((list) => expiryStart(list) >= timestamp);
   }
 
-  /** Everything known, as a record to store. */
+  /** All lists and states as a record, to be stored. */
   toRecord(now: number, joined: { readonly digest: string | null; readonly size: number }): ExitListRecord {
     const own = this.#sources.flatMap((source): StoredSource[] => {
       const { attemptedAt, failures, problem, list } = this.stateOf(source);
@@ -125,7 +128,7 @@ export class SourceLists {
     else this.#states.set(source.id, { ...attempt, list: kept });
   }
 
-  /** A list from a record must meet the same rules as one from its source, and match its digest. */
+  /** Checks a list from a stored record by the same rules as one from its source, and against its digest. */
   async #admit(list: NonNullable<StoredSource['list']>, before: SourceList | null): Promise<SourceList> {
     if (list.digest === before?.digest) return { ...before, ...list, addresses: before.addresses };
     const { addresses, digest } = await admitExits(addressesOf(list.addresses), this.#rules);
@@ -153,15 +156,15 @@ const validator = Type.Union([Type.String({ maxLength: 256 }), Type.Null()]);
 const digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
 const storedList = Type.Object({
-  /** When its source last delivered it, or reported it as unchanged. */
+  /** When the source last returned this list or reported it as unchanged. */
   confirmedAt: moment,
-  /** The list's own date; null without one. The previous release writes neither of these two fields. */
+  /** The list's own date; null if unknown. The previous release writes neither of these two fields. */
   datedAt: Type.Optional(Type.Union([moment, Type.Null()])),
   datedBy: Type.Optional(Type.Union([Type.Literal('list'), Type.Literal('server'), Type.Literal('file'), Type.Null()])),
   etag: validator,
   lastModified: validator,
   leftOut: Type.Integer({ minimum: 0 }),
-  /** SHA-256 of the addresses in their order, one per line. */
+  /** SHA-256 of the addresses in their order, each followed by a line feed. */
   digest,
   addresses: Type.Array(Type.String({ maxLength: 45 }), { minItems: 1, maxItems: maxExits }),
 });
@@ -169,9 +172,9 @@ const storedList = Type.Object({
 const storedSource = Type.Object({
   id: Type.String({ pattern: '^[0-9a-f]{32}$' }),
   source: Type.String({ maxLength: 4096 }),
-  /** When it was last read, successfully or not. */
+  /** When the source was last read, successfully or not. */
   attemptedAt: moment,
-  /** Consecutive failed attempts. */
+  /** Number of consecutive failed attempts. */
   failures: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
   problem: Type.Union([Type.String({ maxLength: 4096 }), Type.Null()]),
   /** The last valid list; null before the first. */
@@ -186,20 +189,17 @@ const record = Type.Object({
   sources: Type.Array(storedSource, { maxItems: 128 }),
 });
 
-/** A source in a record. */
+/** The list and state of a source, as stored. */
 type StoredSource = Static<typeof storedSource>;
 
-/**
- * The Tor exit list as stored in the key store and on disk: the last valid list of each source, and the state of that
- * source.
- */
+/** The record in the key store and in the snapshot file: the last valid list and the state of each source. */
 type ExitListRecord = Static<typeof record>;
 
 const recordForm = Compile(record);
-/** Enough for full lists of the maximum number of sources. A longer text is not a record. */
+/** Maximum length of a record, enough for full lists of the maximum number of sources. */
 const maxRecordLength = 64 * 1024 * 1024;
 
-/** A text that is not a Tor exit list record. */
+/** The text is not a valid Tor exit list record. */
 class InvalidExitListRecord extends Error {
   constructor(message: string) {
     super(message);
@@ -207,7 +207,10 @@ class InvalidExitListRecord extends Error {
   }
 }
 
-/** @throws an error that says what is wrong with the text, and quotes nothing of it */
+/**
+ * Parses a stored record.
+ * @throws InvalidExitListRecord; its message quotes nothing of the text
+ */
 export function parseExitListRecord(text: string): ExitListRecord {
   if (text.length > maxRecordLength) throw new InvalidExitListRecord('it is too long');
   let value: unknown;
@@ -220,24 +223,27 @@ export function parseExitListRecord(text: string): ExitListRecord {
   throw new InvalidExitListRecord('it is not a Tor exit list record of version 1');
 }
 
-/** The store in which the gateways of a cluster share what one of them has fetched for all. */
+/** The store in which one gateway publishes the lists that it fetched for all gateways. */
 export interface SharedExitLists {
   /**
-   * The current record; null without one.
-   * @throws while the store is unavailable
+   * The current record; null if it does not exist.
+   * @throws Error if the store is unavailable
    */
   read(): Promise<string | null>;
   /**
-   * Claims the right to fetch; null when another process has it.
-   * @throws while the store is unavailable
+   * Claims the exclusive right to fetch; null if another process has it.
+   * @throws Error if the store is unavailable
    */
   claim(): Promise<FetchClaim | null>;
   close(): Promise<void>;
 }
 
-/** The right to fetch for all gateways: a lease, renewed while it is held. It expires after its process ends. */
+/**
+ * The exclusive right to fetch for all gateways. It is a lease that is renewed until `release`, so it expires after its
+ * process has ended.
+ */
 export interface FetchClaim {
-  /** Writes the record; false when the claim was lost meanwhile, and another process fetches. */
+  /** Writes the record. Returns false if the claim was lost, because another process may be fetching. */
   publish(record: string): Promise<boolean>;
   release(): Promise<void>;
 }

@@ -9,13 +9,13 @@ export interface SourceReaderOptions {
   readonly lists: SourceLists;
   readonly rules: AdmissionRules;
   readonly clock: Clock;
-  /** Reads a source's content; `known` are the validators of the stored list. */
+  /** Reads a source. `known` are the HTTP validators of the stored list. */
   readonly read: (source: ExitSource, known: Validators | null, signal: AbortSignal) => Promise<SourceContent>;
   /** Called for each list that could not be fetched or was rejected. */
   readonly onRefused: (source: ExitSource, refused: ExitListRejected) => void;
 }
 
-/** Reads sources and stores their valid lists. */
+/** Reads sources (URLs and files) and stores their valid lists. */
 export class SourceReader {
   readonly #options: SourceReaderOptions;
   readonly #end = new AbortController();
@@ -46,14 +46,14 @@ export class SourceReader {
     this.#end.abort();
   }
 
-  /** Counts and reports a rejected list. */
+  /** Counts a rejected list by reason, and reports it. */
   refuse(source: ExitSource, refused: ExitListRejected): void {
     const counts = this.#refusals.get(source.id) ?? new Map<string, number>();
     this.#refusals.set(source.id, counts.set(refused.reason, (counts.get(refused.reason) ?? 0) + 1));
     this.#options.onRefused(source, refused);
   }
 
-  /** How often lists of a source were rejected, by reason. */
+  /** How often lists of a source were rejected since the start, by reason. */
   refusalsOf({ id }: ExitSource): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#refusals.get(id) ?? []);
   }
@@ -79,23 +79,21 @@ function asRefused(error: unknown): ExitListRejected {
   return new ExitListRejected('unreadable', 'reading it failed unexpectedly', { cause: error });
 }
 
-/** Options of the schedule. */
+/** Options for the times at which sources are read. */
 export interface RefreshScheduleOptions {
   readonly refreshMilliseconds: number;
-  /** Returns a number from 0 up to, but excluding, 1. */
+  /** Returns a random number, at least 0 and less than 1. */
   readonly random: () => number;
 }
 
 const firstRetryMilliseconds = 30_000;
 const longestWithoutListMilliseconds = 60_000;
-/**
- * Fraction by which the time to the next attempt varies in both directions, so that many gateways do not fetch at once.
- */
+/** Random variation of each interval, as a fraction in both directions, so that many gateways do not fetch at once. */
 const jitter = 0.1;
 
 /**
- * When a source is due: after the refresh interval, or earlier after a failure. Each further failure doubles the delay,
- * to at most the interval, or a minute while no list is available.
+ * Decides when a source must be read: after the refresh interval, or earlier after a failure. Each further failure
+ * doubles the delay, up to the interval, or up to a minute while no list is available.
  */
 export class RefreshSchedule {
   readonly #options: RefreshScheduleOptions;
@@ -106,8 +104,8 @@ export class RefreshSchedule {
   }
 
   /**
-   * @param hasList whether a list of any source is available: without one, an outage should not outlast its cause by an
-   * hour
+   * @param hasList whether a list of any source is available; if not, retries are more frequent, so that the gateway
+   * recovers soon after the cause of an outage is gone
    */
   isDue(source: ExitSource, { attemptedAt, failures }: SourceState, now: number, hasList: boolean): boolean {
     if (attemptedAt === null) return true;
@@ -116,11 +114,14 @@ export class RefreshSchedule {
     const retry = firstRetryMilliseconds * 2 ** Math.min(failures - 1, 20);
     const wait = failures === 0 ? refreshMilliseconds : Math.min(retry, longest);
     const waited = now - Date.parse(attemptedAt);
-    // After the clock was set back, the last attempt may lie in the future; it is then ignored.
+    // After the clock was set back, the last attempt may seem to be in the future. The source is then read at once.
     return waited < -wait || waited >= wait * this.#factor(source, attemptedAt);
   }
 
-  /** Drawn once per attempt. Otherwise a gateway that checks often would always get the smallest factor. */
+  /**
+   * The random factor for an interval. It is drawn once per attempt, because a gateway that checks often with new
+   * factors would always reach the smallest one.
+   */
   #factor({ id }: ExitSource, attemptedAt: string): number {
     const before = this.#drawn.get(id);
     if (before?.attemptedAt === attemptedAt) return before.factor;

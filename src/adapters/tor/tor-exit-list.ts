@@ -5,26 +5,26 @@ import { type IpAddress, isReservedAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
 import { ExitListRejected } from './exit-source.js';
 
-/** This many addresses take about a millisecond; then the event loop serves requests. */
+/** Number of addresses that take about a millisecond. After each batch, the event loop can serve requests. */
 const addressesAtATime = 1_000;
 
 /**
- * An immutable set of Tor exits. Addresses are compared by value, so that no spelling evades the check. An IPv6 address
- * that embeds the IPv4 address of an exit is an exit too.
+ * An immutable set of Tor exit addresses. Addresses are compared by value, because another spelling of an address must
+ * not evade the check. An IPv6 address that embeds the IPv4 address of an exit counts as an exit.
  */
 export class TorExitList implements TorExits {
   readonly #exits: TorExitListBuilder;
-  /** SHA-256 of the addresses in their order, one per line; null for an empty list. */
+  /** SHA-256 of the addresses in their order, each followed by a line feed; null for an empty list. */
   readonly digest: string | null;
 
-  /** @param exits addresses, or a draft that no caller adds to any more */
+  /** @param exits addresses, or a builder that must not be changed afterwards */
   constructor(exits: Iterable<IpAddress> | TorExitListBuilder) {
     this.#exits = exits instanceof TorExitListBuilder ? exits : new TorExitListBuilder();
     if (!(exits instanceof TorExitListBuilder)) for (const address of exits) this.#exits.add(address);
     this.digest = this.size === 0 ? null : this.#exits.hash.digest('hex');
   }
 
-  /** Merges lists in small steps, so that the requests of a busy gateway do not wait for it. */
+  /** Merges lists in small batches, so that requests are not delayed. */
   static async join(lists: readonly (readonly IpAddress[])[]): Promise<TorExitList> {
     const draft = new TorExitListBuilder();
     for (const list of lists) {
@@ -58,9 +58,9 @@ export class TorExitList implements TorExits {
   }
 }
 
-/** A list under construction. */
+/** A list under construction, to which addresses can be added. */
 class TorExitListBuilder {
-  /** Addresses as signed numbers: V8 finds numbers that need no heap object in half the time. */
+  /** IPv4 addresses as signed 32-bit numbers, which V8 stores without a heap object and finds in half the time. */
   readonly ipv4 = new Set<number>();
   readonly ipv6 = new Set<bigint>();
   readonly hash = createHash('sha256');
@@ -77,35 +77,38 @@ class TorExitListBuilder {
   }
 }
 
-/** Rules for the content of a list. */
+/** Rules for the addresses in a list. */
 export interface AdmissionRules {
   /** Whether to keep private, loopback, documentation and other reserved addresses. */
   readonly allowReserved: boolean;
-  /** The proxies in front of the gateway: a list that contains one would block every client behind it. */
+  /**
+   * The proxies in front of the gateway. A list that contains one is rejected, because it would block every client
+   * behind that proxy.
+   */
   readonly trustedProxies: IpRanges;
 }
 
-/** The usable addresses of a list. */
+/** The accepted addresses of a list. */
 export interface AdmittedExits {
-  /** Without duplicates. */
+  /** The addresses, without duplicates. */
   readonly addresses: readonly IpAddress[];
-  /** SHA-256, in hex, of the addresses in their order, one per line. */
+  /** SHA-256 in hex of the addresses in their order, each followed by a line feed. */
   readonly digest: string;
-  /** How many reserved addresses were left out. */
+  /** Number of reserved addresses that were left out. */
   readonly leftOut: number;
 }
 
-/** More than ten times the number of relays in the Tor network. */
+/** Maximum number of addresses in a list: more than ten times the number of relays in the Tor network. */
 export const maxExits = 200_000;
-/** A list below this size may shrink freely: it is for a test, or written by hand. */
+/** A list below this size may shrink freely, because it is for a test or written by hand. */
 const smallList = 10;
-/** This many addresses take about a millisecond; then the event loop serves requests. */
+/** Number of addresses that take about a millisecond. After each batch, the event loop can serve requests. */
 const admittedAtATime = 200;
 
 /**
- * Checks a list in small steps, so that the requests of a busy gateway do not wait for it.
- * @param addresses parsed lazily; its errors are passed on
- * @throws ExitListRejected for a list that has no address, too many addresses, or a trusted proxy
+ * Checks the addresses of a list in small batches, so that requests are not delayed.
+ * @param addresses parsed lazily; errors of the parser are passed on
+ * @throws ExitListRejected if the list has no address, too many addresses, or a trusted proxy
  */
 export async function admitExits(addresses: Iterable<IpAddress>, rules: AdmissionRules): Promise<AdmittedExits> {
   const admitted = new Map<string, IpAddress>();
@@ -135,9 +138,9 @@ export async function admitExits(addresses: Iterable<IpAddress>, rules: Admissio
 }
 
 /**
- * Rejects a list that lost more than half of the previous one. Tor does not lose so many exits within an hour, but
- * downloads and the servers behind them fail.
- * @throws ExitListRefused
+ * Rejects a list with less than half as many addresses as the previous one. Tor does not lose so many exits within an
+ * hour, so a truncated download or a server error is more likely.
+ * @throws ExitListRejected
  */
 export function rejectShrunken(size: number, sizeBefore: number): void {
   if (sizeBefore < smallList || size * 2 >= sizeBefore) return;

@@ -2,29 +2,35 @@ import { Buffer } from 'node:buffer';
 import type { GatewayMessage } from '../../../gateway/channel-ports.js';
 import type { Seals } from '../seal.js';
 
-/** A message in the stream. Its id names the reply. */
+/** A message from a gateway to the registry, as stored in the Redis stream. The name of the reply contains its id. */
 export interface StoredMessage extends GatewayMessage {
   readonly id: string;
 }
 
-/** The field of a stream entry that contains the message. */
+/** The field of a stream entry that contains the message as JSON. */
 export const messageField = 'message';
-/** Limit of the stream's length: more messages than all gateway processes can have pending. */
+/** Maximum length of the stream. It exceeds the number of messages that all gateway processes can have pending. */
 export const maxMessages = 10_000;
-/** Maximum size of a message and of a reply, in bytes. */
+/** Maximum length of the body of a message or a reply: the number of its bytes if it is ASCII. */
 export const maxMessageBytes = 65_536;
 
-/** A sealed text has at most so many bytes: quotes and line ends in a body are escaped. */
+/** Maximum size of a stored text, in bytes. Twice the body, because JSON escapes quotes and line ends. */
 export const mostTextBytes = 2 * maxMessageBytes;
 
 const idForm = /^[\w-]{1,64}$/;
 
-/** @param name of the stream, which the seal covers */
+/**
+ * Serializes a message and seals it (adds an HMAC).
+ * @param name of the stream; the seal covers it
+ */
 export function messageText(seals: Seals, name: string, { id, kind, body }: StoredMessage): string {
   return seals.seal(name, JSON.stringify({ id, kind, body }));
 }
 
-/** @returns null for a text that is too large, malformed, or not sealed with the secret */
+/**
+ * Parses a message from the stream.
+ * @returns null if the text is too large or malformed, or its seal (HMAC) is invalid
+ */
 export function readMessage(seals: Seals, name: string, text: string): StoredMessage | null {
   if (Buffer.byteLength(text) > mostTextBytes || !seals.accept(name, text)) return null;
   const { id, kind, body } = fieldsOf(text);
@@ -32,12 +38,18 @@ export function readMessage(seals: Seals, name: string, text: string): StoredMes
   return { id, kind, body };
 }
 
-/** @param name of the reply, which the seal covers */
+/**
+ * Serializes a reply and seals it (adds an HMAC).
+ * @param name of the reply; the seal covers it
+ */
 export function replyText(seals: Seals, name: string, body: string): string {
   return seals.seal(name, JSON.stringify({ body }));
 }
 
-/** @returns null for a missing or malformed reply, or one that is not sealed with the secret */
+/**
+ * Parses a reply.
+ * @returns null if it is missing or malformed, or its seal (HMAC) is invalid
+ */
 export function readReply(seals: Seals, name: string, text: string | null): string | null {
   if (text === null || !seals.accept(name, text)) return null;
   const { body } = fieldsOf(text);

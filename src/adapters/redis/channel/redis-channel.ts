@@ -7,15 +7,14 @@ import { RecordNames } from '../record-names.js';
 import type { Seals } from '../seal.js';
 import { messageField, messageText, maxMessageBytes, maxMessages, mostTextBytes, readReply } from './message-text.js';
 
-/** How long a gateway waits for a reply before `send` rejects. The caller must then send the message again. */
+/** How long `send` waits for a reply before it rejects. The caller must then send the message again. */
 const replyMilliseconds = 5_000;
 const firstPauseMilliseconds = 10;
 const longestPauseMilliseconds = 250;
 
 /**
- * Appends a message to the stream unless its former entry is still there. Returns the entry's id, or false when the
- * stream is full.
- * XTRIM is never used: a message stays until the registry has read it.
+ * Lua: appends a message to the stream, unless the entry of an earlier attempt is still there. Returns the entry's id,
+ * or false if the stream is full. XTRIM is not used, because it would delete messages that the registry has not read.
  */
 const script = `
 if ARGV[1] ~= '' and #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 1 then return ARGV[1] end
@@ -23,24 +22,27 @@ if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[2]) then return false end
 return redis.call('XADD', KEYS[1], '*', ARGV[3], ARGV[4])
 `;
 
-/** Reads a reply, but not a value of hundreds of megabytes that somebody with access to Redis has put in its place. */
+/**
+ * Lua: reads a reply unless it is too large. An attacker who can write to Redis could store hundreds of megabytes
+ * there.
+ */
 const replyScript = `
 local reply = redis.call('GET', KEYS[1])
 return reply and #reply <= tonumber(ARGV[1]) and reply
 `;
 
-/** A gateway's channel to the registry over a stream in Redis. */
+/** Sends messages from a gateway to the registry through a Redis stream. */
 export class RedisChannel implements RegistryChannel {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;
   readonly #seals: Seals;
   /**
-   * The stream entries of messages without a reply yet. A repeated `send` uses them, so that it does not append the
-   * message twice.
+   * The stream entries of messages without a reply, by message content. If `send` is repeated, the message is not
+   * appended twice.
    */
   readonly #entries = new Map<string, { readonly id: string; readonly entry: string }>();
 
-  /** @param seals must have a secret: without one, the registry cannot trust the messages */
+  /** @param seals must have a secret, because the registry rejects messages without a valid seal (HMAC) */
   constructor(address: RedisAddress, prefix: string, seals: Seals, onError: (error: Error) => void) {
     [this.#names, this.#seals] = [new RecordNames(prefix), seals];
     this.#redis = connectAny(address, onError);

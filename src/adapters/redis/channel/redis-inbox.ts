@@ -7,15 +7,15 @@ import { messageField, maxMessageBytes, mostTextBytes, readMessage, replyText } 
 
 const pollMilliseconds = 100;
 const messagesAtATime = 100;
-/** A message that fails for so long, while others succeed, is discarded. Its gateway sends it again. */
+/** A message that fails for this long, while others succeed, is discarded. Its gateway then sends it again. */
 const failingMilliseconds = 10_000;
 const mostFailing = 1_000;
-/** Lifetime of a reply: a gateway that was stalled can still read it. */
+/** Lifetime of a reply. It is long enough for a gateway that was stalled. */
 const replyMilliseconds = 60_000;
 
 /**
- * Reads the oldest entries of the stream. An entry larger than any message comes without its fields: a client that can write
- * to Redis could otherwise exhaust the registry's memory.
+ * Lua: reads the oldest entries of the stream. An oversized entry is returned without its fields; otherwise a client
+ * that can write to Redis could exhaust the registry's memory.
  */
 const readScript = `
 local entries = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
@@ -30,32 +30,35 @@ return entries
 /** An entry as XRANGE returns it: its id, then alternating fields and values. */
 type Entry = readonly [id: string, fields: readonly string[]];
 
-/** Events for the operator's log. */
+/** Events that the operator's log records. */
 export interface InboxEvents {
-  /** A message was discarded: it is not sealed with the secret, or no handler is registered for its kind. */
+  /**
+   * A message was discarded: its seal (HMAC) is missing or invalid, no handler exists for its kind, or it failed
+   * repeatedly.
+   */
   readonly onRefused: (why: string) => void;
-  /** A message could not be handled and will be retried, or Redis refuses to read the stream. */
+  /** A message could not be handled and will be retried, or Redis returns an error when the stream is read. */
   readonly onFailure: (error: unknown) => void;
 }
 
-/** The registry's end of the channels of all gateways. It polls the stream in Redis every 100 ms. */
+/** Receives the messages of all gateways in the registry. Polls the Redis stream every 100 ms. */
 export class RedisInbox implements GatewayInbox {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;
   readonly #seals: Seals;
   readonly #events: InboxEvents;
   readonly #failingMilliseconds: number;
-  /** When the handler of a message, by the message's id, failed for the first time. Gateways keep the id when they send again. */
+  /** When a message first failed, by message id. A gateway that sends the message again keeps the id. */
   readonly #failingSince = new Map<string, number>();
   #lastTakenAt = -Infinity;
   #handlers: Parameters<GatewayInbox['serve']>[0] = {};
   #timer: NodeJS.Timeout | null = null;
   #polling: Promise<void> | null = null;
   #workingSince: number | null = null;
-  /** The error with which Redis refuses the stream; null without one. */
+  /** The error reply with which Redis last refused to read the stream; null if it did not. */
   #refusal: string | null = null;
 
-  /** @param failing milliseconds after which a message that fails, while others are taken, is removed */
+  /** @param failing milliseconds after which a message that fails, while others succeed, is discarded */
   constructor(address: RedisAddress, prefix: string, seals: Seals, events: InboxEvents, failing = failingMilliseconds) {
     [this.#names, this.#seals, this.#events] = [new RecordNames(prefix), seals, events];
     this.#failingMilliseconds = failing;
@@ -79,7 +82,10 @@ export class RedisInbox implements GatewayInbox {
     this.#redis.disconnect();
   }
 
-  /** Handles all entries, oldest first. An entry that fails stays in the stream and does not block later entries. */
+  /**
+   * Handles all entries, oldest first. A failed entry stays in the stream for the next poll and does not block later
+   * entries.
+   */
   async #poll(): Promise<void> {
     const stream = this.#names.messages;
     let hasFailed = false;
@@ -99,15 +105,15 @@ export class RedisInbox implements GatewayInbox {
       this.#workingSince = hasFailed ? null : (this.#workingSince ?? Date.now());
       this.#refusal = null;
     } catch (error) {
-      this.#workingSince = null; // the next poll shows whether Redis is back
-      // The record store reports outages. It does not report an error reply for this stream, such as WRONGTYPE.
+      this.#workingSince = null; // unknown until the next poll
+      // Report only an error reply for this stream, such as WRONGTYPE. The record store reports outages.
       const refusal = error instanceof Error && error.name === 'ReplyError' ? error.message : null;
       if (refusal !== null && refusal !== this.#refusal) this.#events.onFailure(error);
       this.#refusal = refusal ?? this.#refusal;
     }
   }
 
-  /** @returns whether the entry can be deleted: its message was handled or discarded */
+  /** @returns whether the entry can be deleted, because its message was handled or discarded */
   async #handle([, fields]: Entry): Promise<boolean> {
     const text = fields[0] === messageField ? (fields[1] ?? '') : '';
     const message = readMessage(this.#seals, this.#names.messages, text);
@@ -133,7 +139,10 @@ export class RedisInbox implements GatewayInbox {
     return true;
   }
 
-  /** Whether a message fails by itself: the database works, since other messages were taken after its first failure. */
+  /**
+   * Whether the message itself causes its failures. The database works, because other messages succeeded after the
+   * first failure of this one.
+   */
   #isHopeless(id: string): boolean {
     const now = performance.now();
     const since = this.#failingSince.get(id) ?? now;

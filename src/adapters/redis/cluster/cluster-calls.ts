@@ -5,7 +5,7 @@ import type { ClusterMaster } from './cluster-master.js';
 import type { ClusterMasters } from './cluster-masters.js';
 import { slotOf } from './hash-slots.js';
 
-/** A command for one name. The slot of the name decides which master gets it. */
+/** A command for one Redis name. The hash slot of the name determines the master that receives it. */
 export interface NamedCall {
   readonly name: string;
   readonly command: readonly string[];
@@ -13,11 +13,15 @@ export interface NamedCall {
   readonly inBytes?: boolean;
 }
 
-/** Maps an error reply that concerns one name to a result. @throws the error itself if the store failed */
+/**
+ * Maps an error reply for one name to a result.
+ * @throws the error itself, if it is not specific to that name
+ */
 type Rescue = (error: unknown) => unknown;
 
 /**
- * The slot has another owner than the map shows. The command can be retried once the masters have agreed on a new map.
+ * The slot has another master than the confirmed slot map shows. The command can be retried once all masters have
+ * confirmed a new map.
  */
 export class SlotMoved extends KeyStoreUnavailable {
   constructor() {
@@ -30,8 +34,8 @@ const callsAtATime = 500;
 const asking = { command: ['ASKING'] };
 
 /**
- * Sends a command to the master of the name's slot. While the slot migrates, it follows an ASK redirection to a known
- * master.
+ * Sends a command to the master of the name's slot. While the slot migrates, follows an ASK redirection, but only to a
+ * connected master.
  * @throws SlotMoved
  * @throws Error if the master does not reply or refuses the command
  */
@@ -46,8 +50,8 @@ export async function callOne(masters: ClusterMasters, call: NamedCall): Promise
 }
 
 /**
- * Sends many commands in bounded batches; the replies are in the order of the calls. After a rejection, some commands
- * may have had effect.
+ * Sends many commands in batches of limited size. The replies have the order of the calls. If the promise rejects, some
+ * commands may have been executed.
  */
 export async function callEach(
   masters: ClusterMasters,
@@ -82,12 +86,15 @@ export async function callEach(
   return replies;
 }
 
-/** Writes texts with an expiry (PX). @throws Error as `callEach` */
+/**
+ * Writes texts, each with an expiry (PX).
+ * @throws Error as `callEach`
+ */
 export function writeEach(masters: ClusterMasters, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
   return callEach(masters, texts.map(setCommand));
 }
 
-/** A string reply; null for any other reply. */
+/** The reply if it is a string; null for any other reply. */
 export function stringReply(reply: unknown): string | null {
   return typeof reply === 'string' ? reply : null;
 }
@@ -100,7 +107,7 @@ async function follow(masters: ClusterMasters, call: NamedCall | undefined, erro
   }
   if (kind !== 'ASK') throw error;
   const target = masters.all.find((master) => master.isAt(place));
-  // No notices arrive from an unknown node, so its records must not be trusted.
+  // A record of an unconnected node must not be cached, because this process would not receive its invalidation.
   if (target === undefined) throw new Error('a slot of the Cluster is migrating to a node that is not connected yet');
   const [, [failure, reply] = [null, null]] = await pipelined(target, [asking, call]);
   if (failure !== null) throw failure;

@@ -7,15 +7,15 @@ import { SameServer } from '../server/same-server.js';
 import { readView } from './cluster-view.js';
 import type { ClusterNode, ClusterView } from './cluster-view.js';
 
-/** Events of one master. */
+/** Events of one master of the Cluster. */
 export interface MasterEvents extends InvalidationEvents {
-  /** Both connections are ready and lead to one server, for the first time or again. */
+  /** Both connections are ready and lead to the same server. Also called after each reconnect. */
   readonly onReady: () => void;
-  /** A connection was lost. The next one may lead to another server. */
+  /** A connection was lost. A new connection may lead to another server. */
   readonly onLost: () => void;
 }
 
-/** One master of a Cluster, with one connection for commands and one for invalidation notices. */
+/** One master of a Cluster, with one connection for commands and one for invalidation messages (CLIENT TRACKING). */
 export class ClusterMaster {
   readonly node: ClusterNode;
   readonly commands: Redis;
@@ -64,29 +64,29 @@ export class ClusterMaster {
   }
 
   /**
-   * Identifies the time since tracking last began, a connection closed, or the master was flushed. Facts of an earlier
-   * session do not count.
+   * Identifies a period without a restart of tracking, a lost connection or a flush. Data that was read in an earlier
+   * session must be read again.
    */
   get session(): object {
     return this.#session;
   }
 
-  /** Whether invalidation notices arrive and commands can be sent. */
+  /** Whether invalidation messages arrive and commands can be sent. */
   get isUp(): boolean {
     return this.#listener.connected && this.#same.holds && this.commands.status === 'ready';
   }
 
-  /** The master's run id; null where INFO omits it. */
+  /** The master's run id from INFO; null if INFO omits it. */
   get runId(): string | null {
     return this.#same.facts?.runId ?? null;
   }
 
-  /** The eviction policy (`maxmemory-policy`); null where INFO omits it. */
+  /** The eviction policy (`maxmemory-policy`) from INFO; null if INFO omits it. */
   get policy(): string | null {
     return this.#same.facts?.policy ?? null;
   }
 
-  /** Whether this `host:port` of a redirection is this master. */
+  /** Whether this master has the address `host:port`, as found in a redirection. */
   isAt(place: string): boolean {
     const colon = place.lastIndexOf(':');
     return Number(place.slice(colon + 1)) === this.node.port && this.node.hosts.includes(place.slice(0, colon));
@@ -97,7 +97,7 @@ export class ClusterMaster {
     return viewOf(this.commands, this.#address, this.node);
   }
 
-  /** Resolves once every notice that the master sent before it received this PING has been handled. */
+  /** Sends a PING. Resolves once every invalidation message that the master sent before it has been handled. */
   catchUp(): Promise<void> {
     return this.#listener.catchUp();
   }
@@ -109,7 +109,7 @@ export class ClusterMaster {
   }
 }
 
-/** Reads the view of the Cluster that the node behind this connection has. */
+/** Reads the view of the Cluster from the node of this connection. */
 export async function viewOf(
   redis: Redis,
   address: RedisAddress,

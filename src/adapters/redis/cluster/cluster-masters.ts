@@ -9,23 +9,21 @@ import type { ClusterNode, ClusterView } from './cluster-view.js';
 /** How to reach the masters of a Cluster. */
 export interface ClusterOptions {
   readonly address: RedisAddress;
-  /** Name prefixes to track for invalidation. */
+  /** Name prefixes whose changes Redis reports (CLIENT TRACKING). */
   readonly prefixes: readonly string[];
   readonly events: Omit<MasterEvents, 'onLost'>;
-  /** Called for each connection failure, and when no node replies. */
+  /** Called for each connection failure, and when no node returns a usable slot map. */
   readonly onError: (error: Error) => void;
 }
 
 const attempts = 5;
-/** Gossip between the nodes takes milliseconds. */
+/** Pause before the slot map is checked again. Gossip between the nodes takes only milliseconds. */
 const betweenAttemptsMilliseconds = 20;
 
 /**
- * The masters of a Cluster and their slots, by a slot map that every master has confirmed.
- * MOVED is not followed: a promoted replica may have lost a revocation, and must be checked before any key is read from
- * it.
- * A master that was cut off keeps replying for a while after its replacement. The masters that voted for the new one
- * know the new epoch, so they no longer confirm the old map.
+ * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed: a promoted replica
+ * may have lost a revocation, so it is checked before keys are read from it. An isolated former master still replies
+ * for a while, but the masters that voted for its successor no longer confirm the old map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -41,21 +39,23 @@ export class ClusterMasters {
     this.#options = options;
   }
 
-  /** Whether all masters confirmed the slot map in the last check, and no invalidation notice has been missed since. */
+  /**
+   * Whether all masters confirmed the slot map in the last check, and every invalidation message since then arrived.
+   */
   get connected(): boolean {
     return this.#isAgreed && this.all.every(({ isUp }) => isUp);
   }
 
   /**
-   * Counts events after which earlier reads no longer count: a new slot map, a reconnect, a restart of tracking, a
-   * flush.
+   * Incremented when data that was read earlier becomes unreliable: after a new slot map, a reconnect, a restart of
+   * tracking or a flush.
    */
   get epoch(): number {
     return this.#epoch;
   }
 
   /**
-   * The run ids of the masters with slots, null for a master whose INFO omits it. Null while the slot map is not
+   * The run ids of the masters with slots; an element is null if INFO omits it. Null while the slot map is not
    * confirmed.
    */
   get runIds(): readonly (string | null)[] | null {
@@ -76,10 +76,7 @@ export class ClusterMasters {
     return owner;
   }
 
-  /**
-   * Requires all masters to confirm the slot map after this call. Adopts a new map first if the current one is not
-   * confirmed.
-   */
+  /** Requires all masters to confirm the slot map now. If the current map is not confirmed, adopts a new one first. */
   async agree(): Promise<void> {
     if (!this.#isAgreed) await (this.#adopting ??= this.#adopt().finally(() => (this.#adopting = null)));
     try {
@@ -97,7 +94,10 @@ export class ClusterMasters {
     this.#options.events.onDisconnected();
   }
 
-  /** Resolves once every notice that any master sent before it received this PING has been handled. */
+  /**
+   * Sends a PING to every master. Resolves once all invalidation messages that the masters sent before it have been
+   * handled.
+   */
   async catchUp(): Promise<void> {
     await Promise.all(this.all.map((master) => master.catchUp()));
   }
@@ -129,9 +129,7 @@ export class ClusterMasters {
     if (isAnother) this.#missed();
   }
 
-  /**
-   * The view with the highest epoch: of the connected masters, or, if none of them replies, of the configured nodes.
-   */
+  /** The slot map with the highest epoch. Queries the connected masters; if they do not reply, the configured nodes. */
   async #propose(): Promise<ClusterView> {
     const { address } = this.#options;
     const known = await Promise.allSettled(this.all.map((master) => master.view()));
@@ -149,7 +147,7 @@ export class ClusterMasters {
 
   async #readViewOnce(node: { host: string; port: number }): Promise<ClusterView> {
     const { address } = this.#options;
-    // `connect()` only rejects with "Connection is closed"; the earlier error event has the cause.
+    // Keep the first error event, because `connect()` rejects only with "Connection is closed".
     let failure: unknown = null;
     const redis = connectNodeOnce(address, node, (error) => (failure ??= error));
     try {

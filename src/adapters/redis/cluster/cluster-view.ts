@@ -5,26 +5,29 @@ export interface ClusterNode {
   readonly id: string;
   readonly host: string;
   readonly port: number;
-  /** Every host name and address by which other nodes may name it in a redirection. */
+  /** Every host name and address by which a redirection may name this node. */
   readonly hosts: readonly string[];
 }
 
-/** The view that one node has of its Cluster. */
+/** The masters and slots of a Cluster, as one node reports them. */
 export interface ClusterView {
   readonly epoch: number;
   /** All masters, including those without slots. */
   readonly masters: readonly ClusterNode[];
-  /** The slots of each master, as `from-to` ranges and single numbers. */
+  /** The slots of each master, as ranges `from-to` or single numbers. */
   readonly ranges: readonly (readonly string[])[];
-  /** Epoch, masters and slots as one text. Two nodes with the same view have the same fingerprint. */
+  /** Epoch, masters and slots as one string, equal on nodes with the same view. */
   readonly fingerprint: string;
 }
 
-/** The node that was queried, and how. */
+/** The node that was queried, and whether over TLS. */
 export interface QueriedNode {
   readonly host: string;
   readonly port: number;
-  /** Over TLS, connections use the announced host name: the certificate may contain only that name. */
+  /**
+   * Whether connections use TLS. They then use the announced host name, because the certificate may contain only that
+   * name.
+   */
   readonly secure: boolean;
 }
 
@@ -69,13 +72,13 @@ export function ownersOf({ ranges }: ClusterView): Uint16Array {
   return owners;
 }
 
-/** Parses a line of CLUSTER NODES; null unless it describes a master that is not marked as failed. */
+/** Parses a line of CLUSTER NODES; null unless the line describes a master that is not marked as failed. */
 function readMaster(line: string, asked: QueriedNode): { node: ClusterNode; ranges: string[] } | null {
   const [id = '', address = '', flags = '', , , , , , ...slots] = line.trim().split(' ');
   const is = new Set(flags.split(','));
   if (!is.has('master') || is.has('fail') || is.has('handshake') || is.has('noaddr')) return null;
   const [, ip = '', port = '', name = ''] = /^(.*):(\d+)(?:@\d+)?(?:,([^,]*).*)?$/.exec(address) ?? [];
-  // A node that no other node has met yet does not know its own address.
+  // A node that no other node has contacted yet does not know its own address.
   const known = ip === '' ? asked.host : ip;
   return {
     node: {
@@ -84,7 +87,7 @@ function readMaster(line: string, asked: QueriedNode): { node: ClusterNode; rang
       port: Number(port),
       hosts: [known, ip, name],
     },
-    // A slot in brackets is migrating or being imported, and still belongs to its former owner.
+    // A slot in brackets is migrating or being imported. It still belongs to the former master.
     ranges: slots.filter((slot) => /^\d+(?:-\d+)?$/.test(slot)),
   };
 }

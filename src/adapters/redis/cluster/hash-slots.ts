@@ -3,14 +3,14 @@ import Type, { Compile } from '../../../typebox/typebox.js';
 /** Number of hash slots in a Cluster. */
 export const slotCount = 16_384;
 
-/** Table of CRC16-XMODEM, the hash of Redis Cluster. */
+/** Lookup table for CRC16-XMODEM, the checksum of Redis Cluster. */
 const crcOfByte = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;
   for (let bit = 0; bit < 8; bit += 1) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
   return crc;
 });
 
-/** The hash slot of a name. If the name has a hash tag in braces, only the tag is hashed. */
+/** The hash slot of a Redis name. If the name contains a hash tag in braces, only the tag is hashed. */
 export function slotOf(name: string): number {
   const open = name.indexOf('{');
   const close = open === -1 ? -1 : name.indexOf('}', open);
@@ -22,7 +22,7 @@ export function slotOf(name: string): number {
 
 let tags: readonly string[] | null = null;
 
-/** A short hash tag for each slot: in braces, it puts a name into that slot. */
+/** A short hash tag for each slot. A name that contains `{tag}` belongs to that slot. */
 export function slotTags(): readonly string[] {
   if (tags !== null) return tags;
   const found: string[] = [];
@@ -37,7 +37,10 @@ export function slotTags(): readonly string[] {
   return tags;
 }
 
-/** A slot's marker: the generation of its records, and the revision up to which no change is missing. */
+/**
+ * A record in each slot that shows whether the slot is complete. It names the generation (one unbroken history of
+ * changes) and the revision up to which the slot has every change.
+ */
 export interface SlotMarker {
   readonly generation: string;
   readonly revision: number;
@@ -45,12 +48,12 @@ export interface SlotMarker {
 
 const form = Compile(Type.Object({ generation: Type.String(), revision: Type.Integer({ minimum: 0 }) }));
 
-/** The marker as it is stored. */
+/** The marker as JSON, the form in which Redis stores it. */
 export function slotMarkerText({ generation, revision }: SlotMarker): string {
   return JSON.stringify({ generation, revision });
 }
 
-/** Parses a stored marker; null for a missing or invalid one. */
+/** Parses the stored marker of a slot; null if it is missing or invalid. */
 export function parseSlotMarker(text: string | null): SlotMarker | null {
   try {
     const value: unknown = JSON.parse(text ?? 'null');
@@ -61,8 +64,8 @@ export function parseSlotMarker(text: string | null): SlotMarker | null {
 }
 
 /**
- * Replaces a marker only if its present value is the expected one. A writer that does not know what the slot contained
- * must not mark it as complete: a new master may lack a change.
+ * Lua: replaces a marker only if its stored value is the expected one. If a new master lacks changes, a writer must not
+ * mark its slot as complete.
  */
 export const replaceMarker =
   "if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end redis.call('SET', KEYS[1], ARGV[2]) return 1";

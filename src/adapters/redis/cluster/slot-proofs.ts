@@ -11,17 +11,15 @@ import {
   slotTags,
 } from './hash-slots.js';
 
-/** Member of the change index for a rebuild, which changed every slot. */
+/** Stands for all slots in the change index (a sorted set), because a rewrite of all records changes every slot. */
 const everySlot = 'all';
 
 const slotsOfStep = 2_000;
 
 /**
- * Tracks which slots contain every change made in them.
- * Redis replicates after it has replied. A promoted replica may therefore lack the last changes, for example a
- * revocation. One master may also be emptied while the others are not.
- * The change index, on one master, stores the newest revision of each slot. A slot's marker, next to its records,
- * stores the revision up to which the slot is complete.
+ * Tracks which slots contain all changes. Redis replicates asynchronously, so a promoted replica may lack a revocation;
+ * a single master may also have been flushed. A change index on one master stores the newest revision of each slot, and
+ * a marker in each slot stores the revision up to which it is complete.
  */
 export class SlotProofs {
   readonly #masters: ClusterMasters;
@@ -35,7 +33,7 @@ export class SlotProofs {
   #newest = -1;
   #generation: string | null = null;
   #seed: string | null = null;
-  /** The newest check of the markers; resolved when no check is running. */
+  /** The newest check of the markers; resolved if no check is running. */
   #checking: Promise<void> = Promise.resolve();
 
   constructor(masters: ClusterMasters, names: RecordNames) {
@@ -44,7 +42,7 @@ export class SlotProofs {
     this.#markerNames = slotTags().map((tag) => names.slotMarker(tag));
   }
 
-  /** Whether no change is missing in the slot, as of the last check. */
+  /** Whether the slot had every change in the last check, and its master has not been replaced or flushed since. */
   isWhole(slot: number): boolean {
     return this.#isWhole[slot] === 1 && this.#wasSeen(slot);
   }
@@ -59,9 +57,9 @@ export class SlotProofs {
   }
 
   /**
-   * Reads the marker of every slot that may have changed: its index entry is newer, its master is another one, or its
-   * master was flushed.
-   * @param seed the meta record's text; a different text means that the records were rewritten
+   * Reads the marker (which states the revision up to which a slot is complete) of each slot that may have changed: its
+   * index entry is newer, or its master was replaced or flushed.
+   * @param seed the text of the meta record; a different text means that all records were rewritten
    */
   check(seed: string, generation: string): Promise<void> {
     const checking = this.#check(seed, generation);
@@ -70,8 +68,8 @@ export class SlotProofs {
   }
 
   /**
-   * Whether no change is missing in the slot. Waits for a running check: a changed slot counts as complete only once
-   * its marker has been read, and the request must not fail for that.
+   * Whether the slot has every change. Waits for a running check: until that check has read the marker of a changed
+   * slot, the slot counts as incomplete, and requests would fail.
    */
   async provesWhole(slot: number): Promise<boolean> {
     if (!this.isWhole(slot)) await this.#checking;
@@ -84,11 +82,12 @@ export class SlotProofs {
     this.#begin(generation);
     await this.#readIndex();
     const open = [...this.#sessions.keys()].filter((slot) => !this.#wasSeen(slot));
-    // Each batch keeps its results. If one late reply discarded them all, a busy gateway would start again at each
-    // beat.
+    // Keep the results of each batch. If one late reply discarded them all, a busy gateway would start again in each
+    // heartbeat.
     for (let start = 0; start < open.length; start += slotsOfStep) {
       const slots = open.slice(start, start + slotsOfStep);
-      // A flush begins a new session and invalidates each marker that was read before it. So note the sessions first.
+      // Read the sessions before the markers: a flush begins a new session, and then a marker read before the flush
+      // must not count.
       const sessions = slots.map((slot) => this.#masters.owner(slot).session);
       const replies = await callEach(
         this.#masters,
@@ -100,12 +99,18 @@ export class SlotProofs {
     }
   }
 
-  /** Whether the slot's marker was read in the present session of its master. */
+  /**
+   * Whether the slot's marker was read in the current session of its master, that is without a reconnect or flush
+   * since.
+   */
   #wasSeen(slot: number): boolean {
     return this.#sessions[slot] === this.#masters.owner(slot).session;
   }
 
-  /** Raises the markers of complete slots to this revision. An incomplete slot keeps its marker. */
+  /**
+   * Raises the markers of complete slots to this revision: they state up to which revision a slot has every change. The
+   * marker of an incomplete slot is not changed.
+   */
   async advance(slots: readonly number[], revision: number): Promise<void> {
     const whole = slots.filter((slot) => this.isWhole(slot));
     await this.#replace(whole, (held) => ({
@@ -114,21 +119,22 @@ export class SlotProofs {
     }));
   }
 
-  /** Marks every slot as complete up to a revision. Only for a caller that has just written all records. */
+  /** Marks every slot as complete up to a revision. The caller must have just written all records. */
   async seal(marker: SlotMarker): Promise<void> {
     const slots = [...this.#texts.keys()];
-    // All slots are marked already. Rewriting all markers takes seconds, in which gateways trust only records that they
-    // hold.
+    // Skip the write if all slots are already marked. Rewriting the markers takes seconds, during which gateways trust
+    // only the records in their caches.
     if (marker.generation === this.#generation && slots.every((slot) => this.isWhole(slot))) return;
     this.#begin(marker.generation);
     await this.#replace(slots, () => marker);
     const name = this.#names.changedSlots;
-    // Both commands or neither: without the index, no reader could see which changes a slot lacks.
+    // One script for both commands: if the index were deleted but not written, readers could not detect missing
+    // changes.
     const index = "redis.call('DEL', KEYS[1]) redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])";
     await callOne(this.#masters, { name, command: ['EVAL', index, '1', name, String(marker.revision), everySlot] });
   }
 
-  /** Revisions of different generations cannot be compared. */
+  /** Resets the revisions for another generation, because revisions of different generations cannot be compared. */
   #begin(generation: string): void {
     if (generation === this.#generation) return;
     this.#generation = generation;
@@ -142,7 +148,7 @@ export class SlotProofs {
       return { slot, before: before ?? '', after: slotMarkerText(next(parseSlotMarker(before))) };
     });
     const sessions = slots.map((slot) => this.#masters.owner(slot).session);
-    // Until the reply arrives, the state of these slots is unknown.
+    // Until the replies arrive, the state of these slots is unknown.
     for (const slot of slots) this.#sessions[slot] = null;
     const replies = await callEach(
       this.#masters,

@@ -3,15 +3,18 @@ import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 import type { BelievedState } from '../store-state.js';
 
-/** The gateway that acknowledges. */
+/** The gateway that writes the acknowledgement. */
 export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment' | 'host' | 'startedAt' | 'version'>;
 
-/** The registry removes a gateway that was silent for one lifetime, and needs its acknowledgement until then. */
+/**
+ * An acknowledgement expires after three lifetimes. The registry needs it for one lifetime without a heartbeat; then it
+ * removes the gateway.
+ */
 const lifetimesOfAcknowledgement = 3;
-/** An earlier release of the registry waits this much longer than a gateway serves stale records. */
+/** A registry of an earlier release waits for a gateway this much longer than the gateway serves stale records. */
 const formerMarginMilliseconds = 5_500;
 
-/** An acknowledgement as it is stored in Redis. */
+/** An acknowledgement in the form in which Redis stores it. */
 export function acknowledgementText(
   identity: GatewayIdentity,
   { generation, revision, replicas }: BelievedState,
@@ -22,7 +25,8 @@ export function acknowledgementText(
   const acknowledgement: Acknowledgement = { revision, generation, ...reported, ...identity };
   const { lifetimeMilliseconds, leaving } = reported;
   const granted = lifetimeMilliseconds * (leaving === true ? 1 : lifetimesOfAcknowledgement);
-  // An earlier release does not wait for a gateway without an acknowledgement, so it must outlive every stale record.
+  // A registry of an earlier release does not wait for a gateway whose acknowledgement has expired, so it must not
+  // expire while the gateway serves stale records.
   const former = lifetimeMilliseconds + formerMarginMilliseconds;
   return {
     name,

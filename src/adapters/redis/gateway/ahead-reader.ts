@@ -7,30 +7,30 @@ import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
 import type { Standing } from './standing.js';
 
-/** Length of one slice of work. With the pauses, preloading takes at most a twenty-fifth of the time. */
+/** Length of one slice of work. The shortest pause is 24 times as long, so preloading takes a twenty-fifth of the time. */
 const sliceMilliseconds = 0.5;
 const shortestPauseMilliseconds = 12;
 const longestPauseMilliseconds = 100;
-/** Event-loop lag above which the process counts as busy. The next pause is then a multiple of the lag. */
+/** If a timer fires later than this, the process is busy. The next pause is then a multiple of the delay. */
 const lateMilliseconds = 1.5;
 const pausePerLateness = 4;
 
-/** Splits background work into slices, so that requests are not delayed. */
+/** Splits background work into short slices, so that it does not delay requests. */
 class Pace {
   #pauseMilliseconds = shortestPauseMilliseconds;
   #sliceBegan = 0;
 
-  /** Begins a slice. */
+  /** Begins a slice of work. */
   begin(): void {
     this.#sliceBegan = performance.now();
   }
 
-  /** Whether the slice has used up its time. */
+  /** Whether the current slice of work has used up its time. */
   get isOver(): boolean {
     return performance.now() - this.#sliceBegan > sliceMilliseconds;
   }
 
-  /** Pauses so that requests can run, then begins the next slice. Event-loop lag lengthens the next pause. */
+  /** Pauses so that requests can run, then begins the next slice. If the timer fires late, the next pause is longer. */
   async pause(): Promise<void> {
     const began = performance.now();
     await rest(this.#pauseMilliseconds);
@@ -41,49 +41,51 @@ class Pace {
   }
 }
 
-/** Waits on an unreferenced timer, which does not keep the process alive. */
+/** Waits with a timer that does not keep the process alive. */
 export async function rest(milliseconds: number): Promise<void> {
   await wait(milliseconds, undefined, { ref: false });
 }
 
-/** What the reader depends on. */
+/** Dependencies and callbacks of the reader. */
 export interface AheadReaderOptions {
   readonly link: Pick<RecordsLink, 'names' | 'readSome'>;
   readonly standing: Pick<Standing, 'fresh' | 'proof'>;
   readonly names: RecordNames;
-  /** Keys of the other environment are not cached: no request of this gateway needs them. */
+  /**
+   * The gateway's environment. Keys of another environment are not cached, because no request of this gateway needs
+   * them.
+   */
   readonly environment: Environment;
   readonly keys: RecordCache<CompiledKey>;
   readonly merchants: RecordCache<CompiledMerchant>;
   /** Maximum number of cached keys, and of cached merchants. */
   readonly maxEntries: number;
   /**
-   * Called with the lookup ids of the keys in the store, page by page, including keys that do not fit into the cache.
+   * Called with the lookup ids of all keys in the store, page by page. Includes keys that do not fit into the cache.
    */
   readonly onSeen: (lookupIds: readonly string[]) => void;
-  /** Parses a record's text. Returns an error if the record cannot be used. */
+  /** Parses the text of a key record. Returns an error if the record cannot be used. */
   readonly compileKey: (name: string, text: string) => CompiledKey | KeyStoreUnavailable | null;
   readonly compileMerchant: (id: string, text: string) => CompiledMerchant | KeyStoreUnavailable | null;
 }
 
 const textsAtATime = 100;
-/** How often to check whether records can be read. */
+/** How often to check whether records can be read, while they cannot. */
 const pollMilliseconds = 100;
 
-/** One type of record: its cache, and how to read it. */
+/** One type of record (key or merchant): its cache, and how to read it. */
 interface Kind<Compiled extends object> {
   readonly cache: RecordCache<Compiled>;
   readonly nameOf: (id: string) => string;
   readonly compile: (id: string, text: string) => Compiled | KeyStoreUnavailable | null;
-  /** The ids still to be read. */
+  /** The ids that are queued for reading. */
   readonly waiting: Set<string>;
   isFull: boolean;
 }
 
 /**
- * Loads records into the cache before a request needs them.
- * It works in short slices so that requests are not delayed. It reads only from a trusted server, while invalidation
- * notices arrive.
+ * Loads records into the cache before a request needs them, in short slices so that requests are not delayed. Reads
+ * only from a trusted server, and only while invalidation messages arrive.
  */
 export class AheadReader {
   readonly #options: AheadReaderOptions;
@@ -105,12 +107,12 @@ export class AheadReader {
     };
   }
 
-  /** Number of records that wait to be read. */
+  /** Number of queued records. */
   get waiting(): number {
     return this.#keys.waiting.size + this.#merchants.waiting.size;
   }
 
-  /** Whether a record did not fit into the cache. */
+  /** Whether a record did not fit into its cache. */
   get isFull(): boolean {
     return this.#keys.isFull || this.#merchants.isFull;
   }
@@ -121,7 +123,7 @@ export class AheadReader {
     for (const id of merchantIds) this.#merchants.waiting.add(id);
   }
 
-  /** Empties both queues, and assumes that the caches have room again. */
+  /** Empties both queues, and assumes that the caches have free space again. */
   clear(): void {
     for (const kind of [this.#keys, this.#merchants]) {
       kind.waiting.clear();
@@ -134,7 +136,7 @@ export class AheadReader {
   }
 
   /**
-   * The lookup ids of the keys in the store, page by page, with pauses for requests.
+   * Scans the store for the lookup ids of all keys, page by page, with pauses for requests.
    * @returns keys of all environments; an id may occur more than once
    */
   async *keysInStore(): AsyncGenerator<readonly string[]> {
@@ -147,13 +149,13 @@ export class AheadReader {
     }
   }
 
-  /** Reads the queued records. A record that cannot be read stays in its queue. */
+  /** Reads the queued records. A record that cannot be read is queued again. */
   async readWaiting(): Promise<void> {
     await this.readKeys([...this.#keys.waiting]);
     await this.#readAll(this.#merchants, [...this.#merchants.waiting]);
   }
 
-  /** Reads keys and then the merchants that they name. A record that cannot be read stays in its queue. */
+  /** Reads keys, then the merchants to which they belong. A record that cannot be read is queued again. */
   async readKeys(ids: readonly string[]): Promise<void> {
     await this.#readAll(this.#keys, ids);
     const named = new Set<string>();
@@ -205,7 +207,7 @@ export class AheadReader {
     return 'environment' in record && record.environment !== this.#options.environment;
   }
 
-  /** Resolves once records can be read and cached. */
+  /** Pauses for requests, then waits until records can be read and cached. */
   async #turn(): Promise<void> {
     const { standing } = this.#options;
     await this.#pace.pause();

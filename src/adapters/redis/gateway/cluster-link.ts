@@ -9,7 +9,10 @@ import { ClusterMasters } from '../cluster/cluster-masters.js';
 import { parseSlotMarker, slotCount, slotOf } from '../cluster/hash-slots.js';
 import { SlotProofs } from '../cluster/slot-proofs.js';
 
-/** The record store on the masters of a Cluster. It returns no record from a slot that lacks a change. */
+/**
+ * A gateway's connection to the record store on the masters of a Cluster. It returns no record from a slot that lacks a
+ * change.
+ */
 export class ClusterLink implements RecordsLink {
   readonly #masters: ClusterMasters;
   readonly #proofs: SlotProofs;
@@ -19,7 +22,7 @@ export class ClusterLink implements RecordsLink {
     this.#names = names;
     this.#masters = new ClusterMasters({ address, prefixes: names.tracked, events, onError });
     this.#proofs = new SlotProofs(this.#masters, names);
-    // Connects before the first heartbeat. That heartbeat also reports a failure.
+    // Connect before the first heartbeat. If this fails, the heartbeat reports the failure.
     this.#masters.agree().catch(() => undefined);
   }
 
@@ -54,9 +57,9 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * The order of these steps matters. The caller's revision was published after its records had been written, while all
-   * masters confirmed the slot map. A master that still confirms the same map now is where they were written, and its
-   * notices are on the way.
+   * The slot map must be confirmed before the invalidation messages are awaited. The records of the caller's revision
+   * were written under a map that all masters had confirmed. If all confirm the same map now, these masters have sent
+   * the messages for those records.
    */
   async catchUp(): Promise<void> {
     await this.#masters.agree();
@@ -86,7 +89,8 @@ export class ClusterLink implements RecordsLink {
   async readSome(names: readonly string[]): Promise<(string | null | undefined)[]> {
     const slots = names.map(slotOf);
     const areWhole = await Promise.all(slots.map((slot) => this.#proofs.provesWhole(slot)));
-    // MGET with one name each: the names are in different slots, and GET fails for a value that is not a string.
+    // MGET with one name per command, because the names are in different slots. GET would fail for a value that is not
+    // a string.
     const replies = await callEach(
       this.#masters,
       names.map((name) => ({ name, command: ['MGET', name] })),
@@ -106,7 +110,7 @@ export class ClusterLink implements RecordsLink {
     return grant;
   }
 
-  /** `catchUp` has already made all masters confirm the slot map. */
+  /** `catchUp` has already made all masters confirm the slot map, so no other proof is needed. */
   witness(): 'masters' {
     return 'masters';
   }
@@ -124,8 +128,8 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * One master may be emptied while another has the meta record. Only the slot's own marker proves that a record does
-   * not exist.
+   * A missing record counts as absent only if its slot still has its marker (a record that states which changes the
+   * slot contains). One master may have been flushed while the meta record on another still exists.
    */
   async #readWithMarker(name: string, slot: number, generation: string): Promise<string | null> {
     const reply = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });

@@ -10,7 +10,7 @@ import { Standing, type StandingOptions } from './standing.js';
 import type { BelievedState } from '../store-state.js';
 import { Signal } from './turn.js';
 
-/** What a heartbeat depends on. */
+/** Dependencies and callbacks of a heartbeat. */
 export interface HeartbeatOptions extends StandingOptions {
   readonly link: Omit<RecordsLink, 'names' | 'readSome' | 'text' | 'receiveNotices'>;
   readonly outage: Outage;
@@ -18,42 +18,50 @@ export interface HeartbeatOptions extends StandingOptions {
   readonly identity: GatewayIdentity;
   readonly seals?: SealCheck;
   /**
-   * Called once all earlier notices have been handled, before the revision is acknowledged. `hasMissed`: notices may
-   * have been missed since the last call.
+   * Called after all earlier invalidation messages have been handled, and before the revision is acknowledged, that is,
+   * reported to the registry as applied. `hasMissed`: messages may have been missed since the last call.
    */
   readonly onCaughtUp: (hasMissed: boolean) => void;
-  /** Called when the gateway must drop all cached records: the registry no longer waits for this gateway. */
+  /** Called when the gateway must drop all cached records, because the registry no longer waits for this gateway. */
   readonly onForget: () => void;
   /** Lists the cached keys and merchants that are inactive or have an expiry. */
   readonly inactive: InactiveMemoryOptions['held'];
 }
 
 const everyMilliseconds = 500;
-/** Maximum age of the registry's echo. After that, the sentinels or replicas are queried as well. */
+/**
+ * How old the registry's newest confirmation of a heartbeat may be. If it is older, the sentinels or replicas are
+ * queried as well.
+ */
 const oldEchoMilliseconds = 1_000;
 
 /**
- * Determines how recent the cached records are, and acknowledges the newest revision.
- * A beat reads that revision, catches up with the invalidation notices, and then acknowledges it. Records are written
- * before their revision, so each record changed up to it has been dropped by then.
- * A beat's result holds only for the connections that the beat used.
+ * Every 500 ms, reads the newest revision, handles all pending invalidation messages, and then acknowledges the
+ * revision to the registry. Records are written before their revision, so every record changed up to it has been
+ * dropped from the cache by then. A result is valid only for the connections over which it was obtained.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
   readonly standing: Standing;
-  /** Keeps the gateway unready at start until the first grant, although it already serves requests. */
+  /**
+   * Keeps the gateway unready after its start until the registry's first grant (the lease for its cache), although it
+   * already serves requests.
+   */
   readonly firstGrant: FirstGrant;
-  /** Signals that the present connections have been judged, whether they are trusted or not. */
+  /** Signals that the current connections have been judged, as trusted or not trusted. */
   readonly verdict = new Signal();
   readonly #inactive: InactiveMemory;
   readonly #seals: SealCheck;
   readonly #timer: NodeJS.Timeout;
   #running: Promise<void> | null = null;
   #next: Promise<void> | null = null;
-  /** The link's epoch in which the cached records were read. In another epoch, notices may have been missed. */
+  /**
+   * The connection epoch in which the cached records were read. In another epoch, invalidation messages may have been
+   * missed.
+   */
   #heldEpoch = 0;
   #asking: Promise<void> | null = null;
-  /** Whether the gateway has stopped acknowledging. */
+  /** Whether the gateway has stopped writing acknowledgements. */
   isClosed = false;
 
   constructor(options: HeartbeatOptions) {
@@ -66,7 +74,7 @@ export class Heartbeat {
     }, everyMilliseconds).unref();
   }
 
-  /** Resolves after a beat that began at this call or later. */
+  /** Resolves after a heartbeat that began at or after this call. */
   beat(): Promise<void> {
     if (this.isClosed) return Promise.resolve();
     if (this.#running === null) {
@@ -80,18 +88,18 @@ export class Heartbeat {
     return this.#next;
   }
 
-  /** Tries to become fresh again within a bounded time. Returns at once where that is known to fail. */
+  /** Tries to make the cache fresh again within a bounded time. Returns at once if that is known to fail. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
-    // During an outage, a further beat would only delay the request.
+    // During an outage, another heartbeat would only delay the request.
     if (this.standing.hasReplied || this.standing.last === null) await this.#running;
     if (!this.standing.fresh && this.standing.hasReplied && this.#options.link.connected) await this.beat();
   }
 
   /**
-   * Handles changed records. While the store is not trusted, no replacement can be read from it.
-   * @returns whether to drop them now. Otherwise they stay, as stale, until a beat trusts the store again and drops
-   * everything.
+   * Handles changed records.
+   * @returns whether to drop them now. While the store is not trusted, they stay as stale, because no replacement can
+   * be read; the next successful heartbeat drops everything.
    */
   changed(): boolean {
     if (this.standing.state.isFormer || this.standing.isBelieved) return true;
@@ -99,23 +107,26 @@ export class Heartbeat {
     return false;
   }
 
-  /** Any record may have changed: cached records are stale until a beat trusts the store again and drops them. */
+  /**
+   * Handles that any record may have changed: cached records are stale until a heartbeat trusts the store again and
+   * drops them.
+   */
   everythingChanged(): void {
-    // An earlier release of the registry does not wait for a gateway that does not trust its store.
+    // Drop at once, because a registry of an earlier release does not wait for a gateway that does not trust its store.
     if (this.standing.state.isFormer) this.#drop();
     this.#heldEpoch = NaN;
     this.markUnverified();
   }
 
-  /** Trusts no earlier result until the next beat has succeeded. */
+  /** Distrusts all earlier results, and starts a heartbeat. */
   markUnverified(): void {
     this.standing.markUnverified();
     void this.beat();
   }
 
   /**
-   * Stops, and writes `leaving`, so that the registry does not wait for this gateway. Call it only after the last
-   * decision.
+   * Stops the heartbeats and writes an acknowledgement with `leaving`, so that the registry no longer waits for this
+   * gateway. Must be called after the last decision.
    */
   async close(): Promise<void> {
     this.isClosed = true;
@@ -145,8 +156,8 @@ export class Heartbeat {
       replied = true;
       const { servers } = link;
       const found = this.standing.judgeState(meta, newest, servers);
-      // The registry's database may lack revocations that this cache has: report them before adopting another
-      // generation.
+      // Report revocations in the cache before another generation is adopted: the registry's database may have lost
+      // them in a restore.
       const { last } = this.standing;
       if (found?.generation !== last?.generation) await this.#inactive.report(last, epoch);
       if (found === null || meta === null) {
@@ -156,10 +167,11 @@ export class Heartbeat {
       }
       if (servers === null && found.replicas !== null) throw new Error('INFO has not yet identified this Redis server');
       await link.checkParts(meta, found.generation);
-      // On a busy machine, the check of a Cluster takes longer than a verdict holds. Its masters confirm afterwards.
+      // On a busy machine, the check of a Cluster's slots takes longer than the result stays valid. The masters confirm
+      // the slot map after it, so its end counts.
       const at = link.witness(found.replicas ?? 0) === 'masters' ? this.standing.lease.now() : begunAt;
       await link.catchUp();
-      if (this.standing.epoch !== epoch) return; // this result is for the old connections; another beat was requested
+      if (this.standing.epoch !== epoch) return; // the connections changed; a new heartbeat is requested
       this.standing.reconsider();
       onCaughtUp(link.epoch !== this.#heldEpoch);
       this.#heldEpoch = link.epoch;
@@ -178,8 +190,8 @@ export class Heartbeat {
       this.standing.goodAt = at.monotonic;
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
         this.#asking ??= this.#queryWitnesses(acknowledgement, found.replicas, at, epoch);
-        // Requests wait for the verdict on new connections: judged before the witnesses reply, a failover would refuse
-        // them. A sentinel that hangs must not delay what can be decided without it.
+        // Wait for the sentinels or replicas before judging new connections, because a failover would otherwise reject
+        // the waiting requests. If no proof is missing, do not wait: a sentinel that hangs must not delay the verdict.
         if (!this.standing.isWitnessed) await this.#asking;
         if (this.standing.epoch !== epoch) return;
       }
@@ -189,7 +201,7 @@ export class Heartbeat {
       outage.report(link.partLost);
     } catch (error) {
       this.standing.failure = error instanceof Error ? error.message : String(error);
-      // A single failed beat is not an outage, unless a connection reports an error.
+      // Report an outage only if no heartbeat succeeded recently. Connection errors are reported elsewhere.
       if (!this.standing.isRecent) outage.report(String(error));
     } finally {
       this.standing.hasReplied = replied;
@@ -204,7 +216,10 @@ export class Heartbeat {
     if (isConfirmed && this.standing.epoch === epoch) this.standing.lease.sure(at);
   }
 
-  /** A full server, or one that cannot save, refuses the registry's writes too. Its records can still be read. */
+  /**
+   * Keeps trusting a server that refuses writes because it is full or cannot save: it refuses the registry's writes
+   * too, so its records are current.
+   */
   #writeFailed(error: unknown, found: BelievedState, epoch: number): never {
     this.standing.acknowledgement.failed(error);
     const isReply = error instanceof Error && error.name === 'ReplyError';
@@ -240,27 +255,33 @@ export class Heartbeat {
   }
 }
 
-/** How long a new gateway waits for its grant before it takes traffic without one. */
+/** How long a new gateway waits for its first grant. Then it becomes ready without one. */
 const grantTimeoutMilliseconds = 2_000;
 
-/** Waits for the gateway's first grant. Without a grant, each request reads Redis, so a short wait is worthwhile. */
+/**
+ * Waits for the gateway's first grant (the lease for its cache). Without a grant, each request reads from Redis, so a
+ * short wait is worthwhile.
+ */
 export class FirstGrant {
   readonly #onNotice: (notice: string) => void;
   #since: number | null = null;
   #isOver = false;
 
-  /** @param onNotice called when the wait ends without a grant */
+  /** @param onNotice called if the wait ends without a grant */
   constructor(onNotice: (notice: string) => void) {
     this.#onNotice = onNotice;
   }
 
-  /** Why the gateway is not ready; null once it is. */
+  /** Why the gateway is not ready; null if it is. */
   get reason(): string | null {
     const waits = !this.#isOver && this.#since !== null && performance.now() - this.#since < grantTimeoutMilliseconds;
     return waits ? 'waiting for the registry to enrol this gateway' : null;
   }
 
-  /** Records a successful beat. @param hasLeave whether the gateway is enrolled, so that it may cache records */
+  /**
+   * Records a successful heartbeat.
+   * @param hasLeave whether the registry has enrolled the gateway, so that it may cache records
+   */
   beat(hasLeave: boolean): void {
     if (this.#isOver) return;
     this.#since ??= performance.now();

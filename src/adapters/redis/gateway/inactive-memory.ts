@@ -5,17 +5,17 @@ import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
 import type { Seals } from '../seal.js';
 
-/** What is remembered, and where it is reported. */
+/** Dependencies of the memory for inactive records. */
 export interface InactiveMemoryOptions {
   readonly link: Pick<RecordsLink, 'write'>;
   readonly names: RecordNames;
   readonly instanceId: string;
   readonly seals: Seals;
-  /** The cached records that are inactive or have an expiry. */
+  /** Lists the cached records that are inactive or have an expiry. */
   readonly held: () => Iterable<InactiveReport['entries'][number]>;
 }
 
-/** The generation in which records were cached, and its newest known revision. */
+/** The generation (one unbroken history of changes) in which the records were cached, and its newest known revision. */
 type Known = Pick<InactiveReport, 'generation' | 'revision'>;
 
 /** Lifetime of a report in Redis. */
@@ -23,16 +23,15 @@ const reportMilliseconds = 86_400_000;
 const mostRemembered = 100_000;
 
 /**
- * Remembers inactive keys and merchants when the gateway drops its cache. Reports them to the registry when the store
- * has lost changes.
- * The database may have been restored from a backup. The gateway may then be the only process that knows of a
+ * Remembers inactive keys and merchants when the gateway drops its cache, and reports them when the store has lost
+ * changes. After a restore of the database from a backup, the gateway may be the only process that knows of a
  * revocation.
  */
 export class InactiveMemory {
   readonly #options: InactiveMemoryOptions;
   readonly #records = new Map<string, object>();
   #known: Known | null = null;
-  /** Epoch of the connections over which the whole report was written; NaN if it must be written again. */
+  /** The connection epoch in which the whole report was written; NaN if it must be written again. */
   #writtenIn = NaN;
 
   constructor(options: InactiveMemoryOptions) {
@@ -40,8 +39,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Copies the cached inactive records before they are dropped.
-   * @param known null before the gateway has trusted any store
+   * Copies the inactive records from the cache before the cache is dropped.
+   * @param known null if the gateway has not trusted any store yet
    */
   remember(known: Known | null): void {
     if (known === null) return;
@@ -54,8 +53,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Writes the report, once per connection epoch.
-   * Never rejects: a server that refuses this write refuses the registry's writes too. The next call tries again.
+   * Writes the report once per connection epoch. Never rejects: a server that refuses this write refuses the registry's
+   * writes too, and the next call retries.
    * @param epoch identifies the connections
    */
   async report(known: Known | null, epoch: number): Promise<void> {
@@ -70,8 +69,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Forgets the report once the gateway is enrolled: nothing was lost, or the registry read the report before the
-   * grant.
+   * Deletes the remembered records once the gateway is enrolled: either nothing was lost, or the registry read the
+   * report before it enrolled the gateway.
    */
   clear(): void {
     if (this.#known === null) return;
@@ -94,8 +93,8 @@ export class InactiveMemory {
 }
 
 /**
- * Selects the records that are inactive or have an expiry, in their stored form. Omits permissions and allowlists: the
- * registry only reads what ends a record.
+ * Selects the records that are inactive or have an expiry, in the form for reports. Omits permissions and allowlists,
+ * because the registry needs only what makes a record inactive.
  */
 export function* inactiveAmong(
   keys: Iterable<readonly [lookupId: string, key: CompiledKey]>,

@@ -1,28 +1,35 @@
 import type { Clock } from '../../../gateway/ports.js';
 import type { Grant } from '../gateway-records.js';
 
-/** A time on two clocks. Wall time continues while the machine sleeps; monotonic time cannot be set. */
+/**
+ * The same time on two clocks. The wall clock continues while the machine sleeps; the monotonic clock cannot be set.
+ */
 export interface ClockReading {
   readonly wall: number;
   readonly monotonic: number;
 }
 
-/** Three beats. A process that was stopped for longer must catch up before it trusts its cache. */
+/**
+ * How long cached records stay fresh after a heartbeat: three heartbeats. A process that was stopped for longer must
+ * first handle pending invalidations.
+ */
 export const freshMilliseconds = 1_500;
-/** The registry waits this much longer than a gateway serves stale records. */
+/** How much longer the registry waits for a gateway than that gateway serves stale records. */
 const marginMilliseconds = 1_000;
 const longestLifetimeMilliseconds = 86_400_000;
-/** How many beats' start times are stored, and how far apart. A beat in between counts as the one before it. */
+/**
+ * How many heartbeats' start times are stored, and their minimum distance. A heartbeat in between is not stored; the
+ * one before it counts.
+ */
 const mostBeats = 1_000;
 const betweenBeatsMilliseconds = 100;
 
 /**
- * A gateway's permission to use its cache.
- * The registry gives the lease with a grant, and then waits for this gateway during the lease's lifetime. The lease
- * therefore ends one second earlier on the gateway's own clock.
+ * A gateway's permission to use its cache. The registry gives it with a grant and, before it confirms a change, waits
+ * for this gateway for up to the lease's lifetime. On the gateway's own clock, the lease ends one second earlier.
  */
 export class Lease {
-  /** How long the registry must wait for this gateway after it was last sure of its server. */
+  /** How long the registry must wait for this gateway, counted from the last proof that its server is the master. */
   readonly lifetimeMilliseconds: number;
   readonly #clock: Clock;
   readonly #ownMilliseconds: number;
@@ -36,52 +43,55 @@ export class Lease {
   #asks = false;
   #beats: { readonly beat: number; readonly at: ClockReading }[] = [];
 
-  /** @param maxStaleMilliseconds how long the gateway wants to serve records that it cannot check */
+  /** @param maxStaleMilliseconds how long the gateway may serve records that it cannot check */
   constructor(clock: Clock, maxStaleMilliseconds: number) {
     this.#clock = clock;
-    // Fresh records are served even where stale ones are not allowed (0).
+    // The lease covers fresh records too, so it has a minimum even if stale records are not allowed (0).
     const wanted = Math.max(maxStaleMilliseconds, freshMilliseconds) + marginMilliseconds;
     this.lifetimeMilliseconds = Math.min(wanted, longestLifetimeMilliseconds);
     this.#ownMilliseconds = this.lifetimeMilliseconds - marginMilliseconds;
     this.#milliseconds = this.#ownMilliseconds;
   }
 
-  /** Whether the registry waits for this gateway, so that it may cache records. */
+  /** Whether the registry has enrolled this gateway: it waits for this gateway, which may therefore cache records. */
   get enrolled(): boolean {
     return this.#enrolled;
   }
 
-  /** The generation in which the gateway is enrolled; null while it is not enrolled. */
+  /**
+   * The generation (one unbroken history of changes) in which the registry enrolled the gateway; null while it is not
+   * enrolled.
+   */
   get generation(): string | null {
     return this.#enrolled ? this.#generation : null;
   }
 
-  /** How long the gateway may still decide after it was last sure of its server. */
+  /** How long the gateway may use its cache after the last proof that its server is the master. */
   get milliseconds(): number {
     return this.#milliseconds;
   }
 
-  /**
-   * Milliseconds since a witness last showed that this server is the master. Infinity if the wall clock was set back.
-   */
+  /** Milliseconds since the last proof that this server is the master. Infinity if the wall clock was set back. */
   get sinceSure(): number {
     return this.#since(this.#sureAt);
   }
 
   /**
-   * Milliseconds since the start of the newest beat that the registry is known to have seen; Infinity while not
-   * enrolled.
+   * Milliseconds since the start of the newest heartbeat that the registry has confirmed; Infinity while not enrolled.
    */
   get sinceEchoed(): number {
     return this.#enrolled ? this.#since(this.#echoedAt) : Infinity;
   }
 
-  /** Number of beats begun. */
+  /** Number of heartbeats begun. */
   get beats(): number {
     return this.#count;
   }
 
-  /** The newest beat after which the registry knew that the store lacked no record; -1 for none in this generation. */
+  /**
+   * The newest heartbeat for which the registry confirmed that the store lacks no record; -1 without one in this
+   * generation.
+   */
   get vouchedBeat(): number {
     return this.#vouchedBeat;
   }
@@ -91,7 +101,7 @@ export class Lease {
     return this.#asks;
   }
 
-  /** Records the start of a beat and returns its number. */
+  /** Records the start of a heartbeat and returns its number. */
   begin(): { readonly beat: number; readonly at: ClockReading } {
     this.#count += 1;
     const begun = { beat: this.#count, at: this.now() };
@@ -101,7 +111,7 @@ export class Lease {
     return begun;
   }
 
-  /** The present time on both clocks. */
+  /** The current time on both clocks. */
   now(): ClockReading {
     return { wall: this.#clock.now(), monotonic: performance.now() };
   }
@@ -116,7 +126,7 @@ export class Lease {
   }
 
   /**
-   * Applies the grant that a beat has read; null for no valid grant.
+   * Applies the grant that a heartbeat has read; null: no valid grant.
    * @param generation of the trusted store
    */
   granted(grant: Grant | null, generation: string): void {
@@ -130,7 +140,7 @@ export class Lease {
     }
     const milliseconds = Math.min(this.#ownMilliseconds, grant.lifetimeMilliseconds - marginMilliseconds);
     const seen = this.#beats.findLast(({ beat }) => beat <= grant.beat);
-    // A grant that is read late may belong to a gateway that the registry has already removed.
+    // Ignore a grant that was read too late: the registry may already have removed this gateway.
     if (!this.#enrolled && (seen === undefined || this.#since(seen.at) > milliseconds)) return;
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, milliseconds];
     this.#asks = grant.compared !== undefined;
@@ -140,12 +150,15 @@ export class Lease {
     this.sure(seen.at);
   }
 
-  /** Enrols without a grant, for an earlier release of the registry, which waits until an acknowledgement expires. */
+  /**
+   * Enrols the gateway without a grant. A registry of an earlier release grants no leases, but waits until an
+   * acknowledgement expires.
+   */
   assume(generation: string): void {
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, this.#ownMilliseconds];
   }
 
-  /** Records that a witness showed this server to be the master at this time or later. */
+  /** Records a proof that this server was the master at this time or later. */
   sure(at: ClockReading): void {
     if (at.monotonic > this.#sureAt.monotonic) this.#sureAt = at;
   }

@@ -9,7 +9,7 @@ import type { Seals } from '../seal.js';
 import type { Filling, Standing } from './standing.js';
 import { objectIn } from '../store-state.js';
 
-/** What the check of absent records depends on. */
+/** Dependencies of the check for missing records. */
 export interface MissingRecordsOptions {
   readonly link: Pick<RecordsLink, 'receiveNotices' | 'text' | 'write'>;
   readonly reads: Pick<ProvenReads, 'text'>;
@@ -23,48 +23,49 @@ export interface MissingRecordsOptions {
 const longestMilliseconds = queryLifetimeMilliseconds / 2;
 const firstPauseMilliseconds = 5;
 const longestPauseMilliseconds = 50;
-/** A client that guesses keys must not occupy the registry with queries. */
+/** Limits queries to the registry, because a client that guesses keys must not overload it. */
 const queriesPerSecond = 200;
-/** While an emptied store is rebuilt, nearly all queries are for valid keys, so the limit is higher. */
+/** A higher limit while an emptied store is rebuilt, because nearly all queries are then for valid keys. */
 const queriesPerSecondOfRebuild = 1_000;
 const queryBurst = 1_000;
 const maxSuspects = 10_000;
 
 /**
- * Distinguishes a missing record, which was evicted or deleted, from one that never existed.
- * In each grant the registry states whether it knows that no record is missing; from then on the gateway gets a notice
- * of each deletion.
- * Where the gateway cannot rely on that, and during the rebuild of an emptied store, it queries the registry for the
- * record by name. The registry reads its database.
+ * Distinguishes a record that was evicted or deleted in Redis from one that never existed. Each grant states whether
+ * the store lacks no record, and Redis reports each later deletion to the gateway. Where that is not enough, and during
+ * a rebuild, the gateway queries the registry, which reads its database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;
   readonly #asks = new TokenBucket(queriesPerSecond, queryBurst, () => performance.now());
   readonly #asksOfFilling = new TokenBucket(queriesPerSecondOfRebuild, queryBurst, () => performance.now());
   #count = 0;
-  /** Records that a notice named. If such a record is absent, it may have been evicted or deleted. */
+  /** Names from invalidation messages. If such a record is absent, it may have been evicted or deleted. */
   readonly #suspects = new Set<string>();
-  /** The first beat whose grant counts: notices may have been missed before it. */
+  /**
+   * The first heartbeat whose grant counts as proof that the store lacks no record. Before it, invalidation messages
+   * may have been missed.
+   */
   #firstBeat = 0;
 
   constructor(options: MissingRecordsOptions) {
     this.#options = options;
   }
 
-  /** Notices arrived for these names. */
+  /** Handles invalidation messages for these names. */
   changed(names: readonly string[]): void {
     for (const name of names) this.#suspects.add(name);
     if (this.#suspects.size > maxSuspects) this.missed();
   }
 
-  /** Notices may have been missed. */
+  /** Must be called when invalidation messages may have been missed. */
   missed(): void {
     this.#suspects.clear();
     this.#firstBeat = this.#options.standing.lease.beats + 1;
   }
 
   /**
-   * The text of a record as the registry has it; null if the registry has no such record.
+   * The text of a record; null if the registry has no such record.
    * @param name with the prefix of the store
    * @throws KeyStoreUnavailable
    */
@@ -86,10 +87,10 @@ export class MissingRecords {
   async #mayBeMissing(name: string): Promise<boolean> {
     const { link, standing } = this.#options;
     const { lease, last } = standing;
-    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // earlier releases do not reply
+    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // an earlier release does not reply
     const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#suspects.has(name);
     if (!isKnown()) return true;
-    // Redis may have reported the record as absent before the notice of its deletion arrived.
+    // Redis may have returned no record before the message about its deletion arrived, so wait for pending messages.
     const hasReceived = await link.receiveNotices().then(
       () => true,
       () => false,
@@ -98,7 +99,8 @@ export class MissingRecords {
   }
 
   /**
-   * During a rebuild, a record that names the new generation was written after the store was emptied.
+   * Reads a record during a rebuild of the store. A record counts only if it names the new generation, because it was
+   * then written after the store was emptied.
    * @returns undefined if the rebuild has ended
    */
   async #textOfFilling(name: string, { generation }: Filling): Promise<string | null | undefined> {
@@ -117,7 +119,10 @@ export class MissingRecords {
     return text;
   }
 
-  /** Queries the registry. @returns whether the registry has the record, and has written it to Redis */
+  /**
+   * Queries the registry for a record.
+   * @returns whether the record exists; the registry has then written it to Redis
+   */
   async #query(name: string, generation: string, bucket: TokenBucket): Promise<boolean> {
     const { link, names, instanceId, seals } = this.#options;
     if (!bucket.take())

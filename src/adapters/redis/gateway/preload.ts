@@ -1,25 +1,27 @@
 import type { PreloadState } from '../../../gateway/ports.js';
 import { AheadReader, type AheadReaderOptions, rest } from './ahead-reader.js';
 
-/** Events for what prevents a complete preload. Each is emitted once per occurrence. */
+/** Callbacks for the reasons that prevent a complete preload. Each is called once per occurrence. */
 export interface PreloadEvents {
-  /** @param seen the number of keys in the store, in all environments */
+  /**
+   * Called when the cache is full.
+   * @param seen the number of keys in the store, in all environments
+   */
   readonly onFull: (seen: number) => void;
   readonly onRefused: (refusal: Error) => void;
 }
 
-/** Above this number of changed records, one scan of all keys is cheaper. */
+/** With more changed records than this, one scan of all keys is cheaper than single reads. */
 const mostWaiting = 10_000;
-/** Changes come in bursts. */
+/** Delay before reading, because changes arrive in bursts. */
 const gatherMilliseconds = 20;
-/** Delay of a new scan after the cache was dropped: requests first read the records that they need. */
+/** Delay of a new scan after the cache was dropped, so that requests can first read the records that they need. */
 const rescanMilliseconds = 1_000;
 const retryMilliseconds = 250;
 
 /**
- * Keeps all keys of the gateway's environment and their merchants in the cache, before any request needs them. Reads
- * changed records again.
- * An outage of Redis then refuses no such key. Preloading evicts no record that a request has read.
+ * Keeps all keys of the gateway's environment and their merchants in the cache, so that an outage of Redis rejects no
+ * valid key. Reads changed records again. Evicts no record that a request has read.
  */
 export class Preload {
   readonly #reader: AheadReader;
@@ -41,19 +43,19 @@ export class Preload {
     return this.#state;
   }
 
-  /** Number of keys that the newest scan has found so far. */
+  /** Number of keys that the current or last scan has found. */
   get seen(): number {
     return this.#seen;
   }
 
-  /** The cache was dropped: load all records again. */
+  /** Must be called after the cache was dropped. Loads all records again. */
   restart(): void {
     this.#state = 'loading';
     this.#requestScan();
     this.#begin();
   }
 
-  /** These records are new, or were dropped: load them soon. */
+  /** Must be called for records that are new or were dropped from the cache. Loads them soon. */
   changed(lookupIds: readonly string[], merchantIds: readonly string[]): void {
     this.#reader.add(lookupIds, merchantIds);
     if (this.#reader.waiting > mostWaiting) this.#requestScan();
@@ -70,7 +72,7 @@ export class Preload {
     return this.#needsScan || this.#reader.waiting > 0;
   }
 
-  /** Whether the scan is pointless because the cache was dropped again, or the preload was closed. */
+  /** Whether the running scan must stop, because a new scan was requested or the preload was closed. */
   get #hasToEnd(): boolean {
     return this.#needsScan || this.#isClosed;
   }
@@ -96,7 +98,7 @@ export class Preload {
         if (this.#isRefused(error)) break;
       }
       if (!this.#hasWork()) this.#settle();
-      // Some records could not be read, or have just changed.
+      // Try again: some records could not be read, or have just changed.
       else await rest(retryMilliseconds);
     }
     this.#isRunning = false;
@@ -109,8 +111,8 @@ export class Preload {
   }
 
   /**
-   * Most errors are temporary, such as an outage or a failover: unread records are tried again. A missing ACL right is
-   * not.
+   * Whether the user of Redis lacks an ACL right, so that a retry is useless. Other errors are temporary, such as an
+   * outage or a failover.
    * @returns whether Redis refused the read with NOPERM
    */
   #isRefused(error: unknown): boolean {
@@ -138,7 +140,7 @@ export class Preload {
     }
   }
 
-  /** A failed batch does not end the scan: its records stay queued. */
+  /** Reads the keys of one page of the scan. If that fails, the scan continues and the records stay queued. */
   async #readOnWay(ids: readonly string[]): Promise<void> {
     try {
       await this.#reader.readKeys(ids);

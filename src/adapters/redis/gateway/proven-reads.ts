@@ -6,16 +6,19 @@ import { StoreUnseeded } from '../records-link.js';
 import type { RecordsLink } from '../records-link.js';
 
 /**
- * A read is repeated if its connection was reopened, or the generation changed, before the reply; once also if a Redis
- * that replied to a beat shortly before did not reply to it.
+ * How often a read is attempted. It is repeated if the connection or the generation changed before the reply. If a
+ * recent heartbeat succeeded, it is also repeated once after a missing reply.
  */
 const attempts = 4;
-/** Each turn takes at most 250 ms. One is enough for a planned failover; a busy machine needs more. */
+/**
+ * How many times, of at most 250 ms each, a read waits for a verdict on the connection. One suffices for a planned
+ * failover; a busy machine needs more.
+ */
 const turnsOfPatience = 6;
-/** A command can fail this long before the end of its connection is noticed. */
+/** Pause after a failed command, because the end of its connection may be noticed a little later. */
 const endMilliseconds = 5;
 
-/** Reads records only from a server that is trusted before the query and still after the reply. */
+/** Reads records only from a server that is trusted both before the query and after the reply. */
 export class ProvenReads {
   readonly #link: Pick<RecordsLink, 'read'>;
   readonly #heartbeat: Heartbeat;
@@ -24,7 +27,10 @@ export class ProvenReads {
     [this.#link, this.#heartbeat] = [link, heartbeat];
   }
 
-  /** The text of a record; null if it does not exist. @throws KeyStoreUnavailable */
+  /**
+   * The text of a record; null if it does not exist.
+   * @throws KeyStoreUnavailable
+   */
   async text(name: string): Promise<string | null> {
     try {
       return await this.#read(name);
@@ -37,8 +43,8 @@ export class ProvenReads {
   }
 
   /**
-   * A reply counts only if its server is still trusted. If the connection was reopened meanwhile, as in a failover, the
-   * read is repeated on the new connection.
+   * Reads a record, and accepts the reply only if its server is still trusted. If the connection was reopened
+   * meanwhile, as in a failover, the read is repeated on the new connection.
    */
   async #read(name: string): Promise<string | null> {
     const patience = { turns: turnsOfPatience };
@@ -58,8 +64,8 @@ export class ProvenReads {
   }
 
   /**
-   * Resolves once the present connections are trusted, after a limited number of turns; at once if no verdict is
-   * expected.
+   * Waits until the current connections are trusted, for a limited number of turns. Returns at once if no verdict can
+   * be expected soon.
    */
   async #proven(patience: { turns: number }): Promise<number> {
     const { standing, verdict } = this.#heartbeat;
@@ -69,7 +75,7 @@ export class ProvenReads {
       await verdict.next();
     }
     const { proof } = standing;
-    // `standing.reason` is null while cached records are served; the store's own reason applies then.
+    // `standing.reason` is null while cached records can be served; then use the reason of the store.
     if (proof === null || !standing.hasReplied)
       throw new KeyStoreUnavailable(standing.reason ?? standing.state.reason ?? 'Redis did not reply');
     return proof;

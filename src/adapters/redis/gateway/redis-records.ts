@@ -34,27 +34,27 @@ import { ProvenReads } from './proven-reads.js';
 import { RevisionFloor } from './revision-floor.js';
 import { noReply } from './standing.js';
 
-/** What the records in Redis depend on. */
+/** Dependencies and callbacks of the records in Redis. */
 export interface RedisRecordsOptions extends OutageEvents {
   readonly address: RedisAddress;
   readonly prefix: string;
   readonly cache: CacheLimits;
   readonly identity: GatewayIdentity;
   readonly clock: Clock;
-  /** Verifies the seals of records; omitted: records carry no seal. */
+  /** Verifies the seals (HMACs) of records; omitted: records have no seal. */
   readonly seals?: Seals;
   readonly onMalformed: OnMalformed;
-  /** Called for conditions that operators should know, although requests are served. */
+  /** Called for conditions that operators should know, although requests are still served. */
   readonly onNotice?: (notice: string) => void;
-  /** Called with the eviction policies (`maxmemory-policy`) of the servers, each time that they become reachable. */
+  /** Called each time the servers become reachable, with their eviction policies (`maxmemory-policy`). */
   readonly onPolicies?: (policies: readonly string[]) => void;
   /** Returns why Redis is unreachable, if known. */
   readonly whyAway?: (() => string | null) | undefined;
-  /** Events of the preload; undefined: records are not preloaded. */
+  /** Callbacks of the preload, which caches records before requests need them; undefined: no preload. */
   readonly preload?: PreloadEvents | undefined;
 }
 
-/** The contract's records in Redis, cached for as long as they are known to be current. */
+/** The key and merchant records of docs/records.md, read from Redis and cached while they are known to be current. */
 export class RedisRecords implements Records {
   readonly #link: RecordsLink;
   readonly #names: RecordNames;
@@ -95,8 +95,8 @@ export class RedisRecords implements Records {
       },
       onListening: () => {
         this.#missing.missed();
-        // The next beat drops the cached records before it acknowledges a revision. Until then they may be served as
-        // stale.
+        // The next heartbeat drops the cached records before it acknowledges a revision. Until then they may be served
+        // as stale.
         void this.#heartbeat.beat();
       },
       onDisconnected: () => {
@@ -130,7 +130,7 @@ export class RedisRecords implements Records {
       ...{ link: this.#link, reads: new ProvenReads(this.#link, this.#heartbeat), standing: this.#heartbeat.standing },
       ...{ names, instanceId: identity.instanceId, seals },
     });
-    // Cached by id: a full name would have to be built and hashed for each read.
+    // The caches use ids as keys, because full Redis names would have to be built and hashed for each lookup.
     this.#known = new KnownKeys(cache.maxEntries);
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
@@ -212,7 +212,10 @@ export class RedisRecords implements Records {
     return key;
   }
 
-  /** A merchant is read because a key names it. A missing merchant record is damage; requests with the key get 503. */
+  /**
+   * Reads the merchant of a key. A missing merchant record means that the store is damaged, and requests with the key
+   * get 503.
+   */
   async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {
     const name = this.#names.merchant(id);
     const merchant = await this.#read(name, merchantOf(id));
@@ -245,7 +248,7 @@ export class RedisRecords implements Records {
   }
 }
 
-/** Parses the record of this merchant. A record of another merchant is malformed. */
+/** Returns a parser for the record of this merchant. A record with another merchant id is malformed. */
 function merchantOf(id: string): typeof compileMerchantRecord {
   return (value) => {
     const merchant = compileMerchantRecord(value);

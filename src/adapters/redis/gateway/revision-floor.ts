@@ -5,14 +5,14 @@ import type { BelievedState } from '../store-state.js';
 
 interface Known {
   readonly revision: number;
-  /** The store's newest revision at that time. Any later change of the record has a higher revision. */
+  /** The store's newest revision when the record was dropped. Any later change of the record has a higher revision. */
   readonly newest: number;
 }
 
 /**
- * Remembers the revision of records that were dropped.
- * Within a generation no record's revision decreases, and none is removed. Replacing a record by an older version must
- * not revive a revoked key; deleting one must not make a valid key unknown.
+ * Remembers the revision of dropped records, to detect an attacker who writes to Redis. Within a generation (one
+ * unbroken history of changes) the revision of a record never decreases. An older copy must not reactivate a revoked
+ * key, and a deletion must not make a valid key unknown.
  */
 export class RevisionFloor {
   readonly #known: LRUCache<string, Known>;
@@ -23,8 +23,8 @@ export class RevisionFloor {
   }
 
   /**
-   * Records the revision of a record that is dropped because it may have changed.
-   * Ignores a revision that the registry cannot have written: a forged record must not block the genuine one later.
+   * Records the revision of a record that is dropped because it may have changed. Ignores a revision that the registry
+   * cannot have written, because a forged record must not block the genuine one later.
    * @param held the cached record; undefined if none was cached
    * @param last the gateway's trusted state of the store
    */
@@ -40,7 +40,7 @@ export class RevisionFloor {
   }
 
   /**
-   * Rejects a record with a lower revision than before.
+   * Rejects a record that is missing or has a lower revision than before.
    * @param record null if the record does not exist
    * @param generation of the store that the record was read from
    * @throws MalformedRecord

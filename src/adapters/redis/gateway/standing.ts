@@ -4,48 +4,48 @@ import type { RecordsLink } from '../records-link.js';
 import { freshMilliseconds, Lease } from './lease.js';
 import { type BelievedState, type MetaCheck, StoreState } from '../store-state.js';
 
-/** The reason while Redis does not reply. */
+/** Why requests are refused while Redis does not reply. */
 export const noReply = 'Redis does not reply';
 
-/** What a gateway's standing depends on. */
+/** Dependencies and callbacks of the decision whether a gateway may serve requests. */
 export interface StandingOptions {
   readonly link: Pick<RecordsLink, 'epoch' | 'connected' | 'witness'>;
   readonly clock: Clock;
-  /** How long records may be served that cannot be checked. */
+  /** How long cached records may be served that cannot be checked. */
   readonly maxStaleMilliseconds: number;
-  /** Rejects a meta record that must not be trusted; null or omitted: all are trusted. */
+  /** Rejects a meta record that must not be trusted; null or omitted: every meta record is trusted. */
   readonly checkMeta?: MetaCheck | null;
-  /** Whether any record is cached. */
+  /** Whether the cache contains any record. */
   readonly holds: () => boolean;
   /** Called once for each condition that operators should know, although requests are served. */
   readonly onNotice: (notice: string) => void;
 }
 
-/** An emptied store that the registry is rebuilding. */
+/** An emptied store that the registry is refilling. */
 export interface Filling {
   readonly generation: string;
 }
 
 /**
- * Tells from the results of the beats whether a gateway may now serve requests from its cache or by reading Redis.
- * A result holds only for the connections that its beat used, because the next ones may lead to another server.
+ * Decides, from the results of the heartbeats, whether a gateway may serve requests from its cache or by reading Redis.
+ * A result is valid only for the connections of its heartbeat, because new connections may lead to another server.
  */
 export class Standing {
   readonly state: StoreState;
   readonly lease: Lease;
   readonly acknowledgement: AcknowledgementState;
-  /** Whether Redis replied to the newest beat. If it did not, a read would only delay a request. */
+  /** Whether Redis replied to the newest heartbeat. If it did not, a read would only delay a request. */
   hasReplied = false;
-  /** The error of the newest failed beat. */
+  /** The error of the last failed heartbeat. */
   failure: string | null = null;
-  /** When a beat last succeeded; initially, when this object was created. */
+  /** When a heartbeat last succeeded; initially, when this object was created. */
   goodAt = performance.now();
   readonly #options: StandingOptions;
   #distrusts = 0;
-  /** The epochs of the connections that were last judged, and last trusted. */
+  /** The connection epochs that were last judged, and last trusted. */
   #judged = NaN;
   #believed = NaN;
-  /** Whether no other server can replace this one, so that it may always be read. */
+  /** Whether no other server can replace this one, so that it may be read without further proof. */
   #cannotFailOver = false;
   #last: BelievedState | null = null;
   #notice: string | null = null;
@@ -58,27 +58,30 @@ export class Standing {
     this.acknowledgement = new AcknowledgementState(clock, maxStaleMilliseconds + freshMilliseconds);
   }
 
-  /** Identifies the present connections, and what the store reported over them. */
+  /** Changes when the connections change, or when earlier results are distrusted. */
   get epoch(): number {
     return this.#options.link.epoch + this.#distrusts;
   }
 
-  /** The state that was last trusted; null before the first. */
+  /** The state of the store that was last trusted; null before the first. */
   get last(): BelievedState | null {
     return this.#last;
   }
 
-  /** Milliseconds since all cached records were known to be current; Infinity while the gateway must not cache. */
+  /**
+   * Milliseconds since the last proof that this server is the master; Infinity while the gateway must not use its
+   * cache.
+   */
   get sinceKnownTrue(): number {
     return this.lease.enrolled ? this.lease.sinceSure : Infinity;
   }
 
-  /** How long after that the cached records may be served. */
+  /** The highest `sinceKnownTrue` at which cached records may still be served. */
   get staleMilliseconds(): number {
     return Math.min(this.#options.maxStaleMilliseconds, this.lease.milliseconds);
   }
 
-  /** Whether cached records can be served without a read from Redis. */
+  /** Whether cached records can be served without reading Redis. */
   get fresh(): boolean {
     return (
       this.isBelieved &&
@@ -87,20 +90,21 @@ export class Standing {
     );
   }
 
-  /** The generation of the records that were last trusted. */
+  /** The generation (one unbroken history of changes) of the records that were last trusted. */
   get generation(): string {
     return this.state.generation ?? '';
   }
 
-  /** Identifies the present connections if their server is trusted and may be read; otherwise null. */
+  /** Identifies the current connections if their server is trusted and may be read; otherwise null. */
   get proof(): number | null {
     const epoch = this.epoch;
     return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
   }
 
   /**
-   * The store while the registry rebuilds it: a record exists once the registry has been queried for it.
-   * Null where another server could take over, because such a store is used without a grant.
+   * The store while the registry refills it, if this gateway may read it; otherwise null. If a record is missing then,
+   * the registry is queried for it. Null where another server could take over, because such a store is used without a
+   * grant.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -108,13 +112,13 @@ export class Standing {
     return this.#options.link.witness(filling.replicas ?? 0) === 'none' ? filling : null;
   }
 
-  /** Why the gateway must refuse every request; null while it can serve some, if only from its cache. */
+  /** Why the gateway must refuse every request; null if it can serve some, even if only from its cache. */
   get reason(): string | null {
     if (this.hasReplied && this.isBelieved)
       return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
     if (this.filling !== null) return null;
     const refused = this.hasReplied ? (this.state.reason ?? this.acknowledgement.reason) : null;
-    // An earlier release of the registry does not wait for a gateway that does not trust its store.
+    // A registry of an earlier release does not wait for a gateway that does not trust its store.
     if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;
     const mayServe = this.sinceKnownTrue <= this.staleMilliseconds;
     if (mayServe && (refused === null || this.#options.holds())) return null;
@@ -122,41 +126,44 @@ export class Standing {
     return refused ?? (this.hasReplied && !this.isRecent ? this.failure : null) ?? noReply;
   }
 
-  /** Whether the store's state, as read over the present connections, is trusted. */
+  /** Whether the state of the store, as read over the current connections, is trusted. */
   get isBelieved(): boolean {
     return this.#believed === this.epoch;
   }
 
-  /** Whether a trusted server may be read now. */
+  /** Whether a trusted server may be read now, because it is proved to be the master or no proof is needed. */
   get isWitnessed(): boolean {
     return this.#whyNotAsked() === null;
   }
 
-  /** Whether a beat succeeded within the last 1.5 seconds. */
+  /** Whether a heartbeat succeeded within the last 1.5 seconds. */
   get isRecent(): boolean {
     return performance.now() - this.goodAt <= freshMilliseconds;
   }
 
-  /** Whether the present connections have been judged, whether they are trusted or not. */
+  /** Whether the current connections have been judged, as trusted or not trusted. */
   get isJudged(): boolean {
     return this.#judged === this.epoch;
   }
 
   /**
-   * Whether the next beat can be expected to succeed soon: the present connections have no verdict yet, or Redis has
-   * left one beat without a reply.
+   * Whether the next heartbeat is likely to succeed soon: the current connections have no verdict yet, or Redis left
+   * one heartbeat without a reply.
    */
   get isJudgedSoon(): boolean {
     if (this.isJudged) return !this.hasReplied && this.isRecent;
     return this.isRecent || this.#options.link.connected;
   }
 
-  /** Trusts no earlier result until the next beat has succeeded. */
+  /** Distrusts all earlier results until the next heartbeat has succeeded. */
   markUnverified(): void {
     this.#distrusts += 1;
   }
 
-  /** The running beat may trust the store again: requests wait for its result. */
+  /**
+   * Withdraws a negative verdict, because the running heartbeat may trust the store again. Requests then wait for its
+   * result.
+   */
   reconsider(): void {
     if (!this.isBelieved) this.#judged = NaN;
   }
@@ -167,14 +174,14 @@ export class Standing {
   }
 
   /**
-   * Judges the state that the store reports, with the generation of this gateway's lease. Parameters and result as in
-   * `StoreState`.
+   * Judges the state that was read from the store, with the generation in which this gateway is enrolled. Parameters
+   * and result are those of `StoreState.judge`.
    */
   judgeState(meta: string | null, newest: string | null, servers: RecordsLink['servers']): BelievedState | null {
     return this.state.judge(meta, newest, servers, this.state.isFormer ? null : this.lease.generation);
   }
 
-  /** Adopts a trusted state. */
+  /** Makes a trusted state the current one. */
   adopt(found: BelievedState): void {
     this.state.adopt(found);
     const notice = this.state.notNamed;
@@ -194,10 +201,9 @@ export class Standing {
 }
 
 /**
- * Tracks whether the registry may still wait for this gateway.
- * An acknowledgement expires, and the registry does not wait for a gateway without one. A server that replies but
- * refuses writes may have been replaced by another one, on which keys are revoked.
- * A server that is full or cannot save refuses the registry's writes too, so no change is confirmed meanwhile.
+ * Tracks whether the registry may still wait for this gateway, that is while its acknowledgement has not expired. A
+ * server that replies but refuses writes may have been replaced by another, on which keys are revoked. A server that is
+ * full or cannot save refuses the registry's writes too, so no change is confirmed meanwhile.
  */
 export class AcknowledgementState {
   readonly #clock: Clock;
@@ -205,13 +211,13 @@ export class AcknowledgementState {
   #put = { wall: -Infinity, monotonic: -Infinity };
   #isRefused = false;
 
-  /** @param lifetimeMilliseconds how long after the start of a write decisions are allowed without a newer one */
+  /** @param lifetimeMilliseconds how long an acknowledgement allows decisions, counted from before its write */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
     this.#clock = clock;
     this.#lifetimeMilliseconds = lifetimeMilliseconds;
   }
 
-  /** Why no decision is allowed; null while decisions are allowed. */
+  /** Why no request may be decided; null if requests may be decided. */
   get reason(): string | null {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
@@ -223,15 +229,18 @@ export class AcknowledgementState {
     return this.#isRefused;
   }
 
-  /** Records a successful write. @param began a time before the write */
+  /**
+   * Records a successful write of an acknowledgement.
+   * @param began a time before the write
+   */
   put(began: { readonly wall: number; readonly monotonic: number }): void {
     this.#put = began;
     this.#isRefused = false;
   }
 
-  /** Records why a write failed. */
+  /** Records why the write of an acknowledgement failed. */
   failed(error: unknown): void {
-    // A different error reply means another server or another cause. A missing reply proves nothing.
+    // Another error reply means another server or another cause. A missing reply proves nothing.
     if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);
   }
 }

@@ -1,16 +1,17 @@
 const checkMilliseconds = 25;
 const checks = 10;
 
-/** A signal that many callers await together, each for at most 250 ms. */
+/** A signal for which many callers can wait, each for at most 250 ms. */
 export class Signal {
   #coming: Promise<void> | null = null;
   #end: () => void = () => undefined;
 
-  /** Resolves at the signal, or after 250 ms. */
+  /** Resolves at the next signal, or after 250 ms. */
   next(): Promise<void> {
     this.#coming ??= new Promise((resolve) => {
       let left = checks;
-      // Uses many short intervals: if the process stalls, one long timer would fire before pending replies are read.
+      // Use many short intervals: after a stall of the process, a single long timer would fire before pending replies
+      // are read.
       const timer = setInterval(() => {
         left -= 1;
         if (left === 0) this.come();

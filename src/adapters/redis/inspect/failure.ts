@@ -4,17 +4,17 @@ import type { HostAndPort } from '../connection.js';
 
 const probeMilliseconds = 1_500;
 
-/** The server that could not be reached or used, and the options that configure it. */
+/** The server that could not be reached or used, and the names of the options that configure it. */
 export interface InspectedServer {
-  /** `Redis at 10.0.0.1:6379`. */
+  /** The server in words, such as `Redis at 10.0.0.1:6379`. */
   readonly what: string;
   readonly at: HostAndPort;
   readonly isSecure: boolean;
-  /** Names of the options that a fault may concern. */
+  /** Names of the options that may have to be corrected. */
   readonly options: { readonly place: string; readonly password: string; readonly secure: string };
 }
 
-/** What is wrong, and the option to check. */
+/** A problem, and the option that causes it. */
 export interface Fault {
   readonly option: string;
   readonly message: string;
@@ -77,7 +77,7 @@ function secureRemedy(option: string): string {
     : 'write rediss:// instead of redis://, or use the port without TLS';
 }
 
-/** Explains a refused or missing password; null if the error has another cause. */
+/** Explains an error reply about the password; null if the error has another cause. */
 export function explainRefusal(
   error: unknown,
   { what, options: { password } }: InspectedServer,
@@ -111,7 +111,7 @@ function speaksPlain(at: HostAndPort): Promise<boolean> {
 }
 
 function speaksTls(at: HostAndPort): Promise<boolean> {
-  // Only whether the server uses TLS matters, so its certificate is not checked. Nothing is sent.
+  // The certificate is not verified, because only the use of TLS is tested and no data is sent.
   return probe(tls.connect({ ...at, rejectUnauthorized: false }), 'secureConnect', (_socket, report) => {
     report(true);
   });

@@ -6,14 +6,14 @@ import type { Fault, InspectedServer } from './failure.js';
 import { missingRights } from './rights.js';
 import type { RedisUse } from './rights.js';
 
-/** A fault. With `error`, the part cannot use Redis; with `warning`, a feature fails or a risk exists. */
+/** A problem that was found. `error`: the part cannot use Redis. `warning`: a feature fails, or a risk exists. */
 export interface Finding extends Fault {
   readonly severity: 'error' | 'warning';
 }
 
 const timeoutMilliseconds = 1_500;
 
-/** The address to inspect, and what its user is for. */
+/** The address of Redis to inspect, and the features for which its user needs rights. */
 export interface Inspection {
   readonly address: RedisAddress;
   readonly prefix: string;
@@ -21,8 +21,8 @@ export interface Inspection {
 }
 
 /**
- * Connects as a gateway or registry does, and checks for every mistake in configuration. Changes nothing and never
- * rejects.
+ * Connects as a gateway or a registry does, and looks for mistakes in the configuration. Changes nothing in Redis.
+ * Never rejects.
  */
 export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
   const { address } = inspection;
@@ -31,7 +31,7 @@ export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
     const each = await Promise.all(
       address.cluster.map((at) => inspectServer(inspection, at, 'keyStore.redis.cluster')),
     );
-    // The nodes of a Cluster mostly lack the same rights. Each right is reported once.
+    // Report each problem once, because the nodes of a Cluster mostly lack the same rights.
     return each.flat().filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
   }
   const { hostname, port } = new URL(address.url);
@@ -79,7 +79,7 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
     const isCluster = address.cluster !== null;
     const asksReplicas = !isCluster && address.sentinels === null && (hasReplicas || (address.replicas ?? 0) > 0);
     const within = { ...use, isCluster, asksReplicas };
-    // A subscribed connection accepts no other command.
+    // A second connection for SUBSCRIBE, because a subscribed connection accepts no other command.
     const rights = await connected(whose, address, (listening) => missingRights(redis, listening, prefix, within));
     if ('fault' in rights) return [{ severity: 'error' as const, ...rights.fault }];
     const missing = rights.result;
@@ -94,7 +94,7 @@ async function inspectServer(inspection: Inspection, at: HostAndPort, place: str
   return 'fault' in visit ? [{ severity: 'error', ...visit.fault }] : visit.result;
 }
 
-/** Checks what the server reports in INFO. */
+/** Checks the mode, role, version and database of the server with INFO and SELECT. */
 async function checkInfo(redis: Redis, address: RedisAddress, { what, options: { place } }: InspectedServer) {
   const fault = (option: string, message: string) => ({
     faults: [{ severity: 'error' as const, option, message }],
@@ -129,7 +129,7 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
 type Credentials = Pick<RedisAddress, 'username' | 'password' | 'ca'>;
 type Visit<Result> = { readonly result: Result } | { readonly fault: Fault };
 
-/** Connects, authenticates and runs `act`; otherwise returns the fault. */
+/** Connects, authenticates and calls `act`. Returns its result, or a fault. */
 async function connected<Result>(
   whose: InspectedServer,
   { username, password, ca }: Credentials,

@@ -4,13 +4,15 @@ import type { Redis } from 'ioredis';
 export interface RedisUse {
   readonly part: 'gateway' | 'registry';
   readonly isCluster: boolean;
-  /** Whether the gateway needs WAIT to query replicas, because no sentinel names the master. */
+  /**
+   * Whether the gateway needs WAIT: without Sentinel, it checks with its replicas that the server is still the master.
+   */
   readonly asksReplicas: boolean;
-  /** Whether the gateway preloads records. */
+  /** Whether the gateway loads records into its cache before requests need them. */
   readonly preloads: boolean;
-  /** Whether all gateways share a rate limit per merchant. */
+  /** Whether all gateways share one rate limit per merchant. */
   readonly countsRequests: boolean;
-  /** Whether gateways send messages to the registry. */
+  /** Whether gateways send messages to the registry through Redis. */
   readonly usesChannel: boolean;
 }
 
@@ -31,7 +33,9 @@ const registryRights = ['get', 'set', 'del', 'eval', 'multi', 'exec', 'scan', 'p
 const registryClientRights = ['client|id', 'client|tracking'];
 const clusterRights = ['mget', 'zrange', 'asking', 'cluster|info', 'cluster|nodes', 'cluster|slots'];
 
-/** The commands that a user needs, in ACL syntax, in addition to `subscribe`. docs/records.md has the same list. */
+/**
+ * The commands that a user needs, in ACL syntax, in addition to `subscribe`. docs/records.md contains the same list.
+ */
 export function neededCommands(use: RedisUse): string[] {
   const own =
     use.part === 'registry'
@@ -52,15 +56,14 @@ export function neededCommands(use: RedisUse): string[] {
 }
 
 /**
- * Probe commands. Redis checks rights before arguments: it refuses a command without its right; with the right, the
- * command changes nothing.
- * Words after the command are arguments; `$` is the name of a record that does not exist.
+ * For each right, a command to test whether Redis permits it. Redis checks rights before arguments; with the right, the
+ * command changes no data. `$` stands for the name of a record that does not exist.
  */
 const probes: Readonly<Record<string, string>> = {
   get: 'GET $',
   mget: 'MGET $',
   scan: 'SCAN 0 COUNT 1',
-  set: 'SET $ x NX XX', // contradicts itself: a syntax error
+  set: 'SET $ x NX XX', // a syntax error, because NX and XX contradict each other
   del: 'DEL $',
   wait: 'WAIT 0 1',
   eval: 'EVAL return(1) 1 $',
@@ -82,17 +85,17 @@ const probes: Readonly<Record<string, string>> = {
   'cluster|info': 'CLUSTER INFO',
   'cluster|nodes': 'CLUSTER NODES',
   'cluster|slots': 'CLUSTER SLOTS',
-  exec: 'EXEC', // without MULTI: an error
+  exec: 'EXEC', // an error, because there is no MULTI before it
   multi: 'MULTI',
 };
 
 /**
- * Lists the rights that the user lacks, in ACL syntax: commands, keys and the channel of invalidation notices.
- * The probes may leave `redis` in a MULTI and `listening` subscribed, so do not use these connections afterwards.
+ * Lists the rights that the user lacks, in ACL syntax: for commands, keys and the channel of invalidation messages.
+ * Afterwards the connections cannot be used: `redis` may be in a MULTI, and `listening` subscribed.
  */
 export async function missingRights(redis: Redis, listening: Redis, prefix: string, use: RedisUse): Promise<string[]> {
   const missing = new Set<string>();
-  // MULTI comes last: Redis would queue later commands.
+  // MULTI is last, because Redis would queue all commands after it.
   const commands = neededCommands(use).toSorted((one, other) => Number(one === 'multi') - Number(other === 'multi'));
   for (const command of commands) {
     const [name = '', ...args] = (probes[command] ?? '').replaceAll('$', `${prefix}self-check`).split(' ');
@@ -104,14 +107,14 @@ export async function missingRights(redis: Redis, listening: Redis, prefix: stri
   return [...missing];
 }
 
-/** What the user may not access; null if nothing was refused for lack of a right. */
+/** The kind of right that the call lacks; null if no right is missing. */
 async function refusalOf(act: () => Promise<unknown>): Promise<'command' | 'key' | 'channel' | null> {
   try {
     await act();
     return null;
   } catch (error) {
     const { message } = error as Error;
-    // If EXEC is refused, Redis prefixes the reason with EXECABORT.
+    // EXEC without a right is refused with EXECABORT, followed by NOPERM.
     if (!message.includes('NOPERM ')) return null;
     if (/access (?:a|one of the) channel/.test(message)) return 'channel';
     return /access (?:a|one of the) key/.test(message) ? 'key' : 'command';

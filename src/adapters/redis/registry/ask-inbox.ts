@@ -3,20 +3,23 @@ import { queryReplyText, queryText, queryLifetimeMilliseconds } from '../gateway
 import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 
-/** The store through which gateways query records. Names are full names. */
+/** Access to the queries and replies in Redis, by full names. */
 export interface QuerySource {
-  /** The stored bytes in the order of the names; null for a missing name. */
+  /** The stored bytes of these names, in the same order; null for a missing name. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
-  /** Writes texts with an expiry (PX). */
+  /** Writes texts, each with an expiry (PX). */
   write(texts: readonly AcknowledgementText[]): Promise<unknown>;
 }
 
-/** Maximum number of queued queries. If a query was dropped, the gateway sends it again. */
+/** Maximum number of queued queries. The gateway repeats a query that was dropped. */
 const maxQueries = 10_000;
-/** Names longer than this are not from a gateway. */
+/** Maximum length of a query's name. No gateway writes a longer one. */
 const longestName = 256;
 
-/** Queries from gateways for records that are missing in Redis. Redis sends a notice of each query. */
+/**
+ * Receives queries from gateways for records that are missing in Redis. Redis reports each query to the registry with
+ * an invalidation message.
+ */
 export class QueryInbox implements RecordInbox {
   readonly #prefix: string;
   readonly #seals: Seals;
@@ -25,12 +28,12 @@ export class QueryInbox implements RecordInbox {
   #received = new Set<string>();
   onWork: () => void = () => undefined;
 
-  /** @param prefix of every query's name; the gateway's id, a number and the record's name follow */
+  /** @param prefix of the names of queries; the gateway's id, a number and the record's name follow it */
   constructor(prefix: string, seals: Seals, source: QuerySource) {
     [this.#prefix, this.#seals, this.#source] = [prefix, seals, source];
   }
 
-  /** Handles notices of these names, which belong to queries and replies. */
+  /** Handles invalidation messages for these names. Some name queries, which are then read. */
   received(names: readonly string[]): void {
     for (const name of names) {
       if (!name.startsWith(this.#prefix) || name.length > longestName || this.#received.size >= maxQueries) continue;
@@ -50,7 +53,8 @@ export class QueryInbox implements RecordInbox {
       ...{ name, text: this.#seals.seal(name, queryReplyText(present.has(record), generation)) },
       lifetimeMilliseconds: queryLifetimeMilliseconds,
     }));
-    // A gateway without a reply sends its query again. A failed reply does not affect the projection.
+    // Ignore a failure, because the gateway repeats a query without a reply. Writing records must not fail because of
+    // it.
     await this.#source.write(texts).catch(() => undefined);
   }
 
@@ -58,7 +62,7 @@ export class QueryInbox implements RecordInbox {
     const names = [...this.#received];
     this.#received = new Set();
     const texts = await this.#source.read(names).catch(() => []);
-    // If this registry does not project, nothing takes queries out of the queue.
+    // In a registry that does not write records, nothing takes queries out of the queue, so the queue is cleared.
     if (this.#asks.size > maxQueries) this.#asks.clear();
     let isAsked = false;
     for (const [index, name] of names.entries()) {

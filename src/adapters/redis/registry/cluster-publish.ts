@@ -7,8 +7,9 @@ import { callEach, callOne } from '../cluster/cluster-calls.js';
 import type { ClusterMasters } from '../cluster/cluster-masters.js';
 
 /**
- * Guards against a registry that was paused, and whose lease another one holds: it would publish an older revision, and
- * gateways would assume that the store has lost changes. An invalid revision is replaced.
+ * Lua: writes a revision and the id of its change, unless a later valid revision is stored. A registry that was paused
+ * and has lost its lease would otherwise publish an older revision, and gateways would assume that the store has lost
+ * changes.
  * KEYS: the revision, the change. ARGV: their new values. Returns 1 if they were written, otherwise 0.
  */
 const unlessLaterPublished = `
@@ -19,7 +20,10 @@ const unlessLaterPublished = `
   redis.call('SET', KEYS[1], ARGV[1])
   return 1`;
 
-/** Publishes a change. @throws Error if a later one was published */
+/**
+ * Publishes a change.
+ * @throws Error if a later one was published
+ */
 export async function publishUnlessLater(
   masters: ClusterMasters,
   names: RecordNames,
@@ -33,25 +37,28 @@ export async function publishUnlessLater(
 }
 
 /**
- * Determines the generation in which the slots of a Cluster must be complete.
- * A forged meta record may name any generation. Every slot would then seem to lack its records, and all of them would
- * be rewritten.
+ * Determines the generation (one unbroken history of changes) in which the slots of a Cluster must be complete. A
+ * forged meta record may name any generation; every slot would then seem incomplete, and all records would be
+ * rewritten.
  */
 export class StatedGeneration {
   #sealed = '';
 
-  /** @returns the latest generation in a sealed meta record; before the first, the generation of this record */
+  /**
+   * @returns the latest generation in a validly sealed meta record. Before the first such record: the generation in
+   * this one.
+   */
   of({ meta, seal }: Pick<StoreSnapshot, 'meta' | 'seal'>): string {
     const stated = meta?.generation ?? '';
-    // A replayed meta record is sealed too, but names an earlier generation.
+    // An attacker may replay an old meta record, whose seal is valid. It names an earlier generation, and is ignored.
     if (isProof(seal) && stated > this.#sealed) this.#sealed = stated;
     return this.#sealed === '' ? stated : this.#sealed;
   }
 }
 
 /**
- * In a Cluster, no writer mark exists in every slot. A registry that was paused therefore replaces a record only if it
- * is unchanged: another registry may have written a later record.
+ * Lua: replaces a record only if it is unchanged. A registry that was paused could otherwise overwrite a later record
+ * of another registry; a Cluster has no writer mark (fencing token) to prevent that.
  * KEYS: the record. ARGV: the digest of the expected text; the new text, or an empty text to delete the record.
  */
 const ifUnchanged = `
@@ -62,14 +69,14 @@ const ifUnchanged = `
   if ARGV[2] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[2]) end
   return 1`;
 
-/** The stored bytes of records, in the order of their full names; null for a missing record. */
+/** The stored bytes of the records with these full names, in the same order; null for a missing record. */
 export async function readEach(masters: ClusterMasters, names: readonly string[]): Promise<(Buffer | null)[]> {
   const calls = names.map((name) => ({ name, command: ['GET', name], inBytes: true }));
   const replies = await callEach(masters, calls, malformedText);
   return replies.map((reply) => (reply === null ? null : Buffer.isBuffer(reply) ? reply : Buffer.from(nonStringText)));
 }
 
-/** Replaces the records that are still unchanged. */
+/** Replaces those records that are still unchanged. */
 export async function replaceEach(masters: ClusterMasters, replacements: readonly Replacement[]): Promise<void> {
   const calls = replacements.map(({ name, digest, text }) => ({
     ...{ name, command: ['EVAL', ifUnchanged, '1', name, digest, text] },

@@ -29,9 +29,9 @@ import { factsOf } from '../server/same-server.js';
 import { memoryOf } from '../server/server-memory.js';
 
 /**
- * The gateways' store on the masters of a Cluster, as the registry writes it.
- * The order is: records, the markers of their slots, the change index, and finally the revision. A gateway that reads a
- * revision therefore finds in the index what has changed, and in the markers whether the change is still present.
+ * The registry's access to the record store on the masters of a Cluster. It writes records, then the markers of their
+ * slots, the change index, and finally the revision. A gateway that reads a revision therefore finds in the index what
+ * has changed, and in the markers whether the slots are complete.
  */
 export class ClusterRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
@@ -47,7 +47,7 @@ export class ClusterRecordsStore implements RecordsStore {
   readonly watched: RecordWatch;
   readonly inbox: QueryInbox;
   readonly #outage: Outage;
-  /** The masters' epoch when the rebuild began. */
+  /** The connection epoch of the masters when the rewrite of all records began. */
   #base = -1;
   readonly #servers: MasterServers;
 
@@ -85,8 +85,8 @@ export class ClusterRecordsStore implements RecordsStore {
     );
     this.#directory = new GatewayDirectory({
       ...{ prefix: gateways, seals },
-      // An acknowledgement may be on a master that is not known yet. `catchUp` therefore waits until all masters agree
-      // on the slot map.
+      // Always true, because `catchUp` waits until all masters agree on the slot map. An acknowledgement may be on a
+      // master that is not known yet.
       connected: true,
       get epoch() {
         return masters.epoch;
@@ -215,8 +215,8 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 
   /**
-   * Resolves once the masters agree on the slot map and all their earlier notices, such as one of a flush, have been
-   * handled.
+   * Resolves once the masters agree on the slot map and all their earlier invalidation messages, such as one for a
+   * flush, have been handled.
    */
   async #agree(): Promise<void> {
     await this.#masters.agree();
@@ -258,7 +258,7 @@ export class MasterServers {
     this.#masters = masters;
   }
 
-  /** The sorted run ids of all masters; empty while one of them omits it. Reads INFO once per epoch. */
+  /** The sorted run ids of all masters; empty if INFO of any master omits it. Reads INFO once per connection epoch. */
   async runIds(): Promise<readonly string[]> {
     const { all, epoch } = this.#masters;
     if (this.#known.epoch === epoch) return this.#known.runIds;

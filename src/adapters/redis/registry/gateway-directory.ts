@@ -3,34 +3,35 @@ import { readAcknowledgement } from '../gateway-records.js';
 import { isProof, noSeals } from '../seal.js';
 import type { Seals } from '../seal.js';
 
-/** The last sign of life of an acknowledgement. */
+/** The last evidence that a gateway is alive: its acknowledgement was written, or found by a scan. */
 interface SignOfLife {
-  /** The number of signs of life up to then, of all gateways. */
+  /** The number of signs of life of all gateways so far, including this one. */
   readonly count: number;
-  /** On the monotonic clock, in milliseconds. */
+  /** When the sign was received, in milliseconds of the monotonic clock. */
   readonly at: number;
-  /** Arrival of the notice, in milliseconds since 1970; null if the acknowledgement was found by a scan. */
+  /**
+   * When the invalidation message arrived, in milliseconds since 1970; null if the acknowledgement was found by a scan.
+   */
   readonly noticedAt: number | null;
 }
 
-/** Where acknowledgements are stored, and whether notices of their writes arrive. */
+/** Access to the stored acknowledgements, and whether invalidation messages about them arrive. */
 export interface DirectorySource {
-  /** The prefix of every acknowledgement's name; the gateway's instance id follows. */
+  /** The prefix of the names of acknowledgements; the gateway's instance id follows it. */
   readonly prefix: string;
   readonly connected: boolean;
-  /** While this number is unchanged, no notice was missed. */
+  /** While this number is unchanged, no invalidation message was missed. */
   readonly epoch: number;
-  /** Resolves once the notices of all earlier writes have been handled. */
+  /** Resolves once the invalidation messages for all earlier writes have been handled. */
   catchUp(): Promise<void>;
-  /** The names of all acknowledgements. One that is added or removed during the scan may be absent. */
+  /** Scans for the names of all acknowledgements. One that is added or removed during the scan may be absent. */
   names(): AsyncIterable<string>;
   /**
-   * The texts in the order of the names; null for a missing one.
-   * Also reads the generation of the meta record, at the same time or earlier; null if it names no generation, or not
-   * these servers.
+   * The texts of these names, in the same order; null for a missing one. Also reads the generation of the meta record,
+   * at the same time or earlier. It is null if the meta record names no generation, or other servers.
    */
   read(names: readonly string[]): Promise<DirectoryTexts>;
-  /** Verifies the seals of acknowledgements. */
+  /** Verifies the seals (HMACs) of acknowledgements. */
   readonly seals?: Seals;
 }
 
@@ -39,27 +40,27 @@ export interface DirectoryTexts extends Pick<SeenGateways, 'generation' | 'isSea
   readonly texts: readonly (string | null)[];
 }
 
-/** The result of one read. */
+/** All gateways, and the generation of the store's meta record. */
 export interface DirectoryList extends Pick<SeenGateways, 'generation' | 'isSealed'> {
-  /** Whether all notices sent before the read have been handled. */
+  /** Whether all invalidation messages that were sent before the read have been handled. */
   readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
 }
 
 /**
- * The gateways that acknowledge.
- * Redis sends a notice of each acknowledgement. The registry therefore finds a handful of gateways without scanning a
- * million records, and overlooks none. Each notice is a sign of life, whatever the read returns.
+ * Lists the gateways that write acknowledgements. Redis reports each write with an invalidation message, so the
+ * registry misses no gateway and need not scan a million records. Each message shows that the gateway is alive, even if
+ * the read returns nothing.
  */
 export class GatewayDirectory {
   readonly #source: DirectorySource;
   readonly #monotonic: () => number;
   readonly #now: () => number;
-  /** Known acknowledgements by name, each with its last sign of life. */
+  /** The name of each known acknowledgement, with the last sign that its gateway is alive. */
   readonly #known = new Map<string, SignOfLife>();
   #signsOfLife = 0;
   #isComplete = false;
-  /** The start of counting silence, on the monotonic clock. */
+  /** The earliest time from which the silence of a gateway counts, on the monotonic clock. */
   #since: number;
   #next: { readonly notice: Promise<void>; readonly settle: () => void } | null = null;
 
@@ -70,7 +71,7 @@ export class GatewayDirectory {
     this.#since = monotonic();
   }
 
-  /** Handles notices of these names: acknowledgements among them were written or removed. */
+  /** Handles invalidation messages for these names. Acknowledgements among them were written or removed. */
   received(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
     if (acknowledgements.length === 0) return;
@@ -79,7 +80,7 @@ export class GatewayDirectory {
     this.#next = null;
   }
 
-  /** Resolves at the next notice of an acknowledgement. */
+  /** Resolves at the next invalidation message for an acknowledgement. */
   next(): Promise<void> {
     if (this.#next === null) {
       let settle = (): void => undefined;
@@ -89,13 +90,15 @@ export class GatewayDirectory {
     return this.#next.notice;
   }
 
-  /** Notices of acknowledgements may have been missed. */
+  /** Must be called when invalidation messages may have been missed. */
   missed(): void {
     this.#isComplete = false;
     this.#since = this.#monotonic();
   }
 
-  /** Every gateway with an acknowledgement, and every gateway of the roster. */
+  /**
+   * Lists every gateway with an acknowledgement, and every gateway of the roster (the registry's own list of gateways).
+   */
   async list(roster: readonly string[]): Promise<DirectoryList> {
     const source = this.#source;
     const { seals = noSeals } = source;
@@ -103,7 +106,7 @@ export class GatewayDirectory {
     if (isConnected) await source.catchUp();
     if (!this.#isComplete) await this.#scan();
     const askedFor = new Set(roster.map((id) => source.prefix + id));
-    // The silence of a gateway that has given no sign of life counts from now.
+    // A gateway that has given no sign of life counts as silent from now on.
     for (const name of askedFor)
       if (!this.#known.has(name)) this.#known.set(name, { count: 0, at: began, noticedAt: null });
     const names = [...this.#known.keys()];
@@ -114,9 +117,9 @@ export class GatewayDirectory {
       const text = texts[index] ?? null;
       const lastSign = this.#known.get(name);
       const receivedAt = Math.max(lastSign?.at ?? began, this.#since);
-      // Keep a gateway that announced itself while this read was in flight: its key may have been written after the
-      // read. Keep a gateway of the roster, too. It may use its cache although its acknowledgement was lost, so its
-      // last sign of life must stay known.
+      // Keep a gateway that gave a sign of life during this read, because its acknowledgement may have been written
+      // after it. Keep also a gateway of the roster, with its last sign of life: it may use its cache although its
+      // acknowledgement was lost.
       if (text === null && !askedFor.has(name) && (lastSign?.count ?? 0) <= asked) this.#known.delete(name);
       const read = readAcknowledgement(text);
       const acknowledgement = read?.instanceId === instanceId ? read : null;
@@ -140,7 +143,8 @@ export class GatewayDirectory {
   async #scan(): Promise<void> {
     const { epoch, connected } = this.#source;
     for await (const name of this.#source.names()) if (!this.#known.has(name)) this.#recordSignOfLife([name], null);
-    // Acknowledgements written while no notices arrived may have been missed. The next call then scans again.
+    // If messages could not arrive during the scan, acknowledgements may have been missed, so the next call scans
+    // again.
     this.#isComplete = connected && this.#source.connected && this.#source.epoch === epoch;
   }
 }

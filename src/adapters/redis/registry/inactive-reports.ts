@@ -4,23 +4,23 @@ import { isProof } from '../seal.js';
 import type { Seals } from '../seal.js';
 
 /**
- * Gateways' reports of inactive records. Scans for reports only after a notice of one, or after notices may have been
- * missed.
+ * Reads the gateways' reports of inactive records. Scans for them only after an invalidation message for a report, or
+ * when such messages may have been missed.
  */
 export class InactiveReports {
   readonly #prefix: string;
   readonly #scan: (prefix: string) => AsyncIterable<string>;
   readonly #read: (name: string) => Promise<string | null>;
   readonly #seals: Seals;
-  /** Raised by each notice of a report, and each time that notices may have been missed. */
+  /** Incremented by each invalidation message for a report, and each time that such messages may have been missed. */
   #count = 1;
   #readUpTo = 0;
 
   /**
-   * @param prefix of every report's name
-   * @param scan the names with this prefix; a name added during the scan may be absent
-   * @param read the text of one; null if it no longer exists
-   * @param seals verifies which reports come from a gateway with the secret
+   * @param prefix of the names of reports
+   * @param scan lists the names with this prefix; a name added during the scan may be absent
+   * @param read returns the text of a report; null if it no longer exists
+   * @param seals verifies the seals (HMACs) of reports
    */
   constructor(
     prefix: string,
@@ -31,17 +31,17 @@ export class InactiveReports {
     [this.#prefix, this.#scan, this.#read, this.#seals] = [prefix, scan, read, seals];
   }
 
-  /** Handles notices of these names. */
+  /** Handles invalidation messages for these names. */
   noticed(names: readonly string[]): void {
     if (names.some((name) => name.startsWith(this.#prefix))) this.#count += 1;
   }
 
-  /** Reports may have been written without a notice. */
+  /** Must be called when reports may have been written without an invalidation message. */
   missed(): void {
     this.#count += 1;
   }
 
-  /** Whether unread reports may exist. */
+  /** Whether gateways may have written reports that are not read yet. */
   get isPending(): boolean {
     return this.#readUpTo < this.#count;
   }

@@ -6,12 +6,15 @@ import { RedisRecordsStore } from './redis-records-store.js';
 import { noSeals } from '../seal.js';
 import type { Seals } from '../seal.js';
 
-/** A store that closes its connections. */
+/** A record store with connections that must be closed. */
 export interface OpenedRecordsStore extends RecordsStore {
   close(): Promise<void>;
 }
 
-/** Opens the gateways' store in Redis, as the registry writes it. @param seals signs the records */
+/**
+ * Opens the registry's connection to the record store in Redis, which it writes for the gateways.
+ * @param seals signs the records (HMAC)
+ */
 export function openRecordsStore(
   address: RedisAddress,
   prefix: string,

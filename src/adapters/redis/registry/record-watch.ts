@@ -4,8 +4,7 @@ import type { ChangedRecords, RecordDifference, StoreEntry, WatchedRecords } fro
 import { objectIn } from '../store-state.js';
 
 /**
- * The new text of a record, its full name, and the digest of the text that it replaces. An empty text deletes the
- * record.
+ * The full name of a record, its new text, and the digest of the text to be replaced. An empty text deletes the record.
  */
 export interface Replacement {
   readonly name: string;
@@ -13,18 +12,21 @@ export interface Replacement {
   readonly digest: string;
 }
 
-/** The watched store. Names are full names. */
+/** Access to the watched store, by full names. */
 export interface WatchSource {
-  /** The prefix of every record's name. */
+  /** The prefix of all names of the store. */
   readonly prefix: string;
   epoch(): number;
   /** The text that a record should have; empty if the record should not exist. */
   textOf(entry: StoreEntry, generation: string): string;
-  /** The stored bytes in the order of the names; null for a missing record. */
+  /** The stored bytes of these names, in the same order; null for a missing record. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
-  /** Resolves once the notices of all earlier changes have been handled. */
+  /** Resolves once the invalidation messages for all earlier changes have been handled. */
   catchUp(): Promise<void>;
-  /** Writes each record if its old text is still the expected one, or if this registry is the current writer. */
+  /**
+   * Replaces records. In a Cluster, each is replaced only if its old text is the expected one; on one server, only if
+   * this registry is the current writer.
+   */
   replace(replacements: readonly Replacement[]): Promise<void>;
 }
 
@@ -32,46 +34,45 @@ export interface WatchSource {
 export const digestOfNothing = 'nothing';
 
 const mostTexts = 20_000;
-/** Nearly all records are shorter. A longer text is not remembered, so the record is compared with the database. */
+/** A longer text is not remembered, so its record is compared with the database. Nearly all records are shorter. */
 const longestText = 4_096;
-/** Limit of the names that wait for comparison. The comparison of all records finds the others. */
+/** Maximum number of names that wait for comparison. If there are more, all records are compared with the database. */
 const mostNames = 100_000;
-/** The database has no longer name. The comparison of all records finds such a record. */
+/** Names of records in the database are shorter. A comparison of all records finds one with a longer name. */
 const longestName = 256;
 const namesAtATime = 500;
 
 /**
- * Finds records that another client has changed.
- * Redis sends a notice of each write, including those of this registry. A record is correct if its text is the one that
- * this registry wrote last.
+ * Detects records that another client has changed. Redis reports each write, including those of this registry, with an
+ * invalidation message. A record is correct if its text is the one that this registry wrote last.
  */
 export class RecordWatch implements WatchedRecords {
   readonly #source: WatchSource;
   readonly #prefixes: readonly string[];
-  /** The texts that this registry wrote last, by full name, oldest first. */
+  /** The texts that this registry last wrote, by full name, oldest first. */
   readonly #own = new Map<string, string>();
   readonly #noticed = new Set<string>();
   readonly #changed = new Set<string>();
   #isWatching = false;
   #isIncomplete = true;
-  /** Whether changes arrived while no caller waited in `next`. */
+  /** Whether changes were found while no caller waited in `next`. */
   #hasNews = false;
   #reading: Promise<void> | null = null;
   #next: { readonly settled: Promise<void>; readonly settle: () => void } | null = null;
 
-  /** @param prefixes of the full names of watched records */
+  /** @param prefixes of the full names of the records to watch */
   constructor(source: WatchSource, prefixes: readonly string[]) {
     this.#source = source;
     this.#prefixes = prefixes;
   }
 
-  /** Registers texts that this registry is about to write under their full names. */
+  /** Must be called before texts are written, so that the registry's own writes do not count as foreign changes. */
   writing(records: readonly Pick<Replacement, 'name' | 'text'>[]): void {
     if (!this.#isWatching) return;
     for (const { name, text } of records) this.#remember(name, text);
   }
 
-  /** Handles notices of these names. */
+  /** Handles invalidation messages for these names. */
   noticed(names: readonly string[]): void {
     if (!this.#isWatching) return;
     for (const name of names) {
@@ -85,7 +86,7 @@ export class RecordWatch implements WatchedRecords {
     });
   }
 
-  /** Notices may have been lost, or any record may have changed. */
+  /** Must be called when invalidation messages may have been lost, or any record may have changed. */
   missed(): void {
     this.rest();
     this.#settle();
@@ -136,7 +137,7 @@ export class RecordWatch implements WatchedRecords {
       const read = bytes === null ? null : objectIn(bytes.toString('utf8'));
       return [{ ...entry, isStored: bytes !== null, stored: read, digest: digestOf(bytes) }];
     });
-    // A flush must be seen as a flush, not as the loss of each record.
+    // Wait for a pending message about a flush: a flush must not be treated as many single deletions.
     if (differences.length > 0) await source.catchUp();
     return { epoch: source.epoch(), differences };
   }
@@ -152,11 +153,11 @@ export class RecordWatch implements WatchedRecords {
   }
 
   async #read(): Promise<void> {
-    // Reads once for all notices of one event-loop turn.
+    // Collect all messages of one event-loop turn, and read once for them.
     await turn();
     while (this.#noticed.size > 0) {
       const names = takeFrom(this.#noticed, namesAtATime);
-      // If the store cannot be read, these records are compared later.
+      // If the read fails, the records count as changed and are compared with the database later.
       const texts = await this.#source.read(names).catch(() => null);
       if (!this.#isWatching) return;
       for (const [index, name] of names.entries()) if (!this.#isOwn(name, texts, index)) this.#suspect(name);

@@ -3,11 +3,10 @@ import { highestOfRecords, recordText } from '../record-text.js';
 import type { Seals } from '../seal.js';
 
 /**
- * Never replaces the record of a later change; replaces a malformed record.
- * A write of an abandoned connection may arrive after that of the next connection: when a network heals, it delivers
- * what the kernel had buffered. A revoked key would then work again.
- * KEYS: the record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns the revision of
- * a record that was not replaced, or 0.
+ * Lua: writes a record, unless a valid one with a later revision is stored. When a network heals, the kernel may
+ * deliver an old write after those of a newer connection, and a revoked key would work again.
+ * KEYS: the record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns 0, or the
+ * revision of the record that was kept.
  */
 const unlessLater = `
   local known, held = pcall(cjson.decode, redis.pcall('GET', KEYS[1]) or '')
@@ -18,8 +17,9 @@ const unlessLater = `
   return 0`;
 
 /**
- * KEYS: the record. ARGV: its new text, or an empty text to delete it; the expected text. Returns 0, or 1 if the record
- * was not replaced.
+ * Lua: replaces a record only if it still has the expected text.
+ * KEYS: the record. ARGV: its new text, or an empty text to delete it; the expected text. Returns 0 if it was replaced,
+ * otherwise 1.
  */
 const whileForged = `
   if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 1 end
@@ -28,15 +28,15 @@ const whileForged = `
 
 /** A record to be written, or to be deleted if its text is empty. */
 export interface RecordWrite {
-  /** With the prefix of the store. */
+  /** The full name, with the prefix of the store. */
   readonly name: string;
   readonly text: string;
-  /** Records up to this revision are replaced. */
+  /** A stored record is replaced only if its revision is at most this one. */
   readonly newest: number;
 }
 
 /**
- * The text that an entry of the registry is stored as; empty if the record should not exist.
+ * The text of an entry as stored in Redis; empty if the record must not exist.
  * @param prefix of the store
  */
 export function entryText(seals: Seals, prefix: string, { name, value }: StoreEntry, generation: string): string {
@@ -44,7 +44,7 @@ export function entryText(seals: Seals, prefix: string, { name, value }: StoreEn
 }
 
 /**
- * The write for an entry of the registry.
+ * Prepares an entry of the registry for writing.
  * @param prefix of the store
  * @param of the revision of the change, and the generation
  */
@@ -55,12 +55,12 @@ export function recordWrite(
   { change, generation }: { readonly change: number; readonly generation: string },
 ): RecordWrite {
   const { name, value } = entry;
-  // A repeated write may carry an older change number than the write before it. The record's revision may be higher.
+  // If a write is repeated, its change number may be lower than the record's revision. The higher one counts.
   const newest = value !== null && 'revision' in value ? Math.max(change, Number(value.revision)) : change;
   return { name: prefix + name, newest, text: entryText(seals, prefix, entry, generation) };
 }
 
-/** A command, and the name of its record. */
+/** A Redis command for one record, and the name of that record. */
 interface RecordCommand {
   readonly name: string;
   readonly command: readonly [string, ...string[]];
@@ -69,7 +69,7 @@ interface RecordCommand {
 /**
  * Writes records.
  * @param run sends commands, and resolves to their replies in the same order
- * @returns the highest revision of a record that was not replaced; 0 if all were
+ * @returns the highest revision of a record that was not replaced; 0 if all were replaced
  */
 export async function writeRecords(
   seals: Seals,
@@ -84,7 +84,7 @@ export async function writeRecords(
     return revision > 0 ? [{ ...write, revision }] : [];
   });
   if (stayed.length === 0 || !seals.areOn) return highestOf(stayed);
-  // A forged record may name any revision. It would never be replaced.
+  // A forged record with a high revision would never be replaced, so records with an invalid seal are replaced here.
   const texts = await run(stayed.map(({ name }) => ({ name, command: ['GET', name] })));
   const held = stayed.map((write, index) => ({ ...write, held: texts[index] }));
   const forged = held.flatMap(({ name, text, held }) =>

@@ -30,7 +30,7 @@ import { WriterMark } from './writer-mark.js';
 
 const entriesAtATime = 500;
 
-/** The gateways' store on one server, or on the master that the sentinels name, as the registry writes it. */
+/** The registry's access to the record store on one server, or on the master that the sentinels name. */
 export class RedisRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
   readonly #redis: Redis;
@@ -96,7 +96,8 @@ export class RedisRecordsStore implements RecordsStore {
       read: (names) => this.#readAcknowledgements(names),
     });
     this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
-    // Behind a single name, a managed pair may hide its replicas. Only the operator can configure their number then.
+    // Without Sentinel, a managed Redis may hide its replicas behind one host name. Only the operator then knows their
+    // number.
     this.#replicas = new ReplicaCount(redis, address.sentinels === null ? (address.replicas ?? 0) : 0);
     this.#mark = new WriterMark(redis, this.#names.writer);
     const source = {
@@ -115,7 +116,10 @@ export class RedisRecordsStore implements RecordsStore {
     return this.#sentinels !== null || this.#replicas.most > 0;
   }
 
-  /** A server is emptied or rolled back as a whole. Its run id, the meta record and the revision show that. */
+  /**
+   * Always whole, because a single server can only be emptied or rolled back as a whole. Its run id, the meta record
+   * and the revision show that.
+   */
   async snapshot(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;
     const epoch = this.#epoch;

@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto';
 import type { Redis } from 'ioredis';
 
 /**
- * KEYS: the mark, the names to write. ARGV: the expected mark, the texts. Returns 1 if all were written, or 0 if none
- * was.
+ * Lua: writes texts if the writer mark (a fencing token) is the expected one. Returns 1 if all were written, 0 if
+ * nothing was.
+ * KEYS: the mark, the names to write. ARGV: the expected mark, the texts.
  */
 const writeIfMarkUnchanged = `
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -11,7 +12,9 @@ const writeIfMarkUnchanged = `
   return 1`;
 
 /**
- * KEYS: the mark, the records. ARGV: the expected mark, the new mark, the records' texts. An empty text deletes its
+ * Lua: replaces records if the writer mark (a fencing token) is the expected one. Returns 1 if all were replaced, 0 if
+ * nothing was.
+ * KEYS: the mark, the records. ARGV: the expected mark, the new mark, the records' texts; an empty text deletes its
  * record.
  */
 const replaceIfMarkUnchanged = `
@@ -23,13 +26,13 @@ const replaceIfMarkUnchanged = `
   redis.call('SET', KEYS[1], ARGV[2])
   return 1`;
 
-/** One script for 50 records costs a third of 50 scripts, and does not block Redis noticeably. */
+/** One script for 50 records costs a third of 50 scripts, and blocks Redis only briefly. */
 const recordsAtATime = 50;
 
 /**
- * A fencing token next to the records, which changes with each write of them.
- * Redis replicates writes in their order, so a server with the newest mark has every earlier write. The newest mark is
- * missing on a server that was promoted without it, was emptied, or is written to by another registry.
+ * A fencing token in Redis, which changes with each write of records. Redis replicates writes in order, so a server
+ * with the newest mark has all earlier writes. The newest mark is missing if a replica was promoted without it, the
+ * server was emptied, or another registry writes to it.
  */
 export class WriterMark {
   readonly #redis: Redis;
@@ -42,7 +45,7 @@ export class WriterMark {
     this.#name = name;
   }
 
-  /** Writes this writer's first mark. */
+  /** Writes the first mark of this writer. */
   async begin(): Promise<void> {
     this.#writer = randomUUID();
     this.#count = 0;
@@ -50,7 +53,8 @@ export class WriterMark {
   }
 
   /**
-   * The command that changes the mark. Send it after the commands that write records, and pass its reply to `changed`.
+   * The command that changes the mark. Must be sent after the commands that write records; its reply must be passed to
+   * `changed`.
    */
   change(): readonly [string, ...string[]] {
     const before = this.#text;
@@ -58,7 +62,10 @@ export class WriterMark {
     return ['EVAL', writeIfMarkUnchanged, '2', this.#name, this.#name, before, this.#text];
   }
 
-  /** @throws Error if the mark was not the expected one */
+  /**
+   * @param reply to the command of `change`
+   * @throws Error if the mark was not the expected one
+   */
   changed(reply: unknown): void {
     if (reply !== 1)
       throw new Error(
@@ -66,14 +73,20 @@ export class WriterMark {
       );
   }
 
-  /** Writes all texts in one script if the mark is unchanged. @throws Error if it is not */
+  /**
+   * Writes all texts in one script if the mark is the expected one.
+   * @throws Error otherwise
+   */
   async set(entries: readonly (readonly [name: string, text: string])[]): Promise<void> {
     const names = [this.#name, ...entries.map(([name]) => name)];
     const texts = [this.#text, ...entries.map(([, text]) => text)];
     this.changed(await this.#redis.eval(writeIfMarkUnchanged, names.length, ...names, ...texts));
   }
 
-  /** Replaces records unconditionally and changes the mark, in batches. @throws Error as `set` */
+  /**
+   * Replaces records, in batches, and changes the mark. Does not check the records' old texts.
+   * @throws Error if the mark is not the expected one
+   */
   async replace(records: readonly { readonly name: string; readonly text: string }[]): Promise<void> {
     for (let start = 0; start < records.length; start += recordsAtATime) {
       const some = records.slice(start, start + recordsAtATime);

@@ -1,31 +1,31 @@
 import type { Redis } from 'ioredis';
 
-/** Events of an invalidation listener. */
+/** Events of the connection on which Redis reports changed names (CLIENT TRACKING). */
 export interface InvalidationEvents {
-  /** These records may have changed: by any client's write, by expiry or by eviction. */
+  /** These records may have changed, by a write of any client, an expiry or an eviction. */
   readonly onChanged: (names: readonly string[]) => void;
-  /** Any record may have changed: Redis sent a null notice, as after FLUSHALL. */
+  /** Any record may have changed: Redis sent a null message, as after FLUSHALL. */
   readonly onEverythingChanged: () => void;
-  /** Tracking is on. Changes made before this event were not reported. */
+  /** Tracking is on. Changes before this event were not reported. */
   readonly onListening: () => void;
-  /** The connection closed: invalidation notices no longer arrive. */
+  /** The connection closed, so invalidation messages no longer arrive. */
   readonly onDisconnected: () => void;
 }
 
 const channel = '__redis__:invalidate';
-/** Retry delay after an error reply: a missing ACL right does not appear at once. */
+/** Retry delay after an error reply. The cause, such as a missing ACL right, lasts for a while. */
 const refusedMilliseconds = 1_000;
 
 /**
- * Receives an invalidation notice for every change of the tracked records (CLIENT TRACKING in broadcasting mode).
- * The notices are redirected to the connection that enabled tracking, so that tracking and subscription end together.
- * With two connections, tracking could end while the subscriber stays connected and receives nothing.
+ * Receives an invalidation message for every change of a tracked name (CLIENT TRACKING in broadcasting mode). Messages
+ * are redirected to the connection that enabled tracking: with two connections, tracking could end while the subscriber
+ * stays connected and receives nothing.
  */
 export class InvalidationListener {
   readonly #redis: Redis;
   /** Whether tracking is on, so that every change is reported. */
   connected = false;
-  /** Number of times that tracking was enabled. While this number is unchanged, no notice was missed. */
+  /** How often tracking was enabled. While this number is unchanged, no invalidation message was missed. */
   epoch = 0;
 
   constructor(redis: Redis, prefixes: readonly string[], events: InvalidationEvents) {
@@ -55,9 +55,9 @@ export class InvalidationListener {
   }
 
   /**
-   * Resolves once every notice that Redis sent before it received this PING has been handled: notices and replies share
-   * one connection and stay in order.
-   * @throws Error while tracking is off, or when the PING fails
+   * Resolves once every invalidation message that Redis sent before it received this PING has been handled. Messages
+   * and replies share one connection, so they arrive in order.
+   * @throws Error if tracking is off, or the PING fails
    */
   async catchUp(): Promise<void> {
     if (!this.connected) throw new Error('Redis sends no invalidation notices on this connection');

@@ -1,47 +1,45 @@
 import type { Redis } from 'ioredis';
 import { policyIn, sectionOf } from './server-memory.js';
 
-/** Reconnect delay when the two connections still lead to different servers after a first reconnect. */
+/** Delay before reconnecting again, if the two connections lead to different servers even after a reconnect. */
 const reconnectDelayMilliseconds = 1_000;
 
 /** What a server reports in INFO. */
 export interface ServerFacts {
-  /** The `run_id`, which a server generates at start; null where INFO is forbidden or omits `run_id`. */
+  /** The `run_id`, which a server generates at start; null if the user may not call INFO, or INFO omits it. */
   readonly runId: string | null;
-  /** Number of connected replicas at the time of INFO. */
+  /** Number of connected replicas when INFO was read. */
   readonly replicas: number;
-  /** The eviction policy (`maxmemory-policy`); null where INFO omits it. */
+  /** The eviction policy (`maxmemory-policy`); null if INFO omits it. */
   readonly policy: string | null;
 }
 
 /**
- * Checks that two connections lead to the same server, and identifies that server.
- * After a reconnect, a host name may resolve to another server. The gateway would then read and acknowledge on one
- * server, and miss the notices of the other.
+ * Checks that two connections lead to the same server, and identifies that server. After a reconnect, a host name may
+ * resolve to another server; a gateway would then read records from one server and miss the invalidation messages of
+ * the other.
  */
 export class SameServer {
   readonly #onSame: () => void;
-  /** The server behind each connection, once INFO has returned. */
+  /** What the server of each connection reported in INFO. */
   readonly #servers = new Map<Redis, ServerFacts>();
   #differed = false;
-  /**
-   * Counts connects and disconnects of both connections. Facts learnt at another number may belong to another server.
-   */
+  /** Counts connects and disconnects of both connections. Facts from an earlier epoch may belong to another server. */
   epoch = 0;
 
-  /** @param onSame called each time that both connections are known to lead to one server */
+  /** @param onSame called each time both connections are found to lead to one server */
   constructor(one: Redis, other: Redis, onSame: () => void) {
     this.#onSame = onSame;
     this.#watch(one, other);
     this.#watch(other, one);
   }
 
-  /** Whether both connections are ready and, as far as INFO shows, lead to one server. */
+  /** Whether both connections are ready and lead to one server, as far as INFO shows. */
   get holds(): boolean {
     return this.facts !== null;
   }
 
-  /** The server behind both connections; null while either is not ready or they differ. */
+  /** The server of both connections; null if one is not ready, or they lead to different servers. */
   get facts(): ServerFacts | null {
     const [one, other] = this.#servers.values();
     if (one === undefined || other === undefined) return null;
@@ -64,12 +62,14 @@ export class SameServer {
           this.#servers.set(redis, server);
           this.#compare(other);
         })
-        .catch(() => stream.destroy()); // INFO itself failed: reconnect, which sends it again
+        .catch(() => stream.destroy()); // INFO failed: reconnect, and send it again
     });
   }
 
   /**
-   * @param older the connection to reopen if the two differ: the name resolves to the server of the newer connection
+   * Compares the servers of both connections.
+   * @param older the connection to reopen if they differ: the host name now resolves to the server of the newer
+   * connection
    */
   #compare(older: Redis): void {
     if (this.#servers.size < 2) return;
@@ -92,7 +92,7 @@ export class SameServer {
 const replicasEveryMilliseconds = 5_000;
 
 /**
- * The highest number of replicas seen behind a server. A replica that is disconnected for a while can still be
+ * The highest number of replicas that a server has had. A replica that is disconnected for a while can still be
  * promoted.
  */
 export class ReplicaCount {
@@ -110,7 +110,7 @@ export class ReplicaCount {
     return this.#most;
   }
 
-  /** Reads the number of replicas again, at most every 5 seconds. Rejects if Redis does not reply. */
+  /** Reads the number of replicas from INFO, at most every 5 seconds. Rejects if Redis does not reply. */
   async count(): Promise<void> {
     if (performance.now() - this.#readAt < replicasEveryMilliseconds) return;
     const { replicas } = await factsOf(this.#redis);
@@ -119,7 +119,7 @@ export class ReplicaCount {
   }
 }
 
-/** Reads the facts of a server from INFO. Rejects if Redis does not reply. */
+/** Reads the run id, the number of replicas and the eviction policy from INFO. Rejects if Redis does not reply. */
 export async function factsOf(redis: Redis): Promise<ServerFacts> {
   const sections = ['server', 'replication', 'memory'].map((section) => sectionOf(redis, section));
   const [server = '', replication = '', memory = ''] = await Promise.all(sections);

@@ -6,9 +6,8 @@ import type { HostAndPort, RedisAddress } from '../connection.js';
 const reconnectIntervalMilliseconds = 1_000;
 
 /**
- * Asks the sentinels which server is the master.
- * A majority of all configured sentinels must agree. A sentinel that was cut off together with a former master still
- * names that master to every client in the same partition.
+ * Queries the sentinels for the master, and requires the same result from a majority of all configured sentinels. In a
+ * network partition, a sentinel that is isolated together with a former master still names that master.
  */
 export class SentinelMajority {
   readonly #sentinels: readonly Redis[];
@@ -18,14 +17,14 @@ export class SentinelMajority {
   /** @param address must contain sentinels */
   constructor(address: RedisAddress) {
     this.#masterName = address.masterName;
-    // Each failed query handles its own error.
+    // Errors are ignored here, because each query handles its own failure.
     this.#sentinels = (address.sentinels ?? []).map((place) => connectSentinel(address, place, () => undefined));
   }
 
   /**
-   * Judges this connection by the master that a majority of sentinels names after this call: `this` is the server of
-   * the connection, `another` a different server. `none` means that no majority agreed in time.
-   * Never rejects. Returns as soon as the remaining sentinels cannot change the result.
+   * Whether a majority of sentinels now names the server of this connection (`this`) or a different one (`another`).
+   * `none`: no majority agreed in time. Never rejects. Returns as soon as the remaining sentinels cannot change the
+   * result.
    */
   async judge(redis: Redis): Promise<'this' | 'another' | 'none'> {
     const { stream } = redis as { readonly stream?: Redis['stream'] };
@@ -49,10 +48,10 @@ export class SentinelMajority {
   }
 
   /**
-   * Requires that a majority of sentinels names the server of this connection: after a failover the former master still
-   * replies.
+   * Requires that a majority of sentinels names the server of this connection as the master, because a former master
+   * still replies after a failover.
    * @param others connections to the same server, which are reopened together with it
-   * @throws Error if no majority names the server of this connection
+   * @throws Error if no majority names it
    */
   async require(redis: Redis, ...others: readonly Redis[]): Promise<void> {
     const named = await this.judge(redis);
@@ -83,7 +82,7 @@ async function leadsTo(named: HostAndPort, address: string, port: number | undef
   if (named.port !== port) return false;
   const plain = plainAddress(address);
   if (plainAddress(named.host) === plain) return true;
-  // Sentinels may announce host names.
+  // A sentinel may name the master by host name.
   const addresses = await lookup(named.host, { all: true }).catch(() => []);
   return addresses.some((found) => plainAddress(found.address) === plain);
 }

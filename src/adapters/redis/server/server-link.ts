@@ -12,12 +12,12 @@ import { factsOf, SameServer } from './same-server.js';
 import { SentinelMajority } from './sentinel-majority.js';
 
 /**
- * Minimum time between two reconnects away from a server that is not the master: its name, or most sentinels, may still
- * lead there.
+ * Minimum time between two reconnects away from a server that is not the master. Its host name, or most sentinels, may
+ * still lead to it.
  */
 const reconnectIntervalMilliseconds = 1_000;
 
-/** The record store on one server, or on the master that the sentinels name. */
+/** A gateway's connection to the record store on one server, or on the master that the sentinels name. */
 export class ServerLink implements RecordsLink {
   readonly #address: RedisAddress;
   readonly #onError: (error: Error) => void;
@@ -29,11 +29,11 @@ export class ServerLink implements RecordsLink {
   readonly #seals: Seals;
   readonly #sentinels: SentinelMajority | null;
   #replicas: ReplicaWitness | null = null;
-  /** Epoch of the connections that lead to a server which the sentinels do not name; null if they do. */
+  /** The connection epoch in which the sentinels named another server as the master; null if they name this one. */
   #misplacedEpoch: number | null = null;
   #reconnectedAt = -Infinity;
 
-  /** @param seals verifies the meta record */
+  /** @param seals verifies the seal (HMAC) of the meta record */
   constructor(
     address: RedisAddress,
     names: RecordNames,
@@ -74,14 +74,14 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Not a transaction: a full server refuses MULTI. Reads the generation first: once it has been replaced, no later
-   * revision belongs to it.
+   * Reads without MULTI, which a full server refuses. The meta record must be read first: in the other order, a new
+   * generation could be paired with a revision of the former one.
    */
   readState(): Promise<[string | null, string | null]> {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
   }
 
-  /** One server has all changes up to its revision. */
+  /** Does nothing: a single server has all changes up to its revision. */
   checkParts(): Promise<void> {
     return Promise.resolve();
   }
@@ -101,8 +101,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Without Sentinel, an operator may promote any replica that the registry has seen; Sentinel promotes a replica that
-   * it knows.
+   * Without replicas and Sentinel, no other server can take over. Without Sentinel, an operator may promote any replica
+   * that the registry has seen.
    */
   witness(replicas: number): 'none' | 'others' {
     return this.#sentinels === null && this.#expected(replicas) === 0 ? 'none' : 'others';
@@ -157,14 +157,14 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Without Sentinel, any replica may have been promoted. The configured number also covers replicas that INFO hides or
-   * that are gone.
+   * How many replicas must confirm, because any of them may have been promoted. A configured number also covers
+   * replicas that INFO hides or that are gone.
    */
   #expected(replicas: number): number {
     return this.#address.replicas ?? replicas;
   }
 
-  /** Reopens the connections: they then lead to the server that the sentinels name. */
+  /** Reopens the connections, so that they lead to the server that the sentinels name. */
   #reconnect(): void {
     if (performance.now() - this.#reconnectedAt < reconnectIntervalMilliseconds) return;
     this.#reconnectedAt = performance.now();
@@ -177,8 +177,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Sends all commands of one event-loop turn in one write. One write per command would wake Redis each time, and cost
-   * twice as much as everything else.
+   * Sends all commands of one event-loop turn in one write to the socket. A write per command would wake Redis each
+   * time, and cost twice as much as everything else.
    */
   #batchWrites(): void {
     const stream = this.#redis.stream as Socket | undefined; // undefined before the first connection
@@ -189,7 +189,9 @@ export class ServerLink implements RecordsLink {
     });
   }
 
-  /** A missing record counts only if the store was seeded, with the same generation, before and after the read. */
+  /**
+   * Checks that the store still has the same generation. Only then does a missing record mean that it does not exist.
+   */
   async #requireSeeded(generation: string): Promise<void> {
     const meta = await this.#get(this.#names.meta);
     try {
@@ -206,9 +208,8 @@ export class ServerLink implements RecordsLink {
 
 /**
  * Proves, without Sentinel, that no replica has been promoted: a replica that received this write still follows the
- * server.
- * WAIT must cover all replicas. It uses a separate connection, because WAIT blocks later commands, and proves nothing
- * on a connection that wrote nothing.
+ * server. WAIT must cover all replicas. It needs a separate connection, because it blocks later commands and counts
+ * only writes of its own connection.
  */
 class ReplicaWitness {
   readonly #redis: Redis;
@@ -230,7 +231,8 @@ class ReplicaWitness {
   }
 
   /**
-   * Whether this many replicas received a write made after this call, on the server with this run id. Never rejects.
+   * Writes the acknowledgement on the server with this run id. Returns whether this many replicas received it. Never
+   * rejects.
    */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
     if (runId === null || this.#runId !== runId) return false;

@@ -2,8 +2,8 @@ import type { Redis } from 'ioredis';
 import type { StoreMemory } from '../../../gateway/store-ports.js';
 
 /**
- * Eviction policies of these servers without duplicates, and the sums of `evicted_keys` and `maxmemory`. Rejects if
- * Redis does not reply.
+ * Reads the eviction policies of these servers, without duplicates, and the sums of `evicted_keys` and `maxmemory`.
+ * Rejects if Redis does not reply.
  */
 export async function memoryOf(servers: readonly Redis[]): Promise<StoreMemory> {
   const each = await Promise.all(
@@ -11,7 +11,7 @@ export async function memoryOf(servers: readonly Redis[]): Promise<StoreMemory> 
       const [memory, stats] = await Promise.all([sectionOf(redis, 'memory'), sectionOf(redis, 'stats')]);
       return {
         ...{ policy: policyIn(memory), evictedKeys: numberIn(stats, 'evicted_keys') },
-        // Redis reports 0 for no limit.
+        // Redis reports 0 if there is no limit.
         maxMemory: numberIn(memory, 'maxmemory') || Infinity,
       };
     }),
@@ -23,7 +23,7 @@ export async function memoryOf(servers: readonly Redis[]): Promise<StoreMemory> 
   };
 }
 
-/** The `maxmemory_policy` in INFO; null where INFO omits it. */
+/** The `maxmemory_policy` in a section of INFO; null if INFO omits it. */
 export function policyIn(memory: string): string | null {
   return /^maxmemory_policy:([\w-]+)\r?$/m.exec(memory)?.[1] ?? null;
 }
@@ -32,7 +32,7 @@ function numberIn(section: string, field: string): number {
   return Number(new RegExp(`^${field}:(\\d{1,15})\\r?$`, 'm').exec(section)?.[1] ?? 0);
 }
 
-/** One section of INFO; empty where Redis refuses INFO. Rejects if Redis does not reply. */
+/** One section of INFO; empty if Redis refuses INFO. Rejects if Redis does not reply. */
 export async function sectionOf(redis: Redis, section: string): Promise<string> {
   try {
     return await redis.info(section);
