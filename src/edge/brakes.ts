@@ -8,14 +8,14 @@ import { MerchantRate } from './auth/merchant-rate.js';
 import { BadKeyThrottle } from './auth/bad-key-throttle.js';
 import { SharedLines } from './observe/shared-lines.js';
 
-/** Dependencies of the brakes. */
+/** Dependencies of the limiters. */
 interface BrakedParts {
   readonly sharedRate: SharedRate | null;
   readonly accessLog: LineSink;
   readonly clock: Clock;
 }
 
-/** Creates the throttle, the rate limit and the overload protection, and registers their metrics. */
+/** Creates the throttle for invalid keys, the rate limit and the overload protection, and registers their metrics. */
 export function createLimiters(config: Config, parts: BrakedParts, trustedProxies: IpRanges, metrics: GatewayMetrics) {
   const { sharedRate, accessLog: sink, clock } = parts;
   const throttle = config.throttle.enabled ? new BadKeyThrottle(config.throttle) : null;

@@ -19,9 +19,9 @@ import { GatewayError } from './request/errors.js';
 /** A hypothetical or past request to explain. */
 export interface DescribedRequest {
   readonly method: string;
-  /** Path and query. */
+  /** Path and query of the request. */
   readonly target: string;
-  /** Names and values, in their original order. */
+  /** Header names and values, in their original order. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** The peer address of the connection. */
   readonly remote: IpAddress;
@@ -30,31 +30,34 @@ export interface DescribedRequest {
   readonly at: number;
 }
 
-/** The inputs of a decision other than the request. Excludes throttles and load, which depend on the current state. */
+/**
+ * The inputs of a decision other than the request. Throttles and load are excluded, because they depend on the current
+ * state of a gateway.
+ */
 export type DecisionSources = Omit<
   StepSources,
   'fingerprints' | 'traces' | 'throttle' | 'merchantRate' | 'accessLogProblem' | 'overload'
 >;
 
-/** The decision on a described request, and its derivation. */
+/** The decision on a described request, and how it was reached. */
 export interface Explanation {
   readonly code: Outcome;
   /** Why the request is not accepted; null if it is accepted. */
   readonly detail: string | null;
-  /** Null if the request is rejected before the facts are known. */
+  /** Null if the request was rejected before the facts were known. */
   readonly facts: RequestFacts | null;
   /** How the client address was derived, starting at the remote address. */
   readonly hops: readonly Hop[];
-  /** The path of the route; null without a matching route. */
+  /** The configured path of the matching route; null without a match. */
   readonly route: string | null;
   readonly torListDigest: string | null;
-  /** The key store's result; null without a well-formed key, or if the store is unavailable. */
+  /** The key store's result; null if the request has no well-formed key or the store is unavailable. */
   readonly keyLookup: KeyLookup | null;
-  /** All rules in order; empty without facts. */
+  /** The result of each rule, in order; empty if the facts are unknown. */
   readonly rules: readonly RuleOutcome[];
 }
 
-/** Explains the decision on a described request. Runs the same steps as for every real request. */
+/** Explains the decision on a described request. Runs the same steps as for a real request. */
 export async function explainRequest(described: DescribedRequest, sources: DecisionSources): Promise<Explanation> {
   const { method, target, remote, tls, at } = described;
   const tlsFacts = tls ? { version: undefined, version_protocol: 'tls' as const, cipher: '' } : null;
@@ -79,7 +82,10 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
   };
 }
 
-/** Neutral inputs for the current state: nothing is counted, and neither load nor a log problem rejects. */
+/**
+ * Replacements for the parts that depend on the current state. Nothing is counted, and neither load nor a log problem
+ * leads to a rejection.
+ */
 const neutralState = {
   ...{ fingerprints: new KeyFingerprints(null), traces: null, throttle: null, merchantRate: null },
   ...{ accessLogProblem: () => null, overload: () => null },
@@ -100,7 +106,10 @@ async function decisionOn(
   }
 }
 
-/** Looks up the key even if an earlier rule rejects, because the explanation includes the credential rules. */
+/**
+ * Looks up the key even if an earlier rule denies the request, because the explanation includes the rules about the
+ * key.
+ */
 async function lookUpKey(
   { headers: { apiKey } }: RequestData,
   found: Findings,

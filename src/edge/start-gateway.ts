@@ -43,26 +43,26 @@ export interface GatewayPorts {
   readonly torExits: TorExits;
   /** Look-ups in the GeoIP databases; null without databases. */
   readonly geoIp: GeoIp | null;
-  /** Counts requests per merchant across all gateways; null: each process counts locally, or there is no limit. */
+  /** Counts requests per merchant across all gateways; null if each process counts alone or no limit exists. */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** Signs the caller's identity for upstreams; null: no signature. */
+  /** Signs the merchant's identity for upstreams; null without a signature. */
   readonly identity: CallerIdentity | null;
   readonly clock: Clock;
   readonly accessLog: LineSink;
-  /** The access log's secret, for key fingerprints; null: no fingerprints. */
+  /** The access log's secret, used for key fingerprints; null if keys have no fingerprints. */
   readonly logSecret: LogSecret;
-  /** Warnings from active checks of the environment; null or omitted: no checks. */
+  /** Warnings from active checks of the environment; null or omitted without checks. */
   readonly selfCheck?: { warnings(): readonly string[]; close(): Promise<void> } | null;
   /** The running build; omitted if unknown. */
   readonly build?: Build | undefined;
-  /** Exports traces; null: no traces. */
+  /** Exports traces; null if traces are not exported. */
   readonly traces: TraceExport | null;
   /** Called for an unexpected failure, with the id of its request. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
-  /** Called when certificates were replaced, and once per unusable change. */
+  /** Called when certificates were replaced, and once for each change of their files that was rejected or undone. */
   readonly onCertificateChange: (change: CertificateChange) => void;
-  /** Called once per certificate in use that expires soon, has expired or is not valid yet. */
+  /** Called once for each certificate in use that expires soon, has expired or is not valid yet. */
   readonly onCertificateWarning?: (warning: string, isOver: boolean) => void;
   /** Called with the problem when the process is overloaded, and with null when it has recovered. */
   readonly onOverload: (problem: string | null) => void;
@@ -72,28 +72,28 @@ export interface GatewayPorts {
 
 /** A running gateway. */
 export interface RunningGateway {
-  /** The address of each listener; null if not configured. */
+  /** The address of each listener; null for a listener that is not configured. */
   readonly addresses: Readonly<Record<'https' | 'http' | 'management', AddressInfo | null>>;
-  /** The health, as served by the management listener. */
+  /** Returns the health that the management listener serves. */
   health(): Health;
-  /** The metrics as objects, for aggregation over several processes. */
+  /** Returns the metrics as objects, for aggregation over several processes. */
   metricObjects(): Promise<readonly object[]>;
   /** Checks immediately for changed certificates and ticket keys, in addition to the periodic checks. */
   reloadTls(): Promise<void>;
   /**
-   * Drains the gateway. Reports not ready, and closes connections with their responses during the drain delay. Then
-   * rejects new requests, waits up to the drain timeout for those in flight, and closes everything.
+   * Shuts the gateway down. During the drain delay, it reports not ready and closes connections with their responses.
+   * Then it rejects new requests, waits up to the drain timeout for those in flight, and closes everything.
    * @param delayed resolves at the end of the drain delay
    */
   drain(delayed?: Promise<unknown>): Promise<void>;
 }
 
-/** Time after the drain for upstream calls without a client and for pending log lines. */
+/** Time after the drain for upstream calls whose client is gone, and for pending log lines. */
 const graceMilliseconds = 2_000;
 
 /**
  * Starts the gateway's listeners. Closes the dependencies in `ports` on failure.
- * @param onWarm called after the warm-up; the gateway is not ready before. Null: no warm-up
+ * @param onWarm called after the warm-up; the gateway is not ready before. Null to skip the warm-up.
  * @throws OperatorError for an unusable certificate or a TCP port in use
  */
 export async function startGateway(
@@ -187,9 +187,9 @@ export async function startGateway(
     await readiness.tls?.reload.stop();
     await closeAll([...listeners.values()], config.limits.drainTimeoutSeconds);
     stopWatching();
-    await healthApp.close(); // last, so that it stays reachable during the drain
+    await healthApp.close(); // last, so that health checks work during the drain
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
-    await setImmediate(); // so that the last responses have closed, and their lines are in the log
+    await setImmediate(); // by then, the last responses have closed and their lines are in the log
     await requestLog.settled();
     await closePorts(ports);
   };
@@ -229,7 +229,7 @@ export async function startGateway(
   }
 }
 
-/** Closes the dependencies once no request uses them, and flushes logs and traces. */
+/** Closes the dependencies once no request uses them. Closing also flushes logs and traces. */
 async function closePorts({
   torExits,
   geoIp,
@@ -241,7 +241,8 @@ async function closePorts({
 }: GatewayPorts): Promise<void> {
   geoIp?.close();
   const written = [accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)];
-  // In parallel: unreachable dependencies use up their full timeouts, and the log would otherwise come last.
+  // Close all in parallel. Unreachable dependencies use up their full timeouts, so the log would otherwise be closed
+  // last.
   await Promise.all([...written, torExits.close(), sharedRate?.close(), keyStore.close(), selfCheck?.close()]);
 }
 
@@ -256,16 +257,16 @@ async function closeAll(listeners: readonly Listener[], timeoutSeconds: number):
 
 const maxPemBytes = 1024 * 1024;
 /**
- * Longer than most responses take. A duplicate or late response then arrives while its connection rests, and closes the
- * connection. Without this rest, one stray response shifted all following ones. Under load, a connection rests only for
- * as long as a response takes. A stray response then affects a single request, because that request's own response
- * arrives during the rest.
+ * How long an upstream connection rests after a response, which is longer than most responses take. A duplicate or late
+ * response then arrives during the rest, and closes the connection. Without the rest, one stray response shifted all
+ * following ones. Under load, a connection rests only for as long as a response takes. A stray response then affects
+ * one request, because that request's own response arrives during the rest.
  */
 const restMilliseconds = 100;
 
 /**
  * Creates the configured upstreams, by name. They connect on their first request.
- * @param buffers the memory for bodies that have not arrived yet, shared by all upstreams
+ * @param buffers the memory for bodies that have not arrived completely, shared by all upstreams
  * @param onUnsolicited called with the name of an upstream that sent bytes without a pending request
  * @throws OperatorError for an unreadable CA certificate
  */

@@ -26,24 +26,25 @@ export interface WarmUpOptions {
   readonly clock: Clock;
 }
 
-/** Called at the end of a warm-up with the number of requests and the failure; null without a failure. */
+/** Called at the end of a warm-up, with the number of requests and the failure. The failure is null after a success. */
 export type WarmUpEnd = (requests: number, failure: unknown) => void;
 
-/** The address of the warm-up's own listener, which is exclusive even if processes share the gateway's ports. */
+/** The address of the warm-up's own listener. Its port is exclusive, even if processes share the gateway's ports. */
 const host = '127.0.0.1';
 const name = 'warm-up';
-/** After this number of requests the code is compiled, and further requests are no faster. */
+/** After this number of requests, the code is compiled, and further requests are no faster. */
 const mostRequests = 600;
 const atATime = 4;
-/** On a busy machine, early readiness matters more than the last warm-up requests. */
+/** Maximum duration. On a busy machine, early readiness matters more than the last warm-up requests. */
 const longestMilliseconds = 1_500;
 const responseBody = JSON.stringify({ success: true, message: 'OK', data: [] });
 const payout = JSON.stringify({ amount: 100, currency: 'NGN', recipient: '0'.repeat(160) });
 
 /**
- * Sends requests to the gateway itself before it is ready. Node compiles hot code only, so the first requests of a
- * process would otherwise take many times as long as later ones. Warm-up requests take the real code path, but use a
- * separate listener, key and upstream: they trigger no key look-up, log line, metric or traffic to a real upstream.
+ * Sends requests to the gateway itself before it is ready. Node compiles only code that runs often, so the first
+ * requests of a process would otherwise take many times as long as later ones. Warm-up requests take the real code
+ * path, but use a separate listener, key and upstream. They trigger no key look-up, log line, metric or traffic to a
+ * real upstream.
  */
 export class WarmUp {
   readonly #options: WarmUpOptions;
@@ -105,7 +106,7 @@ export class WarmUp {
     }
   }
 
-  /** Sends one request after the other until `mostRequests` is reached. */
+  /** Sends requests one after the other until `mostRequests` is reached. */
   async #ask(caller: Pool, url: URL, key: string, signal: AbortSignal): Promise<void> {
     const unknown = generateApiKey(this.#options.environment);
     const headers = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1', 'user-agent': name };
@@ -126,7 +127,7 @@ export class WarmUp {
   }
 }
 
-/** Creates a listener that knows one key and neither logs nor counts its requests. */
+/** Creates a listener that accepts one key and neither logs nor counts its requests. */
 function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstream): Promise<Listener> {
   const { environment, limits, pepper, logSecret, clock } = options;
   const known = lookupIdOf(key, pepper);

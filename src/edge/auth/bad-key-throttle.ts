@@ -6,33 +6,33 @@ import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { DenialCode } from '../../policy/decision-table.js';
 import { GatewayError } from '../request/errors.js';
 
-/** Limits of the throttle. */
+/** Limits of the throttle for sources (IPv4 addresses or IPv6 /64s) that send invalid keys. */
 export interface ThrottleLimits {
-  /** Requests without an acceptable key within `windowSeconds` after which a source is throttled. */
+  /** Number of requests without an acceptable key that throttles a source, if they arrive within `windowSeconds`. */
   readonly badKeys: number;
   /**
-   * Like `badKeys`, but counted over all unthrottled sources together. Above this number, the limits of key look-ups
-   * apply to unknown keys from every source.
+   * Like `badKeys`, but for all unthrottled sources together. Once they reach this number, the look-up limits apply to
+   * unknown keys from every source.
    */
   readonly totalBadKeys: number;
   readonly windowSeconds: number;
   readonly pauseSeconds: number;
-  /** Look-ups per second of keys not known to exist, reserved for each throttled source. */
+  /** Look-ups per second reserved for each throttled source, for keys that are not known to exist. */
   readonly lookupsPerSecond: number;
   /**
-   * Further look-ups per second, shared by all throttled sources. Generated keys and imported keys of other forms each
-   * have a budget of this size.
+   * Further look-ups per second, shared by all throttled sources. Two budgets of this size exist: one for generated
+   * keys with a valid checksum, one for imported keys without a checksum.
    */
   readonly totalLookupsPerSecond: number;
   readonly maxSources: number;
 }
 
-/** The sender of a key, as the look-up limits need it. */
+/** The sender of an API key, with the data that the look-up limits need. */
 export interface KeySender {
-  /** Source of the client address, as `sourceOf` returns it. */
+  /** IPv4 address or IPv6 /64 of the client, as `sourceOf` returns it. */
   readonly source: string;
   readonly key: string;
-  /** The client's own connection; null if a proxy's connection carries requests of many clients. */
+  /** The client's own connection; null for a proxy's connection, which carries requests of many clients. */
   readonly connection: object | null;
 }
 
@@ -42,7 +42,8 @@ interface Source {
 }
 
 /**
- * Denials of requests without an acceptable key. A caller with a valid key but without permission is not guessing keys.
+ * Denials that count as a request without an acceptable key. Denials such as a missing permission are not listed,
+ * because a caller with a valid key is not guessing keys.
  */
 const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
@@ -55,7 +56,10 @@ const withoutAcceptableKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'key_inactive',
 ]);
 
-/** Denials that do not reveal whether a key exists: decided before the look-up, or only for a valid key. */
+/**
+ * Denials that do not reveal whether a key exists, so a throttled source may receive them. The gateway issues them
+ * before the key look-up, or only for a valid key.
+ */
 const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
   'https_required',
   'tor_blocked',
@@ -64,12 +68,13 @@ const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
 ]);
 
 /**
- * Throttles sources that send requests without an acceptable key. Counts by source, not by key, so no client can lock a
- * merchant out. Every other request with a key from a throttled source gets the same 429, so the source cannot learn
- * which keys exist.
- * Protects the key store. Keys known to exist are always looked up. Of the other keys, the first of each connection is
- * looked up, which costs an attacker a handshake. The rest share a look-up budget. Made-up keys and valid keys that
- * this process has not seen look the same.
+ * Throttles sources (IPv4 addresses or IPv6 /64s) that send requests without an acceptable key. Counts by source, not
+ * by key, so no client can lock a merchant out. A throttled source gets the same 429 for every other request with a
+ * key, so it cannot learn which keys exist.
+ * The throttle also limits look-ups in the key store, because a made-up key looks like a valid key that this process
+ * has not seen. Keys known to exist are always looked up, and keys with a wrong checksum are not. The first other key
+ * of each connection is looked up, which costs an attacker a handshake. All further keys are subject to look-up
+ * budgets.
  */
 export class BadKeyThrottle {
   readonly #limits: ThrottleLimits;
@@ -78,14 +83,14 @@ export class BadKeyThrottle {
   readonly #sources: LRUCache<string, Source>;
   readonly #total: BadRequests;
   /**
-   * By the key's checksum result, so that made-up keys of other forms do not use up the budget of keys with a right
-   * checksum.
+   * Look-up budgets by checksum result. Made-up keys without a checksum therefore cannot use up the budget of keys with
+   * a valid one.
    */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
   readonly #usedFirstLookup = new WeakSet();
-  /** When the last pause ends, on the `now` clock. */
+  /** When the last active pause ends, on the `now` clock. */
   #quietFrom = -Infinity;
-  /** Number of keys refused without a look-up, by reason. */
+  /** Number of keys rejected without a look-up, by reason. */
   readonly refusedLookups = { checksum: 0, budget: 0 };
 
   /** @param now monotonic clock in milliseconds */
@@ -110,26 +115,29 @@ export class BadKeyThrottle {
   }
 
   /**
-   * Whether unthrottled sources together reached `totalBadKeys`: then every source without an acceptable key counts as
-   * throttled.
+   * Whether unthrottled sources together have reached `totalBadKeys`. If so, every source that sends no acceptable key
+   * counts as throttled.
    */
   get isTotalReached(): boolean {
     return this.#total.pauseEnd(this.#now()) !== null;
   }
 
-  /** Whether no pause is active: a request with a key then needs no throttle check. */
+  /** Whether no pause is active. A request with a key then needs no throttle check. */
   get isQuiet(): boolean {
     return this.#now() >= this.#quietFrom;
   }
 
-  /** Whether requests without an acceptable key from a source exceed a limit. @param source null: unknown */
+  /**
+   * Whether requests without an acceptable key from a source exceed its own limit or the total limit.
+   * @param source null if unknown
+   */
   limits(source: string | null): boolean {
     return this.#pauseOf(source) !== null || this.isTotalReached;
   }
 
   /**
-   * Wraps the key store for a request: limits look-ups of unknown keys while the source or all sources exceed their
-   * limits.
+   * Wraps the key store for one request. While the source or all sources exceed their limits, look-ups of unknown keys
+   * are limited.
    */
   sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, bearer: KeySender): Pick<KeyStore, 'find'> {
     const pauseEnd = this.#pauseOf(bearer.source) ?? this.#total.pauseEnd(this.#now());
@@ -144,7 +152,7 @@ export class BadKeyThrottle {
 
   /**
    * Counts a denied request.
-   * @throws GatewayError throttled, which replaces the denial, for a throttled source
+   * @throws GatewayError `throttled` instead of a denial that would reveal to a throttled source whether its key exists
    */
   denied(source: string, denial: DenialCode): void {
     const known = this.isQuiet ? undefined : this.#sources.get(source);
@@ -153,7 +161,10 @@ export class BadKeyThrottle {
     if (pauseEnd !== null && !revealingNoKey.has(denial)) throw this.#refusal(pauseEnd, denial);
   }
 
-  /** Counts a request without an acceptable key. @param source null: unknown; then only the total counts it */
+  /**
+   * Counts a request without an acceptable key.
+   * @param source null if unknown; the request then counts only towards the total
+   */
   count(source: string | null): void {
     this.#count(source === null ? null : this.#sourceOf(source).bad);
   }
@@ -208,7 +219,7 @@ export class BadKeyThrottle {
   }
 }
 
-/** Thresholds and durations of a pause. */
+/** Number of bad requests that starts a pause, their time window, and the duration of the pause. */
 interface PauseLimits {
   readonly most: number;
   readonly windowMilliseconds: number;
@@ -216,8 +227,8 @@ interface PauseLimits {
 }
 
 /**
- * Counts bad requests. Reaching the threshold in a window starts a pause; reaching it again during the pause extends
- * the pause.
+ * Counts bad requests of one source, or of all sources. Reaching the threshold within a window starts a pause. Reaching
+ * it again during the pause extends the pause.
  */
 class BadRequests {
   readonly #limits: PauseLimits;
@@ -229,7 +240,7 @@ class BadRequests {
     this.#limits = limits;
   }
 
-  /** Bad requests in the current window. */
+  /** Number of bad requests in the current window. */
   get count(): number {
     return this.#count;
   }
@@ -250,12 +261,12 @@ class BadRequests {
     return !wasPaused;
   }
 
-  /** Subtracts requests from the current window. */
+  /** Subtracts requests from the count of the current window. */
   forget(count: number): void {
     this.#count = Math.max(0, this.#count - count);
   }
 
-  /** End of the pause; null without a pause. An expired pause resets the counters. */
+  /** Returns when the active pause ends; null without an active pause. An expired pause resets the counters. */
   pauseEnd(now: number): number | null {
     if (this.#pauseEndsAt === null || this.#pauseEndsAt > now) return this.#pauseEndsAt;
     this.#pauseEndsAt = null;

@@ -1,15 +1,15 @@
-/** Interval of the timer that measures the delay. */
+/** Interval of the timer that measures the event loop delay. */
 const tickMilliseconds = 20;
 const windowMilliseconds = 1000;
 /**
- * Consecutive slow windows that mean overload. One long pause, of the garbage collector or the machine, is not
- * overload.
+ * Number of consecutive slow windows that count as overload. A single long pause of the garbage collector or of the
+ * machine is not overload.
  */
 const slowWindows = 2;
 
 /**
- * Watches the event loop delay. A growing delay means that requests arrive faster than the process can decide them.
- * Every further request would slow down all others, so the gateway refuses it early.
+ * Watches the event loop delay. A growing delay means that requests arrive faster than the process can handle them. The
+ * gateway then rejects further requests early, because each would slow down all others.
  */
 export class LoopWatch {
   readonly #limit: number;
@@ -17,7 +17,7 @@ export class LoopWatch {
   #overloaded = false;
   #delay = 0;
 
-  /** @param limitMilliseconds mean delay above which the process is overloaded; 0: disabled */
+  /** @param limitMilliseconds mean delay above which the process is overloaded; 0 disables the watch */
   constructor(limitMilliseconds: number) {
     this.#limit = limitMilliseconds;
   }
@@ -31,7 +31,7 @@ export class LoopWatch {
     if (this.#limit === 0) return () => undefined;
     let windowBeganAt = performance.now();
     let ticks = 0;
-    // The mean delay follows from the number of ticks; Node's event loop histogram would take 360 KB.
+    // The number of ticks gives the mean delay. Node's event loop histogram would give it too, but takes 360 KB.
     const timer = setInterval(() => {
       ticks += 1;
       const elapsed = performance.now() - windowBeganAt;
@@ -47,7 +47,10 @@ export class LoopWatch {
     };
   }
 
-  /** Records the mean delay of one window in milliseconds. An overload ends only at half of the limit (hysteresis). */
+  /**
+   * Records the mean delay of one window, in milliseconds. For hysteresis, an overload ends only when the delay falls
+   * to half of the limit.
+   */
   note(delayMilliseconds: number): void {
     this.#delay = delayMilliseconds;
     this.#slow = delayMilliseconds > this.#limit ? this.#slow + 1 : 0;
@@ -55,7 +58,7 @@ export class LoopWatch {
     else this.#overloaded = this.#limit > 0 && this.#slow >= slowWindows;
   }
 
-  /** Description of the overload for operators; null if the process keeps up. */
+  /** Describes the overload for operators; null without overload. */
   problem(): string | null {
     return this.#overloaded ? `the event loop is ${Math.round(this.#delay)} ms late` : null;
   }

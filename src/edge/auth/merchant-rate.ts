@@ -15,16 +15,16 @@ type SetHeaders = (headers: Record<RateLimitHeader, string>) => void;
 /** Rate limit of one merchant. */
 export interface MerchantRateLimits {
   readonly requestsPerSecond: number;
-  /** Bucket size: the most requests at once. */
+  /** Size of the token bucket: the maximum number of requests at once. */
   readonly burst: number;
 }
 
-/** Most merchants tracked at a time. An evicted merchant starts again with a full bucket. */
+/** Maximum number of merchants tracked at a time. An evicted merchant starts again with a full bucket. */
 const maxMerchants = 100_000;
 
 /**
- * Limits the request rate of each merchant across all of its keys. All gateways share the count if a shared store is
- * configured and available; otherwise each process counts on its own.
+ * Limits the request rate of each merchant across all of its keys. If a shared store is configured and available, all
+ * gateway processes share one count. Otherwise each process counts alone.
  */
 export class MerchantRate {
   readonly #limits: MerchantRateLimits;
@@ -34,7 +34,7 @@ export class MerchantRate {
   readonly #counts = { together: 0, alone: 0 };
 
   /**
-   * @param shared null: each process counts on its own
+   * @param shared null if each process counts alone
    * @param now monotonic clock in milliseconds
    */
   constructor(
@@ -47,14 +47,17 @@ export class MerchantRate {
     this.#now = now;
   }
 
-  /** Requests counted together with other gateways and alone; empty without a shared count. */
+  /**
+   * Number of requests counted in the shared store (together) and in this process only (alone); empty without a shared
+   * store.
+   */
   get stats(): Readonly<Record<string, number>> {
     return this.#shared === null ? {} : { ...this.#counts };
   }
 
   /**
    * Counts a request of a merchant.
-   * @param setHeaders called with the rate limit headers, whatever the response will be
+   * @param setHeaders called with the rate limit headers, even if the request is rejected
    * @throws GatewayError rate_limited
    */
   count(merchantId: string, setHeaders: SetHeaders): Eventual<void> {

@@ -19,24 +19,24 @@ import { type PathProblem, proxiedMethods, type RouteMatch, type RouteTable } fr
 import type { BadKeyThrottle } from './bad-key-throttle.js';
 import type { MerchantRate } from './merchant-rate.js';
 
-/** Dependencies of the steps. */
+/** Dependencies of the steps that check a request. */
 export interface StepSources extends FactSources {
   readonly keyStore: Pick<KeyStore, 'find' | 'knows'>;
-  /** HMAC pepper for look-up ids; null: plain SHA-256. */
+  /** HMAC key for computing look-up ids from API keys; null for plain SHA-256. */
   readonly pepper: Pepper | null;
   readonly routes: RouteTable;
   readonly headLimits: HeadLimits;
   readonly maxBodyBytes: number;
   readonly fingerprints: KeyFingerprints;
-  /** Null: traces are not exported. */
+  /** Null if traces are not exported. */
   readonly traces: Pick<TraceExport, 'sample'> | null;
-  /** Null: requests without an acceptable key are not counted. */
+  /** Null if requests without an acceptable key are not counted. */
   readonly throttle: BadKeyThrottle | null;
-  /** Null: no rate limit for merchants. */
+  /** Null if merchants have no rate limit. */
   readonly merchantRate: MerchantRate | null;
-  /** Why the access log cannot be written; null if it can. */
+  /** Returns why the access log cannot be written; null if it can. */
   readonly accessLogProblem: () => string | null;
-  /** Why the process is overloaded; null if it is not. */
+  /** Returns why the process is overloaded; null if it is not. */
   readonly overload: () => string | null;
 }
 
@@ -47,9 +47,9 @@ export interface WaitingClient {
 }
 
 /**
- * Runs the steps of every request, in this order, before reading its body. Unknown paths and methods pass the same
- * steps, because only a valid key may learn which paths exist. After the last step the proxy forwards the request
- * (proxy/proxy.ts).
+ * Runs the checks of a request in this order, before reading its body. Unknown paths and methods undergo the same
+ * checks, because only a caller with a valid key may learn which paths exist. The proxy (proxy/proxy.ts) then forwards
+ * an accepted request.
  * @returns the rule that denies the request; null if it is accepted
  * @throws GatewayError for a request that fails without a denial
  */
@@ -62,61 +62,65 @@ export function runSteps(
   const { headers, connection, target } = request;
   const proxies = effectiveTrustedProxies(connection.mayForward, sources.trustedProxies);
   const fromProxy = connection.remote !== null && proxies.contains(connection.remote);
-  // First, so that every response and every log line has the id.
+  // Set the request id first, so that every response and every log line has it.
   found.id = requestIdOf(headers.requestId, fromProxy);
   found.responseHeaders.push('x-request-id', found.id);
-  // Before any refusal; otherwise the log lines of an attack would lack the client address behind a proxy.
+  // Resolve the client address before any check can fail. Otherwise the log lines of an attack through a proxy would
+  // lack the attacker's address.
   found.clientAddress = connection.remote && resolveClientAddress(connection.remote, headers.forwardedFor, proxies);
-  // The log line of a refused request carries the caller's trace id too.
+  // The log line of a rejected request needs the caller's trace id too.
   found.trace = traceContextOf(headers.traceparent, headers.tracestate, sources.traces?.sample() ?? null);
-  // The log shows a fingerprint in place of the key, whatever the outcome.
+  // The log shows a fingerprint instead of the key, also for rejected requests.
   const key = presentedKey(request);
   const lookupId = key === null ? null : lookupIdOf(key, sources.pepper);
   if (key !== null && lookupId !== null) found.keyFingerprint = sources.fingerprints.of(key, lookupId);
-  // Refuses every request that could not be logged.
+  // Reject every request that could not be logged.
   requireLog(sources);
-  // Before the expensive steps, which an overloaded process must skip.
+  // An overloaded process must skip the expensive steps below.
   requireCapacity(sources);
-  // Rejects ambiguous requests, which two recipients could read differently.
+  // Reject ambiguous requests, which the gateway and a service could interpret differently.
   requireProtocol(request, sources.headLimits);
-  // The route determines the permission that the key needs.
+  // The route determines which permission the key needs.
   const place = sources.routes(target.path);
   found.match = 'route' in place ? place : null;
-  // An unknown address is on no list, so it would pass as not being a Tor exit.
+  // Reject an unknown client address. It is on no list, so it would pass as not being a Tor exit.
   const address = requireAddress(request, found.clientAddress);
   found.location = sources.geoIp?.locate(address) ?? null;
-  // All facts are collected first, because the rules do no I/O.
+  // Collect all facts before applying the rules, because the rules do no I/O.
   const listed = sources.torExits.has(address);
   if (listed === true) found.torListDigest = sources.torExits.digest;
   const facts = (found.facts = factsOf({ request, address, listed, proxies, match: found.match }, sources));
-  // Decision: rules about the request, then the key look-up, then rules about the key and its merchant.
+  // Apply the rules about the request, look up the key, then apply the rules about the key and its merchant.
   const store = key === null ? sources.keyStore : storeFor(facts, key, fromProxy ? null : connection, sources);
   return follow(decide(found, facts, lookupId ?? '', store), ({ denial, credential, keyLookup }) => {
     found.credential = credential;
     found.keyLookup = keyLookup;
     if (keyLookup === null) found.exposedLookupId = lookupId;
     requireConnectedClient(caller, 'the key was looked up');
-    // A denial counts against its source and may become a 429.
+    // The throttle counts a denial for its source, and may turn the denial into a 429.
     if (denial !== null) {
       sources.throttle?.denied(sourceOf(address), denial);
       return denial;
     }
-    // Only accepted requests count against a merchant's rate, so no other client can use up its quota.
+    // Only accepted requests count towards a merchant's rate limit, so no other client can use up its quota.
     return follow(count(credential.merchantId, found, sources), (waited) => {
       if (waited) requireConnectedClient(caller, 'the request was counted against rateLimit');
-      // Last: only a valid key gets the errors for an unservable path, method or length.
+      // Last check: only a caller with a valid key may see errors about path, method or body length.
       requireServable(request, place, sources.maxBodyBytes);
       return null;
     });
   });
 }
 
-/** Replaces all steps for a request that follows the last response of its connection: its log line needs only an id. */
+/**
+ * Replaces the steps for a request that follows the last response of its connection. The request is not served, so its
+ * log line needs only an id.
+ */
 export function skipSteps(found: Findings): void {
   found.id = uniqueId();
 }
 
-/** The request's key, if it was sent exactly once and has a valid format; otherwise null. */
+/** Returns the API key, if the request has exactly one in a valid format; otherwise null. */
 function presentedKey({ headers: { apiKey } }: RequestData): string | null {
   const format = keyFormatOf(apiKey);
   return format === 'live' || format === 'test' ? (apiKey[0] ?? null) : null;
@@ -142,7 +146,10 @@ function requireAddress({ connection }: RequestData, address: IpAddress | null):
   );
 }
 
-/** The key store, limited by the throttle. @param connection the client's own; null: a proxy's */
+/**
+ * Returns the key store, with look-ups limited while the throttle is active.
+ * @param connection the client's own connection; null for a proxy's connection
+ */
 function storeFor(
   { clientAddress }: RequestFacts,
   key: string,
@@ -153,7 +160,10 @@ function storeFor(
   return throttle.sparing(keyStore, { source: sourceOf(clientAddress), key, connection });
 }
 
-/** Decides by the rules and measures the look-up. A key store outage must never look like a bad key. */
+/**
+ * Applies the rules and measures the key look-up. An outage of the key store becomes a 503, never the error for an
+ * invalid key.
+ */
 function decide(
   found: Findings,
   facts: RequestFacts,
@@ -166,7 +176,7 @@ function decide(
     return verdict;
   };
   const fail = (error: unknown): never => {
-    if (error instanceof GatewayError) throw error; // throttled: no look-up took place
+    if (error instanceof GatewayError) throw error; // the throttle rejected the key before any look-up
     found.lookupDuration = performance.now() - startedAt;
     if (error instanceof KeyStoreUnavailable) {
       throw new GatewayError('key_store_unavailable', error.message, { cause: error });
@@ -182,7 +192,10 @@ function decide(
   }
 }
 
-/** Counts an accepted request against its merchant's rate. @returns whether the count was asynchronous */
+/**
+ * Counts an accepted request towards its merchant's rate limit.
+ * @returns whether the count was asynchronous
+ */
 function count(merchantId: string, { responseHeaders }: Findings, { merchantRate }: StepSources): Eventual<boolean> {
   const counted = merchantRate?.count(merchantId, (headers) => {
     responseHeaders.push(...Object.entries(headers).flat());
@@ -195,7 +208,7 @@ function requireConnectedClient({ callerIsGone }: WaitingClient, meanwhile: stri
   if (callerIsGone) throw new GatewayError('client_closed', `the client disconnected while ${meanwhile}`);
 }
 
-/** Rejects a path, method or body length that the gateway cannot serve, even for a valid key. */
+/** Rejects a path, method or body length that the gateway cannot serve. Called only for a request with a valid key. */
 function requireServable(
   { method, declaredBytes }: RequestData,
   place: RouteMatch | PathProblem,

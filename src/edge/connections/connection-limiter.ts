@@ -9,31 +9,34 @@ export const evictions = ['without_key', 'merchant_share'] as const;
 /** A reason for evicting a connection. */
 export type Eviction = (typeof evictions)[number];
 
-/** `event.reason` of a request whose connection was evicted. */
+/** `event.reason` in the log line of a request whose connection was evicted. */
 export const evictionDetail =
   'connection evicted to admit another one: the request was not accepted yet, or its body had not arrived';
 
 /**
- * Below this share of connections without an accepted request, most of those clients are about to send their first one.
+ * Share of the connection limit. While fewer connections lack an accepted request, most of their clients are about to
+ * send their first one.
  */
 const newcomerShare = 1 / 16;
 
-/** Maximum open connections of a listener, in total and per source. */
+/** Maximum number of open connections of a listener, in total and per source. */
 export interface ConnectionCounts {
   readonly connections: number;
   readonly connectionsPerAddress: number;
 }
 
 /**
- * Admits connections while a listener is full, so that clients without a key cannot lock out clients with one. A new
- * connection evicts an old one:
- * - first the oldest connection without an accepted request, of the source with the most of them;
+ * Admits connections to a listener. While the listener is full, a new connection evicts an old one, so that clients
+ * without a key cannot lock out clients with a key:
+ * - first the oldest connection without an accepted request, of the source (IPv4 address or IPv6 /64) with the most
+ *   such connections;
  * - otherwise a connection of a merchant that holds more than half of all. The victim has been idle, or waiting for its
- *   request body, for longest. This rule comes first while few connections lack an accepted request: newcomers would
- *   evict each other.
+ *   request body, for the longest time.
  *
- * A connection is never evicted while its current request is accepted and complete. A trusted proxy carries many
- * clients, so it is not a source. Its connections are evicted only for the share of the merchant that they served last.
+ * While few connections lack an accepted request, the second rule comes first. Otherwise new connections would evict
+ * each other. A connection is never evicted while its current request is accepted and complete. A trusted proxy carries
+ * many clients, so it is not a source. Its connections are evicted only for the share of the merchant that they served
+ * last.
  */
 export class ConnectionLimiter {
   readonly #limits: ConnectionCounts;
@@ -60,12 +63,12 @@ export class ConnectionLimiter {
     return this.#tables.sources.withoutKey;
   }
 
-  /** Whether a source has reached its maximum number of connections. */
+  /** Whether a source (IPv4 address or IPv6 /64) has reached its maximum number of connections. */
   isFull(source: string): boolean {
     return this.#tables.sources.openOf(source) >= this.#limits.connectionsPerAddress;
   }
 
-  /** Admits a new connection and returns its slot. Null: no slot is free, and no connection may be evicted. */
+  /** Admits a new connection and returns its slot. Null if no slot is free and no connection may be evicted. */
   admit(socket: Socket): ConnectionSlot | null {
     const tables = this.#tables;
     if (tables.open >= this.#limits.connections && !this.#makeRoom(tables)) return null;
@@ -92,19 +95,22 @@ interface Tables {
   readonly holders: Holders<ConnectionSlot>;
 }
 
-/** The slot of an open connection. It counts for the connection's source, or for the merchant that it served last. */
+/**
+ * The slot of an open connection. It is listed under the connection's source until a request is accepted, and then
+ * under the merchant that the connection served last.
+ */
 export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   previous: ConnectionSlot | null = null;
   next: ConnectionSlot | null = null;
   /**
-   * The socket to destroy on eviction: the TLS socket once it exists. Destroying the TCP socket below a TLS socket with
-   * pending writes crashes the process.
+   * The socket to destroy on eviction. Over TLS, this is the TLS socket, once it exists. Destroying the TCP socket
+   * below a TLS socket with pending writes crashes the process.
    */
   socket: Socket;
   readonly #tables: Tables;
-  /** Null until the source is known, and for a trusted proxy. */
+  /** Null until the source is known, and always null for a trusted proxy. */
   #source: Source<ConnectionSlot> | null = null;
-  /** Null before the first accepted request. */
+  /** The merchant of the last accepted request; null before the first one. */
   #holder: Holder<ConnectionSlot> | null = null;
   /** Whether the current request is accepted and complete. */
   #isInUse = false;
@@ -127,7 +133,9 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
     if (!this.#isReleased) this.#source = this.#tables.sources.add(source, this);
   }
 
-  /** A request head has arrived: of the merchant's idle connections, this one is now evicted last. */
+  /**
+   * Called when a request head has arrived. Of the merchant's idle connections, this one is now the last to be evicted.
+   */
   requestBegan(): void {
     if (this.#isReleased || this.#isInUse || this.#holder === null) return;
     this.#holder.idle.remove(this);
@@ -135,8 +143,8 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   }
 
   /**
-   * The current request is accepted: the connection counts for its merchant.
-   * @param hasBody false: the request is complete, and the connection is not evicted until it ends
+   * Called when the current request is accepted. The connection now counts for the request's merchant.
+   * @param hasBody if false, the request is complete, and the connection is not evicted before the request ends
    */
   accepted(merchantId: string, hasBody: boolean): void {
     if (this.#isReleased) return;
@@ -150,14 +158,17 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
     if (hasBody) this.#holder?.idle.append(this);
   }
 
-  /** The body of an accepted request has arrived or is being forwarded: the connection is no longer evicted. */
+  /**
+   * Called when the body of an accepted request has arrived or is being forwarded. The connection is then not evicted
+   * before the request ends.
+   */
   bodyArrived(): void {
     if (this.#isReleased || this.#isInUse) return;
     this.#leaveList();
     this.#isInUse = true;
   }
 
-  /** A request is over, whether it was accepted or not. */
+  /** Called when a request has ended, whether it was accepted or not. */
   requestEnded(): void {
     if (this.#isReleased || !this.#isInUse) return;
     this.#isInUse = false;
@@ -188,7 +199,10 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   }
 }
 
-/** A merchant, and the open connections whose last accepted request belongs to it. */
+/**
+ * A merchant with the number of its open connections. A connection belongs to the merchant of its last accepted
+ * request.
+ */
 interface Holder<Connection extends Links<Connection>> {
   readonly merchantId: string;
   /** Number of open connections. */
@@ -197,11 +211,14 @@ interface Holder<Connection extends Links<Connection>> {
   readonly idle: LinkedList<Connection>;
 }
 
-/** The merchants of a listener's connections, and the one that holds more than half of all. Each operation is O(1). */
+/**
+ * The merchants of a listener's connections, and the merchant that holds more than half of all connections. Each
+ * operation is O(1).
+ */
 class Holders<Connection extends Links<Connection>> {
   readonly #all: number;
   readonly #byMerchant = new Map<string, Holder<Connection>>();
-  /** The merchant with more than half of all connections, if any; there can be only one. */
+  /** The merchant with more than half of all connections; null if no merchant has so many. */
   #most: Holder<Connection> | null = null;
 
   /** @param all maximum number of connections of the listener */
@@ -209,7 +226,10 @@ class Holders<Connection extends Links<Connection>> {
     this.#all = all;
   }
 
-  /** The longest idle connection of the merchant with more than half of all; null if there is none. */
+  /**
+   * The longest idle connection of the merchant that holds more than half of all connections; null without such a
+   * merchant.
+   */
   get longestIdleOfMost(): Connection | null {
     return this.#most?.idle.first ?? null;
   }
@@ -226,7 +246,7 @@ class Holders<Connection extends Links<Connection>> {
     return holder;
   }
 
-  /** Removes a connection that was closed or now serves another merchant from the count. */
+  /** Stops counting a connection for a merchant, because the connection was closed or now serves another merchant. */
   remove(holder: Holder<Connection>): void {
     holder.open -= 1;
     if (holder.open === 0) this.#byMerchant.delete(holder.merchantId);

@@ -4,27 +4,31 @@ import { abortResponse } from '../response/lingering-close.js';
 import type { Exchange } from '../request/exchange.js';
 import { newestExchange } from './pipeline.js';
 
-/** A connection, and when it was opened or became ready, in `performance.now()` milliseconds. */
+/** A connection, and when it was opened or became ready for HTTP, in `performance.now()` milliseconds. */
 interface Since {
   readonly socket: Socket;
   readonly at: number;
 }
 
 /**
- * Time for a client's next request during shutdown, counted from the connect, the TLS handshake, or a response that
- * promised keep-alive. The client may be about to send a request, and an immediate close would reset it.
+ * How long to wait for a client's next request during shutdown. The time starts with the connect, the TLS handshake, or
+ * a response that promised keep-alive. The client may be about to send a request, and an immediate close would reset
+ * the connection.
  */
 const nextRequestMilliseconds = 1_000;
 
 /**
- * Tracks the connections of one listener for its shutdown. Node closes connections that are idle after a request, but
- * waits for connections without any request and for TLS handshakes that never finish.
+ * Tracks the connections of one listener, to close them at shutdown. Node itself closes connections that are idle after
+ * a request, but waits for connections without any request and for TLS handshakes that never finish.
  */
 export class Connections {
   readonly #open = new MemberList<Since>();
-  /** Connections that carry requests of HTTP/1.1. */
+  /** Connections that are ready for HTTP/1.1 requests. */
   readonly #ready = new MemberList<Since>();
-  /** `bytesRead` of a connection when it became ready, less the buffered bytes of its first request. */
+  /**
+   * `bytesRead` of a connection when it became ready for HTTP, minus the bytes of its first request that were already
+   * buffered.
+   */
   readonly #readBefore = new WeakMap<Socket, number>();
   #accepted = 0;
   #closing = false;
@@ -52,7 +56,7 @@ export class Connections {
     socket.once('close', this.#ready.add({ socket, at: performance.now() }));
   }
 
-  /** Whether all connections were closed forcibly, including those with requests in flight. */
+  /** Whether all connections were closed forcibly, even with requests in flight. */
   get areCutOff(): boolean {
     return this.#cutOff;
   }
@@ -69,7 +73,7 @@ export class Connections {
 
   /**
    * Closes each connection after its next response, while new connections are still accepted. Closing an idle
-   * connection could lose a request in transit; closing with a response loses none.
+   * connection could lose a request in transit. Closing together with a response loses no request.
    */
   endWithNextResponse(): void {
     this.#lastResponses = true;
@@ -89,9 +93,9 @@ export class Connections {
   }
 
   /**
-   * Resolves when the event loop has drained the kernel's queues: pending connections, of which libuv accepts one per
-   * turn, and their bytes. The kernel resets queued connections when their listening socket closes, and connections
-   * closed with unread bytes.
+   * Resolves when the event loop has accepted the connections that were pending in the kernel, and has read their
+   * bytes. libuv accepts one connection per turn. The kernel would otherwise reset pending connections when their
+   * listening socket closes, and connections that are closed with unread bytes.
    */
   async arrived(): Promise<void> {
     const end = performance.now() + nextRequestMilliseconds;
@@ -102,7 +106,7 @@ export class Connections {
     }
   }
 
-  /** Closes every connection without any request, after the time for a next request has passed. */
+  /** Closes every connection without any request, once the time for its first request has passed. */
   closeUnused(): void {
     this.#closing = true;
     const now = performance.now();
@@ -114,8 +118,8 @@ export class Connections {
   }
 
   /**
-   * Closes every connection, even with a request in flight. Destroys TLS sockets first: destroying the TCP socket below
-   * a TLS socket with pending writes crashes the process.
+   * Closes every connection, even with a request in flight. TLS sockets are destroyed first, because destroying the TCP
+   * socket below a TLS socket with pending writes crashes the process.
    */
   cutOff(): void {
     this.#cutOff = true;
@@ -129,8 +133,8 @@ export class Connections {
 }
 
 /**
- * The drain delay before connections are closed, in milliseconds. With open connections it is long enough for active
- * clients to send one more request; its response carries `connection: close`.
+ * Returns the delay before the drain closes connections, in milliseconds. If connections are open, the delay is long
+ * enough for active clients to send one more request. Its response carries `connection: close`.
  */
 export function drainDelay(configuredSeconds: number, listeners: readonly Connections[]): number {
   const isInUse = listeners.some(({ size }) => size > 0);
@@ -138,7 +142,8 @@ export function drainDelay(configuredSeconds: number, listeners: readonly Connec
 }
 
 /**
- * Closes a connection unless more bytes arrive within this time, in milliseconds; immediately if it is not positive.
+ * Closes a connection unless more bytes arrive within this time, in milliseconds. A time of zero or less closes it
+ * immediately.
  */
 function closeUnlessRead(socket: Socket, milliseconds: number): void {
   if (milliseconds <= 0) {
@@ -161,9 +166,9 @@ interface Slot<Member> {
 }
 
 /**
- * A set for members that change constantly. A V8 Set or Map replaces its table as it changes, and each former table
- * refers to the next. Once one table is in the old generation, all later ones and their former members survive until a
- * full garbage collection. With one request per connection, that collection took more than a tenth of the CPU.
+ * A set whose members change constantly. A V8 Set or Map replaces its table as it changes, and each former table refers
+ * to the next. Once one table is in V8's old generation, all later ones and their former members survive until a full
+ * garbage collection. With one request per connection, that collection took more than a tenth of the CPU.
  */
 export class MemberList<Member> {
   readonly #places: Slot<Member>[] = [];
@@ -181,12 +186,12 @@ export class MemberList<Member> {
     };
   }
 
-  /** The current members. */
+  /** Returns the current members. */
   members(): Member[] {
     return this.#places.map(({ member }) => member);
   }
 
-  /** Moves the last member to the free index. */
+  /** Removes a member in O(1): the last member takes its index. */
   #remove(place: Slot<Member>): void {
     if (this.#places[place.index] !== place) return; // already removed
     const last = this.#places.pop();

@@ -1,4 +1,4 @@
-/** The links that a member of a `LinkedList` provides. */
+/** The links to its neighbours that a member of a `LinkedList` provides. */
 export interface Links<Member> {
   previous: Member | null;
   next: Member | null;
@@ -6,7 +6,7 @@ export interface Links<Member> {
 
 /**
  * A doubly linked list in insertion order. A member belongs to at most one list and is removed in O(1). A Set or Map
- * keeps this order too, but finding the first member skips over all deleted entries.
+ * keeps insertion order too, but has to skip all deleted entries to find its first member.
  */
 export class LinkedList<Member extends Links<Member>> {
   #first: Member | null = null;

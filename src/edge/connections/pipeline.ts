@@ -4,35 +4,41 @@ import { closeAfterResponse, lingeringClose } from '../response/lingering-close.
 
 /** Maximum number of pipelined requests that wait on a connection. */
 const mostWaiting = 16;
-/** Maximum number of requests dropped on a connection after the client exceeded `mostWaiting`. */
+/**
+ * Maximum number of requests dropped on a connection after the client exceeded `mostWaiting`. Then the connection is
+ * closed.
+ */
 const mostDropped = 1_000;
 
 /** The request queue of a connection. */
 interface RequestQueue {
-  /** The last request received; null without a request, or after it has ended cleanly. */
+  /** The last request received; null before the first request, or after the last one has ended cleanly. */
   newest: Exchange | null;
-  /** The request in progress, or the last one that was executed. */
+  /** The request in progress, or the last one that was executed; null if neither is retained. */
   current: Exchange | null;
   waiting: number;
-  /** Whether too many requests were pipelined: no request after the current one is executed. */
+  /** Whether too many requests were pipelined. If so, no request after the current one is executed. */
   isFull: boolean;
   dropped: number;
 }
 
 const lines = new WeakMap<Socket, RequestQueue>();
 
-/** The last request received on a connection; null without a request, or after it has ended cleanly. */
+/**
+ * Returns the last request received on a connection; null before the first one, or after the last one has ended
+ * cleanly.
+ */
 export function newestExchange(socket: Socket): Exchange | null {
   return lines.get(socket)?.newest ?? null;
 }
 
 /**
- * Executes the requests of a connection one after the other. Node dispatches a pipelined request immediately and only
- * delays its response. If the connection breaks, the waiting request gets no event: it would be executed without a
- * response, without a log line, and would never release its upstream permit. If too many requests wait, the connection
- * closes after the current response, which may confirm a payout.
- * @param turn called when all earlier requests are over. `alive` is false if no response can be sent; the request must
- *   not be executed then (RFC 9112 9.6).
+ * Executes the requests of a connection one after the other. Node dispatches a pipelined request immediately and delays
+ * only its response. If the connection breaks, a waiting request gets no event. It would be executed without a response
+ * or a log line, and would never release its upstream permit. If too many requests wait, the connection closes after
+ * the current response, which may confirm a payout.
+ * @param turn called when all earlier requests have ended. `alive` is false if no response can be sent; the request
+ *   must not be executed then (RFC 9112 9.6).
  */
 export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): void {
   const { socket } = exchange.request;
@@ -52,7 +58,7 @@ export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): v
   line.waiting += 1;
   if (line.waiting > mostWaiting && !line.isFull) {
     line.isFull = true;
-    // Read nothing more until the current request is over.
+    // Stop reading until the current request has ended.
     socket.pause();
     if (line.current !== null) closeAfterCurrentResponse(line.current);
   }
@@ -62,7 +68,10 @@ export function awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): v
   });
 }
 
-/** Closes the connection after a request's response, even if the response head already sent promises keep-alive. */
+/**
+ * Closes the connection after the response to this request, even if the head of the response has already promised
+ * keep-alive.
+ */
 export function closeAfterCurrentResponse(exchange: Exchange): void {
   const { response, request } = exchange;
   const { socket } = request;
@@ -76,8 +85,8 @@ export function closeAfterCurrentResponse(exchange: Exchange): void {
 }
 
 /**
- * Drops the reference to a finished request that was read completely and whose connection stays open. Otherwise
- * thousands of idle connections would each retain all data of their last request.
+ * Drops the reference to a finished request that was read completely and whose connection stays open. Otherwise each of
+ * thousands of idle connections would retain all data of its last request.
  */
 export function endTurn(exchange: Exchange): void {
   const { request, response } = exchange;
@@ -92,7 +101,8 @@ function lineOf(socket: Socket): RequestQueue {
   if (known !== undefined) return known;
   const line: RequestQueue = { newest: null, current: null, waiting: 0, isFull: false, dropped: 0 };
   lines.set(socket, line);
-  // V8 retains the value of a WeakMap entry until a full garbage collection, even if its key is unreachable.
+  // Clear the references on close. V8 retains the value of a WeakMap entry until a full garbage collection, even if its
+  // key is unreachable.
   socket.once('close', () => {
     line.newest = null;
     line.current = null;

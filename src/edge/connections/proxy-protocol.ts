@@ -10,18 +10,20 @@ interface ConnectionSource {
 /** Callbacks for a connection that must begin with a PROXY protocol header. */
 export interface HeaderReader {
   /**
-   * Called once when the header has been removed, with its source and the number of bytes already buffered after it.
+   * Called once, after the header has been removed. Gets the source that the header names, and the number of bytes that
+   * are already buffered after the header.
    */
   readonly onHeader: (source: ConnectionSource | null, bufferedBytes: number) => void;
   /**
-   * Called once when the connection is closed without a valid header, unless the peer closed it before the first byte.
+   * Called once if the connection is closed because it lacks a valid header. Not called if the peer closed it before
+   * the first byte.
    */
   readonly onRefused: () => void;
 }
 
 /**
- * Removes the PROXY protocol header from a connection. Bytes after the header, even in the same packet, are put back
- * into the socket, so that the next reader (TLS or HTTP) starts with the first of them.
+ * Reads and removes the PROXY protocol header of a connection. Bytes after the header, even in the same packet, are put
+ * back into the socket. The next reader (TLS or HTTP) thus starts with the first byte after the header.
  * @param timeoutMilliseconds timeout for the complete header
  */
 export function readProxyHeader(socket: Socket, timeoutMilliseconds: number, reader: HeaderReader): void {
@@ -63,7 +65,10 @@ export function readProxyHeader(socket: Socket, timeoutMilliseconds: number, rea
   socket.on('readable', onReadable).on('end', onEnd).on('close', onClose);
 }
 
-/** Reads at most the maximum header length, so that a flood of bytes is not copied as a whole. */
+/**
+ * Reads at most the maximum header length, so that a flood of bytes is not copied as a whole. Null if no bytes are
+ * buffered.
+ */
 function readChunk(socket: Socket): Buffer | null {
   if (socket.readableLength === 0) return null;
   return socket.read(Math.min(socket.readableLength, maxProxyHeaderBytes)) as Buffer | null;
@@ -72,19 +77,21 @@ function readChunk(socket: Socket): Buffer | null {
 /** Result of parsing the bytes received so far. */
 type ProxyHeader =
   | { readonly kind: 'incomplete' | 'invalid' }
-  /** `source` is null for the proxy's own connection (LOCAL), and for an unknown client address (UNKNOWN, UNSPEC). */
+  /**
+   * `source` is null for the proxy's own connection (LOCAL), and if the client address is unknown (UNKNOWN, UNSPEC).
+   */
   | { readonly kind: 'header'; readonly source: ConnectionSource | null; readonly length: number };
 
 const incomplete: ProxyHeader = { kind: 'incomplete' };
 const invalid: ProxyHeader = { kind: 'invalid' };
 const v1Start = Buffer.from('PROXY ', 'latin1');
 const v2Signature = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
-/** Maximum length of a version 1 line with its CRLF: `PROXY UNKNOWN`, two long IPv6 addresses and two ports. */
+/** Maximum length of a version 1 header: a line with `PROXY UNKNOWN`, two long IPv6 addresses, two ports and CRLF. */
 const v1MaxBytes = 107;
 const v2FixedBytes = 16;
 /**
- * Addresses and TLVs. The specification allows 65,535; headers of load balancers are smaller, even with client
- * certificates.
+ * Maximum length of the addresses and TLVs (extension fields). The specification allows 65,535 bytes, but headers of
+ * load balancers are smaller, even with client certificates.
  */
 const v2MaxPayloadBytes = 4_096;
 
@@ -92,7 +99,7 @@ const v2MaxPayloadBytes = 4_096;
 const maxProxyHeaderBytes = v2FixedBytes + v2MaxPayloadBytes;
 
 /**
- * Parses a PROXY protocol header (haproxy.org, proxy-protocol.txt), version 1 or 2, at the start of a connection.
+ * Parses a PROXY protocol header of version 1 or 2 (haproxy.org, proxy-protocol.txt) at the start of a connection.
  * Ignores bytes after the header, so the result does not depend on packet boundaries.
  */
 export function parseProxyHeader(bytes: Buffer): ProxyHeader {
@@ -133,7 +140,10 @@ function headerOf(sourceText: string, port: number, length: number): ProxyHeader
   return address === null ? invalid : { kind: 'header', source: { address, port }, length };
 }
 
-/** Length of addresses and ports, and the source reader, by the family and transport byte. */
+/**
+ * For each supported family and transport byte: the length of addresses and ports, and the function that reads the
+ * source address.
+ */
 const v2Streams: ReadonlyMap<number, { readonly bytes: number; readonly sourceOf: (bytes: Buffer) => string }> =
   new Map([
     [0x11, { bytes: 12, sourceOf: ipv4Text }],
@@ -151,7 +161,7 @@ function parseV2(bytes: Buffer): ProxyHeader {
   if (payloadBytes > v2MaxPayloadBytes) return invalid;
   const stream = v2Streams.get(familyAndTransport);
   const speaksForItself = versionAndCommand === local || familyAndTransport === unspecified;
-  // A client that does not use TCP over IP has no address for the access rules.
+  // Reject clients that do not use TCP over IP, because the access rules need an IP address.
   if (!speaksForItself && (stream === undefined || payloadBytes < stream.bytes)) return invalid;
   const length = v2FixedBytes + payloadBytes;
   if (bytes.length < length) return incomplete;

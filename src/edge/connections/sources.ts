@@ -1,7 +1,7 @@
 import { LinkedList } from './linked-list.js';
 import type { Links } from './linked-list.js';
 
-/** An IPv4 address or IPv6 /64, and its open connections. */
+/** A source (an IPv4 address or an IPv6 /64) and its open connections. */
 export interface Source<Connection extends Links<Connection>> extends Links<Source<Connection>> {
   readonly name: string;
   /** Number of open connections. */
@@ -11,17 +11,18 @@ export interface Source<Connection extends Links<Connection>> extends Links<Sour
 }
 
 /**
- * The sources of a listener's connections, and the one with the most connections without a key. An attacker controls
- * how often this is queried, so each operation is O(1): there is one list of sources per count, and an operation
- * changes a count by one.
+ * The sources of a listener's connections, and the source with the most connections without an accepted request. An
+ * attacker controls how often this source is queried, so each operation is O(1). There is one list of sources per
+ * number of connections, and an operation changes a number by one.
  */
 export class Sources<Connection extends Links<Connection>> {
   readonly #byName = new Map<string, Source<Connection>>();
   /**
-   * Sources by number of connections without a key; in each list, the source that reached the number first is first.
+   * Lists of sources, indexed by the number of connections without an accepted request. In each list, the source that
+   * reached the number first is first.
    */
   readonly #byCount: LinkedList<Source<Connection>>[] = [];
-  /** The largest such number of any source. */
+  /** The largest number of connections without an accepted request that any source has. */
   #most = 0;
   #withoutKey = 0;
 
@@ -30,7 +31,10 @@ export class Sources<Connection extends Links<Connection>> {
     return this.#withoutKey;
   }
 
-  /** The oldest connection without a key of the source with the most of them; null if there is none. */
+  /**
+   * Of the source with the most connections without an accepted request, the oldest such connection. Null if no source
+   * has one.
+   */
   get oldestOfMost(): Connection | null {
     return this.#byCount[this.#most]?.first?.withoutKey.first ?? null;
   }

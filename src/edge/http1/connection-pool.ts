@@ -1,9 +1,9 @@
 /*
  * Entry point of the HTTP/1.1 client (RFC 9112), which does not depend on the gateway. undici 7 is unsuitable for a
- * gateway of many merchants:
- * - A 304 with Content-Length becomes a 502.
- * - It reuses a connection after a 204 with chunks, so the next merchant would read those chunks.
- * - It accepts the coding `chunked, gzip`.
+ * gateway whose connections serve several merchants:
+ * - It fails on a 304 with Content-Length, which becomes a 502.
+ * - It reuses a connection after a 204 with a chunked body, so the next merchant would read that body.
+ * - It accepts the transfer coding `chunked, gzip`.
  * - It loses a response sent before the service has read the request body, such as a 413.
  */
 import dns from 'node:dns';
@@ -14,46 +14,52 @@ import type { ResponseReader } from './response-reader.js';
 import { Connection, type WireRequest } from './connection.js';
 import { IdleConnections, type IdleOptions } from './idle-connections.js';
 
-/** How to connect to an upstream. */
+/** Settings for the connections to an upstream. */
 export interface PoolOptions extends IdleOptions {
-  /** `http://host:port` or `https://host:port`. */
+  /** Origin of the upstream: `http://host:port` or `https://host:port`. */
   readonly origin: URL;
   readonly connectMilliseconds: number;
-  /** Maximum number of connections, not counting idle ones that are bound to a merchant. */
+  /** Maximum number of connections. Idle connections that are bound to a merchant do not count. */
   readonly maxConnections: number;
-  /** Whether the service reads every request body. If so, merchants share connections after a request with a body. */
+  /**
+   * Whether the service reads every request body. If so, a connection that has carried a body may serve any merchant.
+   */
   readonly readsBodies: boolean;
-  /** Called when the service sends bytes without a pending request. */
+  /** Called when the service sends bytes although no request is pending. */
   readonly onUnsolicited: () => void;
-  /** PEM of the CA that signed the upstream's certificate; null: Node's default CAs. */
+  /** PEM of the CA that signed the upstream's certificate; null for Node's default CAs. */
   readonly ca: Buffer | null;
 }
 
 interface Waiting {
   readonly request: WireRequest;
   readonly reader: ResponseReader;
-  /** Earliest `openedAt` of a connection that may carry the request; null: any connection. */
+  /** The connection must have been opened at this time or later; null for any connection. */
   readonly openedSince: number | null;
 }
 
-/** A pending connect. */
+/** A connection that is being established. */
 interface Opening {
-  /** The request that triggered the connect. It fails if the connect fails before another connection carries it. */
+  /** The request that triggered the connect. If the connect fails while this request still waits, the request fails. */
   readonly first: Waiting;
   readonly since: number;
 }
 
 const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
-/** Minimum number of connections that may rest when few are in use. */
+/** At least this many connections may rest (stay unused for a short time after a response). */
 const leastResting = 16;
-/** Requests per event loop turn that mean full load: resting would double the connections and cost 7 % of a GET. */
+/**
+ * With this many requests per turn, no connection rests: resting would double the connections and cost 7 % of a GET.
+ */
 const fullTurn = 8;
 /** After unsolicited bytes from a service, each connection carries only one request for this time. */
 const distrustMilliseconds = 60_000;
-/** After this time a pending connect whose requester has gone no longer counts as capacity; it may never complete. */
+/**
+ * After this time, a pending connect whose request is gone no longer counts as capacity, because it may never complete.
+ */
 const abandonedConnectMilliseconds = 1_000;
-/** All connections share this read buffer. Copy bytes that are used after the read callback. */
+/** Read buffer shared by all connections. Bytes that are used after the read callback must be copied. */
 const readBuffer = Buffer.allocUnsafeSlow(65_536);
 
 /** The connections to one upstream. */
@@ -62,7 +68,9 @@ export class ConnectionPool {
   readonly #connector: buildConnector.connector;
   readonly #connections = new Set<Connection>();
   readonly #idle: IdleConnections;
-  /** Connections whose response ended in this turn. A close right after it is read only in the next turn. */
+  /**
+   * Connections whose response ended in this turn. If the service closes right after, that is read in the next turn.
+   */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
   readonly #opening = new Set<Opening>();
@@ -78,7 +86,7 @@ export class ConnectionPool {
     const { connectMilliseconds, ca } = options;
     this.#connector = buildConnector({
       timeout: connectMilliseconds,
-      // Explicit, because the proxy plugin does not verify certificates by default.
+      // Set explicitly: the client of the proxy plugin would not verify certificates by default.
       rejectUnauthorized: true,
       lookup: sharedLookup,
       ...(ca === null ? {} : { ca }),
@@ -97,33 +105,35 @@ export class ConnectionPool {
     }, sweepMilliseconds).unref();
   }
 
-  /** How many idle connections are bound to merchants. */
+  /** Number of idle connections that are bound to merchants. */
   get boundIdle(): number {
     return this.#idle.bound;
   }
 
-  /** Whether each connection carries only one request, after unsolicited bytes from the service. */
+  /** Whether each connection carries only one request, because the service recently sent unsolicited bytes. */
   get isDistrusted(): boolean {
     return this.#distrustedUntil !== -Infinity && performance.now() < this.#distrustedUntil;
   }
 
   /**
-   * Sends a request at the end of the turn, on a connection that has rested for at least one turn. All received data
-   * has been read by then. So the request avoids connections with a close or unsolicited bytes from the upstream.
-   * @param onNew whether to require a connection opened from now on. A service that shuts down closes all older ones.
+   * Sends a request at the end of the event loop turn. An idle connection must have rested for at least one turn, so
+   * that all received data has been read. The request thus avoids connections that the upstream has closed or sent
+   * unsolicited bytes on.
+   * @param onNew whether the connection must be opened after this call. A service that shuts down closes all older
+   *   ones.
    */
   send(request: WireRequest, reader: ResponseReader, onNew: boolean): void {
     if (this.#onClosed !== null) {
       reader.onFailure(new Error('the gateway is closing'));
       return;
     }
-    // First in the queue: the other requests would take new connections although older ones suffice for them.
+    // Requests that need a new connection are queued first: others would take it, although older ones suffice.
     if (onNew) this.#waiting.unshift({ request, reader, openedSince: performance.now() });
     else this.#waiting.push({ request, reader, openedSince: null });
     this.#serveSoon();
   }
 
-  /** Rejects new requests and resolves when all requests are over and all connections are closed. */
+  /** Rejects new requests. Resolves when all requests have ended and all connections are closed. */
   close(): Promise<void> {
     clearInterval(this.#sweep);
     return new Promise((resolve) => {
@@ -173,7 +183,7 @@ export class ConnectionPool {
     this.#endIfClosed();
   }
 
-  /** Number of pending connects that a waiting request can expect to use. */
+  /** Counts the pending connects that a waiting request can expect to use. */
   #countComing(now: number): number {
     let coming = 0;
     for (const { first, since } of this.#opening) {
@@ -187,16 +197,19 @@ export class ConnectionPool {
     return this.#connections.size - this.#idle.bound + this.#opening.size < this.#options.maxConnections;
   }
 
-  /** @param inTurn number of requests in this turn of the event loop */
+  /** @param inTurn number of requests that wait in this event loop turn */
   #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
-    // With as many connections resting as in use, each one rests for as long as a response takes.
+    // If as many connections rest as are in use, each one rests for as long as a response takes.
     const inUse = this.#connections.size - this.#idle.size;
     const mayRest = this.#mayOpen && inTurn < fullTurn;
     return this.#idle.take(merchantId, now, mayRest ? Math.max(leastResting, inUse) : 0);
   }
 
-  /** Retires all connections: on others, unsolicited bytes may have preceded responses unnoticed. */
+  /**
+   * Closes idle connections immediately, and all others after their response. Unsolicited bytes may have preceded
+   * responses on the others unnoticed.
+   */
   #distrust(): void {
     this.#distrustedUntil = performance.now() + distrustMilliseconds;
     const error = new Error('the service sent unsolicited bytes');
@@ -209,7 +222,7 @@ export class ConnectionPool {
     const { first } = opening;
     this.#opening.add(opening);
     const { hostname, host, protocol, port } = this.#options.origin;
-    // A URL has an IPv6 address in brackets; a socket would resolve the brackets as part of a host name.
+    // In a URL, an IPv6 address has brackets. A socket would try to resolve the brackets as part of a host name.
     const bare = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
     this.#connector({ hostname: bare, host, protocol, port }, (error, socket) => {
       this.#opening.delete(opening);
@@ -248,14 +261,17 @@ export class ConnectionPool {
     if (this.#onClosed === null) return;
     if (this.#waiting.length > 0) return;
     for (const connection of this.#idle.all()) connection.destroy(new Error('the gateway is closing'));
-    // After `destroy`, do not wait for pending connects: they close as soon as they complete.
+    // After `destroy`, do not wait for pending connects. They are closed as soon as they complete.
     if (this.#connections.size === 0 && (this.#opening.size === 0 || this.#isDestroyed)) this.#onClosed();
   }
 }
 
 type LookupCallback = Parameters<LookupFunction>[2];
 
-/** Shares one DNS look-up per name among concurrent connects: one hanging name could occupy all look-up threads. */
+/**
+ * Shares one DNS look-up per name among concurrent connects. Otherwise look-ups of a single hanging name could occupy
+ * all threads for DNS look-ups.
+ */
 export function shareLookups(lookup: LookupFunction): LookupFunction {
   const asking = new Map<string, LookupCallback[]>();
   return (hostname, options, callback) => {
@@ -275,7 +291,7 @@ export function shareLookups(lookup: LookupFunction): LookupFunction {
   };
 }
 
-/** DNS look-ups of upstreams, shared within the process. */
+/** DNS look-up for upstreams. Concurrent look-ups of the same name share one query. */
 const sharedLookup = shareLookups((hostname, options, callback) => {
   dns.lookup(hostname, options, (error, address, family) => {
     callback(error, address, family);

@@ -8,25 +8,25 @@ import type { ResponseReader } from './response-reader.js';
 export interface WireRequest {
   readonly merchantId: string;
   readonly method: string;
-  /** The request head with the final empty line, as latin1. */
+  /** The request head as latin1, including the empty line at its end. */
   readonly head: string;
   readonly body: Buffer | Readable | null;
-  /** The body framing in the head: length in bytes, `chunked` (RFC 9112 7.1), or null without a body. */
+  /** The body framing that the head states: length in bytes, `chunked` (RFC 9112 7.1), or null without a body. */
   readonly framing: number | 'chunked' | null;
 }
 
 /** Events of a connection for its pool. */
 export interface ConnectionEvents {
-  /** The connection can carry another request. */
+  /** The connection is idle and can carry another request. */
   readonly onIdle: (connection: Connection) => void;
-  /** The service sent bytes without a pending request; the connection is closed. */
+  /** The service sent bytes without a pending request, so the connection was closed. */
   readonly onUnsolicited: (connection: Connection) => void;
   readonly onClose: (connection: Connection) => void;
 }
 
 /**
- * A reused connection ended before the first byte of this response. Most likely the service had already closed the
- * connection and never read the request.
+ * Error of a reused connection that ended before the first byte of the response. Most likely the service had already
+ * closed the connection and never read the request.
  */
 export class ClosedBeforeResponse extends Error {
   constructor(reason: Error) {
@@ -35,22 +35,33 @@ export class ClosedBeforeResponse extends Error {
   }
 }
 
-/** Idle timeout without a Keep-Alive header: 1 s below the 5 s default of Node services. */
+/**
+ * How long a connection may be idle before reuse if the upstream sends no Keep-Alive header. 1 s below the 5 s default
+ * of Node services.
+ */
 const idleMilliseconds = 4_000;
-/** Subtracted from the upstream's Keep-Alive timeout. A request racing with the close may or may not be executed. */
+/**
+ * Safety margin, subtracted from the upstream's Keep-Alive timeout. If the upstream closes while a request is in
+ * transit, it is unknown whether the request was executed.
+ */
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
-/** A service may send a 408 on an idle connection before closing it (RFC 9110 15.5.9). */
+/**
+ * Matches a 408 response. A service may send it on an idle connection before closing the connection (RFC 9110 15.5.9).
+ */
 const timeoutResponse = /^HTTP\/1\.[01] 408[ \r]/;
 
 /** One connection to an upstream, which carries one request at a time. */
 export class Connection {
   readonly openedAt = performance.now();
-  /** End of the last response, or else `openedAt`, in `performance.now()` milliseconds. */
+  /** When the last response ended, or `openedAt` before the first response. In `performance.now()` milliseconds. */
   idleSince = this.openedAt;
   /** Whether the connection has carried a request. */
   isUsed = false;
-  /** The only merchant that may use this connection, because it has carried the merchant's body; null: any merchant. */
+  /**
+   * The only merchant that may use this connection, because it has carried a request body of this merchant; null for
+   * any merchant.
+   */
   boundTo: string | null = null;
   readonly #socket: Socket;
   readonly #events: ConnectionEvents;
@@ -60,10 +71,13 @@ export class Connection {
   #upload: Readable | null = null;
   #keeps = true;
   #isRetired = false;
-  /** Whether the connection is reused and no byte of the current response has arrived. */
+  /**
+   * Whether the connection is reused and no byte of the current response has arrived. The upstream's close and the
+   * request may then have crossed.
+   */
   #mayCross = false;
   #idleMilliseconds = idleMilliseconds;
-  /** Whether a write failed because the peer had closed; null while writes are not observed. */
+  /** Whether a write failed because the peer had closed the connection; null while writes are not observed. */
   #hasFailedToWrite: boolean | null = null;
 
   /** @param readsBodies whether the service reads every request body */
@@ -88,8 +102,8 @@ export class Connection {
     });
     socket.on('end', () => {
       // A response without a length is complete at the end of its connection, but not after a reset. Only a failed
-      // write reveals the reset. Destroy the socket: the peer may read nothing more, so pending writes would never
-      // finish.
+      // write reveals the reset. Otherwise destroy the socket: the peer may read nothing more, so pending writes would
+      // never finish.
       if (this.#hasFailedToWrite !== true && this.#parser.end()) return;
       this.#ended(new Error('the upstream closed the connection'));
       socket.destroy();
@@ -114,7 +128,7 @@ export class Connection {
     this.#parser.expect(method);
     reader.onStart(this);
     if (body === null) this.#socket.write(head, 'latin1');
-    // One write is faster than two. latin1 maps bytes to characters and back without loss.
+    // One write is faster than two. latin1 converts bytes to characters and back without loss.
     else if (Buffer.isBuffer(body)) this.#socket.write(head + body.toString('latin1'), 'latin1');
     else {
       this.#socket.write(head, 'latin1');
@@ -122,7 +136,7 @@ export class Connection {
     }
   }
 
-  /** Parses received bytes. */
+  /** Parses bytes received from the upstream. */
   take(bytes: Buffer): void {
     const reader = this.#reader;
     this.#mayCross = false;
@@ -167,7 +181,7 @@ export class Connection {
     if (reader === null) return; // the request was cancelled
     this.#reader = null;
     reader.onEnd();
-    // If the request is still being sent, its remaining bytes would precede the next request.
+    // While the request is still being sent, its remaining bytes would precede the next request on the connection.
     const isSending = this.#upload !== null || this.#socket.writableLength > 0;
     if (!this.#keeps || this.#isRetired || isSending || this.#idleMilliseconds <= 0) {
       this.destroy(new Error('the response is complete and the connection cannot be reused'));
@@ -192,8 +206,8 @@ export class Connection {
   }
 
   /**
-   * Streams a body at the upstream's pace. A length that differs from the head closes the connection. The service would
-   * read surplus bytes as another request, and would read missing bytes from the next request.
+   * Streams a body as fast as the upstream accepts it. Closes the connection if the length differs from the head. The
+   * service would read surplus bytes as another request, and would take missing bytes from the next request.
    */
   #send(body: Readable, framing: WireRequest['framing']): void {
     this.#upload = body;
@@ -241,10 +255,10 @@ type Done = (error?: Error | null) => void;
 const peerClosedCodes: ReadonlySet<unknown> = new Set(['EPIPE', 'ECONNRESET']);
 
 /**
- * Reads a socket to its end although a write has failed because the peer is gone. Node would destroy the socket with
- * its unread bytes: the response of a service that rejected the rest of a body. No further bytes are written, because
- * for Node the failed write stays pending.
- * @param onFailed called when a write fails this way
+ * Keeps reading a socket after a write has failed because the peer is gone. Node would destroy the socket and lose
+ * unread bytes, such as the response of a service that rejected the rest of a body. For Node the failed write stays
+ * pending, so no further bytes are written.
+ * @param onFailed called when a write fails because the peer is gone
  */
 function keepReadingAfterFailedWrites(socket: Socket, onFailed: () => void): void {
   const watched =

@@ -1,25 +1,26 @@
 import type { Connection } from './connection.js';
 
-/** How idle connections to an upstream are reused. */
+/** Limits for reusing idle connections to an upstream. */
 export interface IdleOptions {
   /** Maximum number of idle connections that are bound to merchants. The least recently used one is closed first. */
   readonly boundIdle: number;
-  /** Milliseconds that a connection rests after a response before reuse, if other connections are available. */
+  /** How long a connection is not reused after a response, in milliseconds, if other connections are available. */
   readonly restMilliseconds: number;
 }
 
 /**
- * The idle connections to one upstream. A connection that has carried a request body serves only that merchant. A
- * service that did not read the body would parse it as the next request, possibly under another merchant's identity.
- * Each connection rests after a response, so that a late second response cannot match a new request.
+ * The idle connections to one upstream. A connection that has carried a request body serves only the merchant of that
+ * body. A service that did not read the body would parse it as the next request, possibly under another merchant's
+ * identity. Each connection rests after a response, so that a late second response is not taken for the response to a
+ * new request.
  */
 export class IdleConnections {
   readonly #options: IdleOptions;
-  /** Opened but never used: no late response is possible. */
+  /** Connections that were never used. They need no rest, because no late response can arrive on them. */
   readonly #fresh: Connection[] = [];
-  /** Connections for requests of any merchant, the longest idle first. */
+  /** Used connections that any merchant may use, the longest idle first. */
   readonly #shared: Connection[] = [];
-  /** Bound connections by merchant, the longest idle first. */
+  /** Connections bound to a merchant, by merchant, the longest idle first. */
   readonly #ofMerchant = new Map<string, Connection[]>();
   /** The bound connections of all merchants, the longest idle first. */
   readonly #bound = new Set<Connection>();
@@ -37,7 +38,7 @@ export class IdleConnections {
     return this.#bound.size;
   }
 
-  /** Adds a connection that was just opened, or has just rested for one turn of the event loop. */
+  /** Adds a connection that was just opened, or that has been idle for one turn of the event loop. */
   add(connection: Connection): void {
     const { boundTo, isUsed } = connection;
     if (boundTo === null) (isUsed ? this.#shared : this.#fresh).push(connection);
@@ -54,15 +55,15 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection for a merchant's request: the most recently idle one that has rested, so that the
-   * others can become stale and close.
+   * Removes and returns a connection for a merchant's request. Chooses the most recently idle one that has rested, so
+   * that the others become stale and are closed.
    * @param now `performance.now()`
-   * @param mostResting number of connections that may rest; with more, the longest idle one is taken. 0: no rest, the
-   *   most recently idle one is taken.
+   * @param mostResting maximum number of connections that may rest. If more are idle, the longest idle one is taken
+   *   before its rest is over. 0: no connection rests, and the most recently idle one is taken.
    */
   take(merchantId: string, now: number, mostResting: number): Connection | null {
     const own = this.#ofMerchant.get(merchantId);
-    // At the limit do not wait for own connections to rest: a further bound connection would evict another one.
+    // At the limit, the merchant's own connections do not rest: binding a further one would evict another's.
     const mostOwn = this.#bound.size < this.#options.boundIdle ? mostResting : 0;
     const connection =
       (own === undefined ? undefined : this.#chosen(own, now, mostOwn)) ??
@@ -75,7 +76,10 @@ export class IdleConnections {
     return this.take(merchantId, now, mostResting);
   }
 
-  /** Removes and returns a connection opened since `openedSince`. A service that shuts down closes all older ones. */
+  /**
+   * Removes and returns a connection opened at `openedSince` or later. Older ones are useless, because a service that
+   * shuts down closes them all.
+   */
   takeOpenedSince(merchantId: string, openedSince: number, now: number): Connection | null {
     const usable = [...this.#fresh, ...this.#shared, ...(this.#ofMerchant.get(merchantId) ?? [])];
     const connection = usable.find((each) => each.openedAt >= openedSince && !each.isStale(now)) ?? null;
@@ -83,7 +87,7 @@ export class IdleConnections {
     return connection;
   }
 
-  /** Removes a connection that is used or closed. */
+  /** Removes a connection that is now in use or closed. */
   remove(connection: Connection): void {
     const { boundTo, isUsed } = connection;
     if (boundTo === null) removeFrom(isUsed ? this.#shared : this.#fresh, connection);
@@ -99,7 +103,7 @@ export class IdleConnections {
     return [...this.#fresh, ...this.#shared, ...this.#bound];
   }
 
-  /** @param list ordered by `idleSince` */
+  /** @param list connections ordered by `idleSince` */
   #chosen(list: readonly Connection[], now: number, mostResting: number): Connection | undefined {
     if (mostResting === 0 || list.length === 0) return list.at(-1);
     let [low, high] = [0, list.length];

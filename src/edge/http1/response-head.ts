@@ -1,14 +1,14 @@
 import { memoize } from '../../policy/memoize.js';
 
-/** Names and values, alternating. The values of a repeated header form one array. */
+/** Alternating header names and values. The values of a repeated header form one array. */
 export type ResponseHeaders = (string | string[])[];
 
 /** The head of an upstream response. */
 export interface ResponseHead {
   readonly statusCode: number;
-  /** Names in lower case. */
+  /** Headers of the response, with names in lower case. */
   readonly headers: ResponseHeaders;
-  /** Body length in bytes, `chunked`, or `close` if only the end of the connection delimits the body. */
+  /** Body length in bytes, `chunked`, or `close` if the body ends with the connection. */
   readonly framing: number | 'chunked' | 'close';
   /** Whether the connection can be reused for another request. */
   readonly keepsConnection: boolean;
@@ -16,7 +16,7 @@ export interface ResponseHead {
   readonly keepAliveSeconds: number | null;
 }
 
-/** The bytes are not an HTTP/1.x response, or two parsers could disagree about where it ends. */
+/** Error for bytes that are not an HTTP/1.x response, or whose end two parsers could see at different places. */
 export class MalformedResponse extends Error {
   constructor(message: string) {
     super(message);
@@ -24,12 +24,12 @@ export class MalformedResponse extends Error {
   }
 }
 
-/** Some services omit the space before an empty reason phrase, which RFC 9112 4 requires. */
+/** Matches a status line. RFC 9112 4 requires a space before an empty reason phrase, but some services omit it. */
 const statusLine = /^HTTP\/1\.[01] [1-9]\d\d(?: |\r\n|$)/;
 const versionStart = 'HTTP/1.';
 const bareLineFeed = /(?:^|[^\r])\n/;
 const fieldName = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** RFC 9110 5.5. Some parsers end a line at a bare CR or LF. */
+/** Matches control characters (RFC 9110 5.5) and a bare CR or LF, at which some parsers end a line. */
 const controlCharacter = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
 const decimalLength = /^\d{1,15}$/;
 const keepAliveTimeout = /(?:^|[,;\s])timeout=(\d{1,6})(?:$|[,;\s])/i;
@@ -38,7 +38,7 @@ const keepAliveTimeout = /(?:^|[,;\s])timeout=(\d{1,6})(?:$|[,;\s])/i;
 class FramingHeaders {
   length: number | null = null;
   isChunked = false;
-  /** In lower case. */
+  /** Value of the Connection header in lower case; null without this header. */
   connection: string | null = null;
   keepAliveSeconds: number | null = null;
 }
@@ -47,7 +47,7 @@ class FramingHeaders {
  * Parses a response head. Rejects everything that another parser might interpret differently.
  * @param text the head, decoded as latin1, without the empty line that ends it
  * @param method the request method; it determines whether the response has a body
- * @throws MalformedAnswer
+ * @throws MalformedResponse
  */
 export function parseResponseHead(text: string, method: string): ResponseHead {
   if (controlCharacter.test(text)) throw new MalformedResponse('control characters in the response head');
@@ -77,9 +77,9 @@ export function parseResponseHead(text: string, method: string): ResponseHead {
 }
 
 /**
- * Rejects the first bytes of a response that can never become a valid head, instead of waiting for the rest until the
- * deadline.
- * @throws MalformedAnswer
+ * Checks the first bytes of an incomplete response head. Bytes that can never become a valid head fail immediately,
+ * instead of waiting for the rest until the timeout.
+ * @throws MalformedResponse
  */
 export function checkBeginning(text: string): void {
   if (!text.startsWith(versionStart.slice(0, text.length))) {
@@ -88,7 +88,7 @@ export function checkBeginning(text: string): void {
   if (bareLineFeed.test(text)) throw new MalformedResponse('header line without CRLF');
 }
 
-/** Index of the end of a line. The last line has no CRLF. */
+/** Returns the index of the end of a line. The last line has no CRLF. */
 function lineEnd(text: string, start: number): number {
   const end = text.indexOf('\r\n', start);
   return end < 0 ? text.length : end;
@@ -136,7 +136,7 @@ function note(framingHeaders: FramingHeaders, name: string, value: string): void
   }
 }
 
-/** The last Keep-Alive value and its timeout: a service sends the same value in every response. */
+/** Cache of the last Keep-Alive value and its timeout, because a service sends the same value in every response. */
 let latest: { readonly value: string; readonly seconds: number | null } = { value: '', seconds: null };
 
 function secondsOf(value: string): number | null {
@@ -158,15 +158,15 @@ function add(headers: ResponseHeaders, name: string, value: string): void {
   headers.push(name, value);
 }
 
-/** Determines the body framing (RFC 9112 6.3). */
+/** Determines the framing of the response body (RFC 9112 6.3). */
 function framingOf(statusCode: number, method: string, { isChunked, length }: FramingHeaders): ResponseHead['framing'] {
   if (method === 'HEAD' || statusCode < 200 || statusCode === 204 || statusCode === 304) return 0;
   return isChunked ? 'chunked' : (length ?? 'close');
 }
 
 /**
- * Whether bytes may follow the end of the response. Some services send a body where RFC 9112 6.3 allows no body.
- * On a reused connection that body would be read as the response to the next request.
+ * Whether bytes may follow the end of the response. Some services send a body although RFC 9112 6.3 forbids it. On a
+ * reused connection, that body would be read as the response to the next request.
  */
 function mayHaveSurplusBytes(
   method: string,

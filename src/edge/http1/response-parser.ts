@@ -12,32 +12,35 @@ export interface UpstreamResponse {
   readonly statusCode: number;
   readonly headers: ResponseHeaders;
   /**
-   * A string if the whole body arrived together with the headers, as small bodies do; otherwise a stream.
-   * Both hold latin1 text, one character per byte. A small body is appended to the text of the response head.
-   * For a long body, 64 MB of buffers would trigger a full V8 garbage collection.
+   * The body as latin1 text, one character per byte. A string if the whole body arrived together with the headers, as
+   * small bodies do; otherwise a stream. Text is cheap to append to the response head. For a long body, 64 MB of
+   * buffers would trigger a full V8 garbage collection.
    */
   readonly body: string | Readable;
 }
 
 /** Receives the response to one request, or its failure. */
 export interface ResponseListener {
-  /** A connection now carries the request. */
+  /** Called when a connection carries the request. */
   onStart(): void;
-  /** The response headers have arrived. */
+  /** Called when the response headers have arrived. */
   onHeaders(): void;
   onResponse(response: UpstreamResponse): void;
-  /** Not called after `onResponse`; a later failure is an error of the body stream. */
+  /** Called if the request fails before `onResponse`. A later failure is an error of the body stream. */
   failed(error: unknown): void;
 }
 
-/** Receives the parts of a parsed response. Copy bytes that are used after the call; their buffer is reused. */
+/**
+ * Receives the parts of a parsed response. The buffer of `bytes` is reused, so bytes that are used after the call must
+ * be copied.
+ */
 export interface ParserEvents {
   onHead(head: ResponseHead): void;
   onData(bytes: Buffer): void;
   onEnd(): void;
 }
 
-/** Bytes after a complete response or on an idle connection: requests and responses may be out of step. */
+/** Error for bytes after a complete response or on an idle connection. Responses may no longer match their requests. */
 export class UnsolicitedBytes extends MalformedResponse {}
 
 const lf = 10;
@@ -48,8 +51,8 @@ const maxChunkLineBytes = 1_024;
 const chunkLine = /^([\da-f]{1,12})[ \t]*(?:;[^\0-\x08\x0a-\x1f\x7f]*)?$/i;
 
 /**
- * Parses the successive responses on an upstream connection (RFC 9112). Skips interim (1xx) responses:
- * a client must accept them even without having requested them (RFC 9110 15.2).
+ * Parses the successive responses on an upstream connection (RFC 9112). Skips interim (1xx) responses other than 101,
+ * because a client must accept them even if it did not request them (RFC 9110 15.2).
  */
 export class ResponseParser {
   readonly #events: ParserEvents;
@@ -58,7 +61,7 @@ export class ResponseParser {
   #part: 'head' | 'body' | 'until close' | 'chunk line' | 'chunk' | 'chunk end' | 'trailers' = 'head';
   /** Bytes remaining of the current chunk, or of a body with Content-Length. */
   #left = 0;
-  /** The received bytes of an incomplete head or line. */
+  /** Received bytes of a head or line that is not complete yet. */
   #held: Buffer = noBytes;
   #trailerBytes = 0;
 
@@ -66,16 +69,16 @@ export class ResponseParser {
     this.#events = events;
   }
 
-  /** Expects the response to a request with this method. */
+  /** Prepares for the response to a request with this method. */
   expect(method: string): void {
     this.#method = method;
     this.#part = 'head';
   }
 
   /**
-   * Parses received bytes. Bytes without a pending request are an error: they would be read as the start of the next
+   * Parses received bytes. Bytes without a pending request are an error. They would be read as the start of the next
    * response, which may belong to another merchant.
-   * @throws MalformedAnswer if the connection can no longer be parsed
+   * @throws MalformedResponse if the connection can no longer be parsed
    */
   take(bytes: Buffer): void {
     const all = this.#held.length === 0 ? bytes : Buffer.concat([this.#held, bytes]);
@@ -92,14 +95,20 @@ export class ResponseParser {
     }
   }
 
-  /** Handles the end of the connection. Returns whether this end completes a response without a length. */
+  /**
+   * Handles the end of the connection.
+   * @returns whether this end completes a response without a length
+   */
   end(): boolean {
     if (this.#method === null || this.#part !== 'until close') return false;
     this.#over();
     return true;
   }
 
-  /** Parses one part at `at`. Returns the index of the next part, or null if this part is incomplete. */
+  /**
+   * Parses one part of a response, starting at index `at`.
+   * @returns the index of the next part; null if this part is incomplete
+   */
   #step(method: string, bytes: Buffer, at: number): number | null {
     switch (this.#part) {
       case 'head':

@@ -2,21 +2,24 @@ import { Readable } from 'node:stream';
 import type { ResponseHead } from './response-head.js';
 import type { ParserEvents, ResponseListener, UpstreamResponse } from './response-parser.js';
 
-/** The size of a connection's read buffer. One buffered read does not pause the connection. */
+/**
+ * Size of a connection's read buffer, in bytes. As the high-water mark of the body stream, it allows one buffered read
+ * without pausing the connection.
+ */
 const readBytes = 65_536;
 
-/** Cancels a request from outside. */
+/** Lets the gateway cancel a request before its response has arrived. */
 interface Cancellation {
-  /** Null until the request is cancelled. */
+  /** Why the request was cancelled; null if it was not. */
   readonly reason: Error | null;
   /** Sets the listener. Calls it immediately if the request is already cancelled. */
   listen(listener: (reason: Error) => void): void;
 }
 
-/** The upstream stopped sending in the middle of a response body and exceeded the timeout. */
+/** Error if the upstream sent no data within a response body for longer than the timeout. */
 export class ResponseTimeout extends Error {}
 
-/** The connection that a response arrives on. It can be paused for backpressure. */
+/** The connection on which a response arrives. It can be paused for backpressure. */
 interface ResponseSource {
   pause(): void;
   resume(): void;
@@ -24,23 +27,23 @@ interface ResponseSource {
 }
 
 /**
- * Reads one response. If the whole body arrives in the same read as the headers, it is delivered as a string, without a
- * stream. If the response breaks off within that read, the client can still get an error response.
+ * Reads one response. If the whole body arrives in the same read as the headers, the body is delivered as a string,
+ * without a stream. If the response breaks off within that read, the client can still get an error response.
  */
 export class ResponseReader implements ParserEvents {
   readonly #target: ResponseListener;
   readonly #cancellation: Cancellation;
   readonly #timeoutSeconds: number;
-  /** Null before a connection carries the request, and after the end of the response. */
+  /** Null before a connection carries the request, and after the response has ended. */
   #connection: ResponseSource | null = null;
   #head: Pick<UpstreamResponse, 'statusCode' | 'headers'> | null = null;
   #body = '';
   #stream: ResponseStream | null = null;
   #ended = false;
-  /** Whether the target has received the response or the failure. */
+  /** Whether the target has received either the response or the failure. */
   isSettled = false;
 
-  /** @param timeoutSeconds the longest pause within a response body */
+  /** @param timeoutSeconds the longest time without data within a response body */
   constructor(target: ResponseListener, cancellation: Cancellation, timeoutSeconds: number) {
     this.#target = target;
     this.#cancellation = cancellation;
@@ -50,7 +53,7 @@ export class ResponseReader implements ParserEvents {
     });
   }
 
-  /** `connection` now carries the request. */
+  /** Called when `connection` carries the request. */
   onStart(connection: ResponseSource): void {
     this.#connection = connection;
     this.#target.onStart();
@@ -77,14 +80,14 @@ export class ResponseReader implements ParserEvents {
     this.#stream?.complete();
   }
 
-  /** The response failed, before or after its first byte. */
+  /** Called when the response failed, before or after its first byte. */
   onFailure(error: Error): void {
     this.#connection = null;
     if (this.#stream !== null) this.#stream.destroy(this.#cancellation.reason ?? error);
     else this.#fail(error);
   }
 
-  /** The parser has consumed all bytes of one read. */
+  /** Called when the parser has consumed all bytes of one read. */
   onRead(): void {
     if (this.isSettled || this.#head === null) return;
     this.isSettled = true;
@@ -100,7 +103,7 @@ export class ResponseReader implements ParserEvents {
     this.#target.onResponse({ statusCode, headers, body: this.#stream });
   }
 
-  /** Cancels the request, whether or not it has been sent. */
+  /** Cancels the request, even if it has not been sent yet. */
   cancel(reason: Error): void {
     this.#fail(reason);
     this.abort(reason);
@@ -114,7 +117,7 @@ export class ResponseReader implements ParserEvents {
     this.#connection?.resume();
   }
 
-  /** Closes the connection: the rest of this response would be read as the start of the next one. */
+  /** Closes the connection. Otherwise the rest of this response would be read as the start of the next one. */
   abort(error: Error): void {
     this.#connection?.destroy(error);
   }
@@ -127,8 +130,8 @@ export class ResponseReader implements ParserEvents {
 }
 
 /**
- * The body of a response that arrives in several reads. Pauses the upstream connection while the consumer is slow.
- * Sets its own deadline; responses that arrive in one read need no timer.
+ * The body of a response that arrives in several reads. Pauses the upstream connection while the client reads slowly.
+ * Has its own timeout, because responses that arrive in one read need no timer.
  */
 class ResponseStream extends Readable {
   readonly #reader: ResponseReader;
@@ -140,7 +143,7 @@ class ResponseStream extends Readable {
     super({ encoding: 'latin1', highWaterMark: readBytes });
     this.#reader = reader;
     this.#deadline = setTimeout(() => {
-      // While the stream is paused, the client is slow and not the upstream. Other limits apply to the client.
+      // While the stream is paused, the client is slow, not the upstream. Other timeouts apply to the client.
       if (this.#isPaused) this.#deadline.refresh();
       else this.#endIfStillSilent(timeoutSeconds);
     }, timeoutSeconds * 1000);
@@ -155,14 +158,17 @@ class ResponseStream extends Readable {
     this.#reader.pause();
   }
 
-  /** The body is complete. */
+  /** Ends the stream, because the body is complete. */
   complete(): void {
     this.#isSilent = false;
     clearTimeout(this.#deadline);
     this.push(null);
   }
 
-  /** A stalled process runs its timers before it reads the bytes that have arrived in the meantime. */
+  /**
+   * Fails the stream unless data arrives in this event loop turn. A process that stalled runs its timers before it
+   * reads bytes that have arrived in the meantime.
+   */
   #endIfStillSilent(seconds: number): void {
     this.#isSilent = true;
     setImmediate(() => {

@@ -7,14 +7,14 @@ import type { Findings, Exchange } from '../request/exchange.js';
 import type { RequestTarget } from '../request/request-data.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 
-/** The owner of the API key in a request, as far as known. */
+/** The owner of the API key in a request. Fields are null if unknown. */
 export type KeyOwner = Pick<Findings, 'credential' | 'keyLookup'>;
 
 /**
  * Returns the access log line of a finished request: the text of a JSON object with ECS field names. The line never
- * contains a body, a query string or an API key. `event` is the last member; the hash chain appends its sequence number
- * and hash there. String concatenation is used because JSON.stringify of an object per request costs three times as
- * much.
+ * contains a body, a query string or an API key. `event` is the last member, because the log's hash chain appends a
+ * sequence number and a hash there. The text is concatenated, because JSON.stringify of an object per request costs
+ * three times as much.
  */
 export function accessLine(exchange: Exchange, owner: KeyOwner, environment: string): string {
   const { data, found, outcome, forwarded, detail } = exchange;
@@ -55,7 +55,7 @@ function upstreamOf({ found: { match }, upstreamDuration }: Exchange): string {
   return `,"upstream":{"name":${quote(match?.route.upstream ?? '')},"duration":${duration}}`;
 }
 
-/** The `geo` and `as` members of a client address, as far as known, with leading commas. */
+/** Returns the `geo` and `as` members for a client address, with leading commas. Omits a member that is unknown. */
 export function locationMembers(location: GeoLocation | null): string {
   if (location === null) return '';
   const { countryIsoCode, asNumber } = location;
@@ -94,7 +94,7 @@ export function eventOf(code: string, isAllowed = false): string {
   );
 }
 
-/** Serialized TLS facts of a connection, shared by all of its requests. */
+/** Cache of the serialized TLS facts of a connection, which all of its requests share. */
 const tlsTexts = new WeakMap<object, string>();
 
 function tlsText(tls: object): string {
@@ -108,7 +108,10 @@ function tlsText(tls: object): string {
 
 const mostBeforePath = 256;
 
-/** The path of a target for a log or a trace. In absolute form, a key may begin in the authority and end in the path. */
+/**
+ * Returns the path of a target for a log or a trace, cut at an API key. In a target in absolute form, a key may begin
+ * in the authority and end in the path.
+ */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);
   // Only the end of the authority can belong to such a key. A long authority must not push the path out of the log.
@@ -119,8 +122,8 @@ export function loggedPath({ absolute, path }: RequestTarget): string {
 }
 
 /**
- * Truncates client input for a log or a trace, and cuts it at an API key: clients put keys into the wrong fields. The
- * search costs more with each character, so it gets no more of them than the log.
+ * Truncates client input for a log or a trace, and cuts it at an API key, because clients put keys into wrong fields.
+ * The search for a key costs more with each character, so it follows the truncation.
  */
 function sanitized(value: string): string {
   return cutAtKey(cut(value));

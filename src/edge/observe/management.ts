@@ -8,9 +8,9 @@ import { handleParserError } from '../server/protocol-errors.js';
 
 /** The health of a gateway. */
 export interface Health {
-  /** Why the gateway is not ready for traffic; empty while it is. */
+  /** Why the gateway is not ready for traffic; empty while it is ready. */
   readonly problems: readonly string[];
-  /** Conditions that will make the gateway not ready unless an operator acts. */
+  /** Current and upcoming problems that do not affect readiness, but need an operator. */
   readonly warnings: readonly string[];
   /** Further information for operators, by name. */
   readonly details: Readonly<Record<string, unknown>>;
@@ -20,11 +20,14 @@ export interface Health {
 export interface ManagementOptions {
   readonly health: () => Health | Promise<Health>;
   readonly metrics: { render(): Promise<RenderedMetrics> };
-  /** Null: nothing is signed, and no public keys are served. */
+  /** Null if nothing is signed; no public keys are served then. */
   readonly identity: CallerIdentity | null;
 }
 
-/** Operators and the orchestrator need few connections. The limit protects the file descriptors from other clients. */
+/**
+ * Operators and the orchestrator need few connections. The limit keeps other clients from using up the file
+ * descriptors.
+ */
 const maxConnections = 256;
 
 /**
@@ -46,7 +49,7 @@ export function createManagement({ health, metrics, identity }: ManagementOption
     },
   });
   app.server.maxConnections = maxConnections;
-  // No endpoint reads a body, so any content type is accepted and the body is ignored.
+  // No endpoint reads a body, so accept any content type and ignore the body.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _body, done) => {
     done(null);
@@ -63,7 +66,7 @@ export function createManagement({ health, metrics, identity }: ManagementOption
     return reply.type(contentType).send(text);
   });
   if (identity !== null) {
-    // A new key is published before it signs, so upstreams may cache the key set for minutes.
+    // A new public key is published before the gateway signs with it, so upstreams may cache the key set for minutes.
     app.get('/.well-known/jwks.json', (_request, reply) =>
       reply.header('cache-control', 'public, max-age=300').send(identity.publicKeys),
     );

@@ -19,7 +19,7 @@ import type { Listener } from '../server/listener.js';
 import type { OpenTls } from '../tls/open-tls.js';
 import type { Readiness } from './readiness.js';
 
-/** The parts of a gateway that keep their own counters. */
+/** Parts of the gateway whose own counters become metrics. */
 interface MeasuredParts {
   readonly keyStore: KeyStore;
   readonly recordCache: () => RecordStats | null;
@@ -71,7 +71,7 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
   return metrics;
 }
 
-/** Registers the preload metrics: how many of the existing keys the gateway can decide on without Redis. */
+/** Registers the preload metrics. They show for how many of the existing keys the gateway can decide without Redis. */
 function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(
     'gateway_record_preload_state',
@@ -94,7 +94,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
   );
 }
 
-/** Registers the counter of keys that third parties may have read. */
+/** Registers the counter of keys that third parties may have read, because they were sent over plain HTTP or Tor. */
 export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
   metrics.counterByWord(
     'gateway_keys_exposed_total',
@@ -115,7 +115,7 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
   );
 }
 
-/** Registers the metrics of connections, requests in flight, repeated requests and unsolicited bytes. */
+/** Registers the metrics of connections, requests in flight, retried requests and unsolicited bytes. */
 export function showLoad(
   metrics: GatewayMetrics,
   listeners: ReadonlyMap<string, Listener>,

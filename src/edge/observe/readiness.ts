@@ -3,7 +3,7 @@ import type { LineSink } from '../../telemetry/line-sink.js';
 import type { OpenTls } from '../tls/open-tls.js';
 import { expiryWarnings } from '../tls/tls-material.js';
 
-/** The parts that determine readiness. */
+/** Parts of the gateway that determine its readiness. */
 interface ReadinessSources {
   readonly keyStore: Pick<KeyStore, 'unavailableReason' | 'startingReason'>;
   readonly torExits: Pick<TorExits, 'unavailableReason' | 'ageWarning'>;
@@ -20,17 +20,17 @@ export class Readiness {
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
 
-  /** @param onFailure `continue`: requests are accepted even while the access log cannot be written */
+  /** @param onFailure what to do while the access log cannot be written: `refuse` or accept requests (`continue`) */
   constructor(sources: ReadinessSources, onFailure: 'refuse' | 'continue') {
     this.#sources = sources;
     this.#goesOnWithoutLog = onFailure === 'continue';
   }
 
-  /** Why requests are rejected because they cannot be logged; null while they are not. */
+  /** Returns the access log problem that causes requests to be rejected; null if requests are not rejected. */
   readonly refusingLogProblem = (): string | null =>
     this.#goesOnWithoutLog ? null : this.#sources.accessLog.problem();
 
-  /** Why the gateway is not ready for traffic; empty while it is. */
+  /** Returns why the gateway is not ready for traffic; empty while it is ready. */
   readonly problems = (): string[] => {
     const { keyStore, torExits } = this.#sources;
     const storeProblem = keyStore.unavailableReason() ?? keyStore.startingReason?.() ?? null;
@@ -50,7 +50,7 @@ export class Readiness {
     ];
   };
 
-  /** Current and upcoming problems that do not affect readiness. */
+  /** Returns current and upcoming problems that do not affect readiness. */
   readonly warnings = (): string[] => {
     const { accessLog, clock, torExits } = this.#sources;
     const logProblem = this.#goesOnWithoutLog ? accessLog.problem() : null;

@@ -7,22 +7,25 @@ import type { RefusedRequest } from '../server/protocol-errors.js';
 import { accessLine, type KeyOwner, loggedPath, refusedLine } from './access-log.js';
 import type { SharedLines } from './shared-lines.js';
 
-/** Where finished requests are recorded. */
+/** Dependencies of the request log. */
 export interface RequestLogOptions {
   readonly environment: string;
   readonly sink: Pick<LineSink, 'write'>;
   readonly metrics: Pick<GatewayMetrics, 'countRequest' | 'observeDurations'>;
   readonly exposedKeys: ExposedKeys;
-  /** Null: each request has its own line. */
+  /** Null if each request has its own line. */
   readonly sharedLines: SharedLines | null;
-  /** Null: no traces are exported. */
+  /** Null if traces are not exported. */
   readonly traces: TraceExport | null;
   readonly clock: Clock;
-  /** Called for a key look-up that failed unexpectedly. */
+  /** Called if the look-up of a key for a log line fails unexpectedly. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
 }
 
-/** Records every request exactly once in the access log, on its own or on a shared line, and in the metrics. */
+/**
+ * Records every request exactly once in the access log and in the metrics. In the log, a request has its own line or
+ * shares one with other requests.
+ */
 export class RequestLog {
   readonly #options: RequestLogOptions;
   readonly #lookingUp = new Set<Promise<void>>();
@@ -61,7 +64,7 @@ export class RequestLog {
     if (sharedLines?.takeRefused(refused) !== true) sink.write(refusedLine(refused, environment, clock.now()));
   }
 
-  /** Resolves when all lines are with the sink. */
+  /** Resolves when all lines have been passed to the sink. */
   async settled(): Promise<void> {
     await Promise.all(this.#lookingUp);
     this.#options.sharedLines?.flush();
@@ -69,12 +72,15 @@ export class RequestLog {
 
   #write(exchange: Exchange, owner: KeyOwner): void {
     const { sink, sharedLines, environment } = this.#options;
-    // A client with a known key gets a line for each request, regardless of the load by others.
+    // A client with a known key always gets its own line for each request, whatever load other clients cause.
     if (owner.credential === null && sharedLines?.take(exchange) === true) return;
     sink.write(accessLine(exchange, owner, environment));
   }
 
-  /** Only the log line waits for this look-up; the client already has its response. */
+  /**
+   * Looks up the owner of a key that third parties may have read. Only the log line waits for this look-up; the client
+   * already has its response.
+   */
   async #findOwner({ found, outcome }: Exchange, lookupId: string): Promise<KeyOwner> {
     try {
       const keyLookup = await this.#options.exposedKeys.find(lookupId);
@@ -97,7 +103,10 @@ function durationsOf({ duration, decisionDuration, upstreamDuration, found }: Ex
   };
 }
 
-/** The span of a finished request; null if it was not sampled. It contains no more data than the log line. */
+/**
+ * Returns the span of a finished request; null if the request was not sampled. The span contains no more data than the
+ * log line.
+ */
 function requestSpan(exchange: Exchange, environment: string): Span | null {
   const { data, found, outcome, status } = exchange;
   const { trace, match, credential, clientAddress, lookupDuration } = found;

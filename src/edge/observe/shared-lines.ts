@@ -11,22 +11,25 @@ import type { RefusedRequest } from '../server/protocol-errors.js';
 import { timeText } from '../../telemetry/serialise.js';
 import { eventOf, locationMembers } from './access-log.js';
 
-/** Inputs for deciding which requests share a line. */
+/** Dependencies and settings of `SharedLines`. */
 export interface SharedLinesOptions {
-  /** Null: no source is ever throttled. */
+  /** Null if no source is ever throttled. */
   readonly throttle: Pick<BadKeyThrottle, 'limits' | 'count'> | null;
   readonly trustedProxies: IpRanges;
   readonly sink: Pick<LineSink, 'write' | 'problem' | 'hasOnlyReserve' | 'beforeEnd'>;
   readonly environment: string;
-  /** The time, in milliseconds since 1970. */
+  /** Returns the time, in milliseconds since 1970. */
   readonly now: () => number;
 }
 
-/** Sources with a shared line each per second; the requests of all further sources share one line. */
+/**
+ * Maximum number of sources that have their own shared line per second. The requests of all further sources share one
+ * line.
+ */
 const mostSources = 20;
 const lineMilliseconds = 1_000;
 
-/** Outcomes that leave open whether the key is valid. */
+/** Outcomes that do not show whether the key is valid. */
 const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
   'key_store_unavailable',
   'tor_list_unavailable',
@@ -43,8 +46,8 @@ const reasons = {
 
 /**
  * Aggregates requests without an acceptable key into shared access log lines when there are too many of them. Writes
- * one line per second for each throttled source, or one for all sources while the disk is nearly full. Counts each
- * request in exactly one line.
+ * one line per second for each throttled source (IPv4 address or IPv6 /64), or one for all sources while the disk is
+ * nearly full. Each request is counted in exactly one line.
  */
 export class SharedLines {
   readonly #options: SharedLinesOptions;
@@ -52,7 +55,7 @@ export class SharedLines {
   #others: SharedRequests | null = null;
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
-  /** Requests without their own line, by reason, and the number of shared lines. */
+  /** Number of requests without their own line, by reason, and number of shared lines. */
   readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 
   constructor(options: SharedLinesOptions) {
@@ -70,7 +73,7 @@ export class SharedLines {
     const address = clientAddress ?? this.#unlessProxy(remote);
     const source = address === null ? null : sourceOf(address);
     if (Object.hasOwn(gatewayErrors, outcome) && outcome !== 'throttled' && !isUndecided(exchange))
-      this.#options.throttle?.count(source); // denials were counted at decision time
+      this.#options.throttle?.count(source); // denials were already counted when they were decided
     return this.#share(source, outcome, exchange.status, data.receivedAt, {
       clientIp: clientAddress?.text ?? null,
       sourceIp: remote?.text ?? null,
@@ -124,7 +127,10 @@ export class SharedLines {
     return true;
   }
 
-  /** Delays the flush while the sink has a problem: a lost line would lose all requests that it counts. */
+  /**
+   * Starts the timer for the next flush. While the sink has a problem, the flush is delayed, because a lost line would
+   * lose all requests that it counts.
+   */
   #tick(): NodeJS.Timeout {
     const timer = setTimeout(() => {
       if (this.#options.sink.problem() === null) this.flush();
@@ -138,7 +144,7 @@ export class SharedLines {
     this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
   }
 
-  /** Returns null for a trusted proxy, which is never a source. */
+  /** Returns the address, or null for a trusted proxy, which is never a source. */
   #unlessProxy(remote: IpAddress | null): IpAddress | null {
     return remote === null || this.#options.trustedProxies.contains(remote) ? null : remote;
   }
@@ -163,15 +169,15 @@ function add(requests: SharedRequests, code: string, status: number, at: number)
   else counted.count += 1;
 }
 
-/** The number of requests in a line with one code. */
+/** Number of requests with the same code in a shared line. */
 interface CodeCount {
   readonly status: number;
   count: number;
 }
 
-/** Requests that share a line. */
+/** Requests that share an access log line. */
 interface SharedRequests {
-  /** An IPv4 address or an IPv6 /64; null: several sources. */
+  /** An IPv4 address or an IPv6 /64; null for several sources. */
   readonly source: string | null;
   /** Client address of the first request; null if unknown or for several sources. */
   readonly clientIp: string | null;
@@ -187,7 +193,7 @@ interface SharedRequests {
 /**
  * Returns the access log line of requests that share a line, in the format of `accessLine`. `event.code` is the most
  * frequent code; `gateway.aggregate` holds the number of requests by code.
- * @param reason why the requests share a line, for operators
+ * @param reason for operators: why the requests share a line
  */
 function sharedLine(requests: SharedRequests, environment: string, reason: string): string {
   const { source, clientIp, sourceIp, location, first, last, count, codes } = requests;

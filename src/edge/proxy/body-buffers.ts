@@ -3,7 +3,9 @@ export interface BufferedBody {
   readonly merchantId: string;
   /** Memory that the body takes, in bytes. */
   bytes: number;
-  /** Called when the body is dropped because the memory is exhausted; its memory is already released. */
+  /**
+   * Called when the body is dropped because the memory is exhausted. The memory of the body has already been released.
+   */
   readonly refuse: () => void;
 }
 
@@ -14,10 +16,11 @@ interface Share {
 }
 
 /**
- * The memory for request bodies that have not arrived yet, shared by all upstreams of a process. A single merchant may
- * use all of it. When the memory is exhausted, the merchant with the most bytes loses its oldest body: bodies of honest
- * clients arrive quickly, so the oldest body is the one that trickles. Its request has no permit yet, so the service
- * has not seen the request. Bodies of requests with a permit do not count here; the number of permits limits those.
+ * The memory for request bodies that have not arrived completely, shared by all upstreams of a process. A single
+ * merchant may use all of it. When the memory is exhausted, the merchant with the most bytes loses its oldest body.
+ * Bodies of honest clients arrive quickly, so the oldest body is a slow upload.
+ * The request of such a body has no permit (slot at the upstream) yet, so the service has not seen it. Bodies of
+ * requests with a permit do not count here, because the number of permits limits them.
  */
 export class BodyBuffers {
   readonly #maxBytes: number;
@@ -26,7 +29,7 @@ export class BodyBuffers {
   /** Number of bodies that were dropped because the memory was exhausted. */
   refused = 0;
 
-  /** @param maxBytes maximum memory for bodies that have not arrived yet, in bytes */
+  /** @param maxBytes maximum memory for bodies that have not arrived completely, in bytes */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
@@ -45,7 +48,7 @@ export class BodyBuffers {
     return body;
   }
 
-  /** Adds memory to a body. May drop another body, or this one, to stay below the limit. */
+  /** Adds memory to a body. To stay within the limit, drops another body or this one. */
   grow(body: BufferedBody, bytes: number): void {
     const share = this.#shares.get(body.merchantId);
     if (share?.bodies.has(body) !== true) return;
@@ -70,7 +73,7 @@ export class BodyBuffers {
     if (share.bodies.size === 0) this.#shares.delete(body.merchantId);
   }
 
-  /** The share with the most bytes; in a tie, the one that just grew. */
+  /** Returns the share with the most bytes; in a tie, the share that just grew. */
   #largest(grown: Share): Share {
     let largest = grown;
     for (const share of this.#shares.values()) if (share.bytes > largest.bytes) largest = share;

@@ -3,7 +3,9 @@ import { GatewayError } from '../request/errors.js';
 import type { BodyBuffers } from './body-buffers.js';
 import type { UpstreamRequest } from './upstream-request.js';
 
-/** A request gets its permit when its complete body has arrived, or more bytes than this of a longer body. */
+/**
+ * A request takes a permit (slot at the upstream) when its whole body, or more than this number of bytes, has arrived.
+ */
 const bufferedBytes = 65_536;
 const nothing = Buffer.alloc(0);
 
@@ -14,11 +16,11 @@ export interface Buffering {
 }
 
 /**
- * Buffers the start of a body before its request takes a permit, so that slow clients do not occupy permits. A short
- * body that breaks off or stalls never reaches the upstream. Fails the request with client_closed, body_too_large,
- * overloaded (memory exhausted), or the reason of the cancellation.
- * @param begin called at most once, with the buffered bytes and the stream of the remaining ones; null without
- *   remaining bytes
+ * Buffers the start of a body before its request takes a permit (slot at the upstream), so that slow clients occupy no
+ * permits. A short body that breaks off or stalls never reaches the upstream. Fails the request with client_closed,
+ * body_too_large, overloaded (memory exhausted), or the reason of the cancellation.
+ * @param begin called at most once, with the buffered bytes and the stream of the remaining ones. The stream is null if
+ *   no bytes remain.
  */
 export function bufferBody(
   request: UpstreamRequest,
@@ -67,14 +69,17 @@ export function bufferBody(
     fail(new GatewayError('overloaded', 'the memory for incomplete request bodies is exhausted'));
   });
   if (body.destroyed) {
-    onClose(); // the stream emits no further event
+    onClose(); // a destroyed stream emits no further event
     return;
   }
   body.on('data', onData).on('end', onEnd).on('close', onClose);
   request.cancellation.listen(fail);
 }
 
-/** Appends a chunk to one growing buffer. Separate buffers for chunks of one byte would take hundreds of bytes each. */
+/**
+ * Appends a chunk to one growing buffer. Separate buffers would take hundreds of bytes for each chunk, even for chunks
+ * of one byte.
+ */
 function append(bytes: Buffer, length: number, chunk: Buffer): Buffer {
   if (length === 0) return chunk;
   const needed = length + chunk.length;

@@ -1,8 +1,8 @@
 import { GatewayError } from '../request/errors.js';
 
-/** After a request of another merchant, permits count as contended for this time, in milliseconds. */
+/** Permits count as contended for this time after a request of another merchant, in milliseconds. */
 const contentionMilliseconds = 60_000;
-/** Under contention, the maximum ratio of a merchant's permits to the free permits. */
+/** Under contention, a merchant may hold at most this many times as many permits as are free. */
 const shareOfFree = 3;
 
 interface Requester {
@@ -11,10 +11,10 @@ interface Requester {
 }
 
 /**
- * The permits for requests in flight at one upstream. A merchant without competition may take all of them. If another
- * merchant has requested a permit within the last minute, a merchant may hold at most three times as many permits as
- * are free. Then one merchant gets at most three quarters, two get three sevenths each, and a permit stays free for a
- * merchant without one.
+ * Hands out the permits (slots) for requests in flight at one upstream. A merchant without competition may take all
+ * permits. If another merchant has requested one within the last minute, a merchant may hold at most three times as
+ * many permits as are free. One merchant then gets at most three quarters, and two get three sevenths each. One permit
+ * stays free for a merchant without permits.
  */
 export class FairShare {
   readonly #places: number;
@@ -30,14 +30,14 @@ export class FairShare {
     this.#now = now;
   }
 
-  /** Number of permits in use. */
+  /** Number of permits (slots for requests in flight) in use. */
   get taken(): number {
     return this.#taken;
   }
 
   /**
    * Takes a permit and returns the function that releases it.
-   * @throws GatewayError upstream_busy
+   * @throws GatewayError upstream_busy if no permit is available to the merchant
    */
   take(merchantId: string): () => void {
     this.#note(merchantId);

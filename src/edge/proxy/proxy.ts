@@ -22,22 +22,22 @@ import type { Upstream } from './upstream.js';
 export interface ProxyOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   readonly timeouts: ResponseTimeouts;
-  /** Signs the caller's identity for upstreams; null: no signature. */
+  /** Signs the merchant's identity for upstreams; null without a signature. */
   readonly identity: CallerIdentity | null;
 }
 
-/** The key of the upstream request in the headers that the plugin passes to its client. */
+/** Key under which the headers contain the upstream request. The plugin passes these headers to its HTTP client. */
 const forwarded = Symbol('forwarded request');
 
-/** Options that the plugin passes to its HTTP client. */
+/** Options that the plugin passes to its HTTP client. The gateway uses only the headers. */
 interface PluginRequest {
   readonly headers: { readonly [forwarded]: ForwardedRequest };
 }
 
 /**
- * Registers @fastify/http-proxy for every route, with the gateway's HTTP/1.1 client. The plugin's default client would
- * retry a request after a lost response. The plugin would also alter the path (`new URL`) and the headers (one value
- * per name). Therefore the plugin only passes along an object that holds the unaltered upstream request.
+ * Registers the plugin @fastify/http-proxy for every route, with the gateway's own HTTP/1.1 client. The plugin's
+ * default client would retry a request after a lost response. The plugin would also alter the path (`new URL`) and the
+ * headers (one value per name). Therefore it only passes on an object that holds the unaltered upstream request.
  */
 export function registerProxy(app: FastifyInstance, options: ProxyOptions): void {
   const client = {
@@ -46,14 +46,14 @@ export function registerProxy(app: FastifyInstance, options: ProxyOptions): void
     },
   };
   void app.register(httpProxy, {
-    // A placeholder: the request object contains the upstream of its route.
+    // A placeholder: the forwarded request itself contains the upstream of its route.
     upstream: 'http://upstream.invalid',
     prefix: '/',
     httpMethods: [...proxiedMethods],
     undici: client as unknown as { request: Dispatcher['request'] },
     retryMethods: [],
     disableRequestLogging: true,
-    // The plugin's default handler returns the reply, which Fastify would await like a promise.
+    // The plugin's default handler returns the reply, and Fastify would await the reply like a promise.
     handler: (_request, reply, target, replyOptions) => {
       reply.from(target, replyOptions);
     },
@@ -76,7 +76,7 @@ type Callback = (
   response?: { readonly statusCode: number; readonly headers: object; readonly body: ForwardedResponse },
 ) => void;
 
-/** An upstream response in transit through the plugin, which destroys it if the client has disconnected. */
+/** An upstream response that the plugin passes on. The plugin destroys it if the client has disconnected. */
 class ForwardedResponse {
   constructor(readonly response: UpstreamResponse) {}
 
@@ -86,7 +86,7 @@ class ForwardedResponse {
   }
 }
 
-/** The request as sent to its upstream. One object with methods is cheaper than a closure per callback. */
+/** The request as sent to its upstream. One object with methods is cheaper than a closure for each callback. */
 class ForwardedRequest implements UpstreamRequest {
   readonly merchantId: string;
   readonly method: string;
@@ -101,7 +101,7 @@ class ForwardedRequest implements UpstreamRequest {
   #callback: Callback = () => undefined;
   #sentAt = 0;
 
-  /** @throws GatewayError not_found */
+  /** @throws GatewayError not_found if the path has no upstream */
   constructor(exchange: Exchange, { upstreams, identity }: ProxyOptions) {
     const { request, data, found } = exchange;
     const { credential, match } = found;
@@ -120,7 +120,7 @@ class ForwardedRequest implements UpstreamRequest {
     this.#assertionFor = identity && (() => identity.assertionFor(credential, match.route.upstream));
   }
 
-  /** Sends the request, with an identity assertion if configured. Calls back once. */
+  /** Sends the request, with a signed identity assertion if configured. Calls the callback once. */
   send(callback: Callback): void {
     this.#callback = callback;
     if (this.#assertionFor === null) this.#send();
@@ -143,7 +143,7 @@ class ForwardedRequest implements UpstreamRequest {
     try {
       this.#upstream.send(this);
     } catch (error) {
-      this.failed(error); // upstream_busy
+      this.failed(error); // upstream_busy: no permit is available
     }
   }
 
@@ -161,7 +161,8 @@ class ForwardedRequest implements UpstreamRequest {
   }
 
   /**
-   * A small body mostly arrives in one packet with the head. Skipping stream events saves a seventh of a POST's cost.
+   * Returns the body if it arrived in one packet with the head, as most small bodies do. Skipping stream events saves a
+   * seventh of a POST's cost.
    */
   bodyAtHand(): Buffer | null {
     const { request } = this.#exchange;
@@ -174,8 +175,8 @@ class ForwardedRequest implements UpstreamRequest {
   }
 
   /**
-   * Discards the rest of the body. Node does so only for a body that was never read. Remaining bytes of a partly read
-   * body would precede the next request on the connection.
+   * Discards the rest of the body. Node does so only for a body that was never read. The remaining bytes of a partly
+   * read body would precede the next request on the connection.
    */
   onUploadEnd(): void {
     this.#exchange.request.resume();
@@ -204,7 +205,7 @@ function respond(reply: FastifyReply, { response }: ForwardedResponse, timeouts:
   }
 }
 
-/** Streams a response that is still arriving to the client. */
+/** Streams a response to the client while the upstream is still sending it. */
 function passOnInPieces(
   reply: FastifyReply,
   body: Readable,
@@ -238,10 +239,11 @@ function passOnWhole(reply: FastifyReply, body: string, response: UpstreamRespon
   }
 }
 
-/** The headers of a complete response, with its Content-Length. */
+/** Returns the headers of a complete response, with its Content-Length. */
 function framed(exchange: Exchange, { statusCode, headers }: UpstreamResponse, length: number): HeaderList {
   const framed = ownHeaders(exchange, headers);
-  // RFC 9110 8.6: for HEAD and 304, Content-Length is that of the corresponding 200 response. A 204 must not have it.
+  // For HEAD and 304, Content-Length is that of the corresponding 200 response, so the upstream's value stays. A 204
+  // must not have Content-Length (RFC 9110 8.6).
   const keepsLength = statusCode === 304 || exchange.request.method === 'HEAD';
   for (let index = 0; index + 1 < headers.length; index += 2) {
     const name = headers[index] ?? '';
@@ -251,7 +253,10 @@ function framed(exchange: Exchange, { statusCode, headers }: UpstreamResponse, l
   return framed;
 }
 
-/** The gateway's response headers, except for those that the service sets itself, such as its own rate limits. */
+/**
+ * Returns the headers that the gateway adds to a response. Omits headers that the service set itself, such as its own
+ * rate limits.
+ */
 function ownHeaders({ found: { responseHeaders } }: Exchange, headers: HeaderList): HeaderList {
   const own: HeaderList = [];
   for (let index = 0; index + 1 < responseHeaders.length; index += 2) {
@@ -262,9 +267,9 @@ function ownHeaders({ found: { responseHeaders } }: Exchange, headers: HeaderLis
 }
 
 /**
- * The caller's identity, address and protocol as verified by the gateway; the upstream has no other source for these.
- * They precede the client's headers, because a service with a header limit silently drops the last ones, as Node does
- * after 1,000.
+ * Returns the caller's identity, address and protocol as verified by the gateway. The upstream has no other source for
+ * these. They precede the client's headers, because a service with a header limit silently drops the last headers. Node
+ * does so after 1,000.
  */
 function identityHeaders({ id, facts, credential, trace }: Findings, host: string): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');

@@ -7,15 +7,15 @@ const checkMilliseconds = 1_000;
 /** Limits of an upload. */
 export interface UploadLimits {
   readonly maxBodyBytes: number;
-  /** Minimum rate of the client in bytes per second, averaged over `windowSeconds`. */
+  /** Minimum rate at which the client must send, in bytes per second, averaged over `windowSeconds`. */
   readonly minBodyBytesPerSecond: number;
-  /** Called when the upload is aborted because the client is slower. */
+  /** Called when an upload is aborted because the client sends more slowly. */
   onSlowBody(): void;
 }
 
 /**
- * Streams a client's body. Aborts the upload if the body exceeds its limit, or if the client disconnects or is too
- * slow: the request occupies a permit all the time.
+ * Streams a client's body to the upstream. The request occupies a permit (slot at the upstream) during the upload.
+ * Therefore the upload is aborted if the body exceeds its limit, or if the client disconnects or is too slow.
  */
 export class UploadMeter extends Transform {
   readonly #request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>;
@@ -25,7 +25,7 @@ export class UploadMeter extends Transform {
 
   /**
    * @param begin the part of the body that has already arrived
-   * @param deadline the upstream's timeout; each chunk restarts it
+   * @param deadline timer of the upstream's timeout; each chunk restarts it
    */
   constructor(
     request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>,
@@ -38,7 +38,8 @@ export class UploadMeter extends Transform {
     this.#request = request;
     this.#limits = limits;
     this.#deadline = deadline;
-    // Not `pipeline`: it would destroy the client's socket together with the body, and no response could be sent.
+    // `pipeline` is not used here. It would destroy the client's socket together with the body, and no response could
+    // be sent.
     const end = (): void => {
       if (!this.writableEnded) this.destroy(new GatewayError('client_closed', 'the client closed the connection'));
     };
@@ -86,17 +87,17 @@ export class UploadMeter extends Transform {
   }
 }
 
-/** The window for measuring a client's rate, in seconds. */
+/** Length of the window for measuring a client's rate, in seconds. */
 const windowSeconds = 5;
 
 /**
- * Measures whether a client sends its body fast enough. Only seconds spent waiting for the client count: during
- * backpressure from the service the client cannot send.
+ * Measures whether a client sends its body fast enough. Only seconds in which the upload waits for the client count,
+ * because the client cannot send during backpressure from the service.
  */
 export class BodyRate {
   readonly #bytesPerSecond: number;
   #seconds = 0;
-  /** Bytes received before the current window. */
+  /** Number of bytes received before the current window. */
   #before: number;
 
   /** @param bytes bytes received before the measurement */

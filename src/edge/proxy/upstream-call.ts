@@ -11,7 +11,7 @@ import { returnableHeaders } from '../request/reserved-headers.js';
 import { type UploadLimits, UploadMeter } from './upload-meter.js';
 import type { UpstreamOptions, UpstreamRequest } from './upstream-request.js';
 
-/** The target of a call. */
+/** The upstream that a call is sent to. */
 export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>, UploadLimits {
   /** Value of the Host header. */
   readonly host: string;
@@ -20,7 +20,9 @@ export interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>
   onRepeat(): void;
 }
 
-/** One request to an upstream, until its complete response or the response headers have arrived. */
+/**
+ * One request to an upstream. The call ends when the whole response has arrived, or the headers of a streamed response.
+ */
 export class UpstreamCall implements ResponseListener {
   readonly #to: CallTo;
   readonly #request: UpstreamRequest;
@@ -31,7 +33,7 @@ export class UpstreamCall implements ResponseListener {
   /** Whether the request was retried. */
   #isRepeated = false;
 
-  /** @param giveBack releases the permit; called once: at the end of the response or its body stream, or on failure */
+  /** @param giveBack releases the slot at the upstream; called once: at the end of the response, or on failure */
   constructor(to: CallTo, request: UpstreamRequest, giveBack: () => void) {
     this.#to = to;
     this.#request = request;
@@ -87,7 +89,7 @@ export class UpstreamCall implements ResponseListener {
     this.#request.failed(asGatewayError(this.#to.name, error));
   }
 
-  /** A request that only reads and has no body is idempotent, so a retry is safe (RFC 9110 9.2.2). */
+  /** Whether the request may be retried. A read without a body is idempotent, so a retry is safe (RFC 9110 9.2.2). */
   #mayBeRepeated(): boolean {
     const { method, body, cancellation } = this.#request;
     return !this.#isRepeated && accessOf(method) === 'read' && body === null && cancellation.reason === null;

@@ -9,23 +9,25 @@ export interface UpstreamOptions {
   readonly name: string;
   /** Origin: `http://host:port` or `https://host:port`. */
   readonly url: string;
-  /** The longest time without data from the service: before the response headers, and between parts of the body. */
+  /** The longest time without data from the service: before the response headers, or within the response body. */
   readonly timeoutSeconds: number;
   readonly maxInFlight: number;
   /** Maximum number of idle connections that are bound to merchants. */
   readonly boundIdle: number;
-  /** Whether the service reads every request body. If so, merchants share connections after a request with a body. */
+  /**
+   * Whether the service reads every request body. If so, a connection that has carried a body may serve any merchant.
+   */
   readonly readsBodies: boolean;
-  /** PEM of the CA that signed the upstream's certificate; null: Node's default CAs. */
+  /** PEM of the CA that signed the upstream's certificate; null for Node's default CAs. */
   readonly ca: Buffer | null;
   readonly maxBodyBytes: number;
   /** Minimum rate at which a client must send a long body, in bytes per second, averaged over some seconds. */
   readonly minBodyBytesPerSecond: number;
-  /** The memory for bodies that have not arrived yet. */
+  /** The memory for bodies that have not arrived completely, shared by all upstreams. */
   readonly buffers: BodyBuffers;
-  /** The minimum idle time of a connection before its next request, in milliseconds. */
+  /** Minimum time between a response and the next request on its connection, in milliseconds. */
   readonly restMilliseconds: number;
-  /** Called when the service sends bytes without a pending request. */
+  /** Called when the service sends bytes although no request is pending. */
   readonly onUnsolicited: () => void;
 }
 
@@ -34,9 +36,9 @@ export interface UpstreamRequest {
   /** The merchant that sent the request. */
   readonly merchantId: string;
   readonly method: string;
-  /** Path and query, unaltered. */
+  /** Path without the base path, and query, as the client sent them. */
   readonly target: string;
-  /** Names and values, alternating. */
+  /** Alternating header names and values. */
   readonly headers: string[];
   /** The client's body; null without a body. */
   readonly body: Readable | null;
@@ -49,17 +51,17 @@ export interface UpstreamRequest {
   bodyAtHand(): Buffer | null;
   /** Whether the body is complete. Checked at the end of the stream, so that a truncated body is not accepted. */
   bodyIsWhole(): boolean;
-  /** A connection now carries the request; from here on the service may have executed it. */
+  /** Called when a connection carries the request. From then on, the service may have executed the request. */
   onStart(): void;
-  /** A streamed body needs no further data, because it is complete or the request has failed. */
+  /** Called when a streamed body needs no further data, because it is complete or the request has failed. */
   onUploadEnd(): void;
-  /** The response headers have arrived. */
+  /** Called when the response headers have arrived. */
   onHeaders(): void;
-  /** The response without hop-by-hop headers: complete, or with a body stream. */
+  /** Receives the response without hop-by-hop headers: complete, or with a body stream. */
   onResponse(response: UpstreamResponse): void;
   /**
-   * The request failed without a response: upstream_busy, upstream_failed, upstream_timeout, overloaded,
-   * body_too_large, client_closed, request_timeout, or the reason of the cancellation.
+   * Called when the request failed without a response. The error is upstream_busy, upstream_failed, upstream_timeout,
+   * overloaded, body_too_large, client_closed, request_timeout, or the reason of the cancellation.
    */
   failed(error: GatewayError): void;
 }

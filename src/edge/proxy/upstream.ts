@@ -7,10 +7,10 @@ import { type CallTo, UpstreamCall } from './upstream-call.js';
 import type { UpstreamOptions, UpstreamRequest } from './upstream-request.js';
 
 /**
- * One upstream: a connection pool, permits for requests in flight, and a timeout. A request takes its permit when its
- * body, or 64 KiB of a longer body, has arrived. A write is sent at most once, because the service may have executed a
- * request whose connection broke. A read is retried once if a reused connection ended before the first byte of its
- * response.
+ * One upstream: its connection pool, its permits (slots for requests in flight) and its timeout. A request takes a
+ * permit when its body, or 64 KiB of a longer body, has arrived. A write is sent at most once, because the service may
+ * have executed it even if the connection broke. A read is retried once if a reused connection ended before the first
+ * byte of its response.
  */
 export class Upstream {
   readonly #to: CallTo;
@@ -65,7 +65,7 @@ export class Upstream {
 
   /**
    * Sends a request and reports the outcome to its callbacks.
-   * @throws GatewayError upstream_busy; no callback is called then
+   * @throws GatewayError upstream_busy if no permit is available; no callback is called then
    */
   send(request: UpstreamRequest): void {
     const { body } = request;
@@ -84,12 +84,12 @@ export class Upstream {
     });
   }
 
-  /** @throws GatewayError upstream_busy */
+  /** @throws GatewayError upstream_busy if no permit is available */
   #start(request: UpstreamRequest, begin: Buffer | null, rest: Readable | null): void {
     new UpstreamCall(this.#to, request, this.#places.take(request.merchantId)).start(begin, rest);
   }
 
-  /** Waits for requests in flight, including those whose client has disconnected, and aborts them after the timeout. */
+  /** Waits for requests in flight, even if their clients have disconnected. Aborts them after the timeout. */
   async close(timeoutMilliseconds: number): Promise<void> {
     const cutOff = setTimeout(() => {
       this.#pool.destroy();

@@ -3,8 +3,8 @@ import { memoize } from '../../policy/memoize.js';
 import { compileIpRanges, type IpRanges } from '../../policy/ip-ranges.js';
 
 /**
- * Parses the remote address, which is the socket's peer. (The client address comes from trusted proxies.) Drops the
- * zone that the kernel adds to link-local peers (`fe80::1%eth0`).
+ * Parses the address of the socket's peer. Drops the zone that the kernel adds to link-local addresses
+ * (`fe80::1%eth0`). Behind a trusted proxy, this is not the client address.
  */
 export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress | null {
   const [address = ''] = (remoteAddress ?? '').split('%', 1);
@@ -12,28 +12,31 @@ export function parseRemoteAddress(remoteAddress: string | undefined): IpAddress
 }
 
 /**
- * RFC 9110 5.6.3 allows spaces and tabs around a list entry. `trim` would also accept other white space, such as a
- * no-break space.
+ * An X-Forwarded-For entry. RFC 9110 5.6.3 allows spaces and tabs around a list entry; `trim` would also remove other
+ * white space, such as a no-break space.
  */
 const listEntry = /^[ \t]*(\S+)[ \t]*$/;
 
-/** Parses an X-Forwarded-For entry; null if it is not an IP address. Memoized, because the same clients recur. */
+/**
+ * Parses an X-Forwarded-For entry; null if it is not an IP address. Results are memoized, because the same clients
+ * recur.
+ */
 const readEntry = memoize(10_000, (entry) => parseIpAddress(listEntry.exec(entry)?.[1] ?? ''));
 
-/** An address on the path to the client address. */
+/** One address on the path from the socket's peer to the client. */
 export interface Hop {
   readonly address: IpAddress;
-  /** Whether its X-Forwarded-For entry for the previous hop is trusted. */
+  /** Whether this address is a trusted proxy, so that the X-Forwarded-For entry it added is trusted. */
   readonly trusted: boolean;
 }
 
 /**
- * Resolves the client address. This is the peer, unless the peer is a trusted proxy. For a trusted proxy, the function
- * reads X-Forwarded-For from right to left and takes the first entry that is not a trusted proxy. Entries further left
+ * Resolves the client address. A peer that is not a trusted proxy is the client. For a trusted proxy, X-Forwarded-For
+ * is read from right to left, and the first address that is not a trusted proxy is the client. Entries further left
  * come from untrusted senders. If every entry is a trusted proxy, the left-most entry is the client.
  * @param forwardedFor all X-Forwarded-For values of the request, in order
  * @param onHop called for each hop, starting with the peer
- * @returns null if a visited entry is not an IP address: the client is then unknown
+ * @returns null if an entry that was read is not an IP address, so that the client is unknown
  */
 export function resolveClientAddress(
   peer: IpAddress,
@@ -60,9 +63,9 @@ export function resolveClientAddress(
 }
 
 /**
- * Whether the client's own hop used TLS. X-Forwarded-Proto of a trusted proxy overrides the peer's TLS state, and only
- * the exact value `https` counts as secure. A proxy that forwards plain HTTP over its own TLS hop has not protected the
- * key.
+ * Whether the client itself used TLS. If the peer is a trusted proxy that sent X-Forwarded-Proto, only the exact value
+ * `https` counts. The proxy's own TLS connection to the gateway proves nothing: the client may have sent its key to the
+ * proxy over plain HTTP.
  */
 export function isSecure(
   peer: IpAddress,
@@ -77,8 +80,8 @@ export function isSecure(
 const ipv6End = '::/64';
 
 /**
- * The unit by which callers are counted: an IPv4 address or an IPv6 /64. One IPv6 subscriber holds a whole /64, so its
- * 2^64 addresses would otherwise count as separate callers.
+ * Returns the source of a client, the unit for counting clients: an IPv4 address or an IPv6 /64. One IPv6 subscriber
+ * holds a whole /64, whose 2^64 addresses would otherwise count as separate clients.
  */
 export function sourceOf(address: IpAddress): string {
   return address.family === 4 ? address.text : `${(address.value >> 64n).toString(16)}${ipv6End}`;
@@ -94,7 +97,10 @@ export function sourceText(source: string): string {
 
 const noProxies = compileIpRanges([]);
 
-/** The proxies whose forwarding headers are trusted on a connection. @param mayForward `ConnectionFacts.mayForward` */
+/**
+ * Returns the proxies whose forwarding headers are trusted on a connection.
+ * @param mayForward `ConnectionFacts.mayForward`
+ */
 export function effectiveTrustedProxies(mayForward: boolean, trustedProxies: IpRanges): IpRanges {
   return mayForward ? trustedProxies : noProxies;
 }

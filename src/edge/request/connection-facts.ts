@@ -5,42 +5,52 @@ import { cutAtKey } from '../../telemetry/mask-keys.js';
 import { cut } from '../../telemetry/serialise.js';
 import { parseRemoteAddress } from './client-address.js';
 
-/** A connection's permit in the limits of its listener, as its requests use it. */
+/**
+ * The slot of a connection within the connection limits of its listener. The requests of the connection report their
+ * progress to it.
+ */
 export interface ConnectionPermit {
-  /** The socket to close on eviction: over TLS the TLS socket, once it exists. */
+  /** The socket to close on eviction. Over TLS, this is the TLS socket, once it exists. */
   socket: Socket;
   /** Whether the connection was evicted to make room for another one. */
   readonly isEvicted: boolean;
   /** Called when the head of a request has arrived. */
   requestBegan(): void;
-  /** Called when the current request is accepted. @param hasBody whether its body is still to arrive */
+  /**
+   * Called when the current request is accepted.
+   * @param hasBody whether the body of the request still has to arrive
+   */
   accepted(merchantId: string, hasBody: boolean): void;
-  /** Called when the body of an accepted request has arrived, or enough of it to start forwarding. */
+  /** Called when the body of an accepted request has arrived, or enough of the body to start forwarding. */
   bodyArrived(): void;
   /** Called when a request has ended, accepted or not. */
   requestEnded(): void;
 }
 
-/** Facts of a connection, shared by all of its requests. Read early, because a closed socket no longer has them. */
+/**
+ * Facts about a connection, shared by all of its requests. They are read early, because a closed socket no longer has
+ * them.
+ */
 export interface ConnectionFacts {
   /**
-   * The source address in the PROXY header, or the socket's peer without such a header. Null if the socket is closed.
+   * The source address in the PROXY header, or the socket's peer address without a PROXY header. Null if the socket was
+   * already closed.
    */
   readonly remote: IpAddress | null;
   /** The port of `remote`; null if unknown. */
   readonly port: number | null;
   /**
    * Whether forwarding headers are trusted if `remote` is a trusted proxy. False for a PROXY header without an address:
-   * then `remote` is the load balancer, and the unknown client could choose its own address by X-Forwarded-For.
+   * `remote` is then the load balancer, and the unknown client could forge its address with X-Forwarded-For.
    */
   readonly mayForward: boolean;
-  /** The connection's permit in the limits of its listener; null without a listener. */
+  /** The slot of the connection in the limits of its listener; null without a listener. */
   readonly place: ConnectionPermit | null;
-  /** Null on a plain connection. */
+  /** Null without TLS. */
   readonly tls: TlsFacts | null;
 }
 
-/** Result of a TLS handshake, in ECS field names. */
+/** Result of a TLS handshake, with field names of the Elastic Common Schema (ECS). */
 interface TlsFacts {
   readonly version: string | undefined;
   readonly version_protocol: 'tls';
@@ -49,10 +59,10 @@ interface TlsFacts {
   readonly client?: { readonly subject: string; readonly hash: { readonly sha256: string } } | undefined;
 }
 
-/** Source of a connection, from its PROXY header or its socket. */
+/** Where a connection comes from, according to its PROXY header or its socket. */
 export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'port' | 'mayForward' | 'place'>;
 
-/** The origin of a connection without a PROXY header. */
+/** Returns the origin of a connection without a PROXY header. */
 export function originOf(socket: Socket): ConnectionOrigin {
   const remote = parseRemoteAddress(socket.remoteAddress);
   return { remote, port: socket.remotePort ?? null, mayForward: true, place: null };
@@ -73,7 +83,7 @@ function tlsFactsOf(socket: TLSSocket): TlsFacts {
     subject: cutAtKey(cut(certificate.subject.replaceAll('\n', ', '))),
     hash: { sha256: certificate.fingerprint256.replaceAll(':', '') },
   };
-  // ECS wants only the number, `1.3` for `TLSv1.3`.
+  // ECS expects only the version number: `1.3` for `TLSv1.3`.
   const version = socket.getProtocol()?.replace('TLSv', '');
   return { version, version_protocol: 'tls', cipher: socket.getCipher().name, client };
 }

@@ -1,7 +1,7 @@
 /**
- * Status and message of each failure that the gateway itself reports, except denials. No message names a host or a
- * library. `client_closed` is never sent: the access log uses it for a client that disconnected or was disconnected by
- * the gateway.
+ * Status and message of each error that the gateway itself sends, except denials by a rule. No message names a host or
+ * a library. `client_closed` is never sent: the access log uses it if the client disconnected or the gateway closed the
+ * connection.
  */
 export const gatewayErrors = {
   malformed_request: { status: 400, message: 'Malformed HTTP request' },
@@ -27,16 +27,16 @@ export const gatewayErrors = {
   upstream_timeout: { status: 504, message: 'Gateway timeout' },
 } as const;
 
-/** The error code of a failure in the access log. Codes are stable and never renamed. */
+/** The error code of a failed request in the access log. Codes are stable and never renamed. */
 export type GatewayErrorCode = keyof typeof gatewayErrors;
 
 interface GatewayErrorOptions extends ErrorOptions {
   readonly retryAfterSeconds?: number;
 }
 
-/** A failure that ends a request. `code` determines the response; `message` is for operators and never sent. */
+/** A failure that ends a request. `code` determines the response. `message` is for operators and never sent. */
 export class GatewayError extends Error {
-  /** Retry delay for the client in seconds; null: use the default. */
+  /** Seconds after which the client may retry; null for the default. */
   readonly retryAfterSeconds: number | null;
 
   constructor(

@@ -8,11 +8,12 @@ import type { IpAddress } from '../../policy/ip-address.js';
 import type { RouteMatch } from './routes.js';
 import type { TraceContext } from './trace-context.js';
 
-/** Result of a request: accepted, or the code of the denial or failure. */
+/** Result of a request: accepted, or the code of the denial or of the failure. */
 export type Outcome = 'accepted' | DenialCode | GatewayErrorCode;
 
 /**
- * State of one request: its data, the findings of each step and its outcome. Source of its access log line and metrics.
+ * State of one request: its data, the results of each step and its outcome. Its access log line and metrics are derived
+ * from this state.
  */
 export class Exchange {
   /** Called before the response is written. */
@@ -22,7 +23,7 @@ export class Exchange {
   outcome: Outcome = 'accepted';
   /** Details of a failure for operators; never sent to the client. */
   detail: string | null = null;
-  /** Whether the request was sent on an upstream connection. */
+  /** Whether an upstream connection has carried the request. */
   forwarded = false;
   /**
    * Milliseconds from sending the request upstream to the upstream's response headers; null without an upstream
@@ -33,9 +34,9 @@ export class Exchange {
   requestBodyBytes = 0;
   /** Bytes of the upstream's response body passed to the client connection. */
   forwardedBodyBytes = 0;
-  /** Body length in bytes of a response that the gateway generated; null for an upstream response. */
+  /** Body length in bytes of a response that the gateway generated; null for a response of the upstream. */
   ownBodyBytes: number | null = null;
-  /** Milliseconds from the headers' arrival to the decision. */
+  /** Milliseconds from the arrival of the headers to the decision. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
   /** Cancels the request while its upstream response is pending. */
@@ -52,7 +53,7 @@ export class Exchange {
     readonly found: Findings,
   ) {}
 
-  /** Marks the request as decided: its outcome and its merchant are known. */
+  /** Marks the request as decided: its outcome and its merchant are now known. */
   decided(): void {
     this.#decided = true;
     this.decisionDuration = this.duration;
@@ -60,14 +61,14 @@ export class Exchange {
   }
 
   /**
-   * Marks the connection side as finished: the response is sent, or the client is gone.
+   * Marks the response as finished: it was sent, or the client is gone.
    * @param reason for operators, if something other than the client closed the connection
    */
   closed(reason: string | null = null): void {
     if (this.outcome === 'accepted' && !this.#responded) {
       this.outcome = 'client_closed';
       this.detail ??= reason;
-      // A disconnect cancels reads only. A write continues, because it may already have taken effect upstream.
+      // A disconnect cancels only reads. A write continues, because it may already have taken effect upstream.
       if (this.found.facts?.access === 'read') {
         this.cancellation.cancel(new GatewayError('client_closed', reason ?? 'the client disconnected'));
       }
@@ -76,7 +77,7 @@ export class Exchange {
     this.#end();
   }
 
-  /** Whether the request is both decided and closed. Until then its merchant or its outcome is unknown. */
+  /** Whether the request is both decided and closed. Before that, its merchant or its outcome is unknown. */
   get over(): boolean {
     return this.#decided && this.#closed;
   }
@@ -86,7 +87,7 @@ export class Exchange {
     return this.response.destroyed;
   }
 
-  /** Calls back once, when the request is both decided and closed. */
+  /** Calls the callback once, when the request is both decided and closed. */
   whenOver(callback: () => void): void {
     if (this.over) callback();
     else this.#onOver.push(callback);
@@ -102,13 +103,13 @@ export class Exchange {
     return this.outcome === 'client_closed' ? gatewayErrors.client_closed.status : this.response.statusCode;
   }
 
-  /** Bytes of the response body: bytes passed on from the upstream, or the body that the gateway generated. */
+  /** Bytes of the response body that were sent: from the upstream, or of a body that the gateway generated. */
   get responseBodyBytes(): number {
     if (this.ownBodyBytes === null) return this.forwardedBodyBytes;
     return this.#responded && this.request.method !== 'HEAD' ? this.ownBodyBytes : 0;
   }
 
-  /** Whether the whole response went out. */
+  /** Whether the whole response was sent. */
   get #responded(): boolean {
     return this.response.writableEnded && this.response.writableFinished;
   }
@@ -127,16 +128,16 @@ declare module 'fastify' {
 }
 
 /**
- * Results of a request's steps. Each step writes its own fields, and nothing else writes them. The access log uses them
- * even if a later step fails. Fields of steps that did not run are null.
+ * Results of the steps that check a request. Each field is written only by the step that determines it, and is null if
+ * that step did not run. The access log uses the fields even if a later step fails.
  */
 export class Findings {
-  /** `x-request-id`; empty before the first step. */
+  /** The value of `x-request-id`; empty before the first step. */
   id = '';
-  /** Null if unknown. */
+  /** Null if unknown or not yet resolved. */
   clientAddress: IpAddress | null = null;
   trace: TraceContext | null = null;
-  /** The fingerprint logged in place of the key; null without a key, or if no fingerprint secret is configured. */
+  /** The fingerprint that is logged instead of the key; null without a key, or without a fingerprint secret. */
   keyFingerprint: string | null = null;
   match: RouteMatch | null = null;
   /** Country and AS number of the client address; null without a GeoIP database. */
@@ -149,20 +150,20 @@ export class Findings {
   /** The key store's result; null without a look-up. */
   keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
-  /** Look-up id of a key in a request that was refused before the look-up. Such a key is exposed. */
+  /** Look-up id of the key in a request that was denied before the look-up. Third parties may have read such a key. */
   exposedLookupId: string | null = null;
-  /** Headers of every response to this request, whether generated by the gateway or passed on. */
+  /** Headers that the gateway adds to every response to this request, its own or the upstream's. */
   readonly responseHeaders: HeaderList;
 
-  /** @param ownHeaders headers of every response of the listener */
+  /** @param ownHeaders headers that the listener adds to every response */
   constructor(ownHeaders: HeaderList) {
     this.responseHeaders = [...ownHeaders];
   }
 }
 
-/** Cancels a request before its upstream has responded. Lighter than one AbortController per request. */
+/** Cancels a request before its upstream has responded. Cheaper than one AbortController per request. */
 export class Cancellation {
-  /** Reason of the cancellation; null while not cancelled. */
+  /** Why the request was cancelled; null if it was not. */
   reason: GatewayError | null = null;
   #listener: ((reason: GatewayError) => void) | null = null;
 
@@ -172,7 +173,7 @@ export class Cancellation {
     this.#listener?.(reason);
   }
 
-  /** Sets the single listener, and calls it immediately if already cancelled. */
+  /** Sets the only listener, and calls it immediately if the request is already cancelled. */
   listen(listener: (reason: GatewayError) => void): void {
     this.#listener = listener;
     if (this.reason !== null) listener(this.reason);

@@ -4,25 +4,25 @@ import type { RequestData, RequestTarget } from './request-data.js';
 
 /** Limits for the head of a request, in bytes. */
 export interface HeadLimits {
-  /** Request line plus header lines. Each header line counts name, colon, space, value and CRLF. */
+  /** Limit for the request line plus all header lines. Each header line counts name, colon, space, value and CRLF. */
   readonly headerBytes: number;
-  /** Request target. */
+  /** Limit for the request target alone. */
   readonly targetBytes: number;
 }
 
 const versions: readonly string[] = ['1.0', '1.1'];
 /**
- * RFC 3986 3.2.2 and 3.2.3: a registered name, IPv4 address or IP literal, with an optional port. Rejects the comma
- * that RFC 3986 allows in a name: a recipient that joins repeated headers would read two hosts.
+ * A valid Host value: registered name, IPv4 address or IP literal, with an optional port (RFC 3986 3.2.2 and 3.2.3).
+ * RFC 3986 also allows commas in a name, but a recipient that joins repeated headers with commas would see two hosts.
  */
 const hostForm =
   /^(?:[A-Za-z0-9\-._~!$&'()*+;=]+|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\])(?::(?:[0-5]?\d{1,4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])?)?$/;
 
 /**
- * Rejects requests that Node accepts, but RFC 9112 or the limits forbid:
+ * Rejects requests that Node accepts, but that RFC 9112 or the limits forbid:
  * - an unknown HTTP version (Node treats `GET /` without a version as 1.0);
  * - a missing, repeated or malformed Host, or a target in absolute form with a different host;
- * - any transfer coding other than a single `chunked`, which Node would drop when it forwards the request;
+ * - any transfer coding other than a single `chunked`, because Node would drop the coding when it forwards the request;
  * - a head above its limits (Node counts neither line ends nor colons).
  * @throws GatewayError
  */
@@ -39,8 +39,8 @@ export function requireProtocol(request: RequestData, limits: HeadLimits): void 
   }
   const [host] = hosts;
   if (host !== undefined && !isHost(host)) throw new GatewayError('invalid_host', 'the Host header is malformed');
-  // RFC 9112 3.2.2 lets a target in absolute form override Host. A recipient that reads Host instead would see another
-  // origin.
+  // RFC 9112 3.2.2 lets a target in absolute form override Host. A service that reads Host instead would see another
+  // origin, so both must match.
   if (target.absolute !== null && !isSameHost(target.absolute, host)) {
     throw new GatewayError('invalid_host', 'the host of the request target differs from the Host header');
   }
@@ -73,7 +73,7 @@ function requireShortTarget(target: RequestTarget, { headerBytes, targetBytes }:
 
 function requireShortHead({ method, target, rawHeaders }: RequestData, { headerBytes }: HeadLimits): void {
   let bytes = method.length + bytesOf(target) + '  HTTP/1.1\r\n\r\n'.length;
-  // each name with its colon and space, each value with its CRLF
+  // Each name is followed by a colon and a space, each value by CRLF: two bytes in both cases.
   for (const part of rawHeaders) bytes += part.length + 2;
   if (bytes > headerBytes) throw new GatewayError('headers_too_large', `the head has ${bytes} bytes`);
 }

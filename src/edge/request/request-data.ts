@@ -1,9 +1,9 @@
 import type { ConnectionFacts } from './connection-facts.js';
 
-/** The head of a request as received, and its connection. Immutable. */
+/** The head of a request as received, with facts about its connection. Immutable. */
 export class RequestData {
   readonly target: RequestTarget;
-  /** Headers that the gateway reads. Node's own `headers` are not used: Node would build them anew for each request. */
+  /** Headers that the gateway reads. Node's own `headers` is not used: Node would build it for each request. */
   readonly headers: DecisiveHeaders;
 
   constructor(
@@ -44,25 +44,31 @@ export class RequestData {
   }
 }
 
-/** The form of most paths. No service decodes or normalizes it. */
+/** Matches most paths. Decoding or normalizing does not change such a path. */
 const plainPath = /^(?:\/[\w-]+)+$/;
 /** All characters that RFC 3986 3.3 allows in a path. */
 const pathForm = /^\/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*$/;
-/** A segment that is empty, `.` or `..`, possibly only after decoding its dots and removing its parameters. */
+/**
+ * Matches a segment that is empty, `.` or `..`, even if its dots are percent-encoded or followed by `;` parameters.
+ * Such a segment could lead to another route.
+ */
 const climbingSegment = /\/(?:(?:\.|%2e){0,2}(?:[/;]|%3b)|(?:\.|%2e){1,2}$)/i;
-/** Percent-encoded control characters, `/`, `\` and `%`. An encoded `%` would be decoded twice. */
+/**
+ * Matches percent-encoded control characters, `/`, `\` and `%`. Services may split a segment at them; an encoded `%`
+ * could be decoded twice.
+ */
 const splittingOctet = /%(?:[01][0-9a-f]|7f|2f|5c|25)/i;
 
 /** The parts of a request target, as received. */
 export interface RequestTarget {
-  /** Host and port of a target in absolute form, and its scheme in lower case; null for a target in origin form. */
+  /** Scheme in lower case, and host with port, of a target in absolute form; null for a target in origin form. */
   readonly absolute: { readonly scheme: string; readonly authority: string } | null;
   readonly path: string;
-  /** Includes the `?`; empty without a query. */
+  /** Includes the leading `?`; empty without a query. */
   readonly query: string;
 }
 
-/** `https://host:port/path?query`: a server must accept the absolute form too (RFC 9112 3.2.2). */
+/** A target in absolute form: `https://host:port/path?query`. A server must accept it (RFC 9112 3.2.2). */
 const absoluteForm = /^(https?):\/\/([^/?#]*)(.*)$/i;
 
 /** Splits a request target into scheme and authority (absolute form only), path and query. */
@@ -80,8 +86,8 @@ export function splitTarget(target: string): RequestTarget {
 }
 
 /**
- * Whether every service sees the same segments in a path, however it decodes and normalizes. Some services leave a
- * route by `..;` and split a segment at `%2f`.
+ * Whether every service sees the same path segments, however it decodes and normalizes the path. Otherwise a service
+ * could execute another route: some treat `..;` as `..`, and some split a segment at `%2f`.
  */
 export function hasFixedSegments(path: string): boolean {
   if (plainPath.test(path)) return true;
@@ -89,7 +95,10 @@ export function hasFixedSegments(path: string): boolean {
   return !path.includes('%') || (!splittingOctet.test(path) && isUtf8(path));
 }
 
-/** Rejects overlong encodings of `/` and `.`: they are invalid UTF-8, but some decoders accept them. */
+/**
+ * Whether the decoded path is valid UTF-8. Overlong encodings of `/` and `.` are invalid UTF-8, but some decoders
+ * accept them.
+ */
 function isUtf8(path: string): boolean {
   try {
     decodeURIComponent(path);
@@ -100,8 +109,8 @@ function isUtf8(path: string): boolean {
 }
 
 /**
- * Headers that the gateway itself reads, for its decision, its log and the trace. Each holds all values in request
- * order.
+ * Headers that the gateway itself reads for its decision, its log and the trace. Each field holds all values of one
+ * header, in request order.
  */
 export interface DecisiveHeaders {
   readonly apiKey: readonly string[];
@@ -137,13 +146,13 @@ const fieldOf: ReadonlyMap<string, keyof DecisiveHeaders> = new Map([
   ['tracestate', 'tracestate'],
 ]);
 
-/** Shared by all absent headers, which are most of them. */
+/** The value of every absent header. Most headers are absent, so sharing one array saves memory. */
 const absent: string[] = [];
 Object.freeze(absent);
 
 /**
- * Reads the decisive headers from Node's raw list of names and values. Node's own `headers` joins or drops repeated
- * fields, which would hide a second `x-api-key` or Host.
+ * Collects the headers that the gateway reads from Node's raw list of names and values. Node's own `headers` joins or
+ * drops repeated fields, which would hide a second `x-api-key` or Host.
  */
 export function readDecisiveHeaders(rawHeaders: readonly string[]): DecisiveHeaders {
   const headers: Record<keyof DecisiveHeaders, string[]> = {
@@ -174,12 +183,12 @@ export function readDecisiveHeaders(rawHeaders: readonly string[]): DecisiveHead
 }
 
 /**
- * Alternating header names and values; a value may be an array. Building objects by spread costs as much as all checks
- * of a request together, and V8 stores a shape for each.
+ * Alternating header names and values; a value may be an array. Building header objects by spread would cost as much as
+ * all checks of a request, and V8 would store a hidden class for each object.
  */
 export type HeaderList = (string | string[])[];
 
-/** Whether a list contains a header of this name, case-sensitive. */
+/** Whether a header list contains this name. The comparison is case-sensitive. */
 export function hasHeader(list: Readonly<HeaderList>, name: string): boolean {
   for (let index = 0; index < list.length; index += 2) if (list[index] === name) return true;
   return false;

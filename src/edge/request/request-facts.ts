@@ -14,24 +14,24 @@ export interface FactSources {
   readonly environment: Environment;
   readonly trustedProxies: IpRanges;
   readonly torExits: Pick<TorExits, 'has' | 'digest'>;
-  /** Null: no databases configured. */
+  /** Null if no GeoIP database is configured. */
   readonly geoIp: GeoIp | null;
   readonly clock: Clock;
 }
 
-/** Results of the earlier steps of a request. */
+/** Results of earlier steps, from which the facts are derived. */
 interface FactInputs {
   readonly request: RequestData;
   /** The client address. */
   readonly address: IpAddress;
   /** Whether the client address is on the Tor exit list; null if no usable list exists. */
   readonly listed: boolean | null;
-  /** The proxies whose forwarding headers are trusted. */
+  /** The proxies whose forwarding headers are trusted on this connection. */
   readonly proxies: IpRanges;
   readonly match: RouteMatch | null;
 }
 
-/** Collects all facts that the rules need. */
+/** Collects the facts about a request that the access rules need. */
 export function factsOf({ request, address, listed, proxies, match }: FactInputs, sources: FactSources): RequestFacts {
   const { headers, connection } = request;
   const { remote, tls } = connection;
@@ -51,8 +51,8 @@ export function factsOf({ request, address, listed, proxies, match }: FactInputs
 }
 
 /**
- * Combines the Tor exit list and the GeoIP database. One positive result is enough; otherwise one unavailable source
- * makes the result null.
+ * Whether the address is a Tor exit according to the Tor exit list or the GeoIP database. One positive result is
+ * enough. Otherwise the result is null (unknown) if one of the two is unavailable.
  */
 function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | null): boolean | null {
   const known = geoIp?.isTorExit(address) ?? (geoIp === null ? false : null);
@@ -61,7 +61,8 @@ function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | nu
 }
 
 /**
- * The first of Origin, Referer and Host that is present decides. Repeated values are joined, so they match no pattern.
+ * Returns the origin that the client claims: the first of Origin, Referer and Host that is present. Repeated values are
+ * joined, so that they match no allowed pattern.
  */
 function originClaimOf(headers: DecisiveHeaders): OriginClaim | null {
   for (const header of ['origin', 'referer', 'host'] as const) {

@@ -1,10 +1,10 @@
 import { memoize } from '../../policy/memoize.js';
 import type { HeaderList } from './request-data.js';
 
-/** Header names to memoize. */
+/** Maximum number of header names to memoize. */
 const mostNames = 1_000;
 
-/** Hop-by-hop headers (RFC 9110 7.6.1), and `expect`, to which the gateway itself responds. */
+/** Hop-by-hop headers (RFC 9110 7.6.1), and `expect`, which the gateway handles itself. */
 const hopByHopNames: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -20,18 +20,18 @@ const hopByHopNames: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Names of client headers that are never forwarded upstream, spelled as `folded` returns them; a final `*` matches any
- * suffix. Services trust these headers because the proxy in front sets them, and this gateway is that proxy.
+ * Client headers that are never forwarded, as normalized by `folded`; a final `*` matches any suffix. Services trust
+ * these headers because they expect the proxy in front to set them, and this gateway is that proxy.
  */
 export const reservedNames: readonly string[] = [
-  // The caller's identity: only the gateway's verified values may reach a service.
+  // Identity of the caller: only values that the gateway has verified may reach a service.
   ...['x-api-key', 'x-merchant-*', 'x-gateway-*', 'x-request-id'],
-  // Services would read their user from these, but the gateway authenticates only merchants.
+  // Services would read a user name from these headers, but the gateway authenticates only merchants.
   ...['remote-*', 'x-remote-*', 'x-auth-request-*', 'x-authenticated-*', 'x-webauth-*'],
-  // The client's address, protocol and host: only the gateway's own X-Forwarded-* may state them.
+  // Address, protocol and host of the client: services must get them only from the gateway's own X-Forwarded-* headers.
   ...['forwarded', 'forwarded-for', 'x-forwarded', 'x-forwarded-*', 'http-x-forwarded-*', 'x-real-ip'],
   ...['x-scheme', 'x-url-scheme', 'front-end-https', 'x-host', 'x-http-host-override'],
-  // The client address under the names of CDNs, clouds, load balancers and application servers.
+  // Address of the client in the headers of CDNs, clouds, load balancers and application servers.
   ...['client-ip', 'x-client-ip', 'http-client-ip', 'cluster-client-ip', 'x-cluster-client-ip', 'x-originating-ip'],
   ...[
     'true-client-ip',
@@ -44,27 +44,29 @@ export const reservedNames: readonly string[] = [
   ...['fastly-client-ip', 'fly-client-ip', 'incap-client-ip', 'x-nf-client-connection-ip', 'cloudfront-viewer-address'],
   ...['x-azure-clientip', 'x-azure-socketip', 'appengine-user-ip', 'x-appengine-user-ip', 'x-appengine-remote-addr'],
   ...['x-envoy-external-address', 'proxy-client-ip', 'wl-proxy-client-ip'],
-  // A service would execute a different method than the permitted one.
+  // With these headers, a service would execute a method other than the one whose permission was checked.
   ...['x-http-method', 'x-http-method-override', 'x-method-override'],
-  // A service would serve a different path (IIS, Envoy, Symfony CVE-2018-14773) or fetch one (Rack CVE-2025-61780).
+  // With these headers, a service would serve another path (IIS, Envoy, Symfony CVE-2018-14773), or make a proxy fetch
+  // one (Rack CVE-2025-61780).
   ...['x-original-*', 'x-envoy-original-*', 'x-rewrite-url', 'x-override-url', 'x-accel-mapping', 'x-sendfile-type'],
-  // CGI turns `Proxy` into the variable HTTP_PROXY, which many HTTP clients use as their proxy (httpoxy).
+  // CGI copies the `Proxy` header into the variable HTTP_PROXY, which many HTTP clients use as their proxy (httpoxy
+  // attack).
   'proxy',
-  // The gateway takes part in the trace and sends its own values (W3C Trace Context).
+  // The gateway takes part in the trace, so it sends its own values (W3C Trace Context).
   ...['traceparent', 'tracestate'],
-  // Each upstream has its own Host, and each connection its own framing.
+  // Each upstream has its own host name, and each connection its own body framing.
   ...['host', 'content-length', ...hopByHopNames],
 ];
 const exactNames: ReadonlySet<string> = new Set(reservedNames.filter((name) => !name.endsWith('*')));
 const prefixes = reservedNames.filter((name) => name.endsWith('*')).map((name) => name.slice(0, -1));
 
-/** The usual values of Connection, which name no header. */
+/** The usual values of Connection. They name no other header. */
 const persistenceOnly: ReadonlySet<string> = new Set(['keep-alive', 'close', 'Keep-Alive', 'Close']);
 const noNames: ReadonlySet<string> = new Set();
 
 /**
- * Filters a client's headers for the upstream. Drops headers that are reserved, hop-by-hop or named by Connection, in
- * every spelling that a service may treat as equal.
+ * Filters the headers of a client's request for the upstream. Drops reserved headers, hop-by-hop headers and headers
+ * that Connection names, in every spelling that a service may treat as equal.
  * @param forwarded the list to append to
  * @returns alternating names and values
  */
@@ -79,20 +81,24 @@ export function forwardableHeaders(rawHeaders: readonly string[], forwarded: str
 }
 
 /**
- * Normalizes a header name like CGI, PHP, WSGI and others, which map `X.Merchant!Id` and `x-merchant-id` to one
- * variable. They use `_` for each other character; this uses `-`.
+ * Normalizes a header name. CGI, PHP, WSGI and others map `X.Merchant!Id` and `x-merchant-id` to the same variable, so
+ * both must compare equal. They replace each other character with `_`; this function uses `-`.
  */
 const folded = memoize(mostNames, (name) => name.toLowerCase().replace(/[^a-z0-9]/g, '-'));
 
-/** Whether a client header may be forwarded, judged by its name without regard to Connection. */
+/**
+ * Whether a client header may be forwarded, judged by its name alone. Headers that Connection names are filtered
+ * separately.
+ */
 const isForwardable = memoize(mostNames, (name) => {
-  if (name.toLowerCase() === 'content-length') return true; // the framing itself; other spellings of it are dropped
+  if (name.toLowerCase() === 'content-length') return true; // the actual body framing; other spellings are dropped
   const spelling = folded(name);
   return !exactNames.has(spelling) && !prefixes.some((prefix) => spelling.startsWith(prefix));
 });
 
 /**
- * Filters an upstream's headers for the client: drops hop-by-hop headers and `x-request-id`. Names are in lower case.
+ * Filters the headers of an upstream response for the client. Drops hop-by-hop headers and `x-request-id`. Expects
+ * names in lower case.
  */
 export function returnableHeaders(headers: Readonly<HeaderList>): HeaderList {
   const named = namedByConnection(headers);
@@ -112,7 +118,10 @@ function namedByConnection(headers: Readonly<HeaderList>): ReadonlySet<string> {
   return noNames;
 }
 
-/** Folds the names too; otherwise a hop-by-hop header in another spelling would reach a service. */
+/**
+ * Returns the header names in the client's Connection header, normalized by `folded`. Without this, a hop-by-hop header
+ * in another spelling would reach a service.
+ */
 function namedByClient(rawHeaders: readonly string[]): ReadonlySet<string> {
   const values: string[] = [];
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
@@ -127,7 +136,10 @@ function namedByClient(rawHeaders: readonly string[]): ReadonlySet<string> {
   return names;
 }
 
-/** The header names that Connection lists, without `content-length`: a client must not strip the body's framing. */
+/**
+ * Returns the header names that Connection lists. Omits `content-length`, because a client must not be able to strip
+ * the body's framing.
+ */
 function tokensOf(values: readonly string[]): ReadonlySet<string> {
   if (values.every((value) => persistenceOnly.has(value))) return noNames;
   const tokens = values.flatMap((value) =>

@@ -4,11 +4,11 @@ import { hasFixedSegments } from './request-data.js';
 
 /** A path prefix that is routed to one upstream. */
 interface Route {
-  /** Relative to the base path. */
+  /** The path without the base path. */
   readonly path: string;
   /** Name of the upstream. */
   readonly upstream: string;
-  /** The resource in a key's permissions. */
+  /** The resource that the permissions of a key must cover. */
   readonly resource: string;
 }
 
@@ -18,25 +18,30 @@ export interface RouteMatch {
   readonly upstreamPath: string;
 }
 
-/** Why a path is not forwarded. Only callers with a valid key see this error. */
+/** Why a path is not forwarded. Only callers with a valid key receive this error. */
 export interface PathProblem {
   readonly code: 'invalid_path' | 'not_found';
-  /** For operators. */
+  /** Explanation for operators; never sent to the client. */
   readonly reason: string;
 }
 
-/** Finds the route of a path. */
+/** Returns the route of a path, or why the path is not forwarded. */
 export type RouteTable = (path: string) => RouteMatch | PathProblem;
 
-/** Methods that are proxied. TRACE is excluded because it would echo the identity headers to the caller. */
+/**
+ * Methods that the gateway proxies. TRACE is excluded, because a service would echo the identity headers to the caller.
+ */
 export const proxiedMethods: readonly string[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** A node of the segment trie of configured paths. */
+/** A node in the trie of all configured paths. Each level holds one path segment. */
 interface Node {
-  /** Children by configured segment. Segments that fold alike share one node. */
+  /** Child nodes by configured path segment. Segments that `foldSegment` maps to the same text share one node. */
   readonly next: Map<string, Node>;
   readonly nextFolded: Map<string, Node>;
-  /** Routes that end at this node, with their full path. Several differ only in what folding removes. */
+  /**
+   * Routes that end at this node, with their full path. The paths of several routes differ only in details that
+   * `foldSegment` removes.
+   */
   readonly ends: { readonly path: string; readonly route: Route }[];
 }
 
@@ -50,13 +55,13 @@ const ambiguous: PathProblem = {
   reason: 'an upstream could decode or normalize the path to other segments',
 };
 
-/** Characters that a service may decode, cut off or convert. */
+/** Characters of a path segment that a service may decode, cut off or convert. */
 const notPlain = /[%;\u0080-\uffff]/;
 
 /**
- * Builds the route table. The longest configured path that ends at a segment boundary wins. At configured levels, a
- * segment that a service could read as a segment of another route matches no route. Otherwise the gateway would check
- * the permission of one route and the service would execute another. Upstream paths lack the base path.
+ * Builds the route table. The longest configured path that ends at a segment boundary wins. A segment that a service
+ * could read as a segment of another route matches no route. Otherwise the gateway would check the permission of one
+ * route, and the service would execute another. Upstream paths lack the base path.
  */
 export function createRouteTable(config: Pick<Config, 'basePath' | 'routes'>): RouteTable {
   const root = nodesOf(config);

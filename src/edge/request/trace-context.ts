@@ -1,32 +1,32 @@
 import { randomHex, uniqueId } from '../../telemetry/unique-id.js';
 import { containsKey } from '../../telemetry/mask-keys.js';
 
-/** W3C Trace Context of a request: its trace and the gateway's own span. */
+/** W3C Trace Context of a request: the trace, and the gateway's own span in it. */
 export interface TraceContext {
-  /** 32 hex digits. */
+  /** The trace id, 32 hex digits. */
   readonly traceId: string;
-  /** 16 hex digits: the gateway's span, parent of the upstream's spans. */
+  /** The gateway's span, 16 hex digits. It is the parent of the upstream's spans. */
   readonly spanId: string;
   /** The caller's span, 16 hex digits; null without a valid traceparent. */
   readonly parentId: string | null;
-  /** Two hex digits. */
+  /** The trace flags, two hex digits. */
   readonly flags: string;
-  /** The tracestate header; null if missing or if its traceparent is invalid. */
+  /** The tracestate header; null if it is missing or the traceparent is invalid. */
   readonly state: string | null;
   /** Whether the gateway's span is exported. */
   readonly taken: boolean;
 }
 
-/** Version 00, or any later version, of which only the first four fields are defined here. */
+/** A traceparent of version 00 or later. Later versions may append fields, which the gateway ignores. */
 const traceparentForm = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/;
 const notSampled = '00';
 const sampled = '01';
 
 /**
- * Continues the caller's trace if the request has exactly one valid traceparent; otherwise starts a new trace. A caller
- * controls only the trace id, which is a search term and proves nothing.
+ * Continues the caller's trace if the request has exactly one valid traceparent; otherwise starts a new trace. The
+ * caller chooses the trace id, so the id is useful for searches but proves nothing.
  * @param taken whether this request is sampled. The caller's sampling flag is ignored, because a caller could fill the
- *   trace store. Null: no trace export here, and the caller's flags are passed on
+ *   trace store. Null if traces are not exported; the caller's flags are then passed on.
  */
 export function traceContextOf(
   traceparent: readonly string[],
@@ -61,8 +61,8 @@ export function addTraceHeaders(headers: string[], { traceId, spanId, flags, sta
 const safeId = /^[A-Za-z0-9._-]{1,64}$/;
 
 /**
- * The request id, returned in `x-request-id`. An id from a trusted proxy is reused if it is short and safe. Ids from
- * other clients are ignored: a client could make two requests look like one in the log.
+ * Returns the request id for the `x-request-id` header. An id from a trusted proxy is reused if it is short and safe.
+ * Ids from other clients are ignored, because a client could give two requests the same id in the log.
  */
 export function requestIdOf(values: readonly string[], fromTrustedProxy: boolean): string {
   const [value = ''] = values;

@@ -4,15 +4,15 @@ import type { Exchange } from '../request/exchange.js';
 
 /** Timeouts for sending a response, in milliseconds. */
 export interface ResponseTimeouts {
-  /** Without the client reading anything. */
+  /** Maximum time without the client reading anything. */
   readonly stallMilliseconds: number;
-  /** From the response headers to the last byte. */
+  /** Maximum time from the response headers to the last byte. */
   readonly totalMilliseconds: number;
 }
 
 /**
- * Limits the time of a response. A client that reads nothing, or a byte now and then, would hold an upstream connection
- * forever.
+ * Limits the duration of a response. A client that reads nothing, or only a byte now and then, would otherwise hold an
+ * upstream connection forever.
  */
 export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: ResponseTimeouts): void {
   const { response } = exchange;
@@ -20,8 +20,8 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
   response.setTimeout(stallMilliseconds, () => {
     if (hasUnsentBytes(exchange)) abortResponse(response);
   });
-  // Clears the timeout, which belongs to the socket: the next request may wait longer for its upstream. Runs before
-  // Node sets the keep-alive timeout.
+  // The timeout belongs to the socket. Clear it after the response, because the next request may wait longer for its
+  // upstream. This listener must run before Node sets the keep-alive timeout.
   response.prependOnceListener('finish', () => socket?.setTimeout(0));
   if (exchange.callerIsGone) return; // the client has disconnected, so no response is sent
   const end = setTimeout(() => {
@@ -39,9 +39,9 @@ export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMill
 const checkMilliseconds = 1_000;
 
 /**
- * Aborts the response if a client has half-closed its TLS connection and reads nothing for a second. If a client resets
- * the connection while TLS writes session tickets, Node sees only the half-close, and later writes stay in the TLS
- * layer forever.
+ * Aborts the response if a client has half-closed its TLS connection and then reads nothing for a second. If a client
+ * resets the connection while TLS writes session tickets, Node sees only a half-close. Later writes then stay in the
+ * TLS layer forever.
  */
 function endWhenStuck(response: ServerResponse): void {
   const { socket } = response;
@@ -56,7 +56,7 @@ function endWhenStuck(response: ServerResponse): void {
   });
 }
 
-/** Whether part of the response is still unread by the client. */
+/** Whether part of the response is still in Node's write buffers. */
 export function hasUnsentBytes({ response }: Exchange): boolean {
   return response.writableLength > 0 || (response.socket?.writableLength ?? 0) > 0;
 }

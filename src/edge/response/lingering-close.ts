@@ -3,24 +3,27 @@ import type { Exchange } from '../request/exchange.js';
 import type { ServerResponse } from 'node:http';
 import { TLSSocket } from 'node:tls';
 
-/** The largest body, in bytes, that is read and dropped to keep the connection alive. */
+/** The largest request body, in bytes, that is discarded to keep the connection alive. */
 const maxDroppedBytes = 65_536;
-/** How long a connection lingers after its client has nothing left to send, in milliseconds. */
+/**
+ * How long a connection stays open once its client may no longer send, in milliseconds. The client reads its response
+ * in this time.
+ */
 const lingerMilliseconds = 2_000;
 const checkMilliseconds = 250;
 
-/** Limits for the rest of an upload after its response. */
+/** Limits for the rest of an upload after its response was sent. */
 export interface UploadLimits {
   readonly bodyBytes: number;
   readonly requestTimeoutSeconds: number;
 }
 
 /**
- * Closes the connection after a response that precedes the end of the request body, unless the rest is small. The close
- * lingers: an immediate close would make the kernel reset the connection over unread bytes, and the client would lose
- * the error response. The upload may continue within its limits, because most clients read the response only after
- * sending the whole body.
- * @param isEnding whether the gateway is shutting down and waits for no upload
+ * Closes the connection after a response that precedes the end of the request body, unless the body is small. An
+ * immediate close would make the kernel reset the connection because of unread bytes, and the client would lose the
+ * error response. The close therefore lingers: the upload may continue within its limits, because most clients read the
+ * response only after sending the whole body.
+ * @param isEnding whether the gateway is shutting down and no longer waits for uploads
  */
 export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, isEnding: () => boolean): void {
   const { request, response } = exchange;
@@ -34,7 +37,7 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
   const mayContinue = (): boolean => {
     const isWithinLimits =
       socket.bytesRead - readBefore <= limits.bodyBytes && exchange.duration < limits.requestTimeoutSeconds * 1000;
-    // A request that timed out gets no further time.
+    // The upload of a request that timed out gets no further time.
     return isWithinLimits && exchange.outcome !== 'request_timeout' && !request.complete && !isEnding();
   };
   closeAfterResponse(exchange, mayContinue);
@@ -42,19 +45,23 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
 }
 
 /**
- * Makes a response the last one of its connection, followed by a lingering close.
- * @param mayContinue whether the client may still send; polled until it returns false
+ * Makes a response the last one of its connection, followed by a lingering close (which leaves the client time to
+ * read).
+ * @param mayContinue whether the client may still send; called repeatedly until it returns false
  */
 export function closeAfterResponse({ request, response }: Exchange, mayContinue: () => boolean = () => false): void {
   response.shouldKeepAlive = false;
   const closeSoon = (): void => {
     lingeringClose(request.socket, mayContinue);
   };
-  // Node calls destroySoon after writing the last response of a connection.
+  // Node calls `destroySoon` after it has written the last response of a connection.
   request.socket.destroySoon = closeSoon;
 }
 
-/** Closes a connection whose client may still be sending, and leaves the client time to read what was written. */
+/**
+ * Closes a connection whose client may still be sending. Leaves the client time to read what was written.
+ * @param mayContinue whether the client may still send; called repeatedly until it returns false
+ */
 export function lingeringClose(socket: Socket, mayContinue: () => boolean = () => false): void {
   socket.end();
   let since = performance.now();
@@ -70,9 +77,9 @@ export function lingeringClose(socket: Socket, mayContinue: () => boolean = () =
 }
 
 /**
- * Aborts a response that has begun and cannot be completed. An HTTP/1.0 client takes the end of the connection for the
- * end of the response (RFC 9112 6.3) and would accept the partial body, so its connection is reset. A TLS client
- * detects the truncation, because no close_notify is sent.
+ * Aborts a response that has begun and cannot be completed. For an HTTP/1.0 client, the end of the connection is the
+ * end of the response (RFC 9112 6.3). Its connection is reset, so that the client rejects the partial body. A TLS
+ * client detects the truncation, because no close_notify is sent.
  */
 export function abortResponse(response: ServerResponse): void {
   const { socket } = response;

@@ -5,7 +5,10 @@ import { GatewayError, type GatewayErrorCode, gatewayErrors } from '../request/e
 import { sendResponse } from './whole-response.js';
 import { denialOf, type DenialCode } from '../../policy/decision-table.js';
 
-/** Protocol errors after which client and gateway may disagree about where the next request begins. */
+/**
+ * Protocol errors that close the connection, because client and gateway may disagree about where the next request
+ * begins.
+ */
 const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
   'malformed_request',
   'invalid_host',
@@ -13,7 +16,7 @@ const endConnection: ReadonlySet<GatewayErrorCode> = new Set<GatewayErrorCode>([
   'headers_too_large',
 ]);
 
-/** Sends the error envelope, without any header of an upstream response that failed later. */
+/** Sends an error response. Removes headers that a failed upstream response has already set. */
 export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonly<Record<string, string>> = {}): void {
   const { exchange } = reply.request;
   const { response } = exchange;
@@ -21,8 +24,8 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     abortResponse(response); // another response has begun and cannot be replaced
     return;
   }
-  // Keeps `connection`: once it is removed, Node never sends it. An upstream's value cannot be here, because it is
-  // hop-by-hop.
+  // Do not remove `connection`, because Node would then never send it. It cannot be an upstream's value, because
+  // `connection` is hop-by-hop.
   for (const name of response.getHeaderNames()) if (name !== 'connection') response.removeHeader(name);
   exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.found.responseHeaders];
@@ -32,7 +35,7 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
 }
 
 /**
- * Sends the error response of a failed request. Unexpected exceptions become internal_error, and their messages are not
+ * Sends the error response of a failed request. An unexpected exception becomes internal_error, and its message is not
  * sent.
  */
 export function sendError(reply: FastifyReply, error: unknown): void {
@@ -41,7 +44,7 @@ export function sendError(reply: FastifyReply, error: unknown): void {
   exchange.outcome = code;
   exchange.detail = error instanceof Error ? error.message : null;
   if (code === 'client_closed') {
-    // Status 499 exists only in the log: a client that disconnects within its body gets no response.
+    // Status 499 exists only in the log. A client that disconnects within its request body gets no response.
     reply.hijack();
     abortResponse(exchange.response);
     return;
@@ -54,18 +57,18 @@ export function sendError(reply: FastifyReply, error: unknown): void {
 /** An error response that the gateway generates. */
 export interface Failure {
   readonly status: number;
-  /** The envelope in ASCII: one byte per character. */
+  /** The JSON body in ASCII: one byte per character. */
   readonly body: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** Default for Retry-After, in seconds. */
+/** Default value of Retry-After, in seconds. */
 const defaultRetryAfterSeconds = 1;
 
-/** RFC 9110 11.6.1 requires a challenge with every 401; no registered scheme covers a key in a header. */
+/** The challenge that RFC 9110 11.6.1 requires with every 401. No registered scheme covers a key in a header. */
 const challenge = 'ApiKey realm="merchant-api", header="x-api-key"';
 
-/** The response to a denied request (spec section 7). */
+/** Returns the response to a denied request (spec section 7). */
 export function denialFailure(code: DenialCode): Failure {
   let made = denialFailures.get(code);
   if (made === undefined) {
@@ -76,12 +79,12 @@ export function denialFailure(code: DenialCode): Failure {
   return made;
 }
 
-/** Cache: the response to each denial never changes. */
+/** Cache of the responses to denials, which never change. */
 const denialFailures = new Map<DenialCode, Failure>();
 
 /**
- * The response to a request that failed without a denial.
- * @param retryAfterSeconds Retry-After for 429 and 503; null: the default
+ * Returns the response to a request that failed without a denial.
+ * @param retryAfterSeconds Retry-After for 429 and 503; null for the default
  */
 export function errorFailure(code: GatewayErrorCode, retryAfterSeconds: number | null = null): Failure {
   const { status, message } = gatewayErrors[code];

@@ -3,12 +3,12 @@ import { atEndOfTurn } from '../../node/end-of-turn.js';
 import type { HeaderList } from '../request/request-data.js';
 import type { Readable } from 'node:stream';
 
-/** The largest body, in bytes, that is written together with its headers. */
+/** The largest response body, in bytes, that is written together with its headers. */
 const joinedBytes = 16_384;
 
 /**
- * Writes the response head. Bypasses Fastify, which copies headers three times and adds a content type if there is
- * none.
+ * Writes the response head directly with Node. Fastify would copy the headers three times and add a missing content
+ * type.
  * @throws TypeError for an invalid header; then nothing is sent
  */
 function writeHead(reply: FastifyReply, status: number, headers: HeaderList): void {
@@ -21,7 +21,7 @@ function writeHead(reply: FastifyReply, status: number, headers: HeaderList): vo
 
 /**
  * Sends a complete response.
- * @param body one character per byte (latin1); sent in one write with the headers
+ * @param body latin1 text, one character per byte; a small body is sent in one write with the headers
  * @throws TypeError for an invalid header; then nothing is sent
  */
 export function sendResponse(reply: FastifyReply, status: number, headers: HeaderList, body: string): void {
@@ -34,9 +34,9 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
     exchange.afterResponse(exchange);
     return;
   }
-  // Ends the response only once the body is written: Node would otherwise write an empty chunk after it, and two writes
-  // cost more than one. TLS reports the completed write later. Over TLS an empty chunk would be a separate write to the
-  // kernel.
+  // End the response only after the body is written. Otherwise Node would write an empty chunk after the body, and two
+  // writes cost more than one. Over TLS, where the empty chunk would be a separate write to the kernel, the write is
+  // reported as complete later.
   const isReportedLater = exchange.data.connection.tls !== null;
   const end = (error?: Error | null): void => {
     if (!error) response.end();
@@ -52,10 +52,10 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
 }
 
 /**
- * Streams a response at the pace at which the client reads. The head is sent with the first bytes; until then another
- * response can replace this one.
- * @param body one character per byte (latin1). Destroyed if the client disconnects, and with a TypeError for an invalid
- *   header
+ * Streams a response as fast as the client reads. The head is sent with the first bytes of the body. Until then,
+ * another response can replace this one.
+ * @param body latin1 text, one character per byte. Destroyed if the client disconnects, and with a TypeError if a
+ *   header is invalid.
  */
 export function streamResponse(reply: FastifyReply, status: number, headers: HeaderList, body: Readable): void {
   const { exchange } = reply.request;
@@ -69,7 +69,7 @@ export function streamResponse(reply: FastifyReply, status: number, headers: Hea
     if (response.headersSent) return true;
     try {
       writeHead(reply, status, headers);
-      // Flushes the head separately: Node would concatenate it with the first chunk, which costs another copy.
+      // Flush the head separately. Node would otherwise concatenate it with the first chunk, which costs another copy.
       response.flushHeaders();
       return true;
     } catch (error) {

@@ -41,11 +41,13 @@ export type RefusedConnection = (typeof refusedConnections)[number];
 /** Dependencies of a listener's server. */
 export interface ServerOptions {
   readonly limits: ConnectionLimits;
-  /** Null: plain HTTP. */
+  /** Null for a plain HTTP listener. */
   readonly tls: TlsEndpoint | null;
-  /** Peers that begin each connection with a PROXY protocol header; null if no peer does. */
+  /**
+   * Peers that may connect and must begin each connection with a PROXY protocol header; null without PROXY protocol.
+   */
   readonly proxyProtocolFrom: IpRanges | null;
-  /** Proxies whose connections are exempt from the limit per address. */
+  /** Trusted proxies. The connection limit per address does not apply to them, because they carry many clients. */
   readonly trustedProxies: IpRanges;
   readonly connections: Connections;
   readonly limiter: ConnectionLimiter;
@@ -53,16 +55,16 @@ export interface ServerOptions {
 }
 
 /**
- * Creates a listener's server: TCP, an optional PROXY protocol header, optional TLS, then HTTP/1.1. One HTTP server
- * accepts the TCP connections, so its limits apply from the first packet. It gets a connection once the steps before
- * HTTP are complete. There is no HTTP/2, because Node silently drops HTTP/2 header fields with invalid values. Proxies
- * in front may offer HTTP/2.
+ * Creates the server of a listener. Each connection passes an optional PROXY protocol header and optional TLS before
+ * HTTP/1.1. A single HTTP server accepts the TCP connections, and handles their requests after these steps. HTTP/2 is
+ * not offered, because Node silently drops HTTP/2 header fields with invalid values. A proxy in front of the gateway
+ * may offer HTTP/2.
  */
 export function createServer(handler: http.RequestListener, options: ServerOptions): http.Server {
   const { limits, tls, connections, onRefusedConnection } = options;
   const server = createHttpServer(handler, limits, (socket) => {
     connections.opened(socket);
-    // Without a listener, an 'error' before the HTTP server takes over would end the process. Readers handle the close.
+    // Without a listener, a socket error would end the process. Code that reads the socket handles the close.
     socket.on('error', () => undefined);
     admit(socket, options, start);
   });
@@ -99,7 +101,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
   return server;
 }
 
-/** Node's HTTP server with a guard: the steps before HTTP get each new connection first. */
+/** Node's HTTP server, except that `guard` gets each accepted connection before HTTP starts. */
 class GuardedServer extends Server {
   readonly #guard: (socket: Socket) => void;
 
@@ -109,7 +111,9 @@ class GuardedServer extends Server {
     this.#guard = guard;
   }
 
-  /** Starts HTTP on a connection. Node documents that 'connection' may be emitted to inject a connection. */
+  /**
+   * Starts HTTP on a connection. Node documents that a caller may emit 'connection' to pass a socket to an HTTP server.
+   */
   serve(socket: Socket): void {
     super.emit('connection', socket);
   }
@@ -123,8 +127,8 @@ class GuardedServer extends Server {
 }
 
 /**
- * Admits a connection if its source and its listener are below their limits and its PROXY header, if required, is
- * valid.
+ * Admits a connection that is within the limits per source and per listener, and whose PROXY header, if required, is
+ * valid. A source is an IPv4 address or an IPv6 /64.
  */
 function admit(
   socket: Socket,
@@ -135,7 +139,10 @@ function admit(
     socket.destroy();
     onRefusedConnection(why);
   };
-  /** Null for trusted proxies: they carry many callers, so they have no limit per address. */
+  /**
+   * Returns the source of an address. Null for a trusted proxy: it carries many clients, so it has no limit per
+   * address.
+   */
   const sourceIn = (remote: IpAddress): string | null => (trustedProxies.contains(remote) ? null : sourceOf(remote));
 
   const { remote, port } = originOf(socket);
@@ -144,7 +151,7 @@ function admit(
     socket.destroy();
     return;
   }
-  // Checks of the connection itself come first, so that a refused connection evicts no other connection.
+  // Check the connection itself first. Otherwise a connection that is refused anyway could evict another one.
   if (proxyProtocolFrom?.contains(remote) === false) {
     refuse('proxy_untrusted');
     return;
@@ -197,21 +204,21 @@ function createHttpServer(
     guard,
     {
       IncomingMessage: LeanRequest,
-      // protocol.ts distinguishes a long target from large headers, so the parser must admit the sum of both limits.
+      // Node limits target and headers together, so it must admit the sum. protocol.ts checks each limit separately.
       maxHeaderSize: limits.headerBytes + limits.targetBytes,
       headersTimeout: limits.headersTimeoutSeconds * 1000,
       requestTimeout: limits.requestTimeoutSeconds * 1000,
       keepAliveTimeout: limits.keepAliveTimeoutSeconds * 1000,
-      connectionsCheckingInterval: 1000, // with Node's default of 30 s, a slow client would get four times its timeout
-      requireHostHeader: false, // checked in protocol.ts: Node's own 400 lacks the error envelope
+      connectionsCheckingInterval: 1000, // Node's default of 30 s would let a client exceed a 10 s timeout fourfold
+      requireHostHeader: false, // protocol.ts checks Host, because Node's own 400 lacks the gateway's error body
     },
     serve,
   );
-  server.maxHeadersCount = 0; // the header bytes are limited; a header count limit would drop a proxy's X-Forwarded-For
-  // Node's default sends 100 Continue before the key is checked.
+  server.maxHeadersCount = 0; // a limit would make Node drop headers, such as X-Forwarded-For; header bytes are limited
+  // By default, Node would send 100 Continue before the gateway has checked the API key.
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);
-  // Without a listener, Node closes the connection of a CONNECT without a response.
+  // Without a 'connect' listener, Node closes the connection of a CONNECT request without a response.
   server.on('connect', (request) => {
     serveConnect(request, handler);
   });
@@ -223,16 +230,16 @@ const unproxiedMethod = 'TRACE';
 
 /**
  * Returns the method to route by. A method that Node does not list, such as those of RTSP, becomes TRACE, which is
- * never proxied. Fastify would respond to an unlisted method itself, outside of every hook.
+ * never proxied. Fastify would respond to an unlisted method itself, without running any hook.
  */
 function servedMethod(method: string | undefined): string {
   return method !== undefined && nodeMethods.has(method) ? method : unproxiedMethod;
 }
 
 /**
- * Serves a CONNECT request like any other request, so it never opens a tunnel. For CONNECT, Node gives the listener a
- * bare socket and no response object, although an earlier request may still use the socket for its response. Assigning
- * the socket to a second response would throw and end the process, so the CONNECT waits for the earlier request.
+ * Serves a CONNECT request like any other request, so it never opens a tunnel. Node passes only a bare socket, which an
+ * earlier response may still use. A second response on that socket would throw and end the process, so the CONNECT
+ * waits for the earlier request.
  */
 function serveConnect(request: http.IncomingMessage, handler: RequestListener): void {
   const previous = newestExchange(request.socket);
@@ -249,7 +256,7 @@ function serve(request: http.IncomingMessage, handler: RequestListener): void {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
-  // Node emits 'close' only for responses that it created itself.
+  // Node emits 'close' only for responses that it created itself, so emit it here.
   const end = (): void => {
     response.emit('close');
     lingeringClose(socket); // Node no longer handles this socket, so the gateway must read and close it
@@ -262,10 +269,10 @@ function serve(request: http.IncomingMessage, handler: RequestListener): void {
 const noHeaders: IncomingHttpHeaders = Object.freeze({});
 
 /**
- * An incoming request with two changes to Node's:
- * - `headers` is empty unless the request has Expect. The gateway reads `rawHeaders`, because Node's `headers` join or
- *   drop repeated fields. Node reads `headers` for Expect (and for Host with `requireHostHeader`), and Fastify reads
- *   `headers` for a Connection value that is unused here. Building `headers` takes 3 % of the cost of a 401.
+ * An incoming request that differs from Node's in two ways:
+ * - `headers` is empty unless the request has an Expect header. Building `headers` takes 3 % of the cost of a 401. The
+ *   gateway reads `rawHeaders`, because Node's `headers` join or drop repeated fields. Node needs `headers` for Expect
+ *   (and Host with `requireHostHeader`), Fastify for an unused value.
  * - An aborted request emits 'close' and never 'error'. Node checks for an 'error' listener one tick before it emits
  *   the event. If the listener is removed in between, the 'error' would end the process.
  */

@@ -32,21 +32,23 @@ import type { Upstream } from '../proxy/upstream.js';
 export interface ListenerOptions {
   readonly authentication: StepSources;
   readonly upstreams: ReadonlyMap<string, Upstream>;
-  /** Signs the caller's identity for upstreams; null: no signature. */
+  /** Signs the merchant's identity for upstreams; null without a signature. */
   readonly identity: CallerIdentity | null;
   readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
   readonly clock: Clock;
-  /** Null: plain HTTP. */
+  /** Null for a plain HTTP listener. */
   readonly tls: TlsEndpoint | null;
-  /** Headers of every response. */
+  /** Headers that the gateway adds to every response of this listener. */
   readonly ownHeaders: Readonly<Record<string, string>>;
-  /** Peers that begin each connection with a PROXY protocol header; null if no peer does. */
+  /**
+   * Peers that may connect and must begin each connection with a PROXY protocol header; null without PROXY protocol.
+   */
   readonly proxyProtocolFrom: IpRanges | null;
-  /** Called once for each completed or aborted request. */
+  /** Called once for each request, when it was completed or aborted. */
   readonly onExchange: (exchange: Exchange) => void;
   /** Called for each request that the HTTP parser rejected. */
   readonly onRefused: (refused: RefusedRequest) => void;
-  /** Called for each refused connection. */
+  /** Called for each connection that was closed before its first request. */
   readonly onRefusedConnection: (why: RefusedConnection) => void;
   /** Called for each unexpected exception. */
   readonly onInternalError: (error: unknown, exchange: Exchange) => void;
@@ -85,13 +87,13 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       const refused = handleParserError(error, socket, connections.hasAsked(socket), ownHeaders);
       if (refused !== null) options.onRefused(refused);
     },
-    // Routes every request to `/`, because the gateway's own route table decides. Fastify's router would decode the
-    // path, and would respond to an undecodable path before any hook has checked the key.
+    // Fastify routes every request to `/`, because the gateway's own route table selects the upstream. Fastify's router
+    // would decode the path. It would also reject an undecodable path before any hook has checked the API key.
     rewriteUrl: () => '/',
     forceCloseConnections: 'idle',
     return503OnClosing: false,
   });
-  // The proxy streams bodies to the upstream. Declaring every method bodyless keeps Fastify from parsing a body.
+  // The proxy streams request bodies to the upstream. `hasBody: false` keeps Fastify from parsing them.
   for (const method of methodsWithBodies) app.addHttpMethod(method, { hasBody: false, overrideExisting: true });
 
   const timeouts = {
@@ -99,14 +101,14 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     totalMilliseconds: limits.answerTimeoutSeconds * 1000,
   };
   const beforeResponse = (exchange: Exchange): void => {
-    // Node does not parse the bytes after an Upgrade as requests, so the connection cannot be kept alive.
+    // After an Upgrade, Node parses no further requests on the connection, so it cannot be kept alive.
     if (connections.responsesAreLast || exchange.data.headers.upgrade.length > 0)
       exchange.response.shouldKeepAlive = false;
     closeOverUnreadBody(exchange, limits, () => connections.areClosing);
   };
   const afterResponse = (exchange: Exchange): void => {
     if (!hasUnsentBytes(exchange)) return;
-    // TLS reports a completed write one turn later. Almost every response is complete by then and needs no timers.
+    // TLS reports a completed write one turn of the event loop later. Most responses are complete then, without timers.
     atEndOfTurn(() => {
       if (hasUnsentBytes(exchange)) limitResponse(exchange, timeouts);
     });
@@ -132,7 +134,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     });
     const turn = (alive: boolean): void => {
       if (alive) {
-        // Fastify's onResponse does not fire for a client that disconnected or a response that was aborted.
+        // Fastify's onResponse does not fire if the client disconnected or the response was aborted.
         reply.raw.on('close', () => {
           exchange.closed(closeReason(connections, exchange));
         });
@@ -162,13 +164,13 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   return { app, connections, limiter };
 }
 
-/** The reason why the gateway closed the connection of a request; null if it did not. */
+/** Returns why the gateway itself closed the connection of a request; null if it did not. */
 function closeReason({ areCutOff }: Connections, { data: { connection } }: Exchange): string | null {
   if (areCutOff) return endOfDrain;
   return connection.place?.isEvicted === true ? evictionDetail : null;
 }
 
-/** Runs the steps of a request, and sends the error response for a denied one. */
+/** Runs the steps that check a request, and sends an error response if a rule denies the request. */
 function decideWith(sources: StepSources) {
   return (exchange: Exchange, reply: FastifyReply, done: (error?: Error) => void): void => {
     const { data, found } = exchange;
@@ -194,7 +196,8 @@ function decideWith(sources: StepSources) {
     }
     if (denial instanceof Promise) void denial.then(goOn, fail);
     else if (data.hasBody)
-      void Promise.resolve(denial).then(goOn); // a body that arrived with the headers is read by then
+      // Continue one microtask later. By then, Node has read a body that arrived together with the headers.
+      void Promise.resolve(denial).then(goOn);
     else goOn(denial);
   };
 }

@@ -8,7 +8,7 @@ import { errorFailure } from '../response/replies.js';
 import { GatewayError, type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
 import { lingeringClose } from '../response/lingering-close.js';
 
-/** A request that the HTTP parser rejected before an exchange existed. */
+/** A request that Node's HTTP parser rejected before the gateway had created its exchange (the state of a request). */
 export interface RefusedRequest {
   readonly id: string;
   readonly code: GatewayErrorCode;
@@ -18,10 +18,10 @@ export interface RefusedRequest {
   readonly remote: IpAddress | null;
 }
 
-/** Node's parser error: the code, and the data of a header overflow. */
+/** An error of Node's HTTP parser: its code, and further data if the request head is too large. */
 type ParserError = NodeJS.ErrnoException & HeadOverflow;
 
-/** Connections with a rejected request that had no exchange. */
+/** Connections on which a rejected request without an exchange has already been reported. */
 const refusedOn = new WeakSet<Socket>();
 
 const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
@@ -30,15 +30,16 @@ const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
 };
 
 /**
- * Handles a request that Node's HTTP parser rejected, and closes the connection.
- * - Newest request still arriving: it fails, and its own response reports the error.
- * - Newest request complete, response pending: that response is the last one. The client would read an error written
- *   now as the response to that request: a 400 for a payout that was made.
- * - Newest request answered before its body had arrived: the rejected bytes are the rest of that body.
- * - Newest response already the last one of its connection: the rejected bytes are ignored.
- * - No response pending: the error envelope is written to the socket.
- * - Head too long, and the overlong part not yet known: waits for the end of the line.
- * A connection error, or bytes on a connection that never completed TLS, is not a request.
+ * Handles a request that Node's HTTP parser rejected, and closes the connection. The newest request on the connection
+ * determines the response:
+ * - Still arriving: this request fails, and its own response reports the error.
+ * - Complete, but its response is pending: that response is the last one. The client would read an error sent now as
+ *   the response to that request, for example a 400 for a payout that was made.
+ * - Response sent before the whole body had arrived: the rejected bytes are the rest of that body.
+ * - Response was already the last one of its connection: the rejected bytes are ignored.
+ * - No response pending: the error response is written to the socket.
+ * If the head is too long, nothing is sent until the end of the line shows which part is too long. A connection error,
+ * or bytes on a connection that never completed TLS, are not a request.
  * @param asked whether the connection has ever received a byte of a request
  * @param ownHeaders headers of every response of this listener
  * @returns the rejected request; null if there was none or if an exchange reports the failure
@@ -60,7 +61,7 @@ export function handleParserError(
   if (exchange !== null && !exchange.request.complete) {
     const { response } = exchange;
     const wasKept = response.shouldKeepAlive;
-    response.shouldKeepAlive = false; // before the failure, whose response may be sent synchronously
+    response.shouldKeepAlive = false; // set before `cancel`, which may send the error response synchronously
     if (response.headersSent) {
       exchange.whenOver(() => {
         endLingering(socket, wasKept);
@@ -69,7 +70,7 @@ export function handleParserError(
     if (!response.writableFinished) exchange.cancellation.cancel(new GatewayError(code, error.message));
     return null;
   }
-  // The parser reports an error again for each further packet of a rejected request.
+  // The parser reports an error again for each further packet of a rejected request. Only the first error counts.
   if (exchange?.response.shouldKeepAlive === false || refusedOn.has(socket)) return null;
   refusedOn.add(socket);
   const refused: RefusedRequest = {
@@ -84,14 +85,18 @@ export function handleParserError(
   return refused;
 }
 
-/** The gateway's code for an error of the parser; null until the end of an overlong line shows which one. */
+/**
+ * Returns the gateway's error code for a parser error. Null if an overlong line has not ended yet, because its end
+ * determines the code.
+ */
 function codeOfError(error: ParserError, socket: Socket): GatewayErrorCode | null {
   if (error.code === 'HPE_HEADER_OVERFLOW') return overlongPart(error, socket);
   return codeOf[error.code ?? ''] ?? 'malformed_request';
 }
 
 /**
- * A connection in lingering close ends by itself. A keep-alive connection ended within a body that was being dropped.
+ * Closes a keep-alive connection after an error in a request body that was being discarded. Any other connection is
+ * already in lingering close, which ends by itself.
  */
 function endLingering(socket: Socket, kept: boolean): void {
   if (kept) socket.destroy();
@@ -112,14 +117,14 @@ function writeRefusal(
   lingeringClose(socket);
 }
 
-/** Node's error data for a head that exceeds the parser's limit. */
+/** Node's error data for a request head that exceeds the parser's limit. */
 interface HeadOverflow {
   readonly bytesParsed?: number | undefined;
-  /** A Buffer, although the type is wider. */
+  /** A Buffer at run time, although Node's type is wider. */
   readonly rawPacket?: unknown;
 }
 
-/** An unfinished line: the number of bytes dropped, and its last characters. */
+/** A line of the request head whose end has not arrived: the number of bytes dropped, and its last characters. */
 interface UnfinishedLine {
   bytes: number;
   tail: string;
@@ -129,12 +134,13 @@ const openLines = new WeakMap<Socket, UnfinishedLine>();
 const requestLineStart = /^[A-Z-]+ [^:]/;
 const requestLineEnd = / HTTP\/\d\.\d\r$/;
 const longestEnd = ' HTTP/1.1\r'.length;
-/** The most bytes to drop while waiting for the end of the line. */
+/** Maximum number of bytes to drop while waiting for the end of an overlong line. */
 const mostDropped = 4 * 1024 * 1024;
 
 /**
- * Determines which line of a head exceeded the parser's limit: the request line or a header. If the line began in an
- * earlier packet, only its end distinguishes the two. The parser reports each further packet, and each is dropped.
+ * Determines which line exceeded the parser's limit: the request line or a header line. If the line began in an earlier
+ * packet, only its end distinguishes the two. The parser reports each further packet of the line, and each packet is
+ * dropped.
  * @returns null until the end of the line arrives
  */
 function overlongPart(

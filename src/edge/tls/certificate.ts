@@ -5,15 +5,15 @@ import { readOperatorFile, alwaysSecret } from '../../config/operator-file.js';
 
 /** A certificate with its intermediates and private key, and the data of the leaf certificate. */
 export interface Certificate {
-  /** The path of the certificate file; identifies the certificate in messages. */
+  /** Path of the certificate file, which identifies the certificate in messages. */
   readonly file: string;
-  /** PEM. */
+  /** The certificate with its intermediates, in PEM format. */
   readonly cert: Buffer;
-  /** PEM. */
+  /** The private key, in PEM format. */
   readonly key: Buffer;
-  /** The DNS names of the subjectAltName in lower case; `*.` covers exactly one label. */
+  /** The DNS names of the subjectAltName in lower case. A wildcard `*.` covers exactly one label. */
   readonly names: readonly string[];
-  /** `rsa`, `ec`, …: a server uses one certificate per name and key type. */
+  /** `rsa`, `ec` or another key type. A server uses one certificate per name and key type. */
   readonly keyType: string;
   /** Validity period, in milliseconds since 1970. */
   readonly notBefore: number;
@@ -24,7 +24,7 @@ const maxPemBytes = 1024 * 1024;
 
 /**
  * Reads a certificate and its private key. Validates that both are PEM and that they belong together.
- * @throws OperatorError
+ * @throws OperatorError for unusable files
  */
 export async function readCertificate(certFile: string, keyFile: string): Promise<Certificate> {
   const cert = await readOperatorFile(certFile, 'The certificate', maxPemBytes);
@@ -32,7 +32,7 @@ export async function readCertificate(certFile: string, keyFile: string): Promis
   usable({ cert }, `The certificate ${certFile} is not a PEM certificate.`);
   usable({ key }, `The private key ${keyFile} is not a PEM private key without a passphrase.`);
   const x509 = new X509Certificate(cert);
-  // OpenSSL accepts a private key of a different type than the certificate's, but then every handshake fails.
+  // OpenSSL accepts a private key whose type differs from the certificate's, but then every handshake fails.
   if (!x509.checkPrivateKey(createPrivateKey(key)))
     throw new OperatorError(`The certificate ${certFile} and the private key ${keyFile} do not belong together.`);
   usable({ cert, key }, `The certificate ${certFile} and the private key ${keyFile} cannot be used together.`);

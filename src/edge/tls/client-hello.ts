@@ -3,16 +3,16 @@ import type { Socket } from 'node:net';
 const handshakeRecord = 22;
 const clientHello = 1;
 const recordHeaderBytes = 5;
-/** RFC 8446 5.1 */
+/** Maximum length of a TLS record (RFC 8446 5.1). */
 const maxRecordBytes = 16_384;
-/** RFC 8446 4.2.11 */
+/** Extension number of pre_shared_key, which resumes a TLS 1.3 session (RFC 8446 4.2.11). */
 const preSharedKey = 41;
-/** RFC 5077 3.2 */
+/** Extension number of session_ticket, which resumes a session up to TLS 1.2 (RFC 5077 3.2). */
 const sessionTicket = 35;
 
 /**
- * Whether a ClientHello offers session resumption. The offer is unverified: the session may turn out to be invalid in
- * the handshake.
+ * Whether a ClientHello offers to resume a session. The offer is not verified: the session may turn out to be invalid
+ * in the handshake.
  * @param bytes the first bytes of a connection
  * @returns null if more bytes are needed; false also for bytes that are not a ClientHello in one record
  */
@@ -25,7 +25,7 @@ export function offersSession(bytes: Buffer): boolean | null {
   try {
     return readOffer(bytes.subarray(recordHeaderBytes, end));
   } catch {
-    return false; // truncated within a field
+    return false; // the ClientHello is truncated within a field
   }
 }
 
@@ -33,7 +33,7 @@ export function offersSession(bytes: Buffer): boolean | null {
 function readOffer(hello: Buffer): boolean {
   if (hello.readUInt8(0) !== clientHello) return false;
   let at = 4 + 2 + 32; // type and length, version, random
-  at += 1 + hello.readUInt8(at); // session id: TLS 1.3 sends a random one
+  at += 1 + hello.readUInt8(at); // session id, which is a random value in TLS 1.3
   at += 2 + hello.readUInt16BE(at); // cipher suites
   at += 1 + hello.readUInt8(at); // compression methods
   for (at += 2; at < hello.length;) {
@@ -46,9 +46,9 @@ function readOffer(hello: Buffer): boolean {
 }
 
 /**
- * Reads the ClientHello of a connection and puts its bytes back into the socket for the TLS handshake.
- * @param onHello called once, with whether a session is offered. Not called if the connection closes or times out
- *   earlier.
+ * Reads the ClientHello of a connection, and puts its bytes back into the socket for the TLS handshake.
+ * @param onHello called once, with whether the client offers to resume a session. Not called if the connection closes
+ *   or times out before.
  */
 export function peekClientHello(
   socket: Socket,

@@ -7,24 +7,28 @@ import type { IpRanges } from '../../policy/ip-ranges.js';
 import { sourceOf } from '../request/client-address.js';
 import { peekClientHello } from './client-hello.js';
 
-/** Limits on the handshakes of one source. */
+/** Limits on the TLS handshakes of one source (IPv4 address or IPv6 /64). */
 export interface HandshakeLimits {
   readonly handshakesPerSecond: number;
-  /** Maximum burst after an idle time. */
+  /** Maximum number of handshakes at once after an idle time. */
   readonly handshakeBurst: number;
 }
 
-/** An evicted source regains its full burst, as it would after a few seconds without a handshake. */
+/**
+ * Maximum number of sources tracked. An evicted source regains its full burst, as it would after a few seconds without
+ * a handshake.
+ */
 const maxSources = 20_000;
-/** The share of a source's burst that is reserved for clients that offer a session. */
+/** Share of a source's burst that is reserved for clients that offer to resume a session. */
 const reservedShare = 0.25;
 
 /**
- * Limits the handshakes of each source: clients without a key can trigger handshakes, and each one blocks the event
- * loop for a millisecond. A connection is counted when it begins, because a failed handshake costs as much. A
- * connection that resumes a session is refunded. The last quarter of a burst is reserved for clients that offer a
- * session, so that other clients at the same address cannot lock them out. The ClientHello is inspected only once the
- * burst is down to this reserve. Trusted proxies carry many clients and are exempt.
+ * Limits the TLS handshakes of each source (IPv4 address or IPv6 /64). Clients without a key can trigger handshakes,
+ * and each one blocks the event loop for a millisecond. A connection counts when it begins, because a failed handshake
+ * costs as much. A resumed session is refunded.
+ * The last quarter of a burst is reserved for clients that offer to resume a session, so that other clients at the same
+ * address cannot lock them out. The ClientHello is inspected only once the burst is down to this reserve. Trusted
+ * proxies carry many clients and are exempt.
  */
 export class HandshakeRate {
   readonly #limits: HandshakeLimits;

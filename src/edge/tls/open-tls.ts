@@ -5,11 +5,11 @@ import { readTlsMaterial } from './tls-material.js';
 import { TlsReload } from './tls-reload.js';
 import type { CertificateChange } from './tls-reload.js';
 
-/** The TLS endpoint of a listener, and the reload of its files. */
+/** The TLS endpoint of a listener, and the periodic reload of its files. */
 export interface OpenTls {
   readonly endpoint: TlsEndpoint;
   readonly reload: TlsReload;
-  /** Headers of every response over TLS. */
+  /** Headers that are added to every response over TLS. */
   readonly ownHeaders: Readonly<Record<string, string>>;
 }
 
@@ -30,7 +30,7 @@ export async function openTls(
   const reload = new TlsReload(endpoint, https, clock, { changed: onChange, warn });
   reload.warn();
   reload.start(https.reloadSeconds);
-  // RFC 6797 8.1: clients ignore this header over plain HTTP.
+  // Clients ignore this header over plain HTTP (RFC 6797 8.1).
   const ownHeaders = seconds === 0 ? {} : { 'strict-transport-security': `max-age=${seconds}` };
   return { endpoint, reload, ownHeaders };
 }

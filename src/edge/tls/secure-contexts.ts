@@ -5,16 +5,16 @@ import { covers } from './certificate.js';
 import type { Certificate } from './certificate.js';
 import type { TlsMaterial } from './tls-material.js';
 
-/** Client certificates: not requested, requested and verified if present, or required. */
+/** How client certificates are handled: not requested, requested and verified if present, or required. */
 type ClientCertificates = 'none' | 'request' | 'require';
 
-/** TLS settings other than the files. */
+/** TLS settings other than the certificate and key files. */
 export interface TlsSettings {
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
   readonly clientCertificates: ClientCertificates;
 }
 
-/** Only ciphers with forward secrecy and authenticated encryption. */
+/** Only cipher suites with forward secrecy and authenticated encryption. */
 const ciphers = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -30,8 +30,8 @@ const ciphers = [
 /**
  * Only cheap key exchange groups, including a post-quantum hybrid if OpenSSL supports it. OpenSSL's defaults include
  * P-384 and P-521, which cost three and six times as much CPU as X25519. The finite-field groups of TLS 1.3 cost up to
- * a hundred times as much. An attacker who replays recorded bytes causes this cost for free. Every TLS library supports
- * one of the groups here.
+ * a hundred times as much. An attacker could cause this cost for free by replaying recorded bytes. Every TLS library
+ * supports at least one of the groups here.
  */
 const groups = ['X25519MLKEM768', 'X25519', 'P-256'].filter(isKnownGroup).join(':');
 
@@ -40,13 +40,13 @@ const sessionTimeout = 3_600;
 
 /** The TLS contexts for handshakes. */
 export interface SecureContexts {
-  /** For clients without SNI, or with a name that no certificate covers. */
+  /** Options for clients without SNI, or with a name that no certificate covers. */
   readonly defaults: SecureContextOptions;
-  /** The context for a server name (SNI); undefined: use the defaults. */
+  /** Returns the context for a server name (SNI); undefined if the defaults apply. */
   find(serverName: string): SecureContext | undefined;
 }
 
-/** Compiles the TLS contexts: each name gets one certificate per key type that covers the name. */
+/** Compiles the TLS contexts. Each server name gets one certificate per key type. */
 export function compileContexts(material: TlsMaterial, ticketKeys: Buffer, settings: TlsSettings): SecureContexts {
   const { certificates, clientCa } = material;
   const [main] = certificates;
@@ -82,7 +82,7 @@ export function compileContexts(material: TlsMaterial, ticketKeys: Buffer, setti
   };
 }
 
-/** Whether OpenSSL supports a group. OpenSSL rejects a list with an unknown group. */
+/** Whether OpenSSL supports a group. OpenSSL rejects the whole list if one group is unknown. */
 function isKnownGroup(name: string): boolean {
   try {
     createSecureContext({ ecdhCurve: name });
@@ -92,13 +92,13 @@ function isKnownGroup(name: string): boolean {
   }
 }
 
-/** The certificates that cover a name, exact matches before wildcards. */
+/** Returns the certificates that cover a name, exact matches before wildcards. */
 function exactFirst(certificates: readonly Certificate[], name: string): Certificate[] {
   const covering = certificates.filter((one) => covers(one, name));
   return [...covering.filter(({ names }) => names.includes(name)), ...covering];
 }
 
-/** Whether a certificate covers all names of another one, and so can serve clients that need its key type. */
+/** Whether a certificate covers all names of another one. It can then serve clients that need its key type. */
 function isTwin(one: Certificate, { names }: Certificate): boolean {
   return names.length > 0 && names.every((name) => covers(one, name));
 }
@@ -110,8 +110,9 @@ function onePerKeyType(certificates: readonly Certificate[]): Certificate[] {
 }
 
 /**
- * The session id context binds a session to the client certificate settings. Otherwise a client could bypass the client
- * certificate with a ticket from a gateway that shares the ticket keys but requires no certificate.
+ * Returns the session id context, which binds a session to the client certificate settings. Otherwise a client could
+ * avoid the client certificate: it could use a ticket from a gateway that shares the ticket keys but requires no
+ * certificate.
  */
 function sessionIdContextOf({ clientCa }: TlsMaterial, { clientCertificates }: TlsSettings): string {
   return createHash('sha256')

@@ -5,7 +5,7 @@ import type { ConnectionOrigin } from '../request/connection-facts.js';
 import { compileContexts, type SecureContexts, type TlsSettings } from './secure-contexts.js';
 import type { TlsMaterial } from './tls-material.js';
 
-/** TLS settings other than the files, and the handshake timeout. */
+/** TLS settings other than the certificate and key files, and the handshake timeout. */
 export interface TlsEndpointSettings extends TlsSettings {
   readonly handshakeTimeoutSeconds: number;
 }
@@ -16,10 +16,15 @@ interface HandshakeListener {
   readonly onRefused: (why: TlsRefusal) => void;
 }
 
-/** Maximum age of generated ticket keys, in milliseconds. A leaked key exposes every session encrypted with it. */
+/**
+ * Maximum age of generated session ticket keys, in milliseconds. A leaked key exposes every session encrypted with it.
+ */
 const ticketKeysMaxAge = 24 * 3_600_000;
 
-/** The TLS endpoint of a listener. Its material can be replaced at run time; existing connections are not affected. */
+/**
+ * The TLS endpoint of a listener. Its material (certificates and keys) can be replaced at run time, without effect on
+ * existing connections.
+ */
 export class TlsEndpoint {
   #material: TlsMaterial;
   #contexts: SecureContexts;
@@ -38,15 +43,18 @@ export class TlsEndpoint {
     return this.#material;
   }
 
-  /** Replaces the material, starting with the next handshake. @throws if OpenSSL rejects the material */
+  /**
+   * Replaces the certificates and keys, starting with the next handshake.
+   * @throws if OpenSSL rejects the new ones
+   */
   replace(material: TlsMaterial): void {
-    const contexts = this.#compile(material); // first, because this throws if OpenSSL rejects the material
+    const contexts = this.#compile(material); // first, because this throws if OpenSSL rejects the new ones
     this.#material = material;
     this.#contexts = contexts;
     for (const server of this.#servers) server.setSecureContext(contexts.defaults);
   }
 
-  /** Replaces generated ticket keys that have reached their maximum age. */
+  /** Replaces generated session ticket keys that have reached their maximum age. */
   renewTicketKeys(): void {
     const now = performance.now();
     if (now - this.#ownTicketKeysSince < ticketKeysMaxAge) return;
@@ -55,14 +63,17 @@ export class TlsEndpoint {
     this.replace(this.#material);
   }
 
-  /** Returns a function that performs the TLS handshake on a connection and passes its origin on to `onSecure`. */
+  /**
+   * Returns a function that performs the TLS handshake on a connection. On success, `onSecure` also gets the
+   * connection's origin (its source address).
+   */
   accept({ onSecure, onRefused }: HandshakeListener): (socket: Socket, origin: ConnectionOrigin) => void {
     const { handshakeTimeoutSeconds, clientCertificates } = this.#settings;
     const server = tls.createServer({
       ...this.#contexts.defaults,
       handshakeTimeout: handshakeTimeoutSeconds * 1000,
       ALPNProtocols: ['http/1.1', 'http/1.0'],
-      // Node suspends each handshake for this callback, even if there is only one certificate.
+      // Set only for several certificates, because Node suspends each handshake for this callback.
       ...(this.#material.certificates.length > 1 && {
         SNICallback: (serverName: string, done: (error: null, context?: SecureContext) => void) => {
           done(null, this.#contexts.find(serverName));
@@ -72,7 +83,10 @@ export class TlsEndpoint {
       rejectUnauthorized: clientCertificates === 'require',
     });
     this.#servers.push(server);
-    /** Keyed by both ends of the connection: a TLS socket does not expose its TCP socket. */
+    /**
+     * Origins of connections during the handshake. The key contains both ends of the connection, because a TLS socket
+     * does not expose its TCP socket.
+     */
     const origins = new Map<string, ConnectionOrigin>();
     server.on('secureConnection', (socket) => {
       const origin = origins.get(endsOf(socket));
@@ -106,12 +120,17 @@ function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket):
   return [remoteAddress, remotePort, localAddress, localPort].join(' ');
 }
 
-/** With `request`, a client may omit its certificate, but a certificate that is sent must be valid. */
+/**
+ * Whether the client sent an invalid certificate. With `request`, a client may omit its certificate, but a certificate
+ * that it sends must be valid.
+ */
 function showsBadCertificate(socket: TLSSocket, wanted: string): boolean {
   return wanted === 'request' && !socket.authorized && Object.keys(socket.getPeerCertificate()).length > 0;
 }
 
-/** Reasons of failed handshakes, a fixed set: clients must not be able to create new metric label values. */
+/**
+ * Reasons for failed handshakes. The set is fixed, because clients must not be able to create new metric label values.
+ */
 export const tlsRefusals = [
   'plain_http',
   'version',
@@ -123,7 +142,7 @@ export const tlsRefusals = [
   'other',
 ] as const;
 
-/** A reason of a failed handshake. */
+/** A reason for a failed handshake. */
 type TlsRefusal = (typeof tlsRefusals)[number];
 
 const known: Readonly<Record<string, TlsRefusal>> = {
@@ -143,7 +162,7 @@ const known: Readonly<Record<string, TlsRefusal>> = {
 
 /** Maps a handshake error to its reason. */
 function refusalOf(error: NodeJS.ErrnoException, socket: TLSSocket): TlsRefusal {
-  // Node's type is Error, but the value is a code, or null if the client certificate has no problem.
+  // Node's type is Error, but the value is an error code, or null if the client certificate has no problem.
   if (socket.authorizationError) return 'client_certificate'; // eslint-disable-line @typescript-eslint/no-unnecessary-condition
   return known[error.code ?? ''] ?? 'other';
 }

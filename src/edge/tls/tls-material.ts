@@ -19,13 +19,13 @@ export interface TlsFiles extends CertificateFiles {
 
 /** The validated contents of the files of a TLS endpoint. */
 export interface TlsMaterial {
-  /** The first is the default: for clients without SNI, or with a name that no other certificate covers. */
+  /** The first certificate is the default, for clients without SNI or with a name that no other certificate covers. */
   readonly certificates: readonly [Certificate, ...Certificate[]];
-  /** 48 bytes; null: the process generates its own. */
+  /** Session ticket keys, 48 bytes; null if the process generates its own. */
   readonly ticketKeys: Buffer | null;
-  /** PEM of the CAs that sign client certificates. */
+  /** PEM of the CAs that sign client certificates; null if not configured. */
   readonly clientCa: Buffer | null;
-  /** SHA-256 of all files, to detect changes. */
+  /** SHA-256 of all files, for detecting changes. */
   readonly digest: string;
 }
 
@@ -70,7 +70,7 @@ async function readClientCa(file: string | null): Promise<Buffer | null> {
   return ca;
 }
 
-/** Why this material must not replace the material in use; null if it may. */
+/** Returns why these certificates must not replace the ones in use; null if they may. */
 export function problemOf({ certificates }: TlsMaterial, now: number): string | null {
   for (const { file, notBefore, notAfter } of certificates) {
     if (notAfter <= now) return `The certificate ${file} has expired.`;
@@ -88,7 +88,8 @@ export interface ExpiryWarning {
 }
 
 /**
- * Warnings about certificates that are invalid or expire soon: within 14 days, or the last third of a short validity.
+ * Returns warnings about certificates that are invalid or expire soon. Soon means within 14 days, or within the last
+ * third of a short validity period.
  */
 export function expiryWarnings({ certificates }: Pick<TlsMaterial, 'certificates'>, now: number): ExpiryWarning[] {
   return certificates.flatMap(({ file, notBefore, notAfter }): ExpiryWarning[] => {

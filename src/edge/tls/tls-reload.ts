@@ -5,13 +5,13 @@ import type { TlsFiles } from './tls-material.js';
 
 /** The result of reloading changed files. */
 export interface CertificateChange {
-  /** `restored`: after a `failureOf` change, the files again contain the material in use. */
+  /** `restored`: after a `refused` change, the files again contain the certificates and keys in use. */
   readonly result: 'replaced' | 'refused' | 'restored';
-  /** Why the new files were rejected, so that the previous ones stay in use; null otherwise. */
+  /** Why the new files were rejected and the previous ones stay in use; null otherwise. */
   readonly problem: string | null;
 }
 
-/** Callbacks for changes and warnings. */
+/** Callbacks for certificate changes and warnings. */
 interface ReloadListener {
   readonly changed: (change: CertificateChange) => void;
   /** Called for a certificate in use that expires soon, has expired or is not valid yet. */
@@ -19,16 +19,16 @@ interface ReloadListener {
 }
 
 /**
- * Polls the contents of the TLS files and applies changes from the next handshake on. Compares contents instead of
- * timestamps or file events: Kubernetes swaps a symbolic link to a directory, which triggers no event for a watched
- * file. Files that are invalid, do not match each other (an incomplete swap) or have expired are ignored.
+ * Polls the contents of the TLS files, and applies changes from the next handshake on. Timestamps and file events are
+ * not used: Kubernetes swaps a symbolic link to a directory, which triggers no event for a watched file. Files that are
+ * invalid, do not match each other (an incomplete swap) or have expired are not applied.
  */
 export class TlsReload {
   readonly #endpoint: TlsEndpoint;
   readonly #files: TlsFiles;
   readonly #clock: Clock;
   readonly #listener: ReloadListener;
-  /** The warnings already issued; each warning is issued once. */
+  /** Warnings already issued. Each warning is issued only once. */
   #warned = new Set<string>();
   #problem: string | null = null;
   #timer: NodeJS.Timeout | undefined;
@@ -57,13 +57,13 @@ export class TlsReload {
     await this.#checking;
   }
 
-  /** Checks now, after any check in progress. Resolves when changed files are in use or were rejected. */
+  /** Checks the files now, after any check in progress. Resolves when changed files are in use or were rejected. */
   check(): Promise<void> {
     this.#checking = this.#checking.then(() => this.#reloadIfChanged());
     return this.#checking;
   }
 
-  /** Issues new warnings about the certificates in use, each one once. */
+  /** Issues new warnings about the certificates in use, each one only once. */
   warn(): void {
     const warnings = expiryWarnings(this.#endpoint.material, this.#clock.now());
     for (const { warning, isOver } of warnings) if (!this.#warned.has(warning)) this.#listener.warn(warning, isOver);
@@ -74,7 +74,7 @@ export class TlsReload {
     let problem: string | null;
     let isReplaced = false;
     try {
-      // Retry once: a swap that happened while reading these files is complete by then.
+      // Retry once. If the files were swapped while they were read, the swap is complete by then.
       const material = await readTlsMaterial(this.#files).catch(() => readTlsMaterial(this.#files));
       const changed = material.digest !== this.#endpoint.material.digest;
       problem = changed ? problemOf(material, this.#clock.now()) : null;
