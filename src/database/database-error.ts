@@ -2,7 +2,7 @@ import Libsql from 'libsql';
 import pg from 'pg';
 import { OperatorError } from '../config/operator-error.js';
 
-/** Why a database is unusable, without naming host or user. */
+/** Messages that say why a database is unusable. They contain no host or user. */
 export const databaseConditions = {
   away: 'The database is unavailable',
   busy: 'The database is locked, or does not respond in time',
@@ -11,10 +11,10 @@ export const databaseConditions = {
   readOnly: 'The database is read-only',
 } as const;
 
-/** Name of such a condition. */
+/** The name of a reason why a database is unusable. */
 export type DatabaseCondition = keyof typeof databaseConditions;
 
-/** The database cannot be opened, migrated or used. The message is one sentence for the operator, with the remedy. */
+/** The database cannot be opened, migrated or used. The message is one sentence that tells the operator what to do. */
 export class DatabaseError extends OperatorError {
   readonly condition: DatabaseCondition;
 
@@ -28,13 +28,13 @@ export class DatabaseError extends OperatorError {
 const sqliteCodes = new Set(['SQLITE_CONSTRAINT_UNIQUE', 'SQLITE_CONSTRAINT_PRIMARYKEY']);
 const postgresCode = '23505';
 
-/** Whether a statement failed because a record with the same unique value already exists. */
+/** Whether a statement failed because a row with the same unique value exists already. */
 export function isUniqueViolation(error: unknown): boolean {
   if (error instanceof Libsql.SqliteError) return sqliteCodes.has(error.code);
   return error instanceof pg.DatabaseError && error.code === postgresCode;
 }
 
-/** What an operator can do about a failure, by Node error code or SQLSTATE. */
+/** Cause and remedy of a failure for the operator, by Node error code or SQLSTATE. */
 const remedies: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there; start PostgreSQL or correct host and port',
   ENOTFOUND: 'its host name does not exist; correct the host',
@@ -65,7 +65,7 @@ const conditions: readonly (readonly [codes: RegExp, condition: DatabaseConditio
   [/^(?:40|53|55P03$|57014$)/, 'busy'],
 ];
 
-/** Which condition a failure indicates. */
+/** Classifies a failure of PostgreSQL. */
 export function postgresCondition(error: unknown): DatabaseCondition {
   const { code, message = '' } = error as { readonly code?: unknown; readonly message?: string };
   const known = conditions.find(([codes]) => typeof code === 'string' && codes.test(code));
@@ -73,7 +73,10 @@ export function postgresCondition(error: unknown): DatabaseCondition {
   return /timeout/i.test(message) ? 'busy' : 'away';
 }
 
-/** One sentence that says why PostgreSQL is unusable. From the URL it quotes only host and database. */
+/**
+ * Returns one sentence that tells the operator why PostgreSQL is unusable. It contains only host and database of the
+ * URL.
+ */
 export function explainPostgresFailure(error: unknown, place: string): string {
   return `The PostgreSQL database ${place} cannot be used: ${remedyFor(error)}.`;
 }
@@ -92,8 +95,8 @@ function remedyFor(error: unknown): string {
 }
 
 /**
- * Host and database of a URL, without user and password.
- * @throws DatabaseError for a malformed URL
+ * Returns the host and database of a URL, without user and password.
+ * @throws DatabaseError if the URL is malformed
  */
 export function hostAndDatabaseOf(url: string): string {
   const parsed = URL.canParse(url) ? new URL(url) : null;

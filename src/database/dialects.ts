@@ -8,8 +8,8 @@ import {
 } from './kysely.js';
 
 /**
- * Adds an auto-increment primary key to a table that a migration creates. A number is never reused, even after its row
- * is deleted; gaps are possible.
+ * Adds an auto-increment primary key to a new table. A number is never used again, even after its row is deleted. Gaps
+ * are possible.
  */
 export function addSequence<Table extends string>(
   database: Kysely<unknown>,
@@ -21,7 +21,7 @@ export function addSequence<Table extends string>(
     : table.addColumn(column, 'integer', (definition) => definition.primaryKey().autoIncrement());
 }
 
-/** Whether a database is PostgreSQL rather than SQLite, for the few statements that only one of them supports. */
+/** Whether a database is PostgreSQL rather than SQLite. Used for the few statements that only one of them supports. */
 export function isPostgres<Tables>(database: Kysely<Tables>): boolean {
   return database.getExecutor().adapter instanceof PostgresAdapter;
 }
@@ -29,37 +29,39 @@ export function isPostgres<Tables>(database: Kysely<Tables>): boolean {
 /** A time in milliseconds since 1970, as an SQL expression. */
 export type SqlTime = RawBuilder<number>;
 
-/** The current time as an SQL expression. */
+/** Provides the current time as an SQL expression. */
 export interface DatabaseClock {
   now(): SqlTime;
 }
 
-/** The start of the statement: the same wherever the statement uses it, and known before an index is read. */
+/**
+ * The start time of the statement. It is constant within the statement, so PostgreSQL can use it to search an index.
+ */
 const postgresNow = sql<number>`floor(extract(epoch from statement_timestamp()) * 1000)::bigint`;
 
 /**
- * The clock by which all processes that share a database judge time. On PostgreSQL it is the server's clock, because
- * processes on several machines share no other. SQLite has one process and uses its clock.
+ * Returns the clock for all processes that share a database. On PostgreSQL this is the server's clock, because the
+ * clocks of several machines differ. On SQLite it is the clock of the only process.
  */
 export function databaseClock<Tables>(database: Kysely<Tables>, processClock: { now(): number }): DatabaseClock {
   return isPostgres(database) ? { now: () => postgresNow } : { now: () => sqlTime(processClock.now()) };
 }
 
-/** A known time, in milliseconds since 1970, as an SQL expression. */
+/** Converts a time in milliseconds since 1970 to an SQL expression. */
 export function sqlTime(milliseconds: number): SqlTime {
-  // PostgreSQL must know the type of a parameter used in arithmetic.
+  // PostgreSQL needs the type of a parameter that is used in arithmetic.
   return sql<number>`cast(${milliseconds} as bigint)`;
 }
 
-/** A time plus milliseconds, which may be negative. */
+/** Adds milliseconds, which may be negative, to a time. */
 export function addMilliseconds(moment: SqlTime, milliseconds: number): SqlTime {
   return sql<number>`(${moment} + ${milliseconds})`;
 }
 
 /**
- * Takes a lock that any number of transactions can share. It ends with the transaction, even when the process dies.
- * Only `lastSequenceValue` makes it wait, so take it before anything that other transactions wait for, such as an updated row.
- * SQLite needs no lock: a write transaction has the whole database.
+ * Takes a lock that several transactions can share, until the end of the transaction. It waits only for
+ * `lastSequenceValue`, so take it before locks that others wait for, such as row locks. SQLite needs no lock: a write
+ * transaction locks the whole database.
  */
 export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -67,8 +69,9 @@ export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: 
 }
 
 /**
- * Waits until no transaction holds the shared lock, then returns the last number assigned in a column of `addSequence`.
- * Rows that transactions add later under the lock have larger numbers. Null on SQLite, which has one writer at a time.
+ * Waits until no transaction holds the shared lock, then returns the last number of a column that `addSequence` added.
+ * Rows that are added later under the lock have larger numbers. Null on SQLite, where only one transaction writes at a
+ * time.
  */
 export async function lastSequenceValue<Tables>(
   database: Kysely<Tables>,
@@ -76,8 +79,8 @@ export async function lastSequenceValue<Tables>(
   { table, column }: { readonly table: string; readonly column: string },
 ): Promise<number | null> {
   if (!isPostgres(database)) return null;
-  // The subquery has no row before it holds the lock, so the number is read afterwards. Sequence values do not depend
-  // on the statement's snapshot: one statement is enough.
+  // The subquery returns its row only once it has the lock, so the number is read afterwards. One statement is enough,
+  // because sequence values do not depend on the statement's snapshot.
   const { rows } = await sql<{ last: number | null }>`
     select pg_sequence_last_value(pg_get_serial_sequence(${table}, ${column})::regclass) as last
     from (select pg_advisory_xact_lock(hashtextextended(${name}, 0)) offset 0) as alone`.execute(database);
@@ -85,8 +88,8 @@ export async function lastSequenceValue<Tables>(
 }
 
 /**
- * Sets the lock timeout of a transaction. A statement that exceeds it fails with a DatabaseError. SQLite needs no timeout: a
- * write transaction has the whole database.
+ * Sets the lock timeout of a transaction. A statement that exceeds it fails with a DatabaseError. SQLite needs no
+ * timeout: a write transaction locks the whole database.
  */
 export async function limitLockWait<Tables>(transaction: Kysely<Tables>, milliseconds: number): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -94,9 +97,9 @@ export async function limitLockWait<Tables>(transaction: Kysely<Tables>, millise
 }
 
 /**
- * Tries to take a lock, without waiting. It ends with the transaction, even when the process dies. SQLite needs no
- * lock: a write transaction has the whole database.
- * @returns false when another transaction holds the lock
+ * Tries to take an exclusive lock without waiting, until the end of the transaction. SQLite needs no lock: a write
+ * transaction locks the whole database.
+ * @returns false if another transaction holds the lock
  */
 export async function tryLock<Tables>(transaction: Transaction<Tables>, name: string): Promise<boolean> {
   if (!isPostgres(transaction)) return true;
@@ -106,8 +109,8 @@ export async function tryLock<Tables>(transaction: Transaction<Tables>, name: st
 }
 
 /**
- * Waits for an exclusive lock. It ends with the transaction, even when the process dies. Later statements see what the
- * previous holder committed. SQLite needs no lock: a write transaction has the whole database.
+ * Waits for an exclusive lock, which lasts until the end of the transaction. Later statements see what the previous
+ * holder committed. SQLite needs no lock: a write transaction locks the whole database.
  */
 export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;

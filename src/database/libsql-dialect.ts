@@ -15,11 +15,11 @@ import {
   SqliteQueryCompiler,
 } from './kysely.js';
 
-/** Total wait of a write, for its turn and for the lock of another program. */
+/** Maximum wait of a write, for other writes of this process and for the lock of another program. */
 const writeTimeoutMilliseconds = 5000;
 const retryMilliseconds = 20;
 
-/** SQLite for Kysely, on one libsql connection. Its transactions wait for each other. */
+/** The Kysely dialect for SQLite. It has one libsql connection, so transactions wait for each other. */
 export class LibsqlDialect implements Dialect {
   readonly #database: Database.Database;
 
@@ -51,7 +51,7 @@ class TransactionalSchemaAdapter extends SqliteAdapter {
   }
 }
 
-/** Begins a write transaction; the result ends its turn. */
+/** Begins a write transaction. The returned function lets the next one begin. */
 type Begin = () => Promise<() => void>;
 
 class LibsqlDriver implements Driver {
@@ -89,11 +89,10 @@ class LibsqlDriver implements Driver {
 
   destroy(): Promise<void> {
     try {
-      // libsql delays the checkpoint until its statements are garbage-collected. Until then the database needs its WAL
-      // file.
+      // Merges the WAL file into the database, which libsql otherwise does only after a garbage collection.
       this.#database.exec('pragma wal_checkpoint(truncate)');
     } catch {
-      // On a full disk committed data stays in the WAL file.
+      // The disk may be full. Committed data then stays in the WAL file.
     } finally {
       this.#database.close();
     }
@@ -101,8 +100,8 @@ class LibsqlDriver implements Driver {
   }
 
   /**
-   * Retries the lock of the file, while the event loop runs and reads take turns. Writers retry one at a time: earlier
-   * writers began earlier, so each gets its turn before its deadline.
+   * Retries until the file is not locked, and lets the event loop and reads run in between. Only the first writer in
+   * the queue retries, so each writer gets its turn before its deadline.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;
@@ -110,7 +109,7 @@ class LibsqlDriver implements Driver {
     for (;;) {
       const endTurn = await this.#turns.take();
       try {
-        // A prepared statement that finds the file locked stays open. No COMMIT succeeds until it is garbage-collected.
+        // Uses `exec`: a prepared statement that finds a locked file blocks COMMIT until it is garbage-collected.
         withDatabaseErrors(() => {
           this.#database.exec('begin immediate');
         });
@@ -131,14 +130,14 @@ class LibsqlDriver implements Driver {
   };
 }
 
-/** The single connection, as one query or transaction uses it. */
+/** Wraps the only connection for one query or transaction. */
 class LibsqlConnection implements DatabaseConnection {
   readonly #database: Database.Database;
   readonly #turns: Mutex;
   readonly #begin: Begin;
-  /** Null outside a transaction. */
+  /** Ends this transaction's turn; null outside a transaction. */
   #endTurn: (() => void) | null = null;
-  /** What ended the transaction: SQLite rolls back by itself when the disk fails or is full. */
+  /** The error that ended the transaction: SQLite rolls back if the disk fails or is full. */
   #failure: Error | null = null;
 
   constructor(database: Database.Database, turns: Mutex, begin: Begin) {
@@ -172,7 +171,7 @@ class LibsqlConnection implements DatabaseConnection {
     return mayWrite(query) ? this.#inOwnTransaction<Row>(query) : this.#read<Row>(query);
   }
 
-  /** For large results read in parts, which this program does not have. */
+  /** Unused: it would read large results in parts. */
   streamQuery(): never {
     throw new Error('SQLite queries cannot be streamed');
   }
@@ -200,7 +199,7 @@ class LibsqlConnection implements DatabaseConnection {
 
   // eslint-disable-next-line @typescript-eslint/require-await -- async turns an exception into a rejection
   async #inTransaction<Result>(act: () => Result): Promise<Result> {
-    // A statement after the failure would be committed separately.
+    // After the failure there is no transaction, so a further statement would be committed separately.
     if (this.#failure !== null) throw this.#failure;
     try {
       return withDatabaseErrors(act);
@@ -217,16 +216,16 @@ class LibsqlConnection implements DatabaseConnection {
   }
 }
 
-/** Raw statements outside a transaction run without one: most pragmas have no effect inside a transaction. */
+/** Whether to use a write transaction. Raw statements use none, because most pragmas have no effect in one. */
 function mayWrite({ query }: CompiledQuery): boolean {
   return !SelectQueryNode.is(query) && !RawNode.is(query);
 }
 
-/** A mutex that serves its waiters in order. */
+/** A mutex that serves waiting callers in order. */
 class Mutex {
   #last: Promise<void> = Promise.resolve();
 
-  /** Resolves when the caller's turn begins; the result ends it. */
+  /** Resolves when the caller has the mutex. The returned function releases it. */
   async take(): Promise<() => void> {
     const before = this.#last;
     let end = (): void => undefined;
@@ -270,7 +269,7 @@ const failures: readonly Failure[] = [
   { codes: /^SQLITE_(?:IOERR|CANTOPEN)/, condition: 'failing', remedy: 'its disk fails; check the disk and its quota' },
 ];
 
-/** Turns a failure that an operator can fix into a DatabaseError. Errors of the statement itself pass unchanged. */
+/** Converts a failure that an operator can fix to a DatabaseError. Rethrows errors of the statement itself. */
 function withDatabaseErrors<Result>(act: () => Result): Result {
   try {
     return act();
@@ -284,8 +283,8 @@ function withDatabaseErrors<Result>(act: () => Result): Result {
 }
 
 /**
- * libsql binds every number as a REAL, cuts a text at its first NUL and aborts the process on a boolean. So integers
- * are bound as integers, and a value that SQLite would return changed is rejected.
+ * Converts a value for libsql, which binds each number as a REAL, cuts a text at a NUL and aborts the process on a
+ * boolean. Binds integers as integers, and rejects values that SQLite would return changed.
  */
 function bindable(value: unknown): unknown {
   if (value === null || typeof value === 'bigint' || value instanceof Uint8Array) return value;

@@ -13,9 +13,9 @@ import { isPostgres, limitLockWait } from './dialects.js';
 import { existsSync } from 'node:fs';
 import pg from 'pg';
 
-/** Location and connection pool of a database. */
+/** The location of a database, and its connection pool. */
 export interface DatabaseOptions {
-  /** `sqlite:PATH`, `sqlite::memory:` (lost when the process ends) or `postgres://…`. */
+  /** `sqlite:PATH`, `sqlite::memory:` (its data is lost when the process ends) or `postgres://…`. */
   readonly url: string;
   readonly pool?: PoolOptions | undefined;
 }
@@ -24,12 +24,12 @@ export interface DatabaseOptions {
 export const defaultPool: PoolOptions = { maxConnections: 10, connectTimeoutSeconds: 5, statementTimeoutSeconds: 10 };
 
 /**
- * Opens a database. A missing SQLite file is created. PostgreSQL is connected to at the first query, which then rejects
- * with a DatabaseError if that fails. The caller closes the database with `destroy()`.
+ * Opens a database. Creates a missing SQLite file. Connects to PostgreSQL at the first query, which rejects with a
+ * DatabaseError if that fails. The caller closes the database with `destroy()`.
  * @throws DatabaseError for an unsupported URL, or an SQLite file that cannot be opened
  */
 export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOptions): Kysely<Tables> {
-  // Messages quote only the scheme of a URL: the rest may contain a password.
+  // Error messages contain only the URL's scheme, because the rest may contain a password.
   const [, scheme = '', rest = ''] = /^([a-z0-9+]*:)?(.*)$/is.exec(url) ?? [];
   if (scheme === 'sqlite:' && rest !== '') return new Kysely<Tables>({ dialect: openSqlite(rest) });
   if (scheme === 'postgres:' || scheme === 'postgresql:') {
@@ -41,19 +41,19 @@ export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOption
   );
 }
 
-/** Migrations by name. They run in the order of their names and never change once released. */
+/** Migrations by name. They run in the order of their names. A released migration never changes. */
 export type Migrations = Readonly<Record<string, Migration>>;
 
 /**
- * Lock timeout of a migration. Statements of requests queue behind its lock request, so it must be shorter than their
- * statement timeout.
+ * Lock timeout of a migration. Statements of requests wait behind the lock that a migration requests, so it must be
+ * shorter than their statement timeout.
  */
 const lockWaitMilliseconds = 5000;
 
 /**
- * Checks that these migrations can bring a database up to date. Changes nothing.
- * @param missing thrown when no migration was ever applied; null accepts a new database
- * @throws DatabaseError when an applied migration is unknown, or the encoding is not UTF-8
+ * Checks that these migrations can update the database. Changes nothing.
+ * @param missing error for a database without migrations; null accepts a new database
+ * @throws DatabaseError if the database has an unknown migration or an encoding other than UTF-8
  */
 async function requireKnown<Tables>(
   database: Kysely<Tables>,
@@ -77,8 +77,8 @@ async function requireKnown<Tables>(
 }
 
 /**
- * Runs the migrations that this database lacks, in one transaction.
- * @throws DatabaseError when a migration fails, and for the reasons of `requireKnown`
+ * Runs the migrations that the database lacks, in one transaction.
+ * @throws DatabaseError if a migration fails, and for the reasons of `requireKnown`
  */
 export async function migrate<Tables>(
   database: Kysely<Tables>,
@@ -100,7 +100,7 @@ export async function migrate<Tables>(
   });
 }
 
-/** Gives each migration a lock timeout. The earlier wait for another process's migrations has no limit. */
+/** Sets a lock timeout in each migration. It does not limit the wait for another process that is running migrations. */
 function withLockTimeout(migrations: Migrations): Record<string, Migration> {
   const each = Object.entries(migrations).map(([name, migration]): [string, Migration] => [
     name,
@@ -124,8 +124,8 @@ async function appliedMigrations<Tables>(database: Kysely<Tables>): Promise<stri
 }
 
 /**
- * Rejects a PostgreSQL database whose encoding is not UTF-8: it cannot store every text, e.g. a name with an emoji.
- * SQLite always stores Unicode.
+ * Rejects a PostgreSQL database with an encoding other than UTF-8, which cannot store every text, for example an emoji
+ * in a name. SQLite always uses Unicode.
  * @throws DatabaseError
  */
 async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
@@ -140,21 +140,21 @@ async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
   );
 }
 
-/** Indexing a large table takes minutes. A second process waits as long for the migration of the first. */
+/** Statement timeout of a migration. An index on a large table takes minutes, and another process waits for it. */
 const migrationTimeoutSeconds = 3600;
 
-/** Options of a database that a part migrates when it opens it. */
+/** Options of a database that is migrated when it is opened. */
 export interface MigratedOptions extends DatabaseOptions {
   /**
-   * The part whose database must already exist; undefined creates a missing one. Rejecting a missing or empty database
-   * reveals a wrong URL: an empty registry would know no key.
+   * The part of the program whose database must exist already; undefined creates a missing one. If the URL is wrong, an
+   * error is better than an empty registry, which would reject every key.
    */
   readonly existingOf?: 'registry' | 'services' | undefined;
 }
 
 /**
- * Opens and migrates a database. PostgreSQL migrates over separate connections: the statement timeout of requests would
- * abort the migration of a large table at each start.
+ * Opens and migrates a database. PostgreSQL is migrated over separate connections: on the normal ones, the statement
+ * timeout would abort the migration of a large table at each start.
  * @throws DatabaseError
  */
 export async function openMigrated<Tables>(options: MigratedOptions, migrations: Migrations): Promise<Kysely<Tables>> {
@@ -177,8 +177,8 @@ export async function openMigrated<Tables>(options: MigratedOptions, migrations:
 }
 
 /**
- * Connects to a database and checks that a part could start with it. Changes nothing.
- * @throws DatabaseError when the part could not start
+ * Checks that the program could start with a database. Changes nothing.
+ * @throws DatabaseError if it could not start
  */
 export async function checkDatabase(options: MigratedOptions, migrations: Migrations): Promise<void> {
   const missing = requireFile(options);
@@ -192,8 +192,8 @@ export async function checkDatabase(options: MigratedOptions, migrations: Migrat
 }
 
 /**
- * The error for a database without tables; null when they may be created.
- * @throws DatabaseError for a missing SQLite file that must exist
+ * Returns the error to throw for a database without tables; null if the tables may be created.
+ * @throws DatabaseError if an SQLite file is missing but must exist
  */
 function requireFile(options: MigratedOptions): DatabaseError | null {
   const missing = missingDatabase(options);
@@ -202,7 +202,7 @@ function requireFile(options: MigratedOptions): DatabaseError | null {
   return missing;
 }
 
-/** The error for a missing or empty database; null when it may be created. */
+/** Returns the error for a missing or empty database; null if it may be created. */
 function missingDatabase({ url, existingOf }: MigratedOptions): DatabaseError | null {
   if (existingOf === undefined || url === 'sqlite::memory:') return null;
   const file = sqliteFileOf(url);
@@ -221,16 +221,19 @@ function sqliteFileOf(url: string): string | null {
 }
 
 /**
- * SQLSTATE insufficient_privilege. Only a writable server reports it; this user needs no write access to the probed
- * table.
+ * SQLSTATE insufficient_privilege. It shows that the server is writable: a read-only server reports another error. The
+ * user needs no write access to the probed table.
  */
 const insufficientPrivilege = '42501';
-/** How long a successful SQLite write counts. Each write flushes the disk, and readiness requests need no token. */
+/** How long a successful SQLite write counts. Each one flushes the disk, and readiness requests need no token. */
 const writtenMilliseconds = 1000;
-/** Shorter than the probe timeouts of orchestrators. The write of a request waits longer and may still succeed. */
+/**
+ * Maximum wait of the probe for a locked SQLite file. It is shorter than the probe timeouts of orchestrators. Writes of
+ * requests wait longer and may still succeed.
+ */
 const lockedMilliseconds = 1000;
 
-/** Probes whether a migrated database is writable. Concurrent callers share one probe. */
+/** Checks whether a migrated database is writable. Concurrent callers share one check. */
 export class WriteProbe {
   readonly #database: Kysely<unknown>;
   #running: Promise<string | null> | null = null;
@@ -240,7 +243,7 @@ export class WriteProbe {
     this.#database = database as Kysely<unknown>;
   }
 
-  /** Why the database is not writable, without naming host or user; null when it is writable. */
+  /** Returns why the database is not writable, without host or user; null if it is writable. */
   async problem(): Promise<string | null> {
     this.#running ??= this.#try().finally(() => (this.#running = null));
     return isPostgres(this.#database) ? this.#running : orBusy(this.#running);
@@ -263,14 +266,14 @@ export class WriteProbe {
 }
 
 /**
- * A PostgreSQL that a failover made a standby still serves reads. This update changes no row, but a standby rejects it.
- * The rejection closes the connection, so the next one can reach the primary. No migration locks this table.
+ * After a failover, a PostgreSQL standby still accepts reads. It rejects this update, which changes no row; that closes
+ * the connection, so the next one can reach the primary. No migration locks this table.
  */
 async function changeNothing(database: Kysely<unknown>): Promise<void> {
   await sql`update ${sql.table(DEFAULT_MIGRATION_TABLE)} set name = name where false`.execute(database);
 }
 
-/** Only a page written to the disk proves free space. On SQLite nothing else uses this table. */
+/** Writes a row, because only a write shows that the disk has space. On SQLite nothing else uses this table. */
 async function write(database: Kysely<unknown>): Promise<void> {
   const table = sql.table(DEFAULT_MIGRATION_LOCK_TABLE);
   await database.transaction().execute(async (transaction) => {
@@ -279,7 +282,7 @@ async function write(database: Kysely<unknown>): Promise<void> {
   });
 }
 
-/** The result, or `busy` after `lockedMilliseconds`. */
+/** Returns the result, or the `busy` message after `lockedMilliseconds`. */
 async function orBusy(result: Promise<string | null>): Promise<string | null> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<string>((resolve) => {

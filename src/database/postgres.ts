@@ -2,22 +2,25 @@ import pg from 'pg';
 import { DatabaseError, explainPostgresFailure, hostAndDatabaseOf, postgresCondition } from './database-error.js';
 import { PostgresDialect, type PostgresPool, type PostgresPoolClient } from './kysely.js';
 
-/** Limits of the PostgreSQL connection pool. SQLite has one local connection and ignores them. */
+/** Limits of the PostgreSQL connection pool. SQLite ignores them, because it has one local connection. */
 export interface PoolOptions {
   readonly maxConnections: number;
-  /** Timeout for getting a pooled connection, and for connecting to the server. */
+  /** Timeout for getting a connection from the pool, including a new connection to the server. */
   readonly connectTimeoutSeconds: number;
   /** Timeout of a statement, including its wait for locks. */
   readonly statementTimeoutSeconds: number;
 }
 
-/** How much the client's timeout exceeds the server's. A vanished server enforces no timeout. */
+/**
+ * By how much the client's statement timeout exceeds the server's. The client needs its own, because a vanished server
+ * enforces no timeout.
+ */
 const graceMilliseconds = 2000;
-/** Limits how long the open transaction of a hung process blocks other writers. */
+/** Ends the open transaction of a hung process, so that it does not block other writers for longer. */
 const idleTransactionTimeoutMilliseconds = 10_000;
 
 /**
- * PostgreSQL for Kysely, over a pool that connects on first use.
+ * Creates the Kysely dialect for PostgreSQL. Its connection pool connects on first use.
  * @throws DatabaseError for a malformed URL
  */
 export function openPostgres(url: string, options: PoolOptions): PostgresDialect {
@@ -37,14 +40,15 @@ export function openPostgres(url: string, options: PoolOptions): PostgresDialect
     keepAlive: true,
     types: { getTypeParser: parserOf as ParserLookup },
   });
-  // A broken idle connection leaves the pool. Without a listener its error would end the process.
+  // Ignores errors of idle connections: without a listener they would end the process. The pool removes a broken
+  // connection.
   pool.on('error', () => undefined);
-  // The same for a checked-out connection without a running query.
+  // Likewise for a connection that is checked out but runs no query.
   pool.on('connect', (client) => client.on('error', () => undefined));
   return new PostgresDialect({ pool: withDatabaseErrors(pool, place) });
 }
 
-/** Sets the timeouts by a statement: a pooler rejects a connection with such startup parameters. */
+/** Sets the timeouts with a statement, because a pooler rejects connections that set them in startup parameters. */
 async function limitTimes(client: pg.ClientBase, statementTimeout: number): Promise<void> {
   await client.query(
     `set statement_timeout = ${statementTimeout}; set idle_in_transaction_session_timeout = ${idleTransactionTimeoutMilliseconds}`,
@@ -53,7 +57,7 @@ async function limitTimes(client: pg.ClientBase, statementTimeout: number): Prom
 
 type ParserLookup = typeof pg.types.getTypeParser;
 
-/** pg returns 64-bit integers as strings; SQLite returns numbers. */
+/** Returns 64-bit integers as numbers, as SQLite does. By default pg returns them as strings. */
 function parserOf(...[type, format]: Parameters<ParserLookup>): (value: string) => unknown {
   if (type === pg.types.builtins.INT8) return safeInteger;
   return pg.types.getTypeParser(type, format) as (value: string) => unknown;
@@ -82,19 +86,19 @@ function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
 }
 
 /**
- * SQLSTATEs of transient failures: the server is unavailable, full, stopping, too slow or read-only after a failover,
- * or it ended a deadlock. The statement is not at fault and may succeed later.
+ * SQLSTATEs of transient failures: the server is unavailable, overloaded, stopping, too slow or read-only after a
+ * failover, or it resolved a deadlock. The same statement may succeed later.
  */
 const transientStates = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
 /**
- * SQLSTATEs after which the connection is closed. A connection to a read-only server stays there; a new one goes to the
- * first writable server.
+ * SQLSTATEs after which the connection is closed. For example, a connection to a server that became read-only would
+ * stay there, whereas a new one can reach the writable server.
  */
 const endsConnection = /^(?:08|57P|58)|^(?:25006|25P03)$/;
 
 /**
  * A checked-out connection that classifies failures. A transient failure becomes a DatabaseError, so that callers can
- * report it as such. A connection in an unknown state is not reused.
+ * report it as such. A connection in an unknown state does not return to the pool.
  */
 class PostgresClient {
   readonly #client: pg.PoolClient;
@@ -106,7 +110,7 @@ class PostgresClient {
     this.#place = place;
   }
 
-  /** Cursors serve streams only, which this program does not use. */
+  /** Does not support cursors: Kysely uses them only for streams, which this program does not use. */
   readonly query = ((text: string, parameters: readonly unknown[] = []) =>
     this.#run(text, parameters)) as unknown as PostgresPoolClient['query'];
 
@@ -115,7 +119,7 @@ class PostgresClient {
   }
 
   async #run(text: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
-    // A statement after a timed-out one would queue behind it.
+    // Fails at once, because a statement would wait behind the one that timed out.
     if (this.#failure !== null) throw this.#failure;
     try {
       return await this.#client.query(text, [...parameters]);
@@ -132,30 +136,30 @@ class PostgresClient {
   }
 }
 
-/** A value that cannot be bound or parsed does not mean that the connection is broken. */
+/** Whether the error concerns a value that cannot be bound or parsed. The connection is then intact. */
 function isClientFault(error: unknown): boolean {
   return error instanceof RangeError || error instanceof TypeError;
 }
 
 /**
- * How many comparisons must show no sharing before a pooler is accepted. Other clients of the pooler can hide the
- * sharing: with eight busy clients, one comparison in four did not show it.
+ * Number of comparisons of server processes before a pooler is accepted. Other clients can hide that the pooler shares
+ * connections: with eight busy clients, one comparison in four missed it.
  */
 const comparedConnections = 25;
 
 /**
- * Checks that a connection keeps one PostgreSQL server process for its whole life. Settings, advisory locks and LISTEN
- * belong to that process. A pooler in transaction mode lends it to another client after each transaction, so a lock
- * would prove nothing.
+ * Checks that a connection keeps the same PostgreSQL server process. Settings, advisory locks and LISTEN belong to that
+ * process. A pooler in transaction mode assigns it to another client after each transaction, so a lock would prove
+ * nothing.
  * @returns the id of the server process
- * @throws DatabaseError behind such a pooler
+ * @throws DatabaseError if such a pooler is in between
  */
 export async function requireOwnServerProcess(client: pg.Client, options: pg.ClientConfig): Promise<number> {
   const own = await processOf(client);
-  // PostgreSQL reports the id of its process when a client connects; a pooler reports an id that it made up.
+  // A client gets a process id when it connects: the real one from PostgreSQL, but an invented one from a pooler.
   if ((client as pg.Client & { readonly processID?: number }).processID === own) return own;
   for (let compared = 0; compared < comparedConnections; compared += 1) {
-    // Depending on the pooler, a new client gets the shared process, or this client gets another one.
+    // If the pooler shares connections, either this client gets another process, or a new client gets this process.
     if ((await processOf(client)) !== own || (await connected(options, processOf)) === own) {
       throw new DatabaseError(
         `The PostgreSQL database ${hostAndDatabaseOf(options.connectionString ?? '')} is behind a pooler that shares server connections between clients, which this program does not support: connect to PostgreSQL directly, or set "pool_mode = session" for this database in PgBouncer.`,
@@ -166,8 +170,8 @@ export async function requireOwnServerProcess(client: pg.Client, options: pg.Cli
 }
 
 /**
- * Checks that each connection to a PostgreSQL database has a separate server process.
- * @throws DatabaseError when connections share one, or the check fails
+ * Checks that each connection to a PostgreSQL database has its own server process.
+ * @throws DatabaseError if connections share a process, or the check fails
  */
 export async function requireSessions(url: string, pool: PoolOptions): Promise<void> {
   const place = hostAndDatabaseOf(url);

@@ -7,18 +7,20 @@ import { createPrivateFile } from './sqlite.js';
 import type { DatabaseOptions } from './open-database.js';
 
 /**
- * An exclusive lock that lasts as long as a process uses a database. PostgreSQL, or the kernel for SQLite, releases it
- * however the process ends. So a process that acquires it knows that the previous holder has ended or lost its
- * connection.
+ * An exclusive lock that lasts as long as a process uses a database. PostgreSQL, or for SQLite the kernel, releases it
+ * even after a crash. So a process that gets the lock knows that the previous holder has ended or lost its connection.
  */
 export interface DatabaseSession {
-  /** Acquires the lock, or checks that it is still held. False when it is not, or when that is unknown. */
+  /**
+   * Acquires the lock, or checks that this process still holds it. Resolves to false if it does not, or if that is
+   * unknown.
+   */
   hold(): Promise<boolean>;
-  /** Notifies the other sessions of a change. Notifications can be lost, so sessions also poll. */
+  /** Notifies other processes of a change. A notification can be lost, so processes also poll. */
   notify(): void;
   /** Releases the lock. */
   release(): Promise<void>;
-  /** Ends the session and releases the lock. */
+  /** Releases the lock and ends the session. */
   close(): Promise<void>;
 }
 
@@ -28,11 +30,16 @@ const timeoutMilliseconds = 2_000;
 const firstPauseMilliseconds = 500;
 const longestPauseMilliseconds = 30_000;
 
-/** Makes the server release the lock of a vanished machine. By default it keeps the connection for two hours. */
+/**
+ * Enables TCP keepalives on the server, so that it soon releases the lock of a machine that vanished. By default the
+ * server keeps such a connection for two hours.
+ */
 const detectVanishedClient =
   'set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3';
 
-/** An advisory lock of PostgreSQL. Its connection otherwise only sends and receives change notifications. */
+/**
+ * The lock on PostgreSQL: an advisory lock. The connection that holds it also sends and receives change notifications.
+ */
 class PostgresSession implements DatabaseSession {
   readonly #url: string;
   readonly #onNotified: () => void;
@@ -51,13 +58,14 @@ class PostgresSession implements DatabaseSession {
     if (this.#client === null && performance.now() - this.#failedAt < this.#pause) return false;
     try {
       const client = (this.#client ??= await this.#connect());
-      // The lock lasts as long as the connection, so a reply proves that it is still held.
+      // The lock lasts as long as its connection. If this process has it already, any reply proves that it still has
+      // it.
       const { rows } = await client.query<{ taken: boolean }>(
         this.#holds ? 'select true as taken' : 'select pg_try_advisory_lock(hashtextextended($1, 0)) as taken',
         this.#holds ? [] : [lockName],
       );
       this.#failures = 0;
-      // `#client` differs when the connection broke during the query.
+      // The connection may have broken during the query: `#client` is then another one or null.
       return (this.#holds = this.#client === client && rows[0]?.taken === true);
     } catch {
       this.#failures += 1;
@@ -117,7 +125,7 @@ class PostgresSession implements DatabaseSession {
     }
   }
 
-  /** Resolves when the connection has ended, which takes long if the server has vanished. */
+  /** Closes the connection. Resolves when it is closed, which takes long if the server has vanished. */
   #drop(client: pg.Client | null): Promise<void> {
     if (client === null || client !== this.#client) return Promise.resolve();
     this.#client = null;
@@ -127,27 +135,27 @@ class PostgresSession implements DatabaseSession {
 }
 
 /**
- * The lock of an SQLite database: an exclusive transaction on an empty database next to it. The kernel ends the
- * transaction with the process. The main database cannot be locked, because other processes read and write it.
+ * The lock on SQLite: an exclusive transaction on a separate empty database. The kernel releases it when the process
+ * ends. The main database cannot be locked, because other processes read and write it.
  */
 class SqliteSession implements DatabaseSession {
   readonly #location: string;
   #held: { readonly connection: Libsql.Database; readonly inode: bigint } | null = null;
 
-  /** @param path of the database */
+  /** @param path path of the main database */
   constructor(path: string) {
     this.#location = `${resolve(path)}.lock`;
   }
 
   hold(): Promise<boolean> {
-    // Two processes can hold the lock if its file was removed and recreated.
+    // Releases the lock if its file was replaced: another process can then hold a lock on the new file.
     if (this.#held !== null && this.#held.inode !== inodeOf(this.#location)) this.#unlock();
     this.#held ??= this.#take();
     return Promise.resolve(this.#held !== null);
   }
 
   notify(): void {
-    // There is usually one process; another one polls.
+    // Does nothing: usually only one process uses the file, and others poll.
   }
 
   release(): Promise<void> {
@@ -162,16 +170,18 @@ class SqliteSession implements DatabaseSession {
   #take(): { connection: Libsql.Database; inode: bigint } | null {
     let connection: Libsql.Database | undefined;
     try {
-      // Only a missing file: when a process closes a file, the kernel releases all locks of the process on it.
+      // Creates only a missing file. This also closes the file, and then the kernel releases all locks that this
+      // process has on it.
       if (inodeOf(this.#location) === null) createPrivateFile(this.#location);
       const inode = inodeOf(this.#location);
       connection = new Libsql(this.#location);
       connection.exec('pragma busy_timeout = 0');
-      connection.exec('pragma journal_mode = memory'); // nothing is written, so no other file is needed
+      connection.exec('pragma journal_mode = memory'); // creates no journal file, because nothing is written
       connection.exec('begin exclusive');
       if (inode !== null && inode === inodeOf(this.#location)) return { connection, inode };
     } catch {
-      // Another process holds the lock, or the file is unusable: only the lease remains.
+      // Another process has the lock, or the file is unusable. The lease in the database then still excludes other
+      // processes.
     }
     connection?.close();
     return null;
@@ -187,7 +197,7 @@ function inodeOf(location: string): bigint | null {
   return statSync(location, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }
 
-/** Never has the lock: no other process uses a database in memory. */
+/** The session of an in-memory database. It never has the lock, because no other process uses the database. */
 const withoutLock: DatabaseSession = {
   hold: () => Promise.resolve(false),
   notify: () => undefined,
@@ -196,7 +206,7 @@ const withoutLock: DatabaseSession = {
 };
 
 /**
- * Opens a session of a database that `openDatabase` has opened. It connects on first use.
+ * Opens a session for a database that `openDatabase` has opened. The session connects on first use.
  * @param onNotified called when another process reports a change
  */
 export function openSession(

@@ -5,13 +5,15 @@ import Libsql from 'libsql';
 import { DatabaseError } from './database-error.js';
 import { LibsqlDialect } from './libsql-dialect.js';
 
-/** Only while the database is opened: this wait blocks the event loop. */
+/**
+ * Wait for a locked file while the database is opened. Later statements do not wait like this, because it blocks the
+ * event loop.
+ */
 const openingTimeoutMilliseconds = 5000;
 
 /**
- * Opens an SQLite file. Creates a missing file and its directory.
- * @param path of the file, or `:memory:`
- * @throws DatabaseError
+ * Opens an SQLite file. Creates the file and its directory if they are missing.
+ * @param path path of the file, or `:memory:`
  */
 export function openSqlite(path: string): LibsqlDialect {
   const location = path === ':memory:' ? path : resolve(path);
@@ -30,7 +32,10 @@ function createDirectory(directory: string): void {
   }
 }
 
-/** SQLite would let every local user read payouts and merchants. Its WAL files inherit this mode. */
+/**
+ * Creates a file that only this user can read. SQLite itself would let every local user read payouts and merchants. Its
+ * WAL files inherit the mode.
+ */
 export function createPrivateFile(location: string): void {
   closeSync(openSync(location, 'a', 0o600));
 }
@@ -42,7 +47,7 @@ function connect(location: string): Libsql.Database {
     connection = new Libsql(location);
     connection.exec(`pragma busy_timeout = ${openingTimeoutMilliseconds}`);
     connection.exec('pragma journal_mode = wal');
-    // A payout that was confirmed to the client must survive a power failure, so each commit reaches the disk.
+    // Flushes each commit to the disk: a payout that was confirmed to the client must survive a power failure.
     connection.exec('pragma synchronous = full');
     connection.exec('pragma foreign_keys = on');
     connection.exec('pragma busy_timeout = 0');
@@ -63,15 +68,15 @@ function explain(error: unknown, location: string): string {
 }
 
 /**
- * Copies a live SQLite database into a new file, as a consistent snapshot that only this user can read. The file
- * appears once it is completely on disk.
+ * Copies an SQLite database that may be in use into a new file. The copy is a consistent snapshot that only this user
+ * can read. It gets its final name only when it is completely on disk.
  * @param source path of the database
  * @param target path of the new file, in an existing directory
  * @throws DatabaseError when the database is missing, the target exists, or the copy fails
  */
 export function backUpSqlite(source: string, target: string): void {
   const [from, to] = [resolve(source), resolve(target)];
-  // Opening a missing database would create it, and an empty file would pass as a backup.
+  // Checks that the database exists: SQLite would create a missing one, and its empty copy would look like a backup.
   if (!existsSync(from)) throw new DatabaseError(`There is no database ${from}: check the configuration.`);
   const directory = dirname(to);
   if (!existsSync(directory)) throw new DatabaseError(`There is no directory ${directory}: create it first.`);
@@ -81,8 +86,8 @@ export function backUpSqlite(source: string, target: string): void {
     createPrivateFile(partial);
     copy(from, partial);
     synchronize(partial);
-    // Not a hard link, which USB drives and network drives often lack. A large copy takes long: the target may exist by
-    // now.
+    // Renames the file, because many USB and network drives lack hard links. A rename would replace an existing target,
+    // which may have been created during a long copy.
     if (existsSync(to)) throw alreadyExists(to);
     renameSync(partial, to);
     synchronize(directory);

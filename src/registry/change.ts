@@ -4,17 +4,17 @@ import { recordEvents } from './events/repository.js';
 import type { RegistryContext } from './registry-context.js';
 import type { RegistryDatabase } from './registry-database.js';
 
-/** A change in progress. */
+/** A change whose transaction is in progress. */
 export interface Change {
   readonly transaction: RegistryDatabase;
-  /** Its revision; the next change gets a higher one. */
+  /** The revision of this change. The next change gets a higher one. */
   readonly revision: number;
   readonly now: number;
 }
 
 /**
- * Result of a change: a value for the caller, the events, and the names of the records to project. `changed` is null if
- * nothing changed.
+ * Result of a change: a value for the caller, the events to store, and the names of the records to write to the store.
+ * `changed` is null if nothing changed.
  */
 export interface Outcome<Result> {
   readonly result: Result;
@@ -24,8 +24,8 @@ export interface Outcome<Result> {
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
 /**
- * Makes one change with its events and outbox rows in one transaction. Incrementing the revision first serialises
- * changes: they are committed in the order of their revisions, without gaps.
+ * Makes one change, with its events and outbox rows, in one transaction. It increments the revision first, which locks
+ * that row. So changes are committed one after another, in the order of their revisions and without gaps.
  */
 export async function makeChange<Result>(
   { database, clock, onChange }: ChangeContext,
@@ -58,7 +58,7 @@ export async function makeChange<Result>(
   }
 }
 
-/** Rolls the transaction back, so that the next change gets the revision. */
+/** Thrown to roll the transaction back if nothing changed. The next change then gets the same revision. */
 class NothingChanged extends Error {
   constructor(readonly result: unknown) {
     super('nothing was changed');

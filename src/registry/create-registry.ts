@@ -39,35 +39,32 @@ export interface RegistryOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: (size: number) => Buffer;
-  /** The bearer token of administrators. */
+  /** The bearer token that administrators send. */
   readonly token: string;
-  /** HMAC pepper of the lookup ids, the same as the gateways'; null for plain SHA-256. */
+  /** Secret for the HMAC that hashes keys to lookup ids. The gateways must have the same one. Null: plain SHA-256. */
   readonly pepper: Pepper | null;
-  /** The resources of all routes: permissions of a new key may name only these. */
+  /** The resources of all configured routes. Permissions of a new key may name only these. */
   readonly resources: ReadonlySet<string>;
-  /** `keyStore.cache.maxStaleSeconds` of the gateways. */
+  /** The gateways' option `keyStore.cache.maxStaleSeconds`: how long they may use stale cached records. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;
-  /** Current problems of the store; omitted if the store is not checked. */
+  /** Returns the current problems of the store. Omitted if the store is not checked. */
   readonly storeWarnings?: (() => readonly string[]) | undefined;
-  /** Signs receipts for checkpoints of access logs; by default the registry stores no checkpoints. */
+  /** Signs receipts for checkpoints of access logs. Default: the registry accepts no checkpoints. */
   readonly witness?: NoteSigner | null | undefined;
-  /** The running build, for the metrics. */
+  /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
 
-/** Minimum for gateways whose own limit is unknown: the default of `maxStaleSeconds`. */
+/** Lower limit of `maxStaleSeconds`: its default value, because the limit of a gateway may be unknown. */
 const leastStaleSeconds = 30;
 
-/** The longest time for which a gateway may use cached records, plus one second, in milliseconds. */
+/** Returns the maximum time for which a gateway may use cached records, plus one second, in milliseconds. */
 export function longestLifetime(maxStaleSeconds: number): number {
   return (Math.max(maxStaleSeconds, leastStaleSeconds) + 1) * 1000;
 }
 
-/**
- * Creates the admin API: merchants, keys, events and gateways. Notifies the projector of changes, and projects nothing
- * itself.
- */
+/** Creates the admin API. It notifies the projector of changes; the projector writes them to the store. */
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
   const { database, projector } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
@@ -146,7 +143,7 @@ function isRead({ method, operation }: DescribedRoute): boolean {
   return method === 'get' || operation.isRead === true;
 }
 
-/** Sources of the readiness check. */
+/** Dependencies of the readiness check. */
 interface HealthSources {
   readonly database: RegistryDatabase;
   readonly writes: Pick<WriteProbe, 'problem'>;
@@ -155,8 +152,8 @@ interface HealthSources {
 }
 
 /**
- * Liveness and readiness, without a token. An unavailable store does not make the registry unready: it still accepts
- * changes and stores them.
+ * Adds the routes for liveness and readiness, which need no token. The registry is ready even if the store is
+ * unavailable, because it still accepts and stores changes.
  */
 function addHealth(app: RestApp, { database, writes, projector, storeWarnings }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
@@ -179,7 +176,7 @@ function addHealth(app: RestApp, { database, writes, projector, storeWarnings }:
   });
 }
 
-/** The registry's own audit trail. */
+/** The route that lists the events of the audit trail. */
 const eventRoutes: Routes = (app, { database }) => {
   const operation = { summary: 'Who changed what and when, newest first', page: eventSchema };
   app.get('/events', { schema: { querystring: eventsQuery }, config: { operation } }, async ({ query }) => {
@@ -193,7 +190,7 @@ const eventRoutes: Routes = (app, { database }) => {
   });
 };
 
-/** Merchants and keys in the format of an import. */
+/** The route that exports merchants and keys in the format of an import. */
 const exportRoutes: Routes = (app, { database }) => {
   app.get(
     '/exports',

@@ -2,11 +2,11 @@ import { keyPrefixes } from '../policy/key-format.js';
 import { Refusal } from '../rest/refusal.js';
 import Type from '../typebox/typebox.js';
 
-/** The form of merchant and key ids. */
+/** The format of merchant and key ids. */
 export const identifierForm = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
- * The id in a path. An invalid id gets the same response as an unknown one.
+ * Returns the id in a path. An invalid id gets the same response as an unknown one.
  * @throws Refusal
  */
 export function idIn({ id }: { readonly id: string }, what: string): string {
@@ -17,22 +17,23 @@ export function idIn({ id }: { readonly id: string }, what: string): string {
 const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
 /**
- * Whether a text contains what looks like an API key. Such a text is not sent, stored or repeated: an import takes keys
- * only by their hashes.
+ * Whether a text contains what looks like an API key. Such a text is never sent, stored or repeated in messages.
+ * Imports identify keys only by their hashes.
  */
 export function holdsApiKey(text: string): boolean {
   return prefixes.test(text);
 }
 
-/** The problem of a line or field that contains one. */
+/** The message for a line or field that contains what looks like an API key. */
 export const holdsApiKeyMessage = 'holds what looks like an API key: give its hash as lookupId, never the key itself';
 
 /**
- * Time of the last status change of a key or merchant; null if unknown. Absent from the previous release's responses.
+ * Time of the last status change of a key or merchant; null if unknown. Responses of the previous release do not
+ * contain this field.
  */
 export const statusTime = Type.Optional(Type.Union([Type.Null(), Type.String({ format: 'date-time' })]));
 
-/** The stored time of the status change, as ISO 8601. */
+/** Returns the time of the last status change, as ISO 8601. */
 export function statusTimeOf({ status_changed_at: at }: { readonly status_changed_at: number | null }): string | null {
   return at === null ? null : new Date(at).toISOString();
 }

@@ -2,7 +2,7 @@ import Type, { type TObject, type TProperties } from '../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 
-/** How far a change has come. */
+/** Which gateways have acknowledged a change. */
 export const propagationSchema = Type.Object({
   /** Number of gateways that may use records; null if the store is unavailable. */
   gateways: Type.Union([Type.Null(), Type.Integer()]),
@@ -11,18 +11,18 @@ export const propagationSchema = Type.Object({
     Type.Object({
       instanceId: Type.String(),
       host: Type.String(),
-      /** Until when it may use the former record; null while the change is not in the store. */
+      /** Time until which the gateway may still use the old record; null while the change is not in the store. */
       staleUntil: Type.Union([Type.Null(), moment]),
     }),
   ),
   milliseconds: Type.Integer(),
   /**
-   * False if the change is stored but could not be written to the gateways' store yet. It will be, as soon as possible.
+   * False if the change is stored but not yet written to the gateways' store. It will be written as soon as possible.
    */
   projected: Type.Optional(Type.Literal(false)),
 });
 
-/** The schema of a changed record with its propagation. */
+/** Adds the propagation of a change to the schema of the changed record. */
 export function withPropagation<Properties extends TProperties>({ properties }: TObject<Properties>): TObject {
   return Type.Object({ ...properties, propagation: propagationSchema });
 }

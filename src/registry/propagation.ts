@@ -9,24 +9,24 @@ import {
 import type { Clock, Timers } from '../gateway/store-ports.js';
 import type { propagationSchema } from './propagation-schema.js';
 
-/** How far a change has come. */
+/** Which gateways have acknowledged a change. */
 export type Propagation = Static<typeof propagationSchema>;
 
-/** Waits until the gateways of an environment, or of both, have acknowledged a revision, at most for a bounded time. */
+/** Waits until the gateways of one environment, or of both (null), have acknowledged a revision, or until a timeout. */
 export type Confirmation = (revision: number, environment: Environment | null) => Promise<Propagation>;
 
 /**
- * Waits until all records of a revision are in the gateways' store, at most for a bounded time.
- * @returns whether they are
+ * Waits until all changes up to a revision are in the gateways' store, or until a timeout.
+ * @returns whether they are in the store
  */
 export type ProjectionWait = (revision: number) => Promise<boolean>;
 
-/** Sources for the progress of a change. */
+/** Sources that show how far a change has got. */
 export interface PropagationSources extends GatewaySources {
   readonly projector: {
-    /** Whether all records up to this revision are in the store. */
+    /** Whether all changes up to this revision are in the store. */
     hasProjected(revision: number): Promise<boolean>;
-    /** Resolves at the next published change, or at the end of the projector's next pass, whether it failed or not. */
+    /** Resolves at the next published change, or at the end of the next run of the projection, even a failed one. */
     nextPass(): Promise<void>;
   };
   readonly clock: Clock;
@@ -37,10 +37,13 @@ const forgottenId = 'unknown';
 const longestWaitMilliseconds = 2000;
 const firstPauseMilliseconds = 4;
 const longestPauseMilliseconds = 100;
-/** A gateway that has missed four beats has vanished, is cut off, or its process is stopped. */
+/**
+ * A gateway without a heartbeat for this long has ended, hangs or has lost its connection. It has missed four
+ * heartbeats.
+ */
 const silentMilliseconds = 2000;
 
-/** Tracks changes to the gateways. */
+/** Creates the function that waits until gateways have acknowledged a change. */
 export function followChanges(sources: PropagationSources): Confirmation {
   const { clock, timers } = sources;
   return async (revision, environment) => {
@@ -67,13 +70,15 @@ export function followChanges(sources: PropagationSources): Confirmation {
   };
 }
 
-/** The entry for gateways that use records but are not in the roster, e.g. because a restored database forgot them. */
+/**
+ * The entry for gateways that may use records but are not in the roster, for example because the database was restored.
+ */
 function forgottenGateways(until: number | null): Propagation['pending'][number] {
   const host = 'gateways that this database may have forgotten';
   return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };
 }
 
-/** Whether an entry is the one for unidentified gateways. */
+/** Whether an entry stands for the gateways that are not in the roster. */
 export function isForgotten({ instanceId }: Propagation['pending'][number]): boolean {
   return instanceId === forgottenId;
 }
@@ -82,7 +87,7 @@ function iso(milliseconds: number): string {
   return new Date(milliseconds).toISOString();
 }
 
-/** Tracks changes to the store. */
+/** Creates the function that waits until a change is in the store. */
 export function followProjection(sources: PropagationSources): ProjectionWait {
   return async (revision) => {
     const watch = new Watch(sources, revision, null);
@@ -94,12 +99,14 @@ export function followProjection(sources: PropagationSources): ProjectionWait {
   };
 }
 
-/** Polls the progress of one change. A query without a reply does not delay later ones. */
+/** Polls the progress of one change. A query that gets no reply does not delay later queries. */
 class Watch {
   isProjected = false;
-  /** Gateways of the environment as last seen; null if they could not be read. */
+  /** The gateways of the environment at the last successful query; null before that. */
   gateways: readonly KnownGateway[] | null = null;
-  /** Set while there may be unknown gateways, with the end of that if known. */
+  /**
+   * Set while gateways outside the roster may use records. `until` is the end of that time, or null if it is unknown.
+   */
   forgotten: { readonly until: number | null } | null = null;
   readonly #sources: PropagationSources;
   readonly #revision: number;
@@ -119,7 +126,10 @@ class Watch {
     return (this.gateways ?? []).filter(({ revision }) => (revision ?? -1) < this.#revision);
   }
 
-  /** Waits for the records before the gateways: an earlier acknowledgement proves nothing about these records. */
+  /**
+   * Waits until the records are in the store, then for the gateways: their earlier acknowledgements say nothing about
+   * these records.
+   */
   async untilConfirmed(): Promise<void> {
     void this.#queryGateways();
     await this.untilProjected();
@@ -141,8 +151,8 @@ class Watch {
   }
 
   /**
-   * Queries again on news, otherwise after a pause.
-   * @param nextNews called before each query, so that no news is missed
+   * Repeats a query at each notification, or after a pause.
+   * @param nextNews waits for the next notification. Called before each query, so that none is missed
    */
   async #until(ask: () => Promise<boolean>, nextNews: () => Promise<unknown>): Promise<void> {
     const { timers } = this.#sources;
@@ -164,7 +174,7 @@ class Watch {
   async #queryGateways(): Promise<boolean> {
     const turn = (this.#queries += 1);
     const known = await knownGateways(this.#sources).catch(() => null);
-    // A newer query has already replied: this reply is outdated.
+    // Ignores an outdated reply: the reply to a newer query has already arrived.
     if (known === null || turn < this.#repliedTo) return false;
     this.#repliedTo = turn;
     this.gateways = known.gateways.filter((one) => this.#environment === null || one.environment === this.#environment);
@@ -173,8 +183,8 @@ class Watch {
   }
 
   /**
-   * Whether waiting longer is useless. A vanished gateway stays pending, but cannot confirm within the wait. Likewise,
-   * a wait for unknown gateways may end too late.
+   * Whether more waiting is useless. A gateway without heartbeats cannot confirm before the timeout, so it stays
+   * pending. Gateways outside the roster may also be able to use records until after the timeout.
    */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =

@@ -4,8 +4,8 @@ import { migrations } from './migrations/migrations.js';
 import type { RegistryTables } from './tables.js';
 
 /**
- * Connects to the registry's database without changing it.
- * @throws DatabaseError if the registry could not start with it
+ * Checks that the registry could start with its database. Changes nothing.
+ * @throws DatabaseError if the registry could not start with the database
  */
 export function checkRegistryDatabase(options: MigratedOptions): Promise<void> {
   return checkDatabase(options, migrations);
@@ -14,13 +14,13 @@ export function checkRegistryDatabase(options: MigratedOptions): Promise<void> {
 /** The registry's database. */
 export type RegistryDatabase = Kysely<RegistryTables>;
 
-/** The database, and the generation with which a new one begins. */
+/** Options of the registry's database. */
 export interface RegistryDatabaseOptions extends MigratedOptions {
   readonly generation: string;
 }
 
 /**
- * Opens the registry's database and applies its migrations.
+ * Opens the registry's database, applies its migrations and inserts its single-row tables.
  * @throws DatabaseError
  */
 export async function openRegistryDatabase({

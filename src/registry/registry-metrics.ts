@@ -6,13 +6,15 @@ import { readHistory } from './projection/history.js';
 import { oldestWaiting } from './projection/outbox.js';
 import type { Projector } from './projection/projector.js';
 
-/** Sources of the metrics. */
+/** Sources from which the metrics are read. */
 export interface RegistryMetricSources extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairCounts'>;
 }
 
-/** Adds metrics of how far changes have come: into the database, into the gateways' store, and to the gateways. */
+/**
+ * Adds metrics that show how far changes have got: into the database, into the gateways' store, and to the gateways.
+ */
 export function addRegistryMetrics(
   metrics: ApiMetrics,
   { writes, projector, ...sources }: RegistryMetricSources,

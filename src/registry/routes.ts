@@ -4,12 +4,13 @@ import type { RestApp } from '../rest/rest-app.js';
 import { isForgotten, type Propagation } from './propagation.js';
 import type { RegistryContext } from './registry-context.js';
 
-/** Adds the routes of one kind of record. */
+/** Adds a group of routes to the admin API. */
 export type Routes = (app: RestApp, context: RegistryContext) => void;
 
 /**
- * The response to a change. The status is 202 if the change is stored but could not yet be written to the gateways' store, or
- * if an unidentified gateway may not know of it. Clients that wait for a revocation must not treat 202 as in force.
+ * Sends the response to a change. The status is 202 if the change is not yet written to the gateways' store, or if a
+ * gateway outside the roster may still use old records. Clients that wait for a revocation must not treat 202 as in
+ * force.
  */
 export function respondToChange<Data extends object>(
   reply: FastifyReply,

@@ -12,41 +12,48 @@ import { Projector } from './projection/projector.js';
 import { newId } from './registry-context.js';
 import { openRegistryDatabase, type RegistryDatabase } from './registry-database.js';
 
-/** Options of the registry's process. The caller closes the store that it opened, after `close()`. */
+/** Options of a registry process. The caller closes the store after `close()`, because it opened it. */
 export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token'> {
   readonly host: string;
-  /** 0 for any free port. */
+  /** Port; 0 selects any free port. */
   readonly port: number;
   /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
-  /** Whether to create a missing or empty database; default true. */
+  /** Whether to create the database if it is missing or empty. Default: true. */
   readonly mayCreate?: boolean | undefined;
-  /** File with the bearer token of administrators. */
+  /** Path of the file with the bearer token of administrators. */
   readonly tokenFile: string | null;
-  /** Receives messages of gateways; by default none are received. The caller closes it. */
+  /** Receives messages of gateways, such as checkpoints. Default: no messages are received. The caller closes it. */
   readonly inbox?: GatewayInbox | null | undefined;
-  /** Retention of events in days; null, the default, for no limit. */
+  /** Retention period of events in days; null, the default, means no limit. */
   readonly eventsDays?: number | null | undefined;
 }
 
-/** A registry that takes requests and projects. */
+/** A registry that accepts requests and writes changes to the store. */
 export interface RunningRegistry {
   readonly url: string;
   /** Open until `close()`. */
   readonly database: RegistryDatabase;
-  /** Reports that the store is reachable again: pending changes are projected at once. */
+  /** Call this when the store is reachable again: pending changes are then written at once. */
   storeFound(): void;
-  /** Completes requests in progress, stops the projection, then closes the database. */
+  /** Completes running requests, stops writing to the store, then closes the database. */
   close(): Promise<void>;
 }
 
-/** Wait for reports of gateways: a gateway beats twice a second and reconnects at least once a second. */
+/**
+ * How long to wait for gateways' reports of inactive records. It suffices, because a gateway sends two heartbeats a
+ * second and reconnects at least once a second.
+ */
 const reportMilliseconds = 1_500;
-/** A reachable store is compared within this time, unless it has to be rebuilt. */
+/**
+ * How long to wait for the first comparison with the store. A reachable store is compared in this time, unless all
+ * records have to be rewritten.
+ */
 const firstPassMilliseconds = 1_000;
 
 /**
- * Opens the database, applies its migrations, takes requests and projects. Starts even while the store is unavailable.
+ * Opens the database, applies its migrations, accepts requests and writes changes to the store. Starts even if the
+ * store is unavailable.
  * @throws DatabaseError
  * @throws OperatorError for an invalid token, or a port in use
  */
@@ -97,7 +104,7 @@ export async function startRegistry({
     await database.destroy();
   });
   projector.wake();
-  // Compare before the first change: a new, unchanged database cannot have forgotten a gateway.
+  // Compares the store before the first change: only an unchanged new database certainly knows every gateway.
   await new Promise<void>((resolve) => {
     const cancel = options.timers.after(firstPassMilliseconds, resolve);
     void projector.nextPass().then(() => {

@@ -1,8 +1,8 @@
 import type { Generated } from '../database/kysely.js';
 import type { Environment } from '../policy/key-format.js';
 
-// Timestamps are milliseconds since 1970, lists and snapshots are JSON texts, booleans are 1 or 0: SQLite has no such
-// types.
+// SQLite has no types for times, lists or booleans. Timestamps are therefore milliseconds since 1970, lists and
+// snapshots are JSON texts, and booleans are 1 or 0.
 
 interface MerchantRow {
   id: string;
@@ -11,20 +11,23 @@ interface MerchantRow {
   go_live: number;
   ip_allowlist: string | null;
   origin_allowlist: string | null;
-  /** The change that created it. Orders merchants by creation; a clock cannot do so within a millisecond. */
+  /**
+   * Revision of the change that created the merchant. Merchants are sorted by it, because several may have the same
+   * `created_at`.
+   */
   created_revision: number;
-  /** The newest change. */
+  /** Revision of the newest change of the merchant. */
   revision: number;
   created_at: number;
   updated_at: number;
-  /** Time of the last status change; null if unknown, e.g. for imported merchants. */
+  /** Time of the last status change; null if unknown, for example for an imported merchant. */
   status_changed_at: Generated<number | null>;
 }
 
 interface KeyRow {
   key_id: string;
   merchant_id: string;
-  /** The only stored trace of the key itself. */
+  /** The SHA-256 or HMAC of the key. The database does not store the key itself. */
   lookup_id: string;
   environment: Environment;
   status: string;
@@ -35,7 +38,7 @@ interface KeyRow {
   revision: number;
   created_at: number;
   updated_at: number;
-  /** Time of the last status change; null if unknown, e.g. for imported keys. */
+  /** Time of the last status change; null if unknown, for example for an imported key. */
   status_changed_at: Generated<number | null>;
 }
 
@@ -51,133 +54,156 @@ interface EventRow {
   revision: number;
 }
 
-/** A record that this revision's change still has to write to the store. */
+/** A row of the outbox: a record that still has to be written to the store because of a change. */
 interface OutboxRow {
   revision: number;
   name: string;
-  /** The name of that change; null if an earlier release made it. */
+  /** The name of the change; null if an earlier release made it. */
   change: Generated<string | null>;
 }
 
-/** The single row with the revision counter, which every change increments. */
+/** The single row with the revision counter, which every change increments, and with the state of the store. */
 interface RevisionRow {
   id: 1;
   value: number;
-  /** The current generation. A store with records of another one is rebuilt. */
+  /**
+   * The id of the current complete rewrite of the store. All records are rewritten if the store has another generation.
+   */
   generation: string;
-  /** Comma-separated run ids of the servers last compared with this database; null before a comparison. */
+  /**
+   * Comma-separated run ids of the Redis servers that were last compared with this database; null before the first
+   * comparison.
+   */
   servers: Generated<string | null>;
-  /** 0 while a gateway unknown to this database may use records. */
+  /** 0 while a gateway that this database does not know may use cached records, otherwise 1. */
   is_open: Generated<number>;
   /** When `is_open` becomes 1; null if unknown, or if it is 1. */
   opens_at: Generated<number | null>;
-  /** The newest change published in this generation. */
+  /** Revision of the newest change that was announced to gateways in this generation. */
   published_revision: Generated<number>;
   published_change: Generated<string | null>;
-  /** Comma-separated ids of the secrets of which one seals each record; null if some may be unsealed. */
+  /**
+   * Comma-separated ids of secrets. Each record in the store is sealed (authenticated) with one of them. Null if some
+   * records may be unsealed.
+   */
   sealed_by: Generated<string | null>;
-  /** The published change for which `sealed_by` holds. An earlier release publishes without sealing. */
+  /**
+   * The name of the published change for which `sealed_by` is valid. An earlier release publishes changes without
+   * sealing their records, so `sealed_by` then becomes invalid.
+   */
   sealed_change: Generated<string | null>;
 }
 
-/** The roster: gateways that may use cached records. */
+/** A gateway in the roster, the list of gateways that may use cached records. A change waits for all of them. */
 interface GatewayRow {
   instance_id: string;
   host: string;
   environment: Environment;
-  /** Null for a gateway of an earlier release, which does not report it. */
+  /** Null for a gateway of an earlier release, which does not report its version. */
   version: string | null;
   first_seen: number;
-  /** How long after its last sign of life it may still hold records. */
+  /** How long the gateway may still use cached records after its last heartbeat. */
   lifetime_milliseconds: number;
-  /** The change that enrolled it. */
+  /** Revision of the change that added the gateway. */
   revision: number;
-  /** 1 once a sealed acknowledgement was seen: unsealed ones are then rejected. */
+  /**
+   * 1 after the gateway has sent a sealed (authenticated) acknowledgement. Its unsealed ones are then rejected, because
+   * anyone could forge them.
+   */
   seals: Generated<number>;
 }
 
-/** A former generation of this database, whose records a store may still have. */
+/** A former generation of this database. A store may still have records of it, for example after it was restored. */
 interface FormerGenerationRow {
   generation: string;
 }
 
-/** A period for which this database may lack changes. */
+/** A restore of this database from a backup. Changes between `newest_at` and `found_at` may be missing. */
 interface RestoreRow {
   seq: Generated<number>;
   found_at: number;
-  /** Time of the newest event in the database; null without events. */
+  /** Time of the newest event in the restored database; null if it had no events. */
   newest_at: number | null;
-  /** 1 if another source knew a change that the database lacks; 0 if no such source is left. */
+  /** 1 if another source has a change that the database lacks; 0 if no such source is left. */
   is_certain: number;
 }
 
-/** A key or merchant that is inactive because another source knew it as inactive under a later revision. */
+/**
+ * A key or merchant that the registry deactivated after a restore, because another source has it as inactive under a
+ * later revision.
+ */
 interface HeldBackRow {
   /** The id of the key or the merchant. */
   id: string;
   kind: 'key' | 'merchant';
   merchant_id: string;
-  /** The source: `store`, or the instance id of a gateway. */
+  /** Where the later revision was found: `store`, or the instance id of a gateway. */
   source: string;
-  /** The restored database's values of the changed columns, as JSON. */
+  /** The values of the changed columns before the deactivation, as JSON. */
   was: string;
   found_at: number;
 }
 
-/** The single row with the projecting process. Each renewal changes it; `lease_ends_at` is 0 after a release. */
+/**
+ * The single row with the projection lease: the process that writes records to the store. Each renewal changes
+ * `lease_ends_at`; 0 means that the lease was released.
+ */
 interface ProjectorRow {
   id: 1;
   holder: string;
   lease_ends_at: number;
 }
 
-/** A public key that signs checkpoints of an instance, and its period of validity. */
+/** A public key that verifies checkpoints of an instance's access log, and its period of validity. */
 interface InstanceKeyRow {
   public_key: string;
   name: string;
   pinned_at: number;
-  /** Who pinned the key; `registry` if the registry took it from the first checkpoint of that name. */
+  /**
+   * The actor that pinned the key. `registry`: the registry pinned it on first use, from the first checkpoint of that
+   * name.
+   */
   pinned_by: string;
   counts_from: number;
-  /** Null while no administrator has ended it. */
+  /** End of the validity; null until an administrator sets it. */
   counts_to: number | null;
   confirmed_at: number | null;
   confirmed_by: string | null;
 }
 
-/** The newest checkpoint of a run of an access log. */
+/** The newest checkpoint of a run. A run is the part of an access log that one process writes to one file. */
 interface RunRow {
-  /** The names of the instance and of the run. */
+  /** The id of the run: the name of the instance, a slash and the name of the run. */
   origin: string;
   /** The name of the instance. */
   name: string;
   run_key: string;
   size: number;
-  /** The signed note, with its receipt. */
+  /** The signed checkpoint with the registry's receipt. */
   note: string;
   occasion: string;
   signed_at: number;
   began_at: number;
   received_at: number;
-  /** When its newest checkpoint in the list was received. */
+  /** When the registry last appended a checkpoint of this run to the list. */
   listed_at: number;
   every_seconds: number;
-  /** The origin of the run that it names as its predecessor. */
+  /** The origin of the run that this run continues; null if there is none. */
   previous_run: string | null;
-  /** The origin of the run that it names as its successor. */
+  /** The origin of the run that continues this run; null if there is none. */
   next_run: string | null;
-  /** 1 if it is silent and a finding reports that. */
+  /** 1 if a finding reports the run as silent, or if the run has ended and its next run has arrived. */
   was_missed: Generated<number>;
 }
 
-/** An accepted checkpoint that a newer one of its run has replaced. */
+/** An accepted checkpoint that a newer one of the same run has replaced. */
 interface EarlierCheckpointRow {
-  /** SHA-256 of its signed text, in base64. */
+  /** SHA-256 of the signed text, in base64. */
   digest: string;
   received_at: number;
 }
 
-/** A leaf of the list's Merkle tree. */
+/** A checkpoint in the list, which is a leaf of the list's Merkle tree. */
 interface CheckpointListRow {
   /** The index of the leaf, from 0. */
   seq: number;
@@ -185,15 +211,15 @@ interface CheckpointListRow {
   note: string;
 }
 
-/** The single row with the state of the list's Merkle tree. */
+/** The single row with the Merkle tree of the checkpoint list. */
 interface CheckpointTreeRow {
   id: 1;
   size: number;
-  /** Comma-separated roots of its complete subtrees, in hex. */
+  /** Comma-separated root hashes of the tree's complete subtrees, in hex. */
   subtrees: string;
 }
 
-/** A problem that the witness found. */
+/** A problem that the witness (the part that checks checkpoints of access logs) has found. */
 interface CheckpointFindingRow {
   id: string;
   found_at: number;

@@ -4,14 +4,17 @@ import { parseNote } from '../../evidence/signed-note.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A week: messages wait in Redis for minutes, and submissions without a reply in a file until the next process. */
+/**
+ * How long replaced checkpoints stay known, because a gateway may submit one again. Messages wait in Redis for minutes;
+ * submissions without a reply wait in a file until the gateway's next start.
+ */
 const retentionMilliseconds = 7 * 86_400_000;
 
 type Stored = Pick<Selectable<RegistryTables['runs']>, 'note' | 'received_at'>;
 
 /**
- * The time at which a checkpoint with this text was accepted, also if a newer one of its run has replaced it. Null if it
- * never was, or if it was replaced more than a week ago.
+ * Returns when a checkpoint with this text was accepted, even if a newer one of its run has replaced it. Null if it was
+ * never accepted, or was replaced more than a week ago.
  */
 export async function acceptedAt(
   transaction: RegistryDatabase,
@@ -24,7 +27,7 @@ export async function acceptedAt(
   return (await earlier.where('digest', '=', digestOf(text)).executeTakeFirst())?.received_at ?? null;
 }
 
-/** Stores that a checkpoint was accepted. Call it before a newer one of its run replaces it. */
+/** Stores that this checkpoint was accepted. Call this before a newer one of its run replaces it. */
 export async function addEarlier(transaction: RegistryDatabase, { note, received_at }: Stored): Promise<void> {
   const row = { digest: digestOf(parseNote(note).text), received_at };
   await transaction
@@ -34,7 +37,7 @@ export async function addEarlier(transaction: RegistryDatabase, { note, received
     .execute();
 }
 
-/** Deletes what is older than a week. */
+/** Deletes replaced checkpoints that were received more than a week ago. */
 export async function forgetEarlier(transaction: RegistryDatabase, now: number): Promise<void> {
   const old = transaction.deleteFrom('earlier_checkpoints').where('received_at', '<', now - retentionMilliseconds);
   await old.execute();

@@ -5,22 +5,23 @@ import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /**
- * Kinds of findings of the witness about the access log of a gateway:
- * - `cut`: its end was cut off, or an older copy replaced it;
+ * Kinds of problems that checkpoints of a gateway's access log can show. A run is the part of the log that one process
+ * wrote.
+ * - `cut`: the end of the log was removed, or an older copy replaced the log;
  * - `fork`: two versions of the same lines are signed, or two logs continue the same run;
- * - `previous`: it continues an unknown run;
- * - `unknown`: a checkpoint arrived of a run whose start checkpoint never did;
+ * - `previous`: the log continues an unknown run;
+ * - `unknown`: a checkpoint arrived, but the start checkpoint of its run never did;
  * - `replay`: an old checkpoint was submitted that was not accepted before;
- * - `key`: an invalid key signed it: one that is not pinned or has ended, or an instance key without the run key;
- * - `silent`: its process stopped without an end checkpoint, and no other process continued the log;
- * - `clock`: its times contradict each other or the registry's clock.
+ * - `key`: the key is not pinned or no longer valid, or the signature of the run key is missing;
+ * - `silent`: the process stopped without an end checkpoint, and no other process continued the log;
+ * - `clock`: the times contradict each other or the registry's clock.
  */
 export const findingKinds = ['cut', 'fork', 'previous', 'unknown', 'replay', 'key', 'silent', 'clock'] as const;
 
-/** A kind of findings. */
+/** The kind of a finding. */
 export type WitnessFindingKind = (typeof findingKinds)[number];
 
-/** A stored finding. */
+/** A finding in the database. */
 interface KeptFinding {
   readonly id: string;
   readonly found_at: number;
@@ -29,7 +30,7 @@ interface KeptFinding {
   readonly message: string;
 }
 
-/** Stores a finding for administrators. Stores equal findings once, because gateways retry rejected submissions. */
+/** Stores a finding. Stores equal findings only once, because gateways submit rejected checkpoints again. */
 export async function reportFinding(database: RegistryDatabase, finding: KeptFinding): Promise<void> {
   const { kind, origin, message } = finding;
   const same = database.selectFrom('checkpoint_findings').select('id').where('origin', '=', origin);
@@ -38,7 +39,7 @@ export async function reportFinding(database: RegistryDatabase, finding: KeptFin
   await database.insertInto('checkpoint_findings').values(finding).execute();
 }
 
-/** The findings, newest first. */
+/** One page of the findings, newest first. */
 export async function listFindings(database: RegistryDatabase, paging: Paging): Promise<Page<KeptFinding>> {
   const { offset, limit } = rangeOf(paging);
   const all = database.selectFrom('checkpoint_findings');
@@ -53,7 +54,7 @@ export async function listFindings(database: RegistryDatabase, paging: Paging): 
   return { items: rows as KeptFinding[], totalRecords: total };
 }
 
-/** The number of findings by kind. */
+/** Counts the findings of each kind, including kinds without any. */
 export async function countFindings(database: RegistryDatabase): Promise<ReadonlyMap<string, number>> {
   const rows = await database
     .selectFrom('checkpoint_findings')
@@ -71,19 +72,22 @@ export interface SilenceOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** The channel for checkpoints. While it fails, no run counts as silent. */
+  /** Receives the checkpoints. No run counts as silent while it is interrupted. */
   readonly inbox: Pick<GatewayInbox, 'workingSince'>;
   readonly logger?: Logger | undefined;
 }
 
 const scanMilliseconds = 5_000;
 const silentIntervals = 3;
-/** Time for a gateway to reconnect to Redis and to resend unanswered submissions. */
+/**
+ * A run is silent at the earliest after this time. Gateways need it to reconnect to Redis and to repeat submissions
+ * without a reply.
+ */
 const leastSilentMilliseconds = 15_000;
 
 /**
- * Reports silent runs: no checkpoint arrived for three intervals, and no other run continued them. An ended run is
- * reported only if its end names a next run, because the log continues in that run.
+ * Reports silent runs. A run is silent if no checkpoint arrived for three intervals and no other run continues it. A
+ * run with an end checkpoint counts only if that names a next run, which should have arrived.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;
@@ -98,7 +102,7 @@ export class SilentRuns {
   start(): void {
     this.#cancel = this.#options.timers.after(scanMilliseconds, () => {
       this.#scanning = this.#scan()
-        .catch(() => undefined) // the database is unavailable: the next check finds them
+        .catch(() => undefined) // the database is unavailable: the next scan retries
         .then(() => {
           if (!this.#isStopped) this.start();
         });
@@ -140,7 +144,7 @@ export class SilentRuns {
           ? `no checkpoint after line ${size} since ${since}, and no end checkpoint`
           : `it ended at ${since} and continues as ${next_run}, but no checkpoint of that run was received`;
       await database.transaction().execute(async (transaction) => {
-        // Another registry may have reported the run already, or a checkpoint may have arrived meanwhile.
+        // Does nothing if another registry has reported the run, or a checkpoint has arrived since the query.
         const { numUpdatedRows } = await transaction
           .updateTable('runs')
           .set({ was_missed: 1 })

@@ -10,10 +10,16 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { InstanceKey } from './schema.js';
 
-/** State of a key: valid now, no key is pinned for its name, only other keys are, or outside its validity. */
+/**
+ * State of a public key for the access log of an instance:
+ * - `counts`: it is pinned and valid now;
+ * - `unknown`: no key is pinned for its name;
+ * - `other`: only other keys are pinned for its name;
+ * - `ended`: it is pinned, but now is outside its period of validity.
+ */
 export type KeyState = 'counts' | 'unknown' | 'other' | 'ended';
 
-/** The state of a key according to the pinned keys. */
+/** Compares a key with the keys that are pinned for its name. */
 export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: number): Promise<KeyState> {
   const pinned = await database.selectFrom('instance_keys').selectAll().where('name', '=', key.name).execute();
   const own = pinned.find(({ public_key }) => public_key === keyText(key));
@@ -21,7 +27,9 @@ export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: 
   return own.counts_from <= now && (own.counts_to === null || now <= own.counts_to) ? 'counts' : 'ended';
 }
 
-/** Pins the first key of a name. It is unconfirmed until an administrator confirms it. */
+/**
+ * Pins the first key of an instance name on first use. The key stays unconfirmed until an administrator confirms it.
+ */
 export async function pinFirst(
   database: RegistryDatabase,
   key: NoteKey,
@@ -36,7 +44,7 @@ export async function pinFirst(
     .execute();
 }
 
-/** All keys, newest first. */
+/** One page of the instance keys, newest first. */
 export async function listInstanceKeys(database: RegistryDatabase, paging: Paging): Promise<Page<InstanceKey>> {
   const { offset, limit } = rangeOf(paging);
   const all = database.selectFrom('instance_keys');
@@ -46,15 +54,15 @@ export async function listInstanceKeys(database: RegistryDatabase, paging: Pagin
   return { items: rows.map(shownKey), totalRecords: total };
 }
 
-/** Actor and time of a change to a key. */
+/** The actor and the time of a change to a key. */
 interface KeyChange {
   readonly actor: string;
   readonly now: number;
 }
 
 /**
- * Pins a further key of a name, for a gateway that gets a new key. A key pinned here counts as confirmed. If the key is
- * already pinned, this only confirms it.
+ * Pins another key for an instance name, for a gateway that gets a new key. The key counts as confirmed. A key that is
+ * already pinned is only confirmed.
  */
 export async function pinKey(
   database: RegistryDatabase,
@@ -75,7 +83,7 @@ export async function pinKey(
   });
 }
 
-/** Confirms that a key, pinned from the first checkpoint of its name, belongs to that gateway. */
+/** Confirms that a key that was pinned on first use belongs to the gateway of that name. */
 export function confirmKey(database: RegistryDatabase, text: string, { actor, now }: KeyChange): Promise<InstanceKey> {
   return changed(database, 'instance-key.confirmed', { actor, now }, (transaction) =>
     update(transaction, text, ({ confirmed_at }) =>
@@ -84,7 +92,7 @@ export function confirmKey(database: RegistryDatabase, text: string, { actor, no
   );
 }
 
-/** Ends the validity of a key: checkpoints signed later are rejected. */
+/** Sets the end of a key's validity. Checkpoints with this key that arrive later are rejected. */
 export function endKey(
   database: RegistryDatabase,
   text: string,
@@ -111,7 +119,7 @@ async function update(
   return { before: shownKey(before), after: shownKey(await one.executeTakeFirstOrThrow()) };
 }
 
-/** Changes a key and records the event. */
+/** Changes a key and stores the event in one transaction. */
 function changed(
   database: RegistryDatabase,
   action: Action,

@@ -3,12 +3,15 @@ import type { NoteSigner } from '../../evidence/signed-note.js';
 import { listEntry, signListHead } from '../../evidence/submission.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** Serialises submissions: concurrent ones for one run, or two starts after the same run, would not see each other. */
+/**
+ * Locks the list until the end of the transaction. Without the lock, two concurrent submissions for one run, or two
+ * runs that continue the same run, would not see each other.
+ */
 export async function lockList(transaction: RegistryDatabase): Promise<void> {
   await transaction.updateTable('checkpoint_tree').set({ id: 1 }).execute();
 }
 
-/** Appends a checkpoint to the list. Call it in the transaction that stores the checkpoint. */
+/** Appends a checkpoint to the list and its Merkle tree. Call this in the transaction that stores the checkpoint. */
 export async function appendToList(transaction: RegistryDatabase, receivedAt: number, note: string): Promise<void> {
   const tree = await transaction
     .updateTable('checkpoint_tree')
@@ -22,7 +25,7 @@ export async function appendToList(transaction: RegistryDatabase, receivedAt: nu
   await transaction.insertInto('checkpoint_list').values({ seq: index, received_at: receivedAt, note }).execute();
 }
 
-/** The signed head of the current list. */
+/** Returns the signed head of the list: its size and the root hash of its Merkle tree. */
 export async function signedHead(database: RegistryDatabase, signer: NoteSigner): Promise<string> {
   const { size, subtrees } = await database.selectFrom('checkpoint_tree').selectAll().executeTakeFirstOrThrow();
   const root = MerkleRange.ofTree(size, subtreesIn(subtrees)).rootOf({ from: 0, to: size });

@@ -21,7 +21,10 @@ import {
   witnessSchema,
 } from './schema.js';
 
-/** Routes for instance keys and checkpoints. @param signer null: the registry is not a witness */
+/**
+ * Routes for instance keys and for checkpoints of access logs.
+ * @param signer signs the list's head; null if this registry signs no receipts
+ */
 export function checkpointRoutes(signer: NoteSigner | null): Routes {
   return (app, { database, clock }) => {
     app.get(
@@ -151,7 +154,10 @@ async function newestOfRuns(database: RegistryDatabase, paging: Paging): Promise
   return { items, totalRecords: total };
 }
 
-/** The time in a field of the request body, or `otherwise` if the field is missing. @throws Refusal if it is invalid */
+/**
+ * Parses the time in a field of the request body. Returns `otherwise` if the field is missing.
+ * @throws Refusal if the time is invalid
+ */
 function momentOr<Default>(text: string | undefined, path: string, otherwise: Default): number | Default {
   const moment = text === undefined ? otherwise : parseDateTime(text);
   if (text !== undefined && moment === null)

@@ -14,19 +14,22 @@ const publicKey = Type.String({
   description: 'a public key as audit public-key prints it',
 });
 
-/** A public key that signs checkpoints of an instance's access log. */
+/** A public key that verifies checkpoints of an instance's access log. */
 export const instanceKeySchema = Type.Object({
   /** Name of the instance. */
   name: Type.String(),
   publicKey: Type.String(),
-  /** Start of its validity, by the registry's clock. */
+  /** Start of the key's validity, according to the registry's clock. */
   from: moment,
-  /** End of its validity; null: until an administrator ends it. */
+  /** End of the key's validity; null if no administrator has ended it. */
   to: Type.Union([moment, Type.Null()]),
   pinnedAt: moment,
-  /** `registry`: the key was pinned from the first checkpoint of that name. */
+  /**
+   * The actor that pinned the key. `registry`: the registry pinned it on first use, from the first checkpoint of that
+   * name.
+   */
   pinnedBy: Type.String(),
-  /** Time of its confirmation by an administrator; null: unconfirmed. */
+  /** When an administrator confirmed the key; null if the key is not confirmed. */
   confirmedAt: Type.Union([moment, Type.Null()]),
   confirmedBy: Type.Union([Type.String(), Type.Null()]),
 });
@@ -34,22 +37,25 @@ export const instanceKeySchema = Type.Object({
 /** A public key of an instance, in the admin API. */
 export type InstanceKey = Readonly<Static<typeof instanceKeySchema>>;
 
-/** Request body: confirms a key. */
+/** The body of a request that confirms a key. */
 export const confirmBody = Type.Object({ publicKey });
 
-/** Request body: ends a key. */
+/** The body of a request that ends the validity of a key. */
 export const endBody = Type.Object({ publicKey, to: Type.Optional(givenMoment) });
 
-/** Request body: pins a key. */
+/** The body of a request that pins a key. */
 export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment), to: Type.Optional(givenMoment) });
 
-/** The newest checkpoint of a run, or a checkpoint of the list. */
+/** The newest checkpoint of a run (a part of an access log), or a checkpoint in the list. */
 export const checkpointSchema = Type.Object({
   /** Index in the list, from 0; null for the newest checkpoint of a run. */
   index: Type.Union([Type.Integer(), Type.Null()]),
-  /** In milliseconds since 1970. The list's tree covers this number and the note. */
+  /**
+   * When the registry received the checkpoint, in milliseconds since 1970. The list's Merkle tree covers this number
+   * and the note.
+   */
   receivedAt: Type.Integer(),
-  /** The signed checkpoint with its receipt. */
+  /** The signed checkpoint with the registry's receipt. */
   note: Type.String(),
 });
 
@@ -63,19 +69,19 @@ export const checkpointsQuery = Type.Object({
   }),
 });
 
-/** The key and the signed head that verify the list. */
+/** The public key and the signed head with which clients verify the checkpoint list. */
 export const witnessSchema = Type.Object({
-  /** The public key for receipts. */
+  /** The public key that verifies the registry's receipts. */
   publicKey: Type.String(),
-  /** The signed head of the list. */
+  /** The size and root hash of the list's Merkle tree, signed. */
   head: Type.String(),
 });
 
-/** A finding about an access log. */
+/** A problem that the registry found in the checkpoints of an access log. */
 export const findingSchema = Type.Object({
   foundAt: moment,
   kind: Type.Enum([...findingKinds]),
-  /** The instance and its run. */
+  /** The name of the instance, a slash and the name of the run (the part of the log that one process wrote). */
   run: Type.String(),
   message: Type.String(),
 });

@@ -23,32 +23,32 @@ import { keyStateOf, pinFirst } from './instance-keys.js';
 import { appendToList, lockList, signedHead } from './list.js';
 
 const submissionSchema = Type.Object({
-  /** The public key of the instance. */
+  /** Public key of the instance that wrote the log. */
   key: Type.String({ maxLength: 512 }),
   /** Interval between two checkpoints. */
   everySeconds: Type.Integer({ minimum: 1, maximum: 86_400 }),
-  /** In c2sp.org/tlog-witness format. */
+  /** The checkpoint and its proof in c2sp.org/tlog-witness format. */
   submission: Type.String(),
 });
 
-/** The message of a gateway. */
+/** A message in which a gateway submits a checkpoint. */
 type WitnessedSubmission = Readonly<Static<typeof submissionSchema>>;
 
-/** Parses the message of a gateway. @throws InvalidNote */
+/** Parses a message from a gateway. @throws InvalidNote */
 function readSubmission(body: string): WitnessedSubmission {
   let value: unknown;
   try {
     value = JSON.parse(body);
   } catch {
-    // value stays undefined, which the check below rejects
+    // `value` stays undefined, and the check below rejects it
   }
   if (Check(submissionSchema, value)) return value;
   throw new InvalidNote('expected a submission with the public key of its instance');
 }
 
-/** The reply of the witness. */
+/** The reply to a gateway that has submitted a checkpoint. */
 export interface WitnessVerdict {
-  /** Status per c2sp.org/tlog-witness: 200, or the reason for no receipt (403, 404, 409, 422). */
+  /** Status according to c2sp.org/tlog-witness: 200 with a receipt, or an error status without one. */
   readonly status: 200 | 403 | 404 | 409 | 422;
   readonly problem?: string;
   readonly receipt?: string;
@@ -56,11 +56,11 @@ export interface WitnessVerdict {
   readonly head?: string;
 }
 
-/** Dependencies of the witness. */
+/** Dependencies of Witness. */
 export interface WitnessOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
-  /** Signs the receipts and the heads of the list. */
+  /** Signs the receipts and the heads of the checkpoint list. */
   readonly signer: NoteSigner;
   readonly logger?: Logger | undefined;
 }
@@ -68,10 +68,10 @@ export interface WitnessOptions {
 type RunRow = Selectable<RegistryTables['runs']> | undefined;
 
 const clockToleranceMilliseconds = 60_000;
-/** The list contains the start and the end of each run, and one checkpoint per ten minutes in between. */
+/** Minimum interval of periodic checkpoints of a run in the list. Each start and end is listed. */
 const listMilliseconds = 600_000;
 
-/** Rejects a submission and rolls its transaction back. Only the finding is stored afterwards. */
+/** Rejects a submission and rolls its transaction back. The finding is stored after the rollback. */
 class Refused extends Error {
   constructor(
     readonly status: Exclude<WitnessVerdict['status'], 200>,
@@ -82,7 +82,9 @@ class Refused extends Error {
   }
 }
 
-/** Signs receipts for checkpoints of gateways that extend the previous one and are signed by a pinned key. */
+/**
+ * Signs a receipt for a gateway's checkpoint if a pinned key signed it and its log only grew since the previous one.
+ */
 export class Witness {
   readonly #options: WitnessOptions;
 
@@ -90,7 +92,7 @@ export class Witness {
     this.#options = options;
   }
 
-  /** Handles a submission of a gateway. Rejects without effect if the database is unavailable. */
+  /** Handles a submitted checkpoint. Stores nothing and rejects the promise if the database is unavailable. */
   async take(body: string): Promise<WitnessVerdict> {
     let origin = '';
     try {
@@ -98,7 +100,7 @@ export class Witness {
       const parsed = parseSubmission(submission);
       const instance = parseKey(key);
       const checkpoint = readCheckpoint(parsed.note, [instance]);
-      // Further signatures would be stored with the note and could make it too long to parse.
+      // Further signatures would be stored with the note, which could then become too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
         throw new InvalidNote('expected only the signatures of the instance and of the run');
       origin = runKeyName(checkpoint.name, checkpoint.run);
@@ -112,7 +114,7 @@ export class Witness {
     }
   }
 
-  /** A signature of a pinned instance key without that of the run key, which exists only in memory, indicates theft. */
+  /** The run key exists only in memory, so a signature by the instance key alone indicates the theft of that key. */
   async #findStolenKey({ message, instance, checkpoint }: NotSignedByRun): Promise<void> {
     const { database, clock } = this.#options;
     if ((await keyStateOf(database, instance, clock.now())) !== 'counts') return;
@@ -133,7 +135,7 @@ export class Witness {
       await this.#requirePinned(transaction, instance, checkpoint, now);
       const { text } = parseNote(submission.note);
       const before = await acceptedAt(transaction, text, known);
-      // A lost reply, or a registry that reads a message after another one did: the run stays as it is.
+      // A repeated submission after a lost reply gets the same receipt and changes nothing.
       if (before !== null) return this.#verdict(transaction, receiptOf(text, before, signer));
       if (known === undefined) requireStart(submission, checkpoint);
       else requireGrowth(known, submission, checkpoint);
@@ -157,7 +159,7 @@ export class Witness {
           .insertInto('runs')
           .values({ ...row, began_at: now, previous_run: previousRun })
           .execute();
-        // A run that ended and named its next one is watched until that arrives.
+        // This run continues the ended previous run, which must therefore not be reported as silent.
         const ended = transaction.updateTable('runs').set({ was_missed: 1 }).where('occasion', '=', 'end');
         if (previousRun !== null) await ended.where('origin', '=', previousRun).execute();
       } else {
@@ -177,7 +179,9 @@ export class Witness {
     return { status: 200, receipt, key: keyText(signer.receiptKey), head: await signedHead(transaction, signer) };
   }
 
-  /** Pins the first key of a name on first use: the channel is authenticated, and an administrator confirms the key. */
+  /**
+   * Pins the first key of a name on first use: the channel is authenticated. An administrator should confirm the key.
+   */
   async #requirePinned(
     transaction: RegistryDatabase,
     instance: NoteKey,
@@ -212,12 +216,14 @@ export class Witness {
     const find = (message: string): Promise<void> => this.#find(transaction, 'clock', origin, message);
     const date = new Date(at).toISOString();
     if (at > now + clockToleranceMilliseconds) await find(`it is dated ${date}, which is in the future`);
-    // An old date alone is fine: after an outage of the registry, checkpoints signed minutes apart arrive late.
+    // An old time alone is no problem: gateways submit late after an outage of the registry.
     else if (known !== undefined && at < known.signed_at)
       await find(`it is dated ${date}, earlier than its previous checkpoint`);
   }
 
-  /** Compares the end of the log that a new run found, and its time, with the stored runs, unless the instance is new. */
+  /**
+   * Compares the last line and the time of the previous run with the stored ones, to detect a truncated or forked log.
+   */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
     const { name, previous = null, at } = checkpoint;
     if (previous === null) return;
@@ -272,7 +278,7 @@ function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submissio
       `the newest known checkpoint of the run covers ${known.size} lines`,
       checkpoint.size < known.size ? 'replay' : 'fork',
     );
-  // Replaying an earlier checkpoint would make the run of a killed process look alive.
+  // A replayed earlier checkpoint would make the run of a killed process look alive.
   if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
     throw new Refused(409, `a later checkpoint of these ${known.size} lines is known`, 'replay');
   if (known.occasion === 'end') throw new Refused(409, `the run has ended with line ${known.size}`, 'fork');
@@ -287,8 +293,7 @@ function readOlder({ note, size }: NonNullable<RunRow>): { readonly size: number
 }
 
 /**
- * The receipt for a checkpoint. Ed25519 is deterministic: a repeated checkpoint gets the same receipt, or one of the
- * current key after a rotation.
+ * Creates the receipt for a checkpoint. The same checkpoint and key give the same receipt: Ed25519 is deterministic.
  */
 function receiptOf(text: string, receivedAt: number, signer: NoteSigner): string {
   return signer.receiptFor(text, Math.floor(receivedAt / 1000));

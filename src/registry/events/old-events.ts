@@ -3,38 +3,37 @@ import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { deleteEvents, newestEvent } from './repository.js';
 
-/** Options of the retention. */
+/** Dependencies of OldEvents. */
 export interface OldEventsOptions {
   readonly database: RegistryDatabase;
   /** Retention period in days. */
   readonly days: number;
-  /** The clock of the events' timestamps. */
+  /** The clock from which the timestamps of events are read. */
   readonly clock: Clock;
   readonly timers: Timers;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
   readonly logger?: Logger | undefined;
-  /** A monotonic clock in milliseconds, at the pace of real time. */
+  /** A monotonic clock, in milliseconds. */
   readonly monotonic?: (() => number) | undefined;
 }
 
 const dayMilliseconds = 24 * 60 * 60 * 1000;
-/** A change waits for one batch at most, and runs between two of them. */
+/** Pause between two batches, so that changes run in between and wait for at most one batch. */
 const betweenBatchesMilliseconds = 50;
 const betweenRoundsMilliseconds = 60_000;
 
 /**
- * Deletes events older than the retention period, in batches. Only the projecting process does so.
- *
- * A clock that is set forward must not make events old. The reference time therefore starts, with the process, at the
- * newest event, and advances at the pace of real time. It is never ahead of the clock. It may be behind, and events are
- * then kept for longer.
+ * Deletes events older than the retention period, in batches. Only the process that writes to the store does so.
+ * If the clock is set forward by mistake, young events must not be deleted. The reference time therefore starts at the
+ * time of the newest event when the process starts, and advances on the monotonic clock. It is never ahead of the
+ * clock, and events are kept longer if it is behind.
  */
 export class OldEvents {
   readonly #options: OldEventsOptions;
   readonly #monotonic: () => number;
-  /** A time that had certainly come, and when that was on the monotonic clock. */
+  /** A time that has certainly passed (`moment`), and the monotonic time at which this was known (`at`). */
   #anchor: { readonly moment: number; readonly at: number } | null = null;
-  /** The last event checked in this round. */
+  /** Sequence number of the last event that was checked in this round. */
   #seen = 0;
   #deleted = 0;
   #hasFailed = false;
@@ -47,7 +46,7 @@ export class OldEvents {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Starts after the pause and runs until `stop()`. */
+  /** Starts after a pause and runs until `stop()`. */
   start(pauseMilliseconds = betweenBatchesMilliseconds): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(pauseMilliseconds, () => {
@@ -64,7 +63,10 @@ export class OldEvents {
     await this.#running;
   }
 
-  /** Checks one batch of events, oldest first. @returns whether there may be more to delete */
+  /**
+   * Checks one batch of events, oldest first, and deletes the old ones.
+   * @returns whether there may be more to delete
+   */
   async forget(): Promise<boolean> {
     const { database, days, clock, projection, logger } = this.#options;
     if (projection.settledIn === null || !(await projection.lease.take())) return this.#endRound();
@@ -87,7 +89,7 @@ export class OldEvents {
       this.#hasFailed = false;
       return isMore;
     } catch (error) {
-      // Log only the first failure: an outage of an hour causes many attempts.
+      // Logs only the first failure, because an outage of an hour causes many attempts.
       if (!this.#hasFailed) this.#options.logger?.warn({ err: error }, 'old events could not be deleted; retrying');
       this.#hasFailed = true;
       return this.#endRound();
@@ -99,7 +101,7 @@ export class OldEvents {
     return false;
   }
 
-  /** A time that has certainly come; null without events. */
+  /** Returns a time that has certainly passed; null if there are no events. */
   async #timeAtMost(now: number): Promise<number | null> {
     const at = this.#monotonic();
     if (this.#anchor === null) {

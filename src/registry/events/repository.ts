@@ -4,10 +4,10 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { Action, RegistryEvent } from './schema.js';
 
-/** An event to record. Its snapshots are admin API objects, which contain no secret. */
+/** An event to store. `before` and `after` are objects as the admin API shows them, without secrets. */
 export interface NewEvent {
   readonly action: Action;
-  /** Empty if the event is about no known merchant. */
+  /** Empty if the event concerns no known merchant. */
   readonly merchantId: string;
   readonly keyId: string | null;
   readonly before: object | null;
@@ -19,11 +19,13 @@ export interface EventFilter {
   readonly merchantId?: string | undefined;
   readonly keyId?: string | undefined;
   readonly action?: string | undefined;
-  /** In milliseconds since 1970, inclusive. */
+  /** Earliest time of the events, inclusive, in milliseconds since 1970. */
   readonly since?: number | undefined;
 }
 
-/** Adds events; call it in the transaction of the change. Events never change, and only `deleteEvents` deletes them. */
+/**
+ * Stores events. Call this in the transaction of the change. Events never change, and only `deleteEvents` deletes them.
+ */
 export async function recordEvents(
   database: RegistryDatabase,
   events: readonly NewEvent[],
@@ -36,7 +38,7 @@ export async function recordEvents(
   await database.insertInto('events').values(rows).execute();
 }
 
-/** The events that match the filter, newest first. */
+/** Returns one page of the events that match the filter, newest first. */
 export async function listEvents(
   database: RegistryDatabase,
   { merchantId, keyId, action, since }: EventFilter,
@@ -54,7 +56,7 @@ export async function listEvents(
   return { items: rows.map(toEvent), totalRecords: total };
 }
 
-/** The state of a key before its first reset; null if it was never reset. */
+/** Returns the state of a key before its first reset; null if it was never reset. */
 export async function beforeFirstReset(
   database: RegistryDatabase,
   keyId: string,
@@ -70,30 +72,30 @@ export async function beforeFirstReset(
   return objectIn(first?.before ?? null);
 }
 
-/** The event recorded last; null without events. */
+/** Returns the event that was stored last; null if there are no events. */
 export async function newestEvent(database: RegistryDatabase): Promise<{ readonly at: number } | null> {
   const newest = database.selectFrom('events').select('at').orderBy('seq', 'desc').limit(1);
   return (await newest.executeTakeFirst()) ?? null;
 }
 
-/** Batch size; with more rows changes would wait. */
+/** Maximum number of events in a batch. A larger batch would delay changes. */
 const batch = 500;
 
-/** Result of a batch. */
+/** The result of one batch of deletions. */
 export interface DeletedEvents {
   /** Sequence number of the last checked event. */
   readonly seen: number;
   readonly forgotten: number;
-  /** Whether no older events follow. */
+  /** Whether no further old events follow. */
   readonly isEnd: boolean;
 }
 
 /**
- * Deletes events up to a time, among the next ones after a sequence number. Each event is younger than those before it,
- * so a clock that was behind when it was recorded does not make it old. An event dated in the future proves nothing
- * about others.
- * Keeps the newest event: after a restore, changes since then are unknown. Keeps the resets of a key as long as the key
- * may be reset again.
+ * Deletes events up to a time, in one batch after a sequence number. Stops at the first event that is young: later
+ * events are young too, even if the clock was behind when they were stored. Ignores events that are dated in the
+ * future.
+ * Keeps the newest event, which shows after a restore since when changes may be missing. Keeps the resets of a key
+ * while it may be reset again.
  */
 export async function deleteEvents(
   database: RegistryDatabase,
@@ -123,7 +125,8 @@ export async function deleteEvents(
                 .whereRef('api_keys.key_id', '=', 'events.key_id')
                 .where('api_keys.expires_at', '>', until),
             ),
-            // Lifting may give the key an expiry in the future.
+            // Keeps them also for a key that a restore deactivated: it may expire later again once an operator
+            // reactivates it.
             it.exists(it.selectFrom('held_back').select('held_back.id').whereRef('held_back.id', '=', 'events.key_id')),
           ]),
         ),
@@ -138,8 +141,8 @@ function everything(database: RegistryDatabase) {
 }
 
 /**
- * The events about a key. An import names many keys in one event, so that event is found by its revision. Two queries
- * by index: with `or` the database scans all events in order until it has enough.
+ * Returns the events about a key. An import stores one event for many keys, so that event is found by its revision. Two
+ * queries use an index each; with `or`, the database would scan all events in order.
  */
 function eventsAbout(database: RegistryDatabase, keyId: string) {
   const key = database.selectFrom('api_keys').where('key_id', '=', keyId);

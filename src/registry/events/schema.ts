@@ -5,7 +5,7 @@ import { identifierForm } from '../fields.js';
 
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 
-/** Event types, in the past tense; never renamed. */
+/** The type of an event. Types are in the past tense and are never renamed. */
 export type Action = (typeof actions)[number];
 
 const actions = [
@@ -15,7 +15,7 @@ const actions = [
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
 ] as const;
 
-/** Who changed what, and when. */
+/** An event of the audit trail: who changed what, and when. */
 export const eventSchema = Type.Object({
   seq: Type.Integer(),
   at: Type.String({ format: 'date-time' }),
@@ -36,7 +36,7 @@ export const eventsQuery = Type.Object({
   ...pagingQuery.properties,
   merchantId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a merchant' })),
   keyId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a key' })),
-  // An enum, because an unknown action would look like one without events.
+  // Only known types are accepted: an unknown one would return an empty list, as if there were no such events.
   action: Type.Optional(Type.Enum([...actions], { type: 'string', description: `one of ${actions.join(', ')}` })),
   since: Type.Optional(
     Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),

@@ -6,22 +6,24 @@ import type { Merchant } from '../merchants/schema.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { ExportPage } from './schema.js';
 
-/** Filter of an export: everything, one merchant, or the keys of one environment. */
+/** Filter of an export: one merchant, only the keys of one environment, or no restriction. */
 export interface ExportFilter {
   readonly merchantId?: string | undefined;
   readonly environment?: Environment | undefined;
-  /** Leaves out records of later changes: a key must not come without its merchant. */
+  /**
+   * Omits records that were created after this revision. Otherwise an export could contain a key but not its merchant.
+   */
   readonly until: number;
 }
 
 const firstKey = 'key:';
-/** Rows per query. A merchant can have 300 KiB of allowlists; a key has at most a tenth of that. */
+/** Rows per query. It is lower for merchants: their allowlists can have 300 KiB, a key at most a tenth of that. */
 const readAtOnce = { merchants: 50, keys: 500 } as const;
 
 /**
- * The entries after a cursor: merchants before keys, each in order of their ids. Changes during the export therefore
- * neither repeat nor skip an entry.
- * @param after `next` of the previous page; by default the beginning
+ * Reads the entries after a cursor: merchants before keys, each sorted by id. Because of this order, changes during an
+ * export neither repeat nor skip an entry.
+ * @param after `next` of the previous page; default: the beginning
  */
 export async function readExportPage(
   database: RegistryDatabase,
@@ -80,7 +82,7 @@ async function readMerchants(
 
 function merchantEntry({ id, name, status, goLive, ipAllowlist, originAllowlist }: Merchant) {
   const lists = { ipAllowlist, originAllowlist };
-  // The import need not ask again for a confirmation given here.
+  // Includes the confirmations that these lists required, so that an import does not require them again.
   const confirm = [...new Set(allowlistConcerns(lists).map(({ flag }) => flag))];
   return {
     ...({ type: 'merchant', merchantId: id, name, status, goLive } as const),
@@ -99,21 +101,25 @@ function keyEntry(row: StoredKey) {
 }
 
 const mostEntries = 500;
-/** Page size in characters of JSON. Clients limit responses, and building a large one blocks other requests. */
+/**
+ * Maximum page size in characters of JSON. Clients limit the size of responses, and building a large one blocks other
+ * requests.
+ */
 const mostCharacters = 4 * 1024 * 1024;
 
-/** Source of a page's entries. */
+/** Reads rows from the database and converts them to the entries of a page. */
 interface PageSource<Row, Entry> {
-  /** Rows per query; a page may leave some of them out. */
+  /** Rows per query. If a page gets too long, the next page reads some of the rows again. */
   readonly readAtOnce: number;
-  /** Rows in the order of their ids. */
+  /** Reads rows, sorted by id. */
   readonly read: (after: string, limit: number) => Promise<readonly Row[]>;
   readonly idOf: (row: Row) => string;
   readonly entryOf: (row: Row) => Entry;
 }
 
 /**
- * Fills a page with the entries after a cursor, up to a number of entries or a length; at least one, however long.
+ * Fills a page with the entries after a cursor, up to a maximum number of entries and characters. A page has at least
+ * one entry, however long it is.
  * @returns the id of the page's last entry; null if no entry follows
  */
 async function fillPage<Row, Entry>(

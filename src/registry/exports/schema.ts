@@ -14,9 +14,9 @@ export const exportQuery = Type.Object({
 
 /** One page of an export. */
 export const exportPageSchema = Type.Object({
-  /** Entries for an import: merchants, then keys. */
+  /** Entries in the format of an import: merchants, then keys. */
   entries: Type.Array(Type.Union([keyEntrySchema, merchantEntrySchema])),
-  /** Revision of the newest change. As `until` of the next pages it leaves out later additions. */
+  /** Revision of the newest change. Clients send it as `until` for the next pages, to omit records created later. */
   revision: Type.Integer(),
   /** Cursor of the next page; null after the last. */
   next: Type.Union([Type.Null(), Type.String()]),

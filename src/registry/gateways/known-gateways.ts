@@ -5,25 +5,27 @@ import { type History, readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A gateway that is in the roster, or that acknowledges. */
+/** A gateway that is in the roster, or that has an acknowledgement in the store. */
 export interface KnownGateway {
   readonly instanceId: string;
   readonly host: string;
   readonly environment: Environment;
-  /** Null for an earlier release, which does not report it. */
+  /** Null for a gateway of an earlier release, which does not report its version. */
   readonly version: string | null;
-  /** ISO 8601; null without an acknowledgement. */
+  /** Start time of the gateway as ISO 8601; null if it has no acknowledgement in the store. */
   readonly startedAt: string | null;
-  /** The newest change that it has acknowledged in the present generation; null without one. */
+  /**
+   * Revision of the newest change that the gateway has acknowledged in the current generation; null if there is none.
+   */
   readonly revision: number | null;
-  /** Whether it is in the roster, and so may use cached records. */
+  /** Whether the gateway is in the roster and may therefore use cached records. */
   readonly isEnrolled: boolean;
   /**
    * Whether its acknowledgements name a generation. An earlier release names none, so its acknowledgements do not
    * count.
    */
   readonly namesGeneration: boolean;
-  /** How long after its last sign of life it may still hold records. */
+  /** How long the gateway may still use cached records after its last heartbeat. */
   readonly lifetimeMilliseconds: number;
   readonly silentMilliseconds: number;
   readonly clockSkewMilliseconds: number | null;
@@ -34,7 +36,7 @@ export interface KnownGateways {
   readonly gateways: readonly KnownGateway[];
   /** False while a gateway outside the roster may use records. */
   readonly isComplete: boolean;
-  /** When `isComplete` becomes true, in milliseconds since 1970; null if it is, or if the time is not known yet. */
+  /** When `isComplete` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly completeAt: number | null;
 }
 
@@ -46,8 +48,8 @@ export interface GatewaySources {
 }
 
 /**
- * Reads the gateways that may use cached records, and what each has acknowledged. Reads the history first: a gateway
- * that is enrolled later reads everything published before.
+ * Lists the gateways that may use cached records, and the newest change that each has acknowledged. Reads the state of
+ * the database first: a gateway that joins the roster later reads every change published before.
  */
 export async function knownGateways(sources: GatewaySources): Promise<KnownGateways> {
   const { database, store, longestLifetimeMilliseconds } = sources;
@@ -84,9 +86,9 @@ function namesGeneration({ acknowledgement }: SeenGateway, version: string | nul
 type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
 
 /**
- * Discards what must not be believed about gateways. An unsealed acknowledgement does not count if that gateway has
- * sealed before. Otherwise a client with write access to the store could have a revocation reported as in force before
- * the gateway knows of it. An unsealed meta record does not count if all records are sealed.
+ * Removes unsealed (unauthenticated) data, which an attacker with write access to the store could have forged. An
+ * unsealed acknowledgement is ignored if the gateway has sealed one before: a revocation could otherwise count as in
+ * force before the gateway knows of it. An unsealed meta record is ignored if all records are sealed.
  */
 export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
   const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));

@@ -19,7 +19,7 @@ import { believedOf } from './known-gateways.js';
 
 type Row = Selectable<RegistryTables['gateways']>;
 
-/** Options of the roster. */
+/** Dependencies of Roster. */
 export interface RosterOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<
@@ -29,42 +29,42 @@ export interface RosterOptions {
   readonly projection: Pick<Projection, 'lease' | 'settledIn' | 'isComplete'>;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** Upper bound of every gateway's lifetime, in milliseconds. */
+  /** Upper limit of the time for which a gateway may use cached records, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
-  /** Called when there is something to project, or the store has changed. */
+  /** Called when a change has to be written to the store, or when the store has changed. */
   readonly onWork: () => void;
   readonly logger?: Logger | undefined;
 }
 
 const everyMilliseconds = 250;
-/** Limits the writes of an update; more gateways than start at once in practice. */
+/** Maximum number of gateways that one update adds, and that it removes. Fewer start at once in practice. */
 const mostAtOnce = 100;
 
 /**
- * Maintains the roster: every gateway that may use cached records. A gateway first gets a row, then the row is
- * published as a change, and only then the gateway gets a grant. So the registry forgets no gateway, whatever Redis
- * loses.
- * A row is deleted when the gateway has left or was silent for its whole lifetime: it then holds no records. Only the
- * projecting process maintains the roster.
+ * Maintains the roster, the list of gateways that may use cached records. A gateway gets a row first, then the row is
+ * published as a change, and only then the gateway gets a grant (the permission). So the registry knows every such
+ * gateway, even if Redis loses data.
+ * Deletes a row when the gateway has left, or has sent no heartbeat for so long that its cached records have expired.
+ * Only the process that writes to the store does this.
  */
 export class Roster {
   readonly #options: RosterOptions;
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #cancelTimer: () => void = () => undefined;
-  /** The beats named in grants, by gateway, in this epoch of the store. */
+  /** For each gateway, the heartbeat number in the last grant. Valid for one connection epoch of the store. */
   #granted: { readonly epoch: number; readonly beats: Map<string, number> } = { epoch: -1, beats: new Map() };
 
   constructor(options: RosterOptions) {
     this.#options = options;
   }
 
-  /** Looks every 250 ms, until `stop()`. */
+  /** Updates the roster every 250 ms, until `stop()`. */
   start(): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
       this.#running = this.update()
-        // The projection meets the same failure and logs it.
+        // Ignored here: the projection has the same failure and logs it.
         .catch(() => undefined)
         .finally(() => {
           this.start();
@@ -78,7 +78,7 @@ export class Roster {
     await this.#running;
   }
 
-  /** Enrols new gateways, removes ended ones, and echoes the beats of the others. */
+  /** Adds new gateways, removes ended ones, and renews the grants of the others. */
   async update(): Promise<void> {
     const { database, store, projection, onWork } = this.#options;
     const epoch = projection.settledIn;
@@ -91,9 +91,10 @@ export class Roster {
       onWork();
       return;
     }
-    // After reading the acknowledgements: a process that was paused here can only echo old beats.
+    // Renews the lease after reading the acknowledgements: a process that was paused in between can only grant for old
+    // heartbeats.
     if (!(await projection.lease.take())) return;
-    // Before any grant: a gateway with a grant deletes its reports.
+    // Reads the reports before granting, because a gateway deletes its reports when it gets a grant.
     if (seen.hasReports) await this.#holdBackLate();
     const byId = new Map(seen.gateways.map((one) => [one.instanceId, one]));
     const over = rows.filter((row) => hasEnded(row, byId.get(row.instance_id), seen)).slice(0, mostAtOnce);
@@ -104,7 +105,8 @@ export class Roster {
     const sealing = rows.filter(({ instance_id, seals }) => seals === 0 && byId.get(instance_id)?.isSealed === true);
     const isDue = over.length > 0 || fresh.length > 0 || sealing.length > 0;
     if (isDue && !(await this.#write({ over, fresh, sealing }))) return;
-    // An earlier release uses records outside the roster: only its acknowledgement names it then, so keep that.
+    // Keeps the acknowledgements of gateways of earlier releases. They use records without being in the roster, so
+    // nothing else names them.
     const current = over.filter(({ version }) => version !== null);
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
     if (fresh.length > 0) onWork();
@@ -118,7 +120,7 @@ export class Roster {
     logger?.warn({ heldBack }, 'a gateway knows of revocations that the database lacks: see "restores held"');
   }
 
-  /** @returns false if the lease was lost */
+  /** Stores added and removed gateways in one transaction. @returns false if the lease was lost */
   async #write({
     over,
     fresh,
@@ -137,7 +139,8 @@ export class Roster {
         await transaction.updateTable('gateways').set({ seals: 1 }).where('instance_id', '=', instance_id).execute();
       }
       if (fresh.length === 0) return;
-      // Enrolment is a change with its own revision: a database restored without it then lacks a published change.
+      // Adding gateways is a change with its own revision. If the database is restored to an earlier state, the store
+      // then shows that a published change is missing.
       const { value: revision } = await transaction
         .updateTable('revision')
         .set((it) => ({ value: it('value', '+', 1) }))
@@ -183,14 +186,17 @@ export class Roster {
   }
 }
 
-/** Whether a gateway can no longer hold records. */
+/** Whether a gateway has ended, so that it no longer uses cached records. */
 function hasEnded(row: Row, seen: SeenGateway | undefined, { isFresh }: SeenGateways): boolean {
   if (seen === undefined) return false;
   if (seen.acknowledgement?.leaving === true) return true;
   return isFresh && seen.silentMilliseconds >= row.lifetime_milliseconds;
 }
 
-/** A gateway of an earlier release names no generation. It uses records without a grant, so it is enrolled too. */
+/**
+ * Whether to add a gateway to the roster. A gateway of an earlier release names no generation; it is added too, because
+ * it uses records without a grant.
+ */
 function mayEnrol({ acknowledgement }: SeenGateway, { generation }: History): boolean {
   if (acknowledgement === null || acknowledgement.leaving === true) return false;
   return acknowledgement.generation === undefined || acknowledgement.generation === generation;

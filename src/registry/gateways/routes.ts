@@ -9,25 +9,27 @@ const gatewaySchema = Type.Object({
   instanceId: Type.String(),
   host: Type.String(),
   environment: Type.Enum(['live', 'test']),
-  /** Null for a gateway of an earlier release, which does not report it. */
+  /** Null for a gateway of an earlier release, which does not report its version. */
   version: Type.Union([Type.String(), Type.Null()]),
-  /** Null without an acknowledgement in the store. */
+  /** Null if the gateway has no acknowledgement in the store. */
   startedAt: Type.Union([Type.String({ format: 'date-time' }), Type.Null()]),
-  /** The newest change that it has acknowledged in the present generation; null without one. */
+  /**
+   * Revision of the newest change that the gateway has acknowledged in the current generation; null if there is none.
+   */
   revision: Type.Union([Type.Integer(), Type.Null()]),
-  /** Whether it is in the roster, and so may use cached records. */
+  /** Whether the gateway is in the roster and may therefore use cached records. */
   enrolled: Type.Boolean(),
-  /** Whether it can confirm changes. A gateway of an earlier release cannot, so it stays pending. */
+  /** Whether the gateway can confirm changes. A gateway of an earlier release cannot, so changes keep it as pending. */
   confirms: Type.Boolean(),
-  /** How long after its last sign of life it may still use cached records. */
+  /** How long the gateway may still use cached records after its last heartbeat. */
   lifetimeSeconds: Type.Number(),
-  /** Its last sign of life, by the registry's clock. */
+  /** Time of the last heartbeat, according to the registry's clock. */
   lastSeenAt: Type.String({ format: 'date-time' }),
-  /** How far its clock is ahead of the registry's; null if unknown. */
+  /** How far the gateway's clock is ahead of the registry's clock; null if unknown. */
   clockSkewMilliseconds: Type.Union([Type.Integer(), Type.Null()]),
 });
 
-/** The roster, with what each gateway has acknowledged. */
+/** The route that lists the gateways and the newest change that each of them has acknowledged. */
 export function gatewayRoutes(sources: GatewaySources): Routes {
   return (app, { clock }) => {
     const operation = {

@@ -7,10 +7,10 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { type Entry, type KeyEntry, type MerchantEntry, readEntry } from './entry.js';
 import type { Checked, Counts } from './schema.js';
 
-/** A problem with one entry. */
+/** A problem with one entry of an import. */
 export type EntryProblem = Checked['problems'][number];
 
-/** The entries of a batch to import, counts of those already present, and the problems. */
+/** The entries of a batch that have to be imported, the number of those that exist already, and the problems. */
 export interface CheckedEntries {
   readonly merchants: readonly MerchantEntry[];
   readonly keys: readonly KeyEntry[];
@@ -19,7 +19,7 @@ export interface CheckedEntries {
 }
 
 /**
- * Checks entries: each by itself, against earlier ones, and against the registry.
+ * Checks each entry of an import by itself, against earlier entries and against the database.
  * @param expected ids of merchants that an earlier batch imports
  */
 export async function checkEntries(
@@ -49,7 +49,7 @@ const nothing: StoredEntries = { merchants: new Map(), byLookupId: new Map(), by
 
 type Problem = Omit<EntryProblem, 'index'>;
 
-/** Sorts valid entries into those to import and those already present. */
+/** Separates valid entries into those to import and those that exist already. */
 class Batch {
   readonly merchants: MerchantEntry[] = [];
   readonly keys: KeyEntry[] = [];
@@ -98,7 +98,8 @@ class Batch {
       const message = `merchantId: the registry has no merchant ${merchantId}; create it, or import it before its keys`;
       return { path: 'merchantId', message };
     }
-    // A revoked key grants nothing whatever its permissions, and an older export may contain one.
+    // Accepts unknown resources in the permissions of a revoked key: it grants nothing, and an older export may contain
+    // it.
     const problem = entry.status === 'REVOKED' ? null : resourceProblem(entry.permissions, this.#resources);
     if (problem === null) this.keys.push(entry);
     return problem;
@@ -116,14 +117,14 @@ function thereAlready(path: string, what: string, others: readonly string[]): Pr
   return { path, message: `${path}: ${what} is already in the registry, with a different ${others.join(', ')}` };
 }
 
-/** Stored records that the entries of a batch refer to. */
+/** The stored merchants and keys that the entries of a batch refer to. */
 interface StoredEntries {
   readonly merchants: ReadonlyMap<string, Merchant>;
   readonly byLookupId: ReadonlyMap<string, StoredKey>;
   readonly byKeyId: ReadonlyMap<string, StoredKey>;
 }
 
-/** Finds stored records: every merchant that is named, and every key with one of the hashes or ids. */
+/** Reads each merchant that the entries name, and each key with the hash or id of an entry. */
 async function findStored(database: RegistryDatabase, entries: readonly Entry[]): Promise<StoredEntries> {
   const keys = entries.filter((entry) => entry.type === 'key');
   const merchantIds = [...new Set(entries.map(({ merchantId }) => merchantId))];
@@ -140,7 +141,7 @@ async function findStored(database: RegistryDatabase, entries: readonly Entry[])
   };
 }
 
-/** The fields in which a stored key differs from an entry with the same hash; empty if it matches. */
+/** Returns the fields in which a stored key differs from an entry with the same hash. */
 function keyDifferences(entry: KeyEntry, row: StoredKey): string[] {
   const { keyId, merchantId, environment, status, permissions, label } = toApiKey(row);
   const stored = { keyId, merchantId, environment, status, permissions: inOrder(permissions), label };
@@ -151,7 +152,7 @@ function keyDifferences(entry: KeyEntry, row: StoredKey): string[] {
   );
 }
 
-/** The fields in which a stored merchant differs from an entry with the same id. */
+/** Returns the fields in which a stored merchant differs from an entry with the same id. */
 function merchantDifferences(entry: MerchantEntry, stored: Merchant): string[] {
   const { name, status, goLive, ipAllowlist, originAllowlist } = stored;
   return different(entry, { name, status, goLive, ipAllowlist, originAllowlist });

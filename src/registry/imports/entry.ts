@@ -28,10 +28,10 @@ export interface KeyEntry {
   readonly environment: 'live' | 'test';
   readonly status: string;
   readonly permissions: readonly string[];
-  /** In milliseconds since 1970; null for never. */
+  /** Time of expiry in milliseconds since 1970; null if the key never expires. */
   readonly expiresAt: number | null;
   readonly label: string | null;
-  /** Null to generate one. */
+  /** Null: the import generates an id. */
   readonly keyId: string | null;
 }
 
@@ -41,7 +41,9 @@ export type Entry = MerchantEntry | KeyEntry;
 const merchantProblems = fieldProblems(merchantEntrySchema, 'field');
 const keyProblems = fieldProblems(keyEntrySchema, 'field');
 
-/** Parses one entry, or returns all its problems. Messages never repeat text that could be a key. */
+/**
+ * Parses one entry of an import, or returns all of its problems. Their messages never contain text that could be a key.
+ */
 export function readEntry(value: unknown): Entry | readonly Problem[] {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return [{ path: '', message: 'must be a JSON object' }];

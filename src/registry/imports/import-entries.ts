@@ -18,8 +18,8 @@ export interface Imported {
 const mostProblems = 100;
 
 /**
- * Imports entries in one change: all of them, or none if any is invalid. Skips entries that are present with the same
- * content, so that an import can be repeated.
+ * Imports all entries in one change, or none if one is invalid. Skips entries that exist with the same content, so that
+ * a client can repeat an import.
  * @throws Refusal with the problems
  */
 export function importEntries(
@@ -68,8 +68,8 @@ async function addMerchants(change: Change, merchants: readonly MerchantEntry[])
 }
 
 /**
- * Adds keys with one event per merchant that names them all, so that a large import does not fill the audit trail. The
- * initial state of a key is its present one, or `before` of its next event.
+ * Inserts keys. Stores one event per merchant with all key ids, because one event per key would fill the audit trail.
+ * The imported state of a key is its current one, or `before` of its first own event.
  */
 async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => string): Promise<NewEvent[]> {
   if (keys.length === 0) return [];
@@ -92,6 +92,6 @@ async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => 
 }
 
 function stamps({ revision, now }: Change) {
-  // The status may date from another system.
+  // Null, because the status may have been set earlier in another system.
   return { created_revision: revision, revision, created_at: now, updated_at: now, status_changed_at: null };
 }

@@ -3,10 +3,13 @@ import { parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
 import { holdsApiKey, holdsApiKeyMessage } from '../fields.js';
 import { readEntry, type Entry } from './entry.js';
 
-/** Longest line of an import, in bytes. Fits a merchant with both lists full, and fits a request. */
+/**
+ * Maximum length of a line in an import file, in bytes. It suffices for a merchant with two full allowlists, and is
+ * below the limit of a request.
+ */
 export const longestLineBytes = 768 * 1024;
 
-/** A line of an import: the JSON to send, and the parsed entry. */
+/** A line of an import file: the JSON value to send, and the parsed entry. */
 export interface ReadLine {
   readonly value: object;
   readonly entry: Entry;
@@ -14,7 +17,10 @@ export interface ReadLine {
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Parses one line of an import, or returns all its problems. Messages never repeat text that could be a key. */
+/**
+ * Parses one line of an import file, or returns all of its problems. Their messages never contain text that could be a
+ * key.
+ */
 export function readLine(bytes: Uint8Array): ReadLine | readonly Problem[] {
   try {
     const text = utf8.decode(bytes);

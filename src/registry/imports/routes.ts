@@ -8,8 +8,8 @@ import { importEntries } from './import-entries.js';
 import { checkBody, checkedSchema, importBodies, importBody, importedSchema } from './schema.js';
 
 /**
- * Imports of merchants, and of keys by their hashes, in batches. Gateways hold no older version of these records, so a
- * response waits only for the store. That throttles large imports and keeps the outbox short.
+ * Routes that import merchants, and keys by their hashes, in batches. Gateways have no older version of these records,
+ * so a response waits only until they are in the store. This wait throttles large imports and keeps the outbox short.
  */
 export function importRoutes(untilProjected: ProjectionWait): Routes {
   return (app, context) => {

@@ -3,12 +3,12 @@ import { identifierForm } from '../fields.js';
 import { keyFields } from '../keys/schema.js';
 import { merchantFields } from '../merchants/schema.js';
 
-/** Most entries per import, which is one change. */
+/** Maximum number of entries per import. Each import is one change. */
 export const mostEntries = 500;
 
 const identifier = Type.String({ pattern: identifierForm, description: '1 to 64 letters, digits, - and _' });
 
-/** A merchant to import. No field has a default: an omitted field could grant more than intended. */
+/** A merchant to import. Fields have no defaults, because a default could grant more than intended. */
 export const merchantEntrySchema = Type.Object({
   type: Type.Literal('merchant', { description: 'merchant' }),
   merchantId: identifier,
@@ -44,7 +44,10 @@ export const keyEntrySchema = Type.Object({
 
 const entries = { minItems: 1, maxItems: mostEntries, description: `a list of 1 to ${mostEntries} entries` };
 
-/** The body of `POST /imports`. Entries are checked one by one, so that all problems can be reported. */
+/**
+ * The body of `POST /imports`. The schema accepts any entry: the code checks entries one by one, to report all
+ * problems.
+ */
 export const importBody = Type.Object({ entries: Type.Array(Type.Unknown(), entries) });
 
 /** The body of `POST /imports/check`. */
@@ -60,7 +63,7 @@ export const checkBody = Type.Object({
 
 const described = Type.Array(Type.Union([keyEntrySchema, merchantEntrySchema]), entries);
 
-/** Both bodies for the OpenAPI description. */
+/** Both bodies, with the schemas of the entries, for the OpenAPI description. */
 export const importBodies = {
   import: Type.Object({ entries: described }),
   check: Type.Object({ ...checkBody.properties, entries: described }),
@@ -70,15 +73,15 @@ const counts = Type.Object({ merchants: Type.Integer(), keys: Type.Integer() });
 
 /** Result of a check. */
 export const checkedSchema = Type.Object({
-  /** Entries that are not in the registry yet. */
+  /** Number of entries that the import would create. */
   created: counts,
-  /** Entries that are in the registry with the same content. */
+  /** Number of entries that exist with the same content. */
   present: counts,
   problems: Type.Array(
     Type.Object({
       /** Index of the entry, from 0. */
       index: Type.Integer(),
-      /** The field; empty for the whole entry. */
+      /** The field with the problem; empty if the problem concerns the whole entry. */
       path: Type.String(),
       message: Type.String(),
     }),
@@ -92,12 +95,12 @@ export const importedSchema = Type.Object({
   /** Revision of the change; null if all entries were already present. */
   revision: Type.Union([Type.Null(), Type.Integer()]),
   /**
-   * False if the change is stored but could not be written to the gateways' store yet. It will be, as soon as possible.
+   * False if the change is stored but not yet written to the gateways' store. It will be written as soon as possible.
    */
   projected: Type.Boolean(),
 });
 
-/** Counts by type. */
+/** Number of merchants and of keys. */
 export type Counts = Static<typeof counts>;
 
 /** Result of a check. */

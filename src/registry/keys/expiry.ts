@@ -2,16 +2,21 @@ import type { Problem } from '../../rest/envelope.js';
 import { parseDateTime } from '../../rest/moment.js';
 
 const milliseconds: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-/** The end of the year 9999, which many systems use for "never": later dates have no four-digit year. */
+/**
+ * The latest expiry: the end of the year 9999, which many systems use for "never". Later dates have no four-digit year.
+ */
 export const latestExpiry = Date.UTC(10_000, 0, 1) - 1;
 
-/** When a new key expires; by default never. */
+/** The requested expiry of a new key, as a time or a period. If neither is given, the key never expires. */
 export interface Expiry {
   readonly expiresAt?: string;
   readonly expiresIn?: string;
 }
 
-/** Reads the expiry of a key. @returns milliseconds since 1970, null without an expiry, or the problem */
+/**
+ * Parses the requested expiry of a key.
+ * @returns milliseconds since 1970, null if the key never expires, or the problem
+ */
 export function expiryIn({ expiresAt, expiresIn }: Expiry, now: number): number | null | Problem {
   if (expiresAt !== undefined && expiresIn !== undefined) {
     return { path: 'expiresIn', message: 'expiresIn and expiresAt cannot both be given' };

@@ -9,12 +9,12 @@ import { permissionProblem, resourceProblem } from './permission-problem.js';
 import { endKey, findKey, insertKey, toApiKey, type KeyToAdd, type StoredKey } from './repository.js';
 import type { ApiKey, KeyReset, NewKey } from './schema.js';
 
-/** A key with its secret, which is shown only once. */
+/** A new key with its secret, which only this response contains. */
 export interface CreatedKey extends ApiKey {
   readonly key: string;
 }
 
-/** @throws Refusal */
+/** Creates a key for a merchant. @throws Refusal */
 export function createKey(
   context: RegistryContext,
   actor: string,
@@ -36,8 +36,8 @@ export function createKey(
 }
 
 /**
- * A revoked key, and the revision that gateways have to acknowledge. That revision is later than the key's own if the
- * key was already revoked.
+ * A revoked key, and the revision that gateways have to acknowledge. If the key was already revoked, that revision is
+ * later than the key's own.
  */
 export interface Revocation {
   readonly key: ApiKey;
@@ -45,8 +45,8 @@ export interface Revocation {
 }
 
 /**
- * Revokes a key permanently. A key that is already revoked does not change, but its record is written again: that
- * repairs a store with an older record.
+ * Revokes a key permanently. If the key is already revoked, its record is written again, because the store may have an
+ * older record.
  * @throws Refusal
  */
 export function revokeKey(context: RegistryContext, actor: string, keyId: string): Promise<Revocation> {
@@ -54,7 +54,8 @@ export function revokeKey(context: RegistryContext, actor: string, keyId: string
     const { revision } = change;
     const row = await findKey(change.transaction, keyId);
     const [before, records] = [toApiKey(row), [recordOf(row)]];
-    // A new revision: an acknowledgement of the first revocation proves nothing about what gateways have read since.
+    // Uses a new revision, because the acknowledgement of the first revocation says nothing about what gateways have
+    // read since.
     if (row.status === 'REVOKED') return { result: { key: before, revision }, changed: { events: [], records } };
     const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
     const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
@@ -63,7 +64,7 @@ export function revokeKey(context: RegistryContext, actor: string, keyId: string
 }
 
 /**
- * Replaces a key by a new one with the same permissions. The old key ends now, or after the grace period.
+ * Replaces a key with a new one that has the same permissions. The old key ends now, or after the grace period.
  * @throws Refusal
  */
 export function resetKey(
@@ -79,7 +80,7 @@ export function resetKey(
       throw new Refusal(409, 'The key is not active any more: create a new one');
     }
     const { merchant_id, environment, permissions, label } = old;
-    // A temporary key must not become permanent by a reset.
+    // Inherits the expiry of the old key, because a reset must not make a temporary key permanent.
     const expires_at = acceptExpiry(expiry, now) ?? (await ownExpiryOf(change, old));
     const { key, row } = await addKey(context, change, { merchant_id, environment, permissions, label, expires_at });
     const graceEnds = Math.min(now + graceSeconds * 1000, old.expires_at ?? Infinity);
@@ -93,7 +94,7 @@ export function resetKey(
   });
 }
 
-/** The expiry of a key before its first reset: its successors do not inherit the end of a grace period. */
+/** Returns the expiry that a key had before its first reset. The new key must not inherit the end of a grace period. */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);
   if (before === null) return expires_at;

@@ -5,7 +5,7 @@ import { holdsApiKey } from '../fields.js';
 
 const mostResourcesNamed = 20;
 
-/** Checks permissions with the gateway's own parser. @returns the problem; null if they are valid */
+/** Checks permissions with the parser that the gateway uses. @returns the problem; null if all are valid */
 export function permissionProblem(permissions: readonly string[]): Problem | null {
   try {
     compilePermissions(permissions);
@@ -18,9 +18,9 @@ export function permissionProblem(permissions: readonly string[]): Problem | nul
 }
 
 /**
- * Checks the resources that valid permissions name: without a route for its resource, a permission grants nothing.
- * @param resources those of all routes
- * @returns the first problem; null without any
+ * Checks that each resource in the permissions has a route. Without one, the permission would grant nothing.
+ * @param resources the resources of all routes
+ * @returns the first problem; null if there is none
  */
 export function resourceProblem(permissions: readonly string[], resources: ReadonlySet<string>): Problem | null {
   const named = permissions.filter((permission) => permission !== '*').map((permission) => permission.split(':', 1)[0]);

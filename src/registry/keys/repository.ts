@@ -8,16 +8,16 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { ApiKey } from './schema.js';
 
-/** A key as it is stored. */
+/** A row of the table of keys. */
 export type StoredKey = Selectable<RegistryTables['api_keys']>;
 
-/** A key to add, without the secret itself. */
+/** The columns of a new key. They do not contain the key's secret. */
 export type KeyToAdd = Pick<
   StoredKey,
   'key_id' | 'merchant_id' | 'lookup_id' | 'environment' | 'permissions' | 'label' | 'expires_at'
 >;
 
-/** The merchant's keys, newest first. */
+/** Returns one page of a merchant's keys, newest first. */
 export async function listKeys(database: RegistryDatabase, merchantId: string, paging: Paging): Promise<Page<ApiKey>> {
   const { offset, limit } = rangeOf(paging);
   const owned = database.selectFrom('api_keys').where('merchant_id', '=', merchantId);
@@ -25,8 +25,7 @@ export async function listKeys(database: RegistryDatabase, merchantId: string, p
   const rows = await owned
     .selectAll()
     .orderBy('created_revision', 'desc')
-    // Keys of one import share a revision. Without a second column their order is undefined, and pages would repeat or
-    // skip some.
+    // Sorts by id too: keys of one import share a revision, and without a fixed order pages would repeat or skip some.
     .orderBy('key_id', 'desc')
     .offset(offset)
     .limit(limit)
@@ -35,8 +34,8 @@ export async function listKeys(database: RegistryDatabase, merchantId: string, p
 }
 
 /**
- * One key as it is stored.
- * @throws Refusal if it does not exist
+ * Finds a key by its id.
+ * @throws Refusal if the key does not exist
  */
 export async function findKey(database: RegistryDatabase, keyId: string): Promise<StoredKey> {
   const row = await database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirst();
@@ -44,7 +43,7 @@ export async function findKey(database: RegistryDatabase, keyId: string): Promis
   return row;
 }
 
-/** Adds a key, as part of a change. */
+/** Inserts a key in the transaction of a change. */
 export function insertKey({ transaction, revision, now }: Change, key: KeyToAdd): Promise<StoredKey> {
   return transaction
     .insertInto('api_keys')
@@ -56,7 +55,7 @@ export function insertKey({ transaction, revision, now }: Change, key: KeyToAdd)
     .executeTakeFirstOrThrow();
 }
 
-/** Ends a key, now or later, as part of a change. */
+/** Ends a key, now or later, in the transaction of a change. */
 export function endKey(
   { transaction, revision, now }: Change,
   keyId: string,
@@ -70,7 +69,10 @@ export function endKey(
     .executeTakeFirstOrThrow();
 }
 
-/** A key in the admin API. Leaves out the lookup id, by which a stolen store could be searched. */
+/**
+ * Converts a row to a key of the admin API. Omits the lookup id: an attacker could search a stolen copy of the store
+ * for it.
+ */
 export function toApiKey(row: StoredKey): ApiKey {
   return {
     keyId: row.key_id,

@@ -15,7 +15,7 @@ import { apiKeySchema, newKeyBody, resetBody, resetKeySchema, createdKeySchema }
 const keyParams = Type.Object({ keyId: Type.String() });
 const keyIdIn = ({ keyId }: Static<typeof keyParams>): string => idIn({ id: keyId }, 'Key');
 
-/** Routes of keys. A change affects the gateways of the key's environment. */
+/** Routes that manage keys. A change affects the gateways of the key's environment. */
 export const keyRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 
@@ -76,7 +76,8 @@ export const keyRoutes: Routes = (app, context) => {
 };
 
 /**
- * Rejects a body: a revocation takes no options, and a client that sends some expects an effect that does not exist.
+ * Rejects a request body with content. A revocation has no options, so a client that sends some expects an effect that
+ * does not exist.
  */
 function refuseContent(body: unknown): void {
   if (body === undefined || body === null) return;

@@ -21,7 +21,7 @@ const expiresIn = Type.String({
   description: 'a number of seconds, minutes, hours or days, such as 90d',
 });
 
-/** Fields of a key, shared by the API and the import. */
+/** Fields of a key that requests and imports share. */
 export const keyFields = { environment, permissions, expiresAt, label: keylessLine(100) };
 
 /** The body of `POST /merchants/:id/keys`. */
@@ -33,7 +33,7 @@ export const newKeyBody = Type.Object({
   label: Type.Optional(keyFields.label),
 });
 
-/** The body of `POST /keys/:keyId/reset`. Without an expiry the new key gets that of the old one. */
+/** The body of `POST /keys/:keyId/reset`. Without an expiry, the new key inherits that of the old one. */
 export const resetBody = Type.Object({
   graceSeconds: Type.Optional(
     Type.Integer({
@@ -51,7 +51,7 @@ export const apiKeySchema = Type.Object({
   keyId: Type.String(),
   merchantId: Type.String(),
   environment: Type.Enum(['live', 'test']),
-  /** The prefix of all keys of its environment. */
+  /** The prefix of all keys of this environment. */
   prefix: Type.String(),
   status: Type.String(),
   permissions: Type.Array(Type.String()),
@@ -63,17 +63,17 @@ export const apiKeySchema = Type.Object({
   statusChangedAt: statusTime,
 });
 
-/** The only response that contains the key itself. */
+/** A new key. Only this response contains the key itself. */
 export const createdKeySchema = Type.Object({ ...apiKeySchema.properties, key: Type.String() });
 
-/** The response to a reset: the new key, and the one that it replaces. */
+/** The response to a reset: the new key, and the key that it replaces. */
 export const resetKeySchema = Type.Object({ ...createdKeySchema.properties, replaces: apiKeySchema });
 
 /** A key in the admin API. */
 export type ApiKey = Readonly<Static<typeof apiKeySchema>>;
 
-/** Input for a new key. */
+/** The body of a request for a new key. */
 export type NewKey = Static<typeof newKeyBody>;
 
-/** Input for a reset. */
+/** The body of a request to reset a key. */
 export type KeyReset = Static<typeof resetBody>;

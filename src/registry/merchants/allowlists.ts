@@ -3,15 +3,18 @@ import { Refusal } from '../../rest/refusal.js';
 import { type CheckedAllowlist, checkIpAllowlist, type Concern } from './ip-allowlist.js';
 import { checkOriginAllowlist } from './origin-allowlist.js';
 
-/** The allowlists of a request. Absent: unchanged or not configured; null: not configured. */
+/**
+ * The allowlists of a merchant. Null: not configured. An absent list is unchanged, or not configured for a new
+ * merchant.
+ */
 export interface Allowlists {
   readonly ipAllowlist?: readonly string[] | null;
   readonly originAllowlist?: readonly string[] | null;
 }
 
 /**
- * Converts allowlists to canonical form.
- * @throws Refusal with every problem, and the flags needed to confirm
+ * Checks allowlists and converts them to canonical form.
+ * @throws Refusal with all problems, and the flags that the request must confirm
  */
 export function acceptAllowlists(
   { ipAllowlist, originAllowlist }: Allowlists,
@@ -31,7 +34,7 @@ export function acceptAllowlists(
 
 const mostProblems = 100;
 
-/** The concerns that had to be confirmed for accepted allowlists. */
+/** Returns the concerns that a request had to confirm for these allowlists. */
 export function allowlistConcerns({ ipAllowlist, originAllowlist }: Allowlists): readonly Concern[] {
   return checkBoth(ipAllowlist, originAllowlist).lists.flatMap(({ concerns }) => concerns);
 }

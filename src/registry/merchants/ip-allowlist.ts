@@ -6,14 +6,17 @@ interface Range {
   readonly family: 4 | 6;
   readonly first: bigint;
   readonly last: bigint;
-  /** Canonical form: host bits cleared, IPv4-mapped as IPv4, no prefix length for a single address. */
+  /** Canonical form: host bits are zero, an IPv4-mapped address is IPv4, and a single address has no prefix length. */
   readonly text: string;
 }
 
-/** A larger range admits a large part of the internet: an IPv4 /8 or an IPv6 /16. */
+/**
+ * The largest number of addresses without a confirmation: an IPv4 /8 or an IPv6 /16. More are a large part of the
+ * internet.
+ */
 const largestSize = { 4: 2n ** 24n, 6: 2n ** 112n } as const;
 
-/** Checks an IP allowlist. The gateway's own parser decides which entries are valid. */
+/** Checks an IP allowlist. The parser that the gateway uses decides which entries are valid. */
 export function checkIpAllowlist(given: readonly string[]): CheckedAllowlist {
   const ranges = new Map<string, Range>();
   const problems = [];
@@ -57,7 +60,7 @@ function addressOf(family: 4 | 6, value: bigint) {
   return address;
 }
 
-/** Checks only the first and last address: a wide range with reserved addresses inside counts as open anyway. */
+/** Whether the first or last address of a range is private or reserved. Does not check the addresses in between. */
 function isPrivate({ family, first, last }: Range): boolean {
   return isReservedAddress(addressOf(family, first)) || isReservedAddress(addressOf(family, last));
 }
@@ -66,7 +69,7 @@ function sizeOf({ first, last }: Range): bigint {
   return last - first + 1n;
 }
 
-/** Whether the ranges together exceed the limit: many small ones can admit as many addresses as a large one. */
+/** Whether the ranges together exceed the limit. Many small ranges can contain as many addresses as a large one. */
 function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
   const sorted = ranges.filter((range) => range.family === family).toSorted((a, b) => (a.first < b.first ? -1 : 1));
   let covered = 0n;
@@ -80,17 +83,20 @@ function isOpen(ranges: readonly Range[], family: 4 | 6): boolean {
   return covered > largestSize[family];
 }
 
-/** Settings that a request must confirm, because most are mistakes. */
+/** Settings that a request must confirm explicitly, because they are usually mistakes. */
 export const confirmations = ['open_range', 'private_range', 'empty_list'] as const;
 
-/** An entry, or a list, that needs a confirmation. */
+/** An entry or list that the request must confirm. */
 export interface Concern {
   readonly path: string;
   readonly flag: (typeof confirmations)[number];
   readonly what: string;
 }
 
-/** An allowlist in canonical form without duplicates, its invalid entries, and what has to be confirmed. */
+/**
+ * The result of a check: the entries in canonical form without duplicates, the problems, and what the request must
+ * confirm.
+ */
 export interface CheckedAllowlist {
   readonly entries: readonly string[];
   readonly problems: readonly Problem[];

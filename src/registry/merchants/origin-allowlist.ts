@@ -4,11 +4,11 @@ import { holdsApiKey } from '../fields.js';
 import type { CheckedAllowlist, Concern } from './ip-allowlist.js';
 
 const entryForm = /^(?<scheme>https?:\/\/)?(?<wildcard>\*\.)?(?<host>\[[^\]]*\]|[^:]*)(?::(?<port>\d+))?$/i;
-/** Longest host in characters without the root dot, by DNS. Gateways reject entries of more than 512 characters. */
+/** Maximum length of a host in DNS, without the trailing dot. Gateways reject entries of more than 512 characters. */
 const longestHost = 253;
 const defaultPorts: Readonly<Record<string, number>> = { 'http://': 80, 'https://': 443 };
 
-/** Checks an origin allowlist. The gateway's own compiler decides which entries are valid. */
+/** Checks an origin allowlist. The compiler that the gateway uses decides which entries are valid. */
 export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist {
   const entries = new Set<string>();
   const problems = [];
@@ -22,12 +22,12 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
       continue;
     }
     const { text, host, wildcard } = canonical(entry);
-    // Check the canonical form, which is stored: a host may be given in full-width letters too.
+    // Checks the canonical form, which is stored: it may look like a key even if the entry has full-width letters.
     if (holdsApiKey(text)) {
       problems.push({ path, message: `${path} must not hold anything that looks like a key` });
       continue;
     }
-    // Punycode can make a host several times as long.
+    // Checks the length after the conversion to Punycode, which can make a host several times as long.
     if (host.length > longestHost) {
       const message = `${path} must name a host of at most ${longestHost} characters, as DNS has them; this one has ${host.length} (xn--…)`;
       problems.push({ path, message });
@@ -53,7 +53,7 @@ function isOriginPattern(entry: string): boolean {
   }
 }
 
-/** Canonical form of a valid entry: lower case, punycode, no trailing dot, no default port. */
+/** Converts a valid entry to its canonical form: lower case, Punycode, no trailing dot, no default port. */
 function canonical(entry: string): { text: string; host: string; wildcard: boolean } {
   const { scheme = '', wildcard = '', host: given = '', port } = entryForm.exec(entry)?.groups ?? {};
   const host = new URL(`https://${given}`).hostname.replace(/\.$/, '');

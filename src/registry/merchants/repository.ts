@@ -11,12 +11,12 @@ import type { Merchant, MerchantChanges, NewMerchant } from './schema.js';
 
 /** Filter of the merchant list. */
 export interface MerchantFilter {
-  /** A part of the name, case-insensitive. */
+  /** Part of the name, case-insensitive. */
   readonly name?: string | undefined;
   readonly status?: string | undefined;
 }
 
-/** The merchants that match the filter, newest first. */
+/** Returns one page of the merchants that match the filter, newest first. */
 export async function listMerchants(
   database: RegistryDatabase,
   { name, status }: MerchantFilter,
@@ -33,8 +33,8 @@ export async function listMerchants(
   const rows = await wanted
     .selectAll()
     .orderBy('created_revision', 'desc')
-    // Merchants of one import share a revision. Without a second column their order is undefined, and pages would
-    // repeat or skip some.
+    // Sorts by id too: merchants of one import share a revision, and without a fixed order pages would repeat or skip
+    // some.
     .orderBy('id', 'desc')
     .offset(offset)
     .limit(limit)
@@ -52,7 +52,7 @@ export async function findMerchant(database: RegistryDatabase, id: string): Prom
   return toMerchant(row);
 }
 
-/** @throws Refusal for an invalid or unconfirmed allowlist */
+/** Creates a merchant. @throws Refusal for an invalid or unconfirmed allowlist */
 export function createMerchant(context: RegistryContext, actor: string, given: NewMerchant): Promise<Merchant> {
   const { name, status = 'ACTIVE', goLive = false, confirm, ...lists } = given;
   const { ipAllowlist = null, originAllowlist = null } = acceptAllowlists(lists, confirm);
@@ -79,8 +79,8 @@ export function createMerchant(context: RegistryContext, actor: string, given: N
 }
 
 /**
- * A merchant, and the revision that gateways have to acknowledge. That revision is later than the merchant's own if
- * nothing changed.
+ * A merchant, and the revision that gateways have to acknowledge. If nothing changed, that revision is later than the
+ * merchant's own.
  */
 export interface MerchantChange {
   readonly merchant: Merchant;
@@ -88,9 +88,9 @@ export interface MerchantChange {
 }
 
 /**
- * Changes a merchant. Without a difference the merchant does not change, but its record is written again: an operator
- * who suspends a suspended merchant has seen that gateways still serve it.
- * @throws Refusal if the merchant does not exist, has changed meanwhile, or an allowlist is invalid or unconfirmed
+ * Changes fields of a merchant. If no field differs, the record is written again: an operator who suspends a suspended
+ * merchant may have seen that gateways still accept it.
+ * @throws Refusal if the merchant does not exist or has another revision, or if an allowlist is invalid or unconfirmed
  */
 export function changeMerchant(
   context: RegistryContext,
@@ -152,7 +152,7 @@ function only(merchant: Merchant, names: readonly (keyof Settings)[]): object {
   return Object.fromEntries(names.map((name) => [name, merchant[name]]));
 }
 
-/** A merchant in the admin API. */
+/** Converts a row to a merchant of the admin API. */
 export function toMerchant(row: Selectable<RegistryTables['merchants']>): Merchant {
   return {
     id: row.id,

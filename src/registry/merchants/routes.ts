@@ -8,7 +8,7 @@ import { respondToChange, type Routes } from '../routes.js';
 import { changeMerchant, createMerchant, findMerchant, listMerchants } from './repository.js';
 import { merchantChangesBody, merchantSchema, merchantsQuery, newMerchantBody } from './schema.js';
 
-/** Routes of merchants. A change affects every gateway, of both environments. */
+/** Routes that manage merchants. A change affects the gateways of both environments. */
 export const merchantRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 

@@ -27,7 +27,7 @@ function allowlist(entries: string) {
 const ipAllowlist = allowlist('IP addresses and CIDRs');
 const originAllowlist = allowlist('hosts');
 
-/** Fields of a merchant, shared by the API and the import. */
+/** Fields of a merchant that requests and imports share. */
 export const merchantFields = { name, status: statusWord, goLive, ipAllowlist, originAllowlist, confirm };
 
 /** The body of `POST /merchants`. */
@@ -87,8 +87,8 @@ export const merchantSchema = Type.Object({
 /** A merchant in the admin API. */
 export type Merchant = Readonly<Static<typeof merchantSchema>>;
 
-/** Input for a new merchant. */
+/** The body of a request for a new merchant. */
 export type NewMerchant = Static<typeof newMerchantBody>;
 
-/** Input for a change of a merchant. */
+/** The body of a request that changes a merchant. */
 export type MerchantChanges = Static<typeof merchantChangesBody>;

@@ -5,7 +5,7 @@ import { readHistory } from './history.js';
 import type { Lease } from './lease.js';
 import type { RecordsWriter } from './outbox.js';
 
-/** Options of the replies to gateways. */
+/** Dependencies of RequestedRecords. */
 export interface RequestedRecordsOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'inbox'>;
@@ -13,16 +13,18 @@ export interface RequestedRecordsOptions {
   readonly lease: Pick<Lease, 'keep'>;
 }
 
-/** Result of a step: `more` asks may wait, none wait (`idle`), or this process no longer projects (`lost`). */
+/**
+ * Result of a step. `more`: further requests may be pending; `idle`: no requests are pending; `lost`: another process
+ * now writes to the store.
+ */
 export type ReplyStep = 'more' | 'idle' | 'lost';
 
-/** Limits a batch, so that changes do not wait for asks. */
+/** Maximum number of requests in a batch. A larger batch would delay changes. */
 const mostAtOnce = 500;
 
 /**
- * Replies to gateways that cannot find a record. Looks the record up in the database by its name and writes it again
- * with its merchant, or replies that the record does not exist. Only after that reply does a gateway respond with
- * "Invalid API Key" for a record that may be missing.
+ * Handles requests of gateways for records that are missing in the store. Writes the record and its merchant from the
+ * database, or replies that the record does not exist. Until that reply, a gateway does not reject the key as invalid.
  */
 export class RequestedRecords {
   readonly #options: RequestedRecordsOptions;
@@ -32,14 +34,14 @@ export class RequestedRecords {
   }
 
   /**
-   * Replies to some asks in a filled store.
-   * @param restore writes missing records, up to a revision; returns false if this process no longer projects
+   * Replies to one batch of requests while the store is complete.
+   * @param restore writes missing records, up to a revision; returns false if another process now writes to the store
    */
   async reply(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
     const { database, store } = this.#options;
     const asks = store.inbox?.take(mostAtOnce) ?? [];
     if (asks.length === 0) return 'idle';
-    // Read the history before the records: a later change writes its own records.
+    // Reads the revision before the records: a change in between has a later revision and is written separately.
     const { generation, revision } = await readHistory(database);
     const { present, entries } = await this.#find(asks);
     if (!(await restore(entries, revision))) return 'lost';
@@ -47,7 +49,10 @@ export class RequestedRecords {
     return 'more';
   }
 
-  /** Replies to some asks while the store is being filled. @returns false if this process no longer projects */
+  /**
+   * Replies to one batch of requests while the store is being filled.
+   * @returns false if another process now writes to the store
+   */
   async replyWhileFilling(): Promise<boolean> {
     const { lease, writer } = this.#options;
     const step = await this.reply(async (entries, revision) => {
@@ -62,7 +67,7 @@ export class RequestedRecords {
     const names = [...new Set(asks.map(({ record }) => record))].filter(canBeKnown);
     const found = (await currentRecords(database, names)).filter(({ value }) => value !== null);
     const present = new Set(found.map(({ name }) => name));
-    // A gateway cannot use a key without its merchant.
+    // Adds the merchant of each key, because a gateway cannot use a key without its merchant.
     const merchants = new Set(found.flatMap((entry) => merchantOf(entry) ?? []).filter((name) => !present.has(name)));
     return { present, entries: [...(await currentRecords(database, [...merchants])), ...found] };
   }

@@ -3,64 +3,74 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { changeOf, databaseName, hasGeneration, type History, generationIn } from './history.js';
 import { unknownStoreNames } from './pages.js';
 
-/** Options of the comparison. */
+/** Dependencies of Continuity. */
 export interface ContinuityOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly longestLifetimeMilliseconds: number;
-  /** Resolves when the gateways that reach the store have reported what they remember; by default at once. */
+  /**
+   * Resolves when the gateways that reach the store have had time to report the inactive records that they know.
+   * Default: at once.
+   */
   readonly untilReported?: () => Promise<void>;
 }
 
-/** What an acknowledgement or a report of a gateway proves about the history. */
+/** The generation and revision in an acknowledgement or report of a gateway, which prove that this change was made. */
 interface Claim {
   readonly generation?: string | undefined;
   readonly revision: number;
 }
 
-/** What was lost when a store is not in its recorded state. */
+/** What may have been lost, if a store is not in the state that the database has recorded. */
 export interface Loss {
-  /** The highest revision known anywhere. */
+  /** The highest revision that the store, a gateway or this process knows. */
   readonly known: number;
-  /** Whether the database lacks changes known elsewhere: it was restored from a backup. */
+  /** Whether the database lacks changes that another source has, because it was restored from a backup. */
   readonly isBehind: boolean;
   /** Whether the database may lack changes. */
   readonly isUnverified: boolean;
-  /** Whether every gateway that may use a record is known. */
+  /** Whether the roster contains every gateway that may use a record. */
   readonly isAccounted: boolean;
-  /** How long nothing is in force after the rebuild: a gateway outside the roster may use records. */
+  /**
+   * How long no change counts as in force after the rebuild: a gateway outside the roster may still use old records.
+   */
   readonly waitMilliseconds: number;
 }
 
-/** A replaced server may still reply for this long, and its gateways know no better. */
+/**
+ * For this long after a failover, the replaced Redis server may still serve gateways that do not know of the failover.
+ */
 const holdMilliseconds = 2_000;
 
-/** Compares a store with the state that the database has recorded for it, and assesses what was lost. */
+/** Compares the store with the state that the database has recorded for it, and finds out what was lost. */
 export class Continuity {
   readonly #options: ContinuityOptions;
-  /** The history when this process last found store and database consistent. */
+  /** The state of the database when this process last found store and database consistent. */
   #last: History | null = null;
-  /** The generation that this process has begun and not completed, after a loss with every gateway known. */
+  /** The generation that this process has begun but not completed, if every gateway was known at its start. */
   #accountedIn: string | null = null;
 
   constructor(options: ContinuityOptions) {
     this.#options = options;
   }
 
-  /** Notes that store and database were found consistent. */
+  /** Remembers that store and database were found consistent. */
   settled(history: History): void {
     this.#last = history;
     this.#accountedIn = null;
   }
 
-  /** Notes a begun generation. No gateway can be enrolled before it is complete, so a failed rebuild forgets none. */
+  /**
+   * Remembers the start of a generation. Gateways cannot join the roster before it is complete, so after a failed
+   * rebuild all of them are still known.
+   */
   begun(generation: string, { isAccounted }: Loss): void {
     this.#accountedIn = isAccounted ? generation : null;
   }
 
   /**
    * Whether the store is in the state that this database has recorded for it.
-   * @param isForged whether someone else has written the meta record, which then proves nothing
+   * @param isForged whether someone else wrote the meta record (the store's description), which is then ignored
    */
   async holds(snapshot: StoreSnapshot, history: History, isForged = false): Promise<boolean> {
     const { meta, servers, revision, change, isWhole } = snapshot;
@@ -71,13 +81,14 @@ export class Continuity {
     return change !== null && change === (await changeOf(this.#options.database, history, revision));
   }
 
-  /** Assesses a store that is not in its recorded state. */
+  /** Finds out what was lost, if a store is not in its recorded state. */
   async assess(snapshot: StoreSnapshot, history: History): Promise<Loss> {
     const { store, untilReported } = this.#options;
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(snapshot, history, claims);
     if (!loss.isUnverified) return loss;
-    // Gateways that do not believe the store acknowledge nothing in it, but they report what they remember.
+    // Gateways that reject the store acknowledge nothing in it. They write reports of the inactive records that they
+    // know instead.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
     return this.#judge(snapshot, history, claims);
@@ -94,11 +105,11 @@ export class Continuity {
       ...[snapshot.revision, this.#last?.revision ?? 0, ...claims.map(({ revision }) => revision)],
     );
     const isBehind = known > history.revision || (await this.#knowsForeignHistory(snapshot, history, generations));
-    // No gateway can have read from a store that was never written, or that ends with this process.
+    // No gateway has cached records of a store that was never written, or of a store in this process's memory.
     const isUntouched = history.revision === 0 && snapshot.meta === null && snapshot.revision === 0;
     const isNew = isUntouched && history.isOpen && claims.length === 0;
     const isOwn = store.endsWithProcess && !isBehind;
-    // An earlier registry release names no servers, and its gateways need no grant.
+    // Gateways need grants to use cached records only if the meta record names servers. Earlier releases name none.
     const hasGrants =
       snapshot.meta === null ||
       (snapshot.meta.generation === null ? snapshot.meta.filling !== undefined : snapshot.meta.servers !== undefined);
@@ -107,7 +118,7 @@ export class Continuity {
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // A store in its recorded state on another server proves that the database lacks nothing.
+    // A store with the newest published change, even on another server, proves that the database lacks no change.
     const isProven = history.published !== null && snapshot.change === history.published.change;
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
@@ -115,7 +126,7 @@ export class Continuity {
     };
   }
 
-  /** Whether a store or gateway knows a generation or a change that this database never had. */
+  /** Whether the store or a gateway knows a generation or a change that this database never had. */
   async #knowsForeignHistory(
     snapshot: StoreSnapshot,
     history: History,
@@ -130,11 +141,11 @@ export class Continuity {
   }
 }
 
-/** Options of the check. */
+/** Dependencies of OwnStore. */
 interface OwnStoreOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
-  /** Called between two pages; false ends the check. */
+  /** Called between two pages; if it returns false, the check stops. */
   readonly mayGoOn: () => Promise<boolean>;
 }
 
@@ -143,12 +154,12 @@ const howToReplace =
   'gateways may respond with 503 until all records are written';
 
 /**
- * Refuses the store of another registry. A rebuild removes names that the database does not know; on a wrong or empty
- * database that would be every key of every merchant.
+ * Rejects the store of another registry. A rebuild deletes records that the database does not have: on a wrong or empty
+ * database, that would be every key of every merchant.
  */
 export class OwnStore {
   readonly #options: OwnStoreOptions;
-  /** The last refusal and its inputs, so that a large store is read again only when they change. */
+  /** The last error and the state that caused it. Avoids reading a large store again before that state changes. */
   #refused: { readonly of: string; readonly error: Error } | null = null;
 
   constructor(options: OwnStoreOptions) {
@@ -156,9 +167,10 @@ export class OwnStore {
   }
 
   /**
-   * @returns whether to continue; false if the check was ended
-   * @throws Error if the store names another database. Also if it names none, its generation is foreign and the
-   * database does not know most of its records
+   * Checks that the store belongs to this database.
+   * @returns true if it does; false if the check was stopped
+   * @throws Error if the store names another database. If it names none, also if its generation is unknown and the
+   * database does not have most of its records
    */
   async require(meta: StoredMeta, history: History): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;

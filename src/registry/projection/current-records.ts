@@ -9,12 +9,12 @@ import type { RegistryTables } from '../tables.js';
 const keyPrefix = 'key:';
 const merchantPrefix = 'merchant:';
 
-/** Name prefixes of all records that the registry writes. */
+/** Prefixes of the names of all records that the registry writes. */
 export const recordPrefixes = [merchantPrefix, keyPrefix] as const;
 
 /**
- * The current records of these names, with a null value if the database does not know the name. Merchants come first: a
- * gateway cannot judge a key without its merchant.
+ * Reads the current records with these names; a name that the database does not have gets a null value. Merchants come
+ * before keys, because a gateway cannot use a key without its merchant.
  */
 export async function currentRecords(database: RegistryDatabase, names: readonly string[]): Promise<StoreEntry[]> {
   const merchantIds = below(merchantPrefix, names);
@@ -32,7 +32,10 @@ export async function currentRecords(database: RegistryDatabase, names: readonly
   return [...found, ...missingAmong(names, known).map((name) => ({ name, value: null }))];
 }
 
-/** The names that the database does not know. Queries only names: a store may have a million, nearly all known. */
+/**
+ * Returns the names that the database does not have. Reads only names, because a store may have a million, and the
+ * database has nearly all of them.
+ */
 export async function unknownNames(database: RegistryDatabase, names: readonly string[]): Promise<string[]> {
   const merchantIds = below(merchantPrefix, names);
   const lookupIds = below(keyPrefix, names);
@@ -48,7 +51,7 @@ export async function unknownNames(database: RegistryDatabase, names: readonly s
   return missingAmong(names, new Set(found));
 }
 
-/** A merchant as gateways read it. */
+/** Creates the record of a merchant that gateways read. */
 export function merchantEntry(row: Selectable<RegistryTables['merchants']>): StoreEntry {
   const { id, name, status, goLive, ipAllowlist, originAllowlist, revision } = toMerchant(row);
   const value: MerchantRecord = {
@@ -58,7 +61,7 @@ export function merchantEntry(row: Selectable<RegistryTables['merchants']>): Sto
   return { name: merchantPrefix + id, value };
 }
 
-/** A key as gateways read it. */
+/** Creates the record of a key that gateways read. */
 export function keyEntry(row: StoredKey): StoreEntry {
   const { keyId, merchantId, environment, status, permissions, expiresAt, revision } = toApiKey(row);
   const value: KeyRecord = {
@@ -68,26 +71,32 @@ export function keyEntry(row: StoredKey): StoreEntry {
   return { name: keyPrefix + row.lookup_id, value };
 }
 
-/** Only an inactive record carries the time: adding it to active ones would rewrite them all. */
+/**
+ * Returns the time of the last status change for an inactive record. An active record has none: adding it would rewrite
+ * every active record.
+ */
 function statusChangedAt({ status, status_changed_at: at }: Pick<StoredKey, 'status' | 'status_changed_at'>) {
   return status === 'ACTIVE' || at === null ? {} : { statusChangedAt: new Date(at).toISOString() };
 }
 
-/** The name of the record of a key's merchant; null if the record is not a key's. */
+/** Returns the record name of a key's merchant; null if the record is not a key. */
 export function merchantOf({ name, value }: StoreEntry): string | null {
   const isKey = name.startsWith(keyPrefix) && value !== null && 'merchantId' in value;
   return isKey ? merchantPrefix + String(value.merchantId) : null;
 }
 
 /**
- * Whether the database can know a record of this name. Redis may hold other names, and PostgreSQL rejects some in
- * queries, such as a NUL.
+ * Whether the database can have a record of this name. Other clients may store other names in Redis, and PostgreSQL
+ * rejects queries with some of them, for example with a NUL.
  */
 export function canBeKnown(name: string): boolean {
   return /^(?:key|merchant):[A-Za-z0-9_-]{1,64}$/.test(name);
 }
 
-/** Record names outside `known`. A change of the roster has a name in the outbox but no record. */
+/**
+ * Returns the names of records that are not in `known`. The outbox also contains names of roster changes, which have no
+ * record.
+ */
 function missingAmong(names: readonly string[], known: ReadonlySet<string>): string[] {
   return [...new Set(names)].filter((name) => !known.has(name) && isRecord(name));
 }

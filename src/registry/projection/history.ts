@@ -2,28 +2,36 @@ import { decodeTime, encodeTime } from 'ulid';
 import type { Position, StoredMeta } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** The state of the database's history. */
+/** What the database stores about its changes and about the store to which they are written. */
 export interface History {
-  /** The name of one unbroken history. After a possible loss another generation begins. */
+  /**
+   * Id of the current complete rewrite of the store. A new generation begins when changes or records may have been
+   * lost.
+   */
   readonly generation: string;
   /** The revision of the newest change. */
   readonly revision: number;
-  /** Run ids of the servers that were last found consistent with this database; null until they are compared. */
+  /**
+   * Run ids of the Redis servers that were last found consistent with this database; null before the first comparison.
+   */
   readonly servers: readonly string[] | null;
-  /** Whether every gateway that may use a record is known. */
+  /** Whether the roster contains every gateway that may use a record. */
   readonly isOpen: boolean;
-  /** When it will be, in milliseconds since 1970; null if it is, or if the time is not known yet. */
+  /** When `isOpen` becomes true, in milliseconds since 1970; null if it is already true or the time is unknown. */
   readonly opensAt: number | null;
-  /** The newest change published in this generation; null before the first. */
+  /** The newest change that was announced to gateways in this generation; null before the first. */
   readonly published: Position | null;
-  /** Ids of secrets: each record in the store is sealed with one of them. Empty if a record may be unsealed. */
+  /**
+   * Ids of secrets. Each record in the store is sealed (authenticated) with one of them. Empty if a record may be
+   * unsealed.
+   */
   readonly sealedBy: readonly string[];
 }
 
-/** The name of a change by an earlier release. */
+/** The name of a change that an earlier release made without a name. */
 export const unnamedChange = 'unnamed';
 
-/** Reads the state of the history. */
+/** Reads the generation, the newest change and the state of the store. */
 export async function readHistory(database: RegistryDatabase): Promise<History> {
   const row = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
   return {
@@ -38,7 +46,7 @@ export async function readHistory(database: RegistryDatabase): Promise<History> 
   };
 }
 
-/** The name of the change with this revision; null if this database does not know it. */
+/** Returns the name of the change with this revision; null if this database does not know that change. */
 export async function changeOf(
   database: RegistryDatabase,
   { published }: History,
@@ -46,17 +54,17 @@ export async function changeOf(
 ): Promise<string | null> {
   if (published?.revision === revision) return published.change;
   const rows = await database.selectFrom('outbox').select('change').where('revision', '=', revision).execute();
-  // Records put back into the outbox have lost the name.
+  // Outbox rows that `Lease.finish` puts back have no name.
   return rows.length === 0 ? null : (rows.find(({ change }) => change !== null)?.change ?? unnamedChange);
 }
 
-/** Number of former generations stored besides the first. A store with an older one counts as having lost data. */
+/** Number of former generations to keep besides the first. A store with an older one counts as having lost data. */
 const storedGenerations = 1000;
 
 /**
- * Begins a new generation, in which no gateway has acknowledged anything. Nothing is in force in it until a store was
- * compared with it. Call it in a transaction.
- * @param revision the highest revision known anywhere; the next change gets a higher one
+ * Begins a new generation. No gateway has acknowledged a change in it, and no change is in force until a store was
+ * compared. Call this in a transaction.
+ * @param revision the highest revision known to any source; the next change gets a higher one
  */
 export async function beginGeneration(
   transaction: RegistryDatabase,
@@ -65,7 +73,7 @@ export async function beginGeneration(
   await transaction
     .insertInto('former_generations')
     .columns(['generation'])
-    // Without the condition SQLite parses the ON of the conflict clause as a join.
+    // Without `where`, SQLite would parse the ON of the conflict clause as part of a join.
     .expression(transaction.selectFrom('revision').select('generation').where('id', '=', 1))
     .onConflict((conflict) => conflict.doNothing())
     .execute();
@@ -75,13 +83,13 @@ export async function beginGeneration(
     .set((it) => ({
       ...{ generation, servers: null, is_open: 0, opens_at: null, published_revision: 0, published_change: null },
       ...{ sealed_by: null, sealed_change: null },
-      // The revision may have grown meanwhile.
+      // Keeps the current revision if it is higher: another change may have been made meanwhile.
       value: it.case().when('value', '<', revision).then(revision).else(it.ref('value')).end(),
     }))
     .execute();
 }
 
-/** Deletes the oldest former generations but the first. Their names sort in order of time. */
+/** Deletes the oldest former generations, except for the first. Their names sort by time. */
 async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
   const former = transaction.selectFrom('former_generations');
   await transaction
@@ -103,21 +111,25 @@ async function forgetGenerations(transaction: RegistryDatabase): Promise<void> {
     .execute();
 }
 
-/** Notes the published position. Call it in the transaction that removes the change from the outbox. */
+/**
+ * Stores the revision and name of the newest change that was announced to gateways. Call this in the transaction that
+ * removes the change from the outbox.
+ */
 export async function notePublished(transaction: RegistryDatabase, { revision, change }: Position): Promise<void> {
   await transaction
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // Unless an earlier release, which seals nothing, has published in between.
+      // Keeps the seals valid, unless an earlier release, which writes unsealed records, has published a change in
+      // between.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();
 }
 
 /**
- * Notes that one of these secrets seals each record in the store.
- * @param sealedBy their ids; empty if a record may be unsealed
+ * Stores that each record in the store is sealed with one of these secrets.
+ * @param sealedBy the ids of the secrets; empty if a record may be unsealed
  */
 export async function noteSealed(transaction: RegistryDatabase, sealedBy: readonly string[]): Promise<void> {
   await transaction
@@ -129,7 +141,10 @@ export async function noteSealed(transaction: RegistryDatabase, sealedBy: readon
     .execute();
 }
 
-/** The generation of the records in a store, or with which it is being filled; null if the store names neither. */
+/**
+ * Returns the generation in the store's meta record, also while the store is being filled. Null if it names no
+ * generation.
+ */
 export function generationIn(meta: StoredMeta | null): string | null {
   if (meta === null) return null;
   if (meta.generation !== null) return meta.generation;
@@ -140,9 +155,9 @@ const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;
 const latestTime = 2 ** 48 - 1;
 
 /**
- * A name for a new generation that sorts after all known ones: gateways believe no record of an earlier generation, and
- * clocks may go back.
- * @param made the name by the clock
+ * Returns a name for a new generation that sorts after all known ones. Gateways accept no record of an earlier
+ * generation, and the clock may have been set back.
+ * @param made the name according to the clock
  */
 export function laterGeneration(made: string, known: readonly (string | null | undefined)[]): string {
   const latest = known.reduce<string>((one, other) => (typeof other === 'string' && other > one ? other : one), '');
@@ -154,8 +169,8 @@ export function laterGeneration(made: string, known: readonly (string | null | u
 }
 
 /**
- * Notes the servers that are consistent with this database.
- * @param opensAt null if every gateway that may use a record is known
+ * Stores the servers that are consistent with this database.
+ * @param opensAt when the wait for unknown gateways ends; null if every gateway that may use a record is known
  */
 export async function noteServers(
   transaction: RegistryDatabase,
@@ -167,14 +182,14 @@ export async function noteServers(
     .execute();
 }
 
-/** Whether the database has, or once had, this generation. */
+/** Whether this generation is the current one or a former one of the database. */
 export async function hasGeneration(database: RegistryDatabase, generation: string): Promise<boolean> {
   const current = database.selectFrom('revision').select('generation').where('generation', '=', generation);
   const former = database.selectFrom('former_generations').select('generation').where('generation', '=', generation);
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }
 
-/** The name of the database: its first generation, which all its backups share. */
+/** Returns the name of the database: its first generation, which all of its backups share. */
 export async function databaseName(database: RegistryDatabase): Promise<string> {
   const rows = await database
     .selectFrom('revision')

@@ -2,40 +2,48 @@ import type { DatabaseSession } from '../../database/session.js';
 import type { Clock } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** What the lease needs to let only one process project, and to exclude all others. */
+/** Dependencies of Lease. */
 export interface LeaseOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
-  /** Unique to this process. */
+  /** The name of this process in the lease. Unique. */
   readonly holder: string;
-  /** Its lock proves that this process is alive. Without the lock only the lease's length counts. */
+  /**
+   * The session's lock proves that this process is alive. Without the lock, other processes wait for the whole lease
+   * time.
+   */
   readonly session: DatabaseSession;
   /** A monotonic clock, in milliseconds. */
   readonly monotonic?: () => number;
 }
 
 /**
- * Other registries look once a second, so one takes over within five seconds after the holder's machine has crashed.
+ * Lease time. Other registries read the lease once a second, so one takes over within five seconds after the holder's
+ * machine has crashed.
  */
 const leaseMilliseconds = 3_500;
-/** Age at which an idle holder renews its lease: the interval of its looks. */
+/** Age at which a holder without pending changes renews its lease: the interval at which other processes read it. */
 const idleMilliseconds = 1_000;
-/** The same while changes wait: `finish` renews the lease with each batch. Idle holders renew before this age. */
+/**
+ * Age at which a holder with pending changes renews its lease. It is longer, because `finish` also renews the lease
+ * with each batch.
+ */
 const busyMilliseconds = leaseMilliseconds / 2;
 const released = 0;
 /**
- * Suffix of the name of a holder with the lock of its session. Earlier releases read the suffix as part of the name.
+ * Suffix of the holder's name if the holder has the session's lock. Earlier releases treat the suffix as part of the
+ * name.
  */
 const lockedMark = '+lock';
 
-/** The row of the lease, and the oldest revision in the outbox; null if the outbox is empty. */
+/** The row of the lease. `waiting` is the oldest revision in the outbox, or null if the outbox is empty. */
 interface Found {
   readonly holder: string;
   readonly lease_ends_at: number;
   readonly waiting: number | null;
 }
 
-/** A lease as this process found or wrote it, and since when by its monotonic clock. */
+/** A lease that this process has read or written, and the monotonic time since which it is unchanged. */
 interface Sighting {
   readonly holder: string;
   readonly lease_ends_at: number;
@@ -43,20 +51,20 @@ interface Sighting {
 }
 
 /**
- * Lets one process at a time project. With two, a slow process could overwrite a record that the other one has already
- * replaced, and a revoked key would work again.
- * A waiting process treats a lease as expired if the row has not changed for the lease's whole length. It measures that
- * by its own monotonic clock: the clock of another machine, or from before a restart, may be wrong by hours.
- * The holder's name records whether the holder had the lock of its session. The lease of a lock holder ends as soon as
- * another process gets the lock, which proves that the holder has ended. A holder without the lock may only hang, so
- * its lease runs for the whole length.
+ * Lets only one process at a time write to the store. With two, a slow process could overwrite a newer record, and a
+ * revoked key would work again.
+ * A lease has expired if its row has not changed for the lease time. The waiting process measures this on its own
+ * monotonic clock, because the clocks of machines may differ by hours.
+ * The holder's name shows whether the holder has the session's lock. If so, the lease ends as soon as another process
+ * gets that lock, because the holder has then ended. Otherwise the holder may only hang, so the lease lasts for the
+ * whole time.
  */
 export class Lease {
   readonly #options: LeaseOptions;
   readonly #monotonic: () => number;
   readonly #lockedName: string;
   #sighting: Sighting | null = null;
-  /** What this process wrote last. `since` is the earliest time from which other processes count its length. */
+  /** The lease that this process wrote last. `since` is the earliest time at which other processes may have read it. */
   #own: Sighting | null = null;
 
   constructor(options: LeaseOptions) {
@@ -65,10 +73,10 @@ export class Lease {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Takes, keeps or renews the lease. @returns false if another process holds it */
+  /** Takes or renews the lease if possible. @returns false if another process holds it */
   async take(): Promise<boolean> {
     const { database, clock, holder, session } = this.#options;
-    // Lock before reading the row: a holder with the lock in that row has then already lost it.
+    // Takes the lock before reading the row. If this succeeds, a holder in the row that had the lock has lost it.
     const isLocked = await session.hold();
     const name = isLocked ? this.#lockedName : holder;
     const before = this.#monotonic();
@@ -83,7 +91,7 @@ export class Lease {
       .where((it) => {
         const free = [it('holder', 'in', this.#ownNames), it('lease_ends_at', '=', released)];
         if (over === null) return it.or(free);
-        // Matches the row as it was found: its holder may have renewed it, or a third process may have taken it.
+        // Updates only the unchanged row, because its holder may have renewed it or a third process may have taken it.
         return it.or([...free, it.and([it('holder', '=', over.holder), it('lease_ends_at', '=', over.lease_ends_at)])]);
       })
       .executeTakeFirstOrThrow();
@@ -91,15 +99,14 @@ export class Lease {
       this.#own = { ...lease, since };
       return true;
     }
-    // Leave the lock to the lease's holder, which may have lost it only briefly.
+    // Releases the lock for the holder of the lease, which may have lost the lock only briefly.
     if (isLocked) await session.release();
     return false;
   }
 
   /**
-   * Runs `whenKept` after records were written, if this process still holds the lease. If it lost the lease, the
-   * records may be older than those of the new holder, so they go back into the outbox and the new holder writes them
-   * again.
+   * Call this after records were written. If this process still holds the lease, renews it and runs `whenKept`.
+   * Otherwise the written records may be outdated, so they return to the outbox, and the new holder writes them again.
    * @returns whether this process still holds the lease
    */
   async finish(
@@ -130,8 +137,9 @@ export class Lease {
   }
 
   /**
-   * Like `finish` without changes of its own. If no other process can have taken the lease since this process last wrote
-   * it, a read is enough.
+   * Like `finish`, but runs nothing in the transaction. Only reads the lease if no other process can have taken it
+   * since the last write.
+   * @returns whether this process still holds the lease
    */
   async keep(written: { readonly names: readonly string[]; readonly revision: number }): Promise<boolean> {
     const own = this.#own;
@@ -139,7 +147,7 @@ export class Lease {
     return this.finish(written, () => Promise.resolve());
   }
 
-  /** Lets the next process take the lease at once. */
+  /** Releases the lease, so that another process can take it at once. */
   async giveUp(): Promise<void> {
     await this.#options.database
       .updateTable('projector')
@@ -164,12 +172,11 @@ export class Lease {
   }
 
   /**
-   * Whether the row is as this process last wrote it, recently enough. A read then serves instead of a write, which
-   * would cost a disk flush before and after each change. No other process takes the lease before its whole length has
-   * passed; a recent lease has at least half of that left.
-   * The name must match too: it shows other processes whether this one has the lock.
-   * A paused process or machine may lose its lease just after this check, as it may after a write. A later revision
-   * then outdates its writes to the store, and `finish` notices.
+   * Whether the lease is unchanged and so recent that no other process can have taken it. This read replaces a write,
+   * which would cost a disk flush before and after each change.
+   * The name must match too, because it shows other processes whether this one has the lock. A process that is paused
+   * after the check may still lose the lease. Its writes to the store then have an outdated revision, and `finish`
+   * detects the loss.
    */
   #isKept({ holder, lease_ends_at, waiting }: Found, name: string): boolean {
     const own = this.#own;
@@ -177,7 +184,7 @@ export class Lease {
     return this.#monotonic() - own.since < (waiting === null ? idleMilliseconds : busyMilliseconds);
   }
 
-  /** The lease of a process that has ended, or that has not renewed it for its whole length; null if neither. */
+  /** Returns the lease if its holder has ended or has not renewed it for the whole lease time; otherwise null. */
   #overAt(before: number, { holder, lease_ends_at }: Found, isLocked: boolean): Omit<Sighting, 'since'> | null {
     if (this.#ownNames.includes(holder)) return null;
     if (isLocked && holder.endsWith(lockedMark)) return { holder, lease_ends_at };
@@ -190,8 +197,8 @@ export class Lease {
   }
 
   /**
-   * Renews the lease, also if it has expired but no other process has taken it.
-   * @returns the name under which this process holds it; null if another process has taken it
+   * Renews the lease, even if it has expired, unless another process has taken it.
+   * @returns the name under which this process holds the lease; null if another process has taken it
    */
   async #prolong(database: RegistryDatabase, lease_ends_at: number): Promise<string | null> {
     const row = await database

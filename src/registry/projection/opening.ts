@@ -2,20 +2,21 @@ import type { Clock } from '../../gateway/store-ports.js';
 import { noteServers, type History } from './history.js';
 import type { Lease } from './lease.js';
 
-/** Options of the wait. */
+/** Dependencies of Opening. */
 export interface OpeningOptions {
   readonly lease: Pick<Lease, 'finish'>;
   readonly clock: Clock;
   /** A monotonic clock, in milliseconds. */
   readonly monotonic: () => number;
-  /** The longest time for which a gateway may use its cached records, plus one second. */
+  /** The maximum time for which a gateway may use its cached records, plus one second. */
   readonly longestLifetimeMilliseconds: number;
 }
 
 const nothing = { names: [], revision: 0 };
 
 /**
- * The wait for gateways that the database may have forgotten. No change of its generation is in force before it ends.
+ * The wait after a loss of data for gateways that are missing in the roster. Their cached records expire during the
+ * wait, so no change of the generation counts as in force before it ends.
  */
 export class Opening {
   readonly #options: OpeningOptions;
@@ -30,19 +31,19 @@ export class Opening {
     return this.#wait === null ? null : Math.max(0, this.#wait.at - this.#options.monotonic());
   }
 
-  /** Starts the wait. @returns when it ends, in milliseconds since 1970; null without a wait */
+  /** Starts the wait. @returns the end of the wait, in milliseconds since 1970; null if there is nothing to wait for */
   begin(generation: string, milliseconds: number): number | null {
     const { monotonic, clock } = this.#options;
     this.#wait = milliseconds === 0 ? null : { generation, at: monotonic() + milliseconds };
     return milliseconds === 0 ? null : clock.now() + milliseconds;
   }
 
-  /** Forgets the wait: another process projects now. */
+  /** Drops the wait, because another process writes to the store now. */
   leave(): void {
     this.#wait = null;
   }
 
-  /** Ends the wait once it is over. If another process has ended during its own wait, the wait starts again. */
+  /** Ends the wait when its time has passed. Starts it again if another process began it and did not end it. */
   async goOn({ generation, isOpen, servers }: History): Promise<void> {
     const { lease, longestLifetimeMilliseconds } = this.#options;
     if (isOpen) this.#wait = null;

@@ -4,14 +4,16 @@ import { currentRecords } from './current-records.js';
 import { beginGeneration, laterGeneration, readHistory, unnamedChange } from './history.js';
 import type { Lease } from './lease.js';
 
-/** The next changes to project: whole changes in order, with the position of the newest. */
+/**
+ * The next changes to write to the store. Contains whole changes in order; revision and name are those of the newest.
+ */
 export interface Batch extends Position {
   readonly names: readonly string[];
 }
 
 const mostRows = 200;
 
-/** The oldest unprojected changes after a revision; null without any. */
+/** Reads the oldest changes after a revision that are not yet written to the store. Null if there are none. */
 export async function oldestChanges(database: RegistryDatabase, after = -1): Promise<Batch | null> {
   const rows = await database
     .selectFrom('outbox')
@@ -23,18 +25,18 @@ export async function oldestChanges(database: RegistryDatabase, after = -1): Pro
     .execute();
   const revision = rows.at(-1)?.revision;
   if (revision === undefined) return null;
-  // The limit may have split the last change, and a change is published whole. A change has few records.
+  // Gateways see a change as a whole, but the limit may have split the last one. Reads the rest of it, which is short.
   const last = await database.selectFrom('outbox').selectAll().where('revision', '=', revision).execute();
   const change = last.find((row) => row.change !== null)?.change ?? unnamedChange;
   return { revision, change, names: [...new Set([...rows, ...last].map(({ name }) => name))] };
 }
 
-/** Removes the changes up to this revision from the outbox once all are projected. */
+/** Deletes the changes up to this revision from the outbox. Call this after their records are written to the store. */
 export async function removeChanges(database: RegistryDatabase, revision: number): Promise<void> {
   await database.deleteFrom('outbox').where('revision', '<=', revision).execute();
 }
 
-/** The revision of the oldest unprojected change; null without any. */
+/** Returns the revision of the oldest change that is not yet written to the store. Null if there is none. */
 export async function oldestWaiting(database: RegistryDatabase): Promise<number | null> {
   const row = await database
     .selectFrom('outbox')
@@ -43,7 +45,7 @@ export async function oldestWaiting(database: RegistryDatabase): Promise<number 
   return row?.revision ?? null;
 }
 
-/** Whether a change up to this revision is still unprojected. */
+/** Whether a change up to this revision is not yet written to the store. */
 export async function isWaiting(database: RegistryDatabase, revision: number): Promise<boolean> {
   const row = await database
     .selectFrom('outbox')
@@ -54,16 +56,16 @@ export async function isWaiting(database: RegistryDatabase, revision: number): P
   return row !== undefined;
 }
 
-/** Options of the writer. */
+/** Dependencies of RecordsWriter. */
 interface RecordsWriterOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'write' | 'rewrite'>;
   readonly lease: Pick<Lease, 'finish'>;
-  /** Creates the name of a new generation. */
+  /** Creates the name of a new generation, which is one complete rewrite of the store. */
   readonly newGeneration: () => string;
 }
 
-/** Writes records, and replaces records of a lost history. */
+/** Writes records to the store. Also replaces records that the database wrote before it was restored from a backup. */
 export class RecordsWriter {
   readonly #options: RecordsWriterOptions;
 
@@ -71,7 +73,7 @@ export class RecordsWriter {
     this.#options = options;
   }
 
-  /** Writes the current records of some changes. @throws Error as `rewrite` */
+  /** Writes the current records of a batch of changes. @throws Error as `rewrite` */
   async write({ names, revision }: Batch): Promise<void> {
     const { database, store } = this.#options;
     const { generation } = await readHistory(database);
@@ -80,9 +82,9 @@ export class RecordsWriter {
   }
 
   /**
-   * Rewrites records.
-   * @param revision they replace records up to this revision
-   * @throws Error if the store has a record of a later change than the database; the next pass rewrites everything
+   * Writes records again that have not changed.
+   * @param revision replaces stored records up to this revision
+   * @throws Error if the store has a record of a later change than the database; the next pass then rewrites everything
    */
   async rewrite(entries: readonly StoreEntry[], revision: number): Promise<void> {
     const { generation } = await readHistory(this.#options.database);
@@ -94,9 +96,9 @@ export class RecordsWriter {
   }
 
   /**
-   * Handles records that the store kept because their revision is later than the write. Either they were changed
-   * meanwhile, or they belong to a lost history and would otherwise stay forever. A lost history may reuse revisions of
-   * this one.
+   * The store does not overwrite a record with a later revision. Either the record has changed meanwhile, or the
+   * database wrote it before a restore. Writes such records again, or begins a new generation if the database has no
+   * such revision.
    * @param stayed the highest revision among them
    */
   async #replaceLost(stayed: number, names: readonly string[]): Promise<void> {

@@ -5,7 +5,10 @@ import { keyEntry, merchantEntry, recordPrefixes, unknownNames } from './current
 /** Records or names per page. */
 export const pageLength = 500;
 
-/** Every record of the database in pages, merchants first. Each page is read on demand, so it is current. */
+/**
+ * Yields every record of the database in pages, merchants first. Reads each page only when the caller needs it, so that
+ * it is current.
+ */
 export async function* storedPages(database: RegistryDatabase): AsyncGenerator<StoreEntry[]> {
   for (let after = ''; ;) {
     const rows = await database
@@ -38,11 +41,11 @@ export async function* storedPages(database: RegistryDatabase): AsyncGenerator<S
 /** A page of names from the store. */
 export interface NamesPage {
   readonly length: number;
-  /** The names that the database does not know. */
+  /** The names of records that the database does not have. */
   readonly unknown: readonly string[];
 }
 
-/** Yields the names in the store and which of them the database does not know, in pages; the last page may be empty. */
+/** Yields pages of the names in the store, with those that the database does not have. The last page may be empty. */
 export async function* unknownStoreNames(database: RegistryDatabase, store: RecordsStore): AsyncGenerator<NamesPage> {
   for (const prefix of recordPrefixes) {
     let page: string[] = [];

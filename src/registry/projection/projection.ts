@@ -12,18 +12,18 @@ import { RecordRepairs, type RepairCounts } from './record-repairs.js';
 import { EvictionGuard } from './repair-pause.js';
 import { Sealing } from './sealing.js';
 
-/** Options of the projection. */
+/** Dependencies of Projection. */
 export interface ProjectionOptions extends LeaseOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
-  /** Creates the name of a new generation. */
+  /** Creates the name of a new generation, which is one complete rewrite of the store. */
   readonly newGeneration: () => string;
-  /** The longest time for which a gateway may use its cached records, plus one second. */
+  /** The maximum time for which a gateway may use its cached records, plus one second. */
   readonly longestLifetimeMilliseconds: number;
   /** As in `ContinuityOptions`. */
   readonly untilReported?: () => Promise<void>;
-  /** Called between two batches; true ends the run. */
+  /** Called between two batches; if it returns true, the run stops. */
   readonly shouldStop?: () => boolean;
   readonly logger?: Logger | undefined;
   /** Called after each published change. */
@@ -33,9 +33,9 @@ export interface ProjectionOptions extends LeaseOptions {
 const nothing = { names: [], revision: 0 };
 
 /**
- * Brings the store into the state of the database. Every step is idempotent, so a crash at any point is harmless: the
- * outbox keeps a change until its records are written and its revision is published. If the store differs from the
- * state that the database has recorded for it, a new generation begins and every record is rewritten.
+ * Projection: writes the database's records to the store. Each step is idempotent, and the outbox keeps a change until
+ * it is published, so a crash loses nothing. If the store is not in its recorded state, all records are rewritten in a
+ * new generation.
  */
 export class Projection {
   readonly #options: ProjectionOptions;
@@ -50,7 +50,10 @@ export class Projection {
   readonly #asked: RequestedRecords;
   readonly #opening: Opening;
   #isHolder = false;
-  /** The store epoch in which this process has started to write. */
+  /**
+   * The epoch in which this process began to write; null before that. It is a number that changes if the connection may
+   * lead to another Redis server.
+   */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
   #hasReachedStore = false;
@@ -79,27 +82,30 @@ export class Projection {
     });
   }
 
-  /** Whether all records up to this revision are in the store. */
+  /** Whether all changes up to this revision are written to the store. */
   async hasProjected(revision: number): Promise<boolean> {
     return !(await isWaiting(this.#options.database, revision));
   }
 
-  /** The epoch in which this process projects and has found the store consistent with the database; null otherwise. */
+  /**
+   * The epoch (it changes with the Redis server) in which this process has the lease and found the store consistent
+   * with the database. Null otherwise.
+   */
   get settledIn(): number | null {
     return this.#settledIn;
   }
 
-  /** Whether the last snapshot of the store succeeded. */
+  /** Whether the last attempt to read the store's state succeeded. */
   get hasReachedStore(): boolean {
     return this.#hasReachedStore;
   }
 
-  /** Milliseconds until the next scheduled work that no change triggers; null without any. */
+  /** Milliseconds until the next run that no change triggers; null if none is scheduled. */
   get dueIn(): number | null {
     return this.#opening.dueIn;
   }
 
-  /** Whether the store is known to lack no record. */
+  /** Whether this process has verified that the store contains every record. */
   get isComplete(): boolean {
     return this.#settledIn !== null && this.#repairs.isComplete;
   }
@@ -109,7 +115,7 @@ export class Projection {
     return this.#repairs.counts;
   }
 
-  /** Projects all pending changes, and the whole database if the store does not hold it. */
+  /** Writes all pending changes to the store, or every record if the store is not in its recorded state. */
   async run(): Promise<void> {
     try {
       await this.#run();
@@ -127,13 +133,14 @@ export class Projection {
 
   async #run(): Promise<void> {
     const { database, store } = this.#options;
-    // Reach the store before taking the lease: a registry without Redis must not keep the lease from one with Redis.
+    // Checks the store before taking the lease: a registry without access to Redis must not keep the lease from one
+    // with access.
     this.#hasReachedStore = false;
-    // Check the memory policy first: a full server refuses the snapshot.
+    // Checks the memory policy first, because `snapshot()` fails on a full Redis.
     await this.eviction.check();
     const before = await store.snapshot();
     this.#hasReachedStore = true;
-    // Before the lease too: a registry without the right secret must leave it to others.
+    // Also runs before taking the lease: a registry without the right secret must leave the lease to others.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
       this.#isHolder = false;
@@ -141,7 +148,7 @@ export class Projection {
       this.#unsettle();
       return;
     }
-    // The former holder may have changed the store before this process took the lease.
+    // Reads the store again: the previous lease holder may have changed it since the first snapshot.
     const snapshot = this.#isHolder ? before : await store.snapshot();
     this.#isHolder = true;
     if (snapshot.servers.length === 0)
@@ -150,7 +157,7 @@ export class Projection {
     this.#sealing.require(snapshot, history);
     const holds = await this.#holds(snapshot, history);
     const credible = this.#sealing.credible(snapshot, history);
-    // Before any write: a registry on the wrong database must not disturb the right one.
+    // Runs before the first write: a registry with the wrong database must not overwrite the store of another one.
     if (!holds && snapshot.meta !== null && !(await this.#own.require(credible.meta ?? { generation: null }, history)))
       return;
     if (this.#begunIn !== snapshot.epoch) await store.begin();
@@ -163,7 +170,10 @@ export class Projection {
     if (meta === null || (await this.#sealing.run(meta, history))) await this.#drain(snapshot.epoch);
   }
 
-  /** Continues with an intact store. @returns its meta record; null if this process no longer projects */
+  /**
+   * Continues with a store in its recorded state.
+   * @returns its meta record; null if another process now writes to the store
+   */
   async #goOn(snapshot: StoreSnapshot, history: History): Promise<MetaRecord | null> {
     if (!(await this.#sealing.begin(history))) return null;
     const meta = await this.#sealing.restore(snapshot, history);
@@ -171,7 +181,10 @@ export class Projection {
     return meta;
   }
 
-  /** @returns whether this process still projects */
+  /**
+   * Handles requests, repairs records, and writes and publishes all pending changes.
+   * @returns false if this process has lost the lease, or the store has changed
+   */
   async #drain(epoch: number | null): Promise<boolean> {
     const { database, store, session, onPublished } = this.#options;
     let { published } = await readHistory(database);
@@ -179,13 +192,14 @@ export class Projection {
       if (!isFirst && !(await this.#mayGoOn())) return false;
       const asked = await this.#asked.reply((entries) => this.#repairs.restore(entries, epoch));
       const batch = await oldestChanges(database);
-      // Before the changes: a forged record of a later revision would look like one of a lost history.
+      // Repairs records before changes are written: the writer would take a forged later revision for a change that the
+      // database has lost.
       const step = asked === 'lost' ? asked : await this.#repairs.step(epoch, batch === null);
       if (step === 'lost') return this.#unsettle();
       if (batch === null && (step === 'more' || asked === 'more')) continue;
       if (batch === null) return true;
       await this.#writer.write(batch);
-      // Records put back into the outbox have an older revision. Gateways must never see the revision go back.
+      // Outbox rows that `Lease.finish` puts back have older revisions. The published revision must never decrease.
       const position: Position = published !== null && published.revision > batch.revision ? published : batch;
       await store.publish(position);
       const isKept = await this.lease.finish(batch, async (transaction) => {
@@ -194,14 +208,14 @@ export class Projection {
       });
       if (!isKept) return false;
       published = position;
-      session.notify(); // the process that made the change waits for this notification
+      session.notify(); // the process that made the change waits for this
       onPublished?.();
-      // Changes may arrive without end. Return so that the next run ends the wait for forgotten gateways.
+      // Changes may arrive continuously. Returns, so that the next run can end the wait for unknown gateways.
       if (this.dueIn === 0) return true;
     }
   }
 
-  /** @returns whether this process still projects */
+  /** Rewrites all records in a new generation. @returns whether this process still holds the lease */
   async #rebuild(snapshot: StoreSnapshot, before: History): Promise<boolean> {
     this.#settledIn = null;
     const loss = await this.#continuity.assess(snapshot, before);

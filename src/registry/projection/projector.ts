@@ -4,26 +4,34 @@ import type { EvictionGuard } from './repair-pause.js';
 import { Projection, type ProjectionOptions } from './projection.js';
 import type { RepairCounts } from './record-repairs.js';
 
-/** Options of a projector. */
+/** Dependencies of Projector. */
 export interface ProjectorOptions extends Omit<ProjectionOptions, 'shouldStop' | 'onPublished'> {
   readonly timers: Timers;
 }
 
-/** Interval for finding changes of other processes, and an emptied store. */
+/** Poll interval. A poll finds changes that other processes made, and a store that was emptied. */
 const pollMilliseconds = 1000;
-/** Minimum interval between repairs: a client that forges records in a loop must not occupy this process. */
+/**
+ * Minimum interval between repairs, because a client that forges records in a loop would otherwise occupy this process.
+ */
 const betweenRepairsMilliseconds = 20;
 const firstPauseMilliseconds = 100;
 const longestPauseMilliseconds = 10_000;
-/** Longest pause after a database error: a database sends no event when it is back. */
+/**
+ * Maximum retry pause after a database error. It is short, because a database sends no event when it is available
+ * again.
+ */
 const longestForDatabaseMilliseconds = 500;
 /**
- * Longest pause after a failed snapshot of the store: a Cluster sends no event when its masters agree again. A failed
- * snapshot writes nothing, so it is retried as often as it is polled.
+ * Maximum retry pause if the state of the store cannot be read. It is short, because a Cluster sends no event when its
+ * masters agree again, and because such a read changes nothing.
  */
 const longestForSnapshotMilliseconds = pollMilliseconds;
 
-/** Projects at once after a change of this process, and otherwise at the poll interval. Backs off after failures. */
+/**
+ * Writes changes of the database to the store: at once after a change of this process, otherwise at the poll interval.
+ * Retries with increasing pauses after failures.
+ */
 export class Projector {
   readonly #projection: Projection;
   readonly #session: ProjectorOptions['session'];
@@ -34,7 +42,7 @@ export class Projector {
   #isStopped = false;
   #isAskHandled = false;
   #failures = 0;
-  /** Failures of one kind in a row since the store was last reachable; they lengthen the pause. */
+  /** Number of consecutive failures of the same kind since the store was last reachable. It determines the pause. */
   #failuresInRow = 0;
   #longestPause = longestPauseMilliseconds;
   #cancelTimer: () => void = () => undefined;
@@ -59,30 +67,32 @@ export class Projector {
     if (inbox !== null) inbox.onWork = onWork;
   }
 
-  /** Starts a pass as soon as possible; during a pass, requests another one. */
+  /** Starts a pass (one run of the projection) now, or after the pass that is running. */
   wake(): void {
     if (this.#isStopped) return;
     this.#isWanted = true;
     this.#running ??= this.#passes().finally(() => {
       this.#running = null;
-      // A call during the end of the last pass must not wait for the poll.
+      // `wake()` may have been called while the last pass ended. Without this it would wait for the next poll.
       if (this.#shouldGoOn()) this.wake();
     });
   }
 
-  /** Handles a change of this process. Notifies other processes too: one of them may be the one that projects. */
+  /**
+   * Call this after a change of this process. It also notifies other processes, because another one may hold the lease.
+   */
   changed(): void {
     this.#session.notify();
     this.wake();
   }
 
-  /** Retries at once after earlier failures: the store is reachable again. */
+  /** Call this when the store is reachable again. Retries without the remaining pause. */
   storeFound(): void {
     this.#failuresInRow = 0;
     this.wake();
   }
 
-  /** Resolves at the next published change, or at the end of the next pass, failed or not. */
+  /** Resolves at the next published change, or at the end of the next run of the projection, even a failed one. */
   nextPass(): Promise<void> {
     if (this.#next === null) {
       let ended = (): void => undefined;
@@ -92,17 +102,17 @@ export class Projector {
     return this.#next.pass;
   }
 
-  /** Whether the last pass failed. The content of the store is then unknown. */
+  /** Whether the last run of the projection failed. The content of the store is then unknown. */
   get isFailing(): boolean {
     return this.#failures > 0;
   }
 
-  /** Redis' evictions and memory policy, as far as an operator has to act on them. */
+  /** Evictions and memory policy of Redis, with warnings for the operator. */
   get eviction(): Pick<EvictionGuard, 'evictedKeys' | 'warnings'> {
     return this.#projection.eviction;
   }
 
-  /** Whether all records up to this revision are in the store. */
+  /** Whether all changes up to this revision are written to the store. */
   hasProjected(revision: number): Promise<boolean> {
     return this.#projection.hasProjected(revision);
   }
@@ -112,7 +122,7 @@ export class Projector {
     return this.#projection.repairCounts;
   }
 
-  /** What the roster needs: only the projecting process maintains it. */
+  /** The state that the roster needs, because only the process that writes to the store maintains the roster. */
   get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
   }
@@ -130,8 +140,8 @@ export class Projector {
   }
 
   /**
-   * Starts a pass when someone has changed a record or notifications were lost. Failed passes keep their own retry
-   * pause.
+   * Starts a pass when a client has changed a record in the store, or when notifications were lost. Does nothing after
+   * a failed pass, which is retried after its own pause.
    */
   async #watch(watched: WatchedRecords | null): Promise<void> {
     while (watched !== null && !this.#isStopped) {
@@ -142,8 +152,8 @@ export class Projector {
   }
 
   /**
-   * Starts a pass when a gateway asks for records, at most once per interval. During a rebuild the asks are taken
-   * between two pages.
+   * Starts a pass when a gateway requests records, at most once per interval. Does nothing during a rebuild, which
+   * handles requests between two pages.
    */
   #onAsk(): void {
     if (this.isFailing || this.#isStopped || this.#isAskHandled || this.#projection.settledIn === null) return;
@@ -180,13 +190,13 @@ export class Projector {
       this.#failures = 0;
       this.#failuresInRow = 0;
     } catch (error) {
-      // Log only the first failure: an outage of an hour causes thousands of attempts.
+      // Logs only the first failure, because an outage of an hour causes thousands of attempts.
       if (this.#failures === 0) {
         this.#logger?.warn({ err: error }, 'records could not be projected; retrying');
       }
       this.#failures += 1;
       const longestPause = this.#longestPauseAfter(error);
-      // A different kind of failure, e.g. after the store is reachable again, starts a new backoff.
+      // A different kind of failure starts with a short pause again, for example a database error after a store error.
       this.#failuresInRow = longestPause === this.#longestPause ? this.#failuresInRow + 1 : 1;
       this.#longestPause = longestPause;
     }

@@ -9,35 +9,35 @@ import type { Lease } from './lease.js';
 import { oldestChanges, type RecordsWriter } from './outbox.js';
 import { storedPages, unknownStoreNames } from './pages.js';
 
-/** Options of a rebuild. */
+/** Dependencies of Rebuild. */
 export interface RebuildOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish' | 'keep'>;
   readonly writer: RecordsWriter;
-  /** Creates the name of a new generation. */
+  /** Creates the name of a new generation, which is one complete rewrite of the store. */
   readonly newGeneration: () => string;
-  /** Called between two batches; false ends the rebuild. */
+  /** Called between two batches; if it returns false, the rebuild stops. */
   readonly mayGoOn: () => Promise<boolean>;
-  /** Replies to gateways that ask for records; false if this process no longer projects. */
+  /** Replies to gateways that request records. Returns false if another process now writes to the store. */
   readonly replyToAsks: () => Promise<boolean>;
   /** Called with the new generation before the first write. */
   readonly onBegun: (generation: string, loss: Loss) => void;
   readonly logger?: Logger | undefined;
 }
 
-/** A completely filled store. */
+/** A store to which every record was written. */
 export interface Rebuilt {
   readonly generation: string;
-  /** The newest change in it. */
+  /** The newest change whose records are in the store. */
   readonly written: Position;
 }
 
 /**
- * Begins a new generation, writes every record, removes records that the database does not know, then marks the store
- * complete. No valid record is missing meanwhile. Changes are written between two pages but published at the end: a
- * gateway that knows a revision relies on every record up to it.
+ * Rewrites the whole store: begins a generation, writes each record, deletes unknown records, then marks the store
+ * complete. Valid records stay readable throughout. New changes are written meanwhile but published at the end, because
+ * gateways that see a revision rely on all records up to it.
  */
 export class Rebuild {
   readonly #options: RebuildOptions;
@@ -46,7 +46,7 @@ export class Rebuild {
     this.#options = options;
   }
 
-  /** @returns null if this process no longer projects */
+  /** Rebuilds the store. @returns null if another process now writes to the store */
   async run(
     snapshot: StoreSnapshot,
     { before, loss }: { readonly before: History; readonly loss: Loss },
@@ -69,9 +69,10 @@ export class Rebuild {
     if (!isKept) return null;
     onBegun(generation, loss);
     if (loss.isUnverified) await noteRestore(this.#options, loss.isBehind);
-    // An earlier run that ended here may have raised the revision, which hides that the database is behind.
+    // An earlier rebuild may have stopped after it raised the revision. The comparison of revisions then no longer
+    // shows that the database lacks changes.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Before any write: only the store or the gateways may still know the lost changes.
+    // Runs before the first write, because only the store or the gateways may still know the lost changes.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);
@@ -81,7 +82,8 @@ export class Rebuild {
       replicas: Math.max(snapshot.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
     };
     const now = (): string => new Date(clock.now()).toISOString();
-    // Only in an empty store: gateways that still believe the old one would have to ask for each record.
+    // Announces the filling only for an empty store. Gateways that still use the old records would otherwise have to
+    // request each one.
     const isEmpty = meta === null || (meta.generation === null && meta.filling !== undefined);
     if (isEmpty) await store.fill?.({ version: 2, filling: true, ...common, projectedAt: now() });
     for await (const entries of storedPages(database)) {
@@ -99,7 +101,10 @@ export class Rebuild {
     return { generation, written };
   }
 
-  /** Checks that this process still projects after a page, and writes pending changes. */
+  /**
+   * After a page: checks that this process still holds the lease, then writes pending changes.
+   * @returns whether to continue
+   */
   async #goOn(names: readonly string[], revision: number, progress: { written: Position }): Promise<boolean> {
     const { database, lease, writer, mayGoOn, replyToAsks } = this.#options;
     if (!(await lease.keep({ names, revision }))) return false;
@@ -124,7 +129,7 @@ export class Rebuild {
   }
 }
 
-/** Whether the meta record is complete and usable. */
+/** Whether the meta record, which describes the store, exists and names the generation of a complete store. */
 export function isMeta(meta: StoredMeta | null): meta is MetaRecord {
   return meta !== null && meta.generation !== null;
 }

@@ -17,18 +17,18 @@ import { RecordSweep } from './record-sweep.js';
 import { type EvictionGuard, RepairPause } from './repair-pause.js';
 
 /**
- * Why a record was repaired:
- * - `missing`: it was evicted or deleted;
- * - `unknown`: the database has no record of this name;
- * - `older`: it has a former revision;
- * - `layout`: its content is the same but is written differently, for example by another release;
- * - `forged`: any other difference.
+ * Why a record in the store was rewritten or deleted:
+ * - `missing`: the record was evicted or deleted;
+ * - `unknown`: the database has no record with this name;
+ * - `older`: the record has an earlier revision than the database;
+ * - `layout`: the content is the same, but the JSON is not, for example because another release wrote it;
+ * - `forged`: the record differs in any other way.
  */
 const repairCauses = ['missing', 'unknown', 'older', 'layout', 'forged'] as const;
 
 type RepairCause = (typeof repairCauses)[number];
 
-/** The cause of a difference between store and database. */
+/** Classifies a difference between the store and the database. */
 function causeOf({ isStored, stored, value }: RecordDifference): RepairCause {
   if (!isStored) return 'missing';
   if (value === null) return 'unknown';
@@ -36,17 +36,14 @@ function causeOf({ isStored, stored, value }: RecordDifference): RepairCause {
   return isOlder(stored, value) ? 'older' : 'forged';
 }
 
-/**
- * Whether a client without the right to do so has written the record. Eviction, deletion and another release's layout
- * are no forgery.
- */
+/** Whether a client without permission wrote the record. Other causes, such as eviction, are harmless. */
 function isForgery(cause: RepairCause): boolean {
   return cause !== 'missing' && cause !== 'layout';
 }
 
 /**
- * Whether a pending change may explain the difference.
- * @param value the record by the database, with a change in the outbox
+ * Whether a change that is still in the outbox may explain the difference.
+ * @param value the record according to the database
  */
 function mayBeWaiting({ isStored, stored, value }: RecordDifference): boolean {
   return !isStored || value === null || isOlder(stored, value);
@@ -54,7 +51,7 @@ function mayBeWaiting({ isStored, stored, value }: RecordDifference): boolean {
 
 function matchesAll(stored: object, value: object): boolean {
   const held = stored as Record<string, unknown>;
-  // Earlier releases do not write the time of the last status change.
+  // Earlier releases do not write the time of the last status change, so its absence is no difference.
   const isAsEarlier = (name: string): boolean => name === 'statusChangedAt' && held[name] === undefined;
   return Object.entries(value).every(([name, member]) => isAsEarlier(name) || isDeepStrictEqual(held[name], member));
 }
@@ -69,37 +66,37 @@ function revisionOf(record: object | null): number | null {
   return typeof revision === 'number' && Number.isSafeInteger(revision) ? revision : null;
 }
 
-/** Options of the repairs. */
+/** Dependencies of RecordRepairs. */
 export interface RecordRepairsOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'names' | 'watched'>;
   readonly lease: Pick<Lease, 'finish'>;
   readonly clock: Clock;
   readonly monotonic: () => number;
-  /** Whether the store is still in the state that the database has recorded for it. */
+  /** Whether the store still has the servers and the newest change that the database has recorded for it. */
   readonly isContinuous: () => Promise<boolean>;
   readonly eviction: Pick<EvictionGuard, 'check' | 'memory'>;
   readonly logger?: Logger | undefined;
 }
 
-/** What this process has compared and repaired since its start. */
+/** Counts of the records that this process has compared and repaired since its start. */
 export interface RepairCounts {
   readonly repaired: ReadonlyMap<RepairCause, number>;
   readonly compared: number;
-  /** End of the last sweep over all records, in milliseconds since 1970; null before the first. */
+  /** End of the last comparison of all records, in milliseconds since 1970; null before the first one ends. */
   readonly sweptAt: number | null;
-  /** Whether this process skips missing records for now, because each repair makes Redis evict others. */
+  /** Whether missing records are skipped for now, because each repair makes Redis evict other records. */
   readonly isPaused: boolean;
 }
 
 /**
- * Result of a step: there is `more` to do at once, nothing to do (`idle`), or the store is no longer the one that was
- * looked at (`lost`).
+ * Result of a step. `more`: continue at once; `idle`: nothing to do; `lost`: the store is no longer the one that was
+ * compared, or another process now writes to it.
  */
 export type RepairStep = 'more' | 'idle' | 'lost';
 
 const registryActor = 'registry';
-/** Limits events: a client that forges one record in a loop, or many in turn, must not fill the database. */
+/** Limits events for forgeries, so that a client that forges records in a loop cannot fill the database. */
 const windowMilliseconds = 600_000;
 const mostEvents = 1_000;
 const betweenLinesMilliseconds = 1_000;
@@ -107,25 +104,24 @@ const namesInLine = 10;
 const longestName = 100;
 
 /**
- * Restores every record to the state of the database when a client changes, removes or adds one in the store. Runs
- * within the projection's passes, so that a repair never replaces the record of a later change. An emptied or restored
- * store is not repaired but rebuilt.
+ * Restores each record that a client changed, deleted or added in the store. Repairs run between the writes of changes,
+ * so a repair never overwrites a later change. A store that was emptied or restored is rewritten completely instead.
  */
 export class RecordRepairs {
   readonly #options: RecordRepairsOptions;
   readonly #sweep: RecordSweep;
   readonly #pause: RepairPause;
-  /** Whether this process does not project; another one may repair. */
+  /** Whether this process does not repair, because another one writes to the store. */
   #isResting = true;
-  /** Whether taken records are not yet compared and repaired. */
+  /** Whether some records are taken from the queue but not yet compared and repaired. */
   #isComparing = false;
   readonly #repaired = new Map<RepairCause, number>(repairCauses.map((cause) => [cause, 0]));
   #compared = 0;
   #sweptAt: number | null = null;
-  /** The records of the current window that already have an event. */
+  /** Names of the records that already have an event in the current ten minutes. */
   #noted = new Set<string>();
   #notedSince = -Infinity;
-  /** Repairs for the next log line. */
+  /** Some of the repairs since the last log line. */
   #unlogged: { name: string; cause: RepairCause }[] = [];
   #unloggedCounts: Partial<Record<RepairCause, number>> = {};
   #loggedAt = -Infinity;
@@ -146,14 +142,14 @@ export class RecordRepairs {
     return { repaired: this.#repaired, compared: this.#compared, sweptAt: this.#sweptAt, isPaused };
   }
 
-  /** Whether all records were compared with the database, and every later notification was handled. */
+  /** Whether all records were compared with the database, and every later notification was processed. */
   get isComplete(): boolean {
     const { watched } = this.#options.store;
     if (watched === null) return true;
     return watched.isQuiet && !this.#isComparing && !this.#sweep.isHasty && !this.#pause.isPaused;
   }
 
-  /** Stops watching: this process does not project. */
+  /** Stops watching the store, because another process writes to it. */
   rest(): void {
     this.#isResting = true;
     this.#options.store.watched?.rest();
@@ -161,14 +157,14 @@ export class RecordRepairs {
   }
 
   /**
-   * Compares and repairs some records: those with a notification, otherwise the next page of the sweep.
-   * @param epoch the epoch in which the store was found consistent with the database
-   * @param sweeps whether to continue the sweep; false while changes wait
+   * Compares and repairs one page of records: first those with a notification, otherwise the next page of the sweep.
+   * @param epoch identifies the Redis server on which the store was found consistent with the database
+   * @param sweeps whether to continue the sweep; false while changes are pending
    */
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     this.#isComparing = true;
     const step = await this.#step(epoch, sweeps);
-    // Stays set after a failure: the store then counts as incomplete until the next comparison.
+    // Not reset after an exception: the store then counts as incomplete until the next comparison.
     this.#isComparing = false;
     return step;
   }
@@ -189,22 +185,22 @@ export class RecordRepairs {
     return 'idle';
   }
 
-  /** Repairs these records if needed, also during a pause. @returns false if the step was `lost` */
+  /** Like `step` for these records, also while repairs are paused. @returns false if the result was `lost` */
   async restore(entries: readonly StoreEntry[], epoch: number | null): Promise<boolean> {
     const { watched } = this.#options.store;
     return watched === null || (await this.#check(watched, entries, epoch, true)) !== 'lost';
   }
 
-  /** Tries to repair a few missing records, to learn whether Redis still evicts others. */
+  /** During a pause, repairs a few missing records to find out whether Redis still evicts others. */
   async #try(watched: WatchedRecords, epoch: number | null): Promise<RepairStep> {
     try {
       const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());
       const step = await this.#check(watched, entries, epoch, true);
-      // All of the tried records were present again.
+      // No record was repaired, because all of them are in the store again: ends the pause.
       if (step === 'more' && this.#pause.isTrialDue) this.#pause.end();
       return step;
     } catch (error) {
-      // Redis may be full and refuse writes: changes must not wait for the next trial.
+      // Redis may be full and refuse writes. Extends the pause, because each failed trial delays changes.
       this.#pause.prolong();
       throw error;
     }
@@ -224,7 +220,7 @@ export class RecordRepairs {
     const differences = isTrial ? found.differences : this.#pause.withoutPaused(found.differences);
     const wrong = await this.#withoutWaiting(differences);
     if (wrong.length === 0) return 'more';
-    // Check after reading the database: a backup may have been restored in between.
+    // Checks the store after the read of the database, because a backup may have been restored in between.
     if (!(await this.#options.isContinuous())) return 'lost';
     await watched.repair(wrong, generation);
     const step = (await this.#note(wrong)) ? 'more' : 'lost';
@@ -233,8 +229,8 @@ export class RecordRepairs {
   }
 
   /**
-   * Drops records with a pending change. A forged record with a later revision stays: otherwise it would look like a
-   * lost change.
+   * Omits records whose difference a pending change explains. Keeps a forged record with a later revision: otherwise
+   * the writer would take it for a change that the database has lost.
    */
   async #withoutWaiting(differences: readonly RecordDifference[]): Promise<RecordDifference[]> {
     const names = differences.map(({ name }) => name).filter(canBeKnown);
@@ -249,7 +245,10 @@ export class RecordRepairs {
     return differences.filter((one) => !waiting.has(one.name) || !mayBeWaiting(one));
   }
 
-  /** Counts, logs and records the repairs. @returns whether this process was still the one that projects */
+  /**
+   * Counts and logs the repairs and stores events for forgeries.
+   * @returns whether this process still holds the lease
+   */
   async #note(repaired: readonly RecordDifference[]): Promise<boolean> {
     const { database, clock, lease } = this.#options;
     const events: NewEvent[] = [];
@@ -263,13 +262,13 @@ export class RecordRepairs {
     }
     this.#log();
     const { revision } = await readHistory(database);
-    // If another process projects by now, it writes them again.
+    // If another process holds the lease by now, the outbox makes it write these records again.
     const written = { names: repaired.map(({ name }) => name).filter(canBeKnown), revision };
     const common = { at: clock.now(), actor: registryActor, revision };
     return lease.finish(written, (transaction) => recordEvents(transaction, events, common));
   }
 
-  /** Whether this forgery gets an event: one per record and window, up to a limit in all. */
+  /** Whether to store an event for a forgery: one per record in ten minutes, up to a total limit. */
   #isEvent(name: string): boolean {
     const now = this.#options.monotonic();
     if (now - this.#notedSince >= windowMilliseconds) [this.#noted, this.#notedSince] = [new Set(), now];

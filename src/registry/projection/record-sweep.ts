@@ -3,23 +3,28 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { recordPrefixes, unknownNames } from './current-records.js';
 import { pageLength, storedPages } from './pages.js';
 
-/** Options of the sweep. */
+/** Dependencies of RecordSweep. */
 export interface SweepOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'names'>;
   readonly monotonic: () => number;
 }
 
-/** At 500 names a page, a million records and then their names in the store take 34 minutes. */
+/**
+ * Normal rate. With 500 names per page, the sweep compares a million records, and then their names in the store, in 34
+ * minutes.
+ */
 const pagesPerSecond = 2;
-/** The same after lost notifications: an unnoticed change is found within minutes. */
+/** Rate after lost notifications, so that an unnoticed change is found within minutes. */
 const hastyPagesPerSecond = 20;
-/** A small store does not need continuous sweeps through all names in Redis. */
+/**
+ * Pause between two sweeps: a sweep of a small store ends early, and the next one would scan all names in Redis again.
+ */
 const betweenSweepsMilliseconds = 60_000;
 
 /**
- * Walks all records of the database, then all names of the store, repeatedly and at a bounded rate. Finds changes
- * without a notification.
+ * Reads all records of the database, then all names in the store, repeatedly and at a limited rate. Comparing them
+ * finds changes in the store for which no notification arrived.
  */
 export class RecordSweep {
   readonly #options: SweepOptions;
@@ -28,19 +33,19 @@ export class RecordSweep {
   #began = -Infinity;
   #allowance = 0;
   #allowedAt = -Infinity;
-  /** Remaining sweeps at the higher rate: the running one, and a whole one. */
+  /** Number of remaining sweeps at the higher rate: the running one, if any, and a complete one. */
   #hasty = 1;
 
   constructor(options: SweepOptions) {
     this.#options = options;
   }
 
-  /** Whether notifications were lost since the last whole sweep began. */
+  /** Whether notifications were lost since the last complete sweep began. */
   get isHasty(): boolean {
     return this.#hasty > 0;
   }
 
-  /** Uses the higher rate until every record was compared once more. */
+  /** Uses the higher rate until every record was compared again. */
   hasten(): void {
     this.#hasty = this.#records === null ? 1 : 2;
   }
@@ -52,7 +57,10 @@ export class RecordSweep {
     this.#began = -Infinity;
   }
 
-  /** The next page, as the database has it now; null if it is not due yet, `done` at the end of a sweep. */
+  /**
+   * Returns the next page with the current values of the database. Null if no page is due; `done` at the end of a
+   * sweep.
+   */
   async next(): Promise<readonly StoreEntry[] | 'done' | null> {
     const { database, store, monotonic } = this.#options;
     if (!this.#isDue()) return null;
@@ -90,7 +98,7 @@ export class RecordSweep {
   }
 }
 
-/** Prefetches names: Redis may scan many other names for one page, and no change should wait for that. */
+/** Reads names in advance: Redis may have to scan many other keys for one page, and changes must not wait for that. */
 class NamesAhead {
   readonly #iterator: AsyncGenerator<string>;
   #names: string[] = [];
@@ -103,7 +111,7 @@ class NamesAhead {
     this.#read();
   }
 
-  /** A page of names; empty at the end, null while it is still being read. @throws the store's error */
+  /** Returns a page of names: empty at the end, null while the page is being read. @throws the store's error */
   take(): readonly string[] | null {
     if (this.#failure !== null) throw this.#failure;
     if (this.#names.length < pageLength && !this.#hasEnded) return null;

@@ -1,43 +1,45 @@
 import type { RecordDifference, Logger, RecordsStore, StoreMemory } from '../../gateway/store-ports.js';
 
-/** Options of the pause. */
+/** Dependencies of RepairPause. */
 export interface RepairPauseOptions {
   readonly eviction: Pick<EvictionGuard, 'check' | 'memory'>;
   readonly monotonic: () => number;
   readonly logger?: Logger | undefined;
-  /** Called at the end of a pause: the sweep has to find the skipped records again. */
+  /** Called at the end of a pause, so that the sweep finds the skipped records. */
   readonly onEnded: () => void;
 }
 
-/** Warning for the operator while repair is paused. */
+/** Warning for the operator while repairs are paused. */
 export const repairPausedWarning =
   'Redis is full and evicts records that the registry writes back: repair of missing records is paused; ' +
   'raise maxmemory, then set maxmemory-policy noeviction';
 
-/** The longest gap between two batches in a row: those of a loop follow within a second. */
+/**
+ * Maximum time between two consecutive batches of repairs. If repairs cause evictions, the next batch follows within a
+ * second.
+ */
 const mostBetweenBatchesMilliseconds = 10_000;
 const firstPauseMilliseconds = 10_000;
 const longestPauseMilliseconds = 60_000;
 const triedRecords = 10;
 
 /**
- * Pauses the repair of missing records while each repair makes Redis evict others. A full Redis with `allkeys-*` evicts
- * as much as is written to it, so repair would cause itself without end. A pause begins after two batches in a row with
- * evictions: those of one batch may have a cause that is over. Evictions are counted from batch to batch, because
- * reading records takes Redis memory too.
+ * A full Redis with an `allkeys-*` policy evicts as much as is written, so repairs would cause evictions and further
+ * repairs endlessly. This pauses repairs of missing records after two consecutive batches with evictions. Evictions are
+ * counted between batches, because reads also use Redis memory.
  */
 export class RepairPause {
   readonly #options: RepairPauseOptions;
   #evictingBatches = 0;
   #countedKeys = 0;
   #countedAt = -Infinity;
-  /** Time of the next trial, by the monotonic clock; null without a pause. */
+  /** Time of the next trial repair on the monotonic clock; null if repairs are not paused. */
   #until: number | null = null;
   #length = 0;
   #endedAt = -Infinity;
-  /** The Redis memory settings at the last eviction. */
+  /** The memory settings of Redis when the pause began or was extended. */
   #settings = '';
-  /** Some of the records that were not repaired. */
+  /** Names of some records that were skipped during the pause. */
   readonly #skipped = new Set<string>();
 
   constructor(options: RepairPauseOptions) {
@@ -49,20 +51,20 @@ export class RepairPause {
     return this.#until !== null;
   }
 
-  /** Whether a trial is due: after the pause, and at once when Redis' memory settings have changed. */
+  /** Whether to try a repair: after the pause, or at once if Redis' memory settings have changed. */
   get isTrialDue(): boolean {
     if (this.#until === null) return false;
     return this.#options.monotonic() >= this.#until || this.#currentSettings !== this.#settings;
   }
 
-  /** Begins a trial. @returns names of records that may still be missing */
+  /** Starts a trial repair. @returns names of records that may still be missing */
   async tryAgain(): Promise<readonly string[]> {
     await this.#options.eviction.check();
     this.#countedAt = -Infinity;
     return [...this.#skipped];
   }
 
-  /** The differences to repair now: during a pause all but missing records. */
+  /** Returns the differences to repair now: all, or during a pause only those of existing records. */
   withoutPaused(differences: readonly RecordDifference[]): readonly RecordDifference[] {
     if (!this.isPaused) return differences;
     for (const { name } of differences.filter(isMissing))
@@ -70,12 +72,12 @@ export class RepairPause {
     return differences.filter((one) => !isMissing(one));
   }
 
-  /** Counts a finished batch of repairs. */
+  /** Checks for evictions after a batch of repairs. Begins, extends or ends the pause. */
   async repaired(differences: readonly RecordDifference[]): Promise<void> {
     if (!differences.some(isMissing)) return;
     const hasEvicted = await this.#countEvictions();
     if (this.isPaused) {
-      // These are present again; others are missing.
+      // The tried records are in the store again; other records are missing.
       this.#skipped.clear();
       if (hasEvicted) this.prolong();
       else this.end();
@@ -85,12 +87,11 @@ export class RepairPause {
     if (this.#evictingBatches >= 2) this.#begin();
   }
 
-  /** Doubles the pause. */
+  /** Doubles the pause, up to one minute. */
   prolong(): void {
     this.#pauseFor(this.#length * 2);
   }
 
-  /** Ends the pause. */
   end(): void {
     const { logger, monotonic, onEnded } = this.#options;
     [this.#until, this.#endedAt, this.#evictingBatches] = [null, monotonic(), 0];
@@ -101,7 +102,7 @@ export class RepairPause {
 
   #begin(): void {
     const { eviction, logger, monotonic } = this.#options;
-    // Soon after the last pause: Redis had room for the records of the trial, but not for all.
+    // A pause soon after the last one is longer: Redis had memory for the few records of the trial, but not for all.
     const isAgain = monotonic() - this.#endedAt < longestPauseMilliseconds;
     this.#pauseFor(isAgain ? this.#length * 2 : firstPauseMilliseconds);
     logger?.warn({ ...eviction.memory }, repairPausedWarning);
@@ -138,9 +139,9 @@ function isMissing({ isStored }: RecordDifference): boolean {
 const remedy = 'set maxmemory-policy noeviction, and maxmemory to more than all records need';
 
 /**
- * Knows Redis' memory policy. An evicted record looks like one that never existed, so a starting registry writes
- * nothing to a Redis that may evict records. A registry that already writes continues: a revocation matters more than a
- * possible eviction.
+ * Checks the memory policy of Redis. An evicted record looks like one that never existed, so a starting registry writes
+ * nothing to a Redis that may evict records. A registry that already writes continues, because a revocation is more
+ * important than a possible eviction.
  */
 export class EvictionGuard {
   readonly #store: Pick<RecordsStore, 'memory'>;
@@ -151,20 +152,20 @@ export class EvictionGuard {
     this.#store = store;
   }
 
-  /** Redis' memory as last read; null for a store without eviction, or before the first contact. */
+  /** Redis' memory limits and evictions at the last check; null before that, or for a store without eviction. */
   get memory(): StoreMemory | null {
     return this.#memory;
   }
 
   /**
-   * Number of keys that Redis has evicted since its start; null for a store without eviction, or before the first
-   * contact.
+   * Number of keys that Redis has evicted since its start; null before the first check, or for a store without
+   * eviction.
    */
   get evictedKeys(): number | null {
     return this.#memory?.evictedKeys ?? null;
   }
 
-  /** Warnings for the operator. */
+  /** Warnings for the operator about memory policies that may evict keys. */
   get warnings(): readonly string[] {
     const policies = this.#memory?.policies ?? [];
     const ofAll = policies.find(evictsRecords);
@@ -175,15 +176,15 @@ export class EvictionGuard {
   }
 
   /**
-   * Reads Redis' memory policy.
-   * @throws Error if it may evict records, and this process has not written any yet
+   * Reads the memory limits and evictions of Redis.
+   * @throws Error if Redis may evict records, unless this process has already written some
    */
   async check(): Promise<void> {
     this.#memory = await this.#store.memory();
     if (!this.#hasWritten && this.#memory?.policies.some(evictsRecords) === true) throw new Error(this.warnings[0]);
   }
 
-  /** Notes that this process has begun to write to the store. */
+  /** Call this when this process begins to write to the store. */
   written(): void {
     this.#hasWritten = true;
   }

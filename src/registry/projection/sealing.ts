@@ -8,14 +8,14 @@ import { storedPages } from './pages.js';
 import { isMeta } from './rebuild.js';
 import type { RecordsWriter } from './outbox.js';
 
-/** Options of the sealing. */
+/** Dependencies of Sealing. */
 export interface SealingOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'sealIds' | 'complete' | 'inbox'>;
   readonly clock: Clock;
   readonly lease: Pick<Lease, 'finish'>;
   readonly writer: Pick<RecordsWriter, 'rewrite'>;
-  /** Publishes pending changes. @returns whether this process still projects */
+  /** Writes and publishes pending changes. @returns false if the sealing has to stop */
   readonly drain: () => Promise<boolean>;
   readonly logger?: Logger | undefined;
 }
@@ -26,12 +26,12 @@ const howToSeal =
   'gateways may respond with 503 until all records are written';
 
 /**
- * Ensures that the current secret seals every record. The database stores which secrets may have sealed the records. A
- * store with another seal was written by someone else.
+ * Ensures that each record is sealed (authenticated) with the current secret. The database stores the ids of the
+ * secrets that may have sealed records. So a store with another seal was written by someone else.
  */
 export class Sealing {
   readonly #options: SealingOptions;
-  /** The highest replica count of any meta record that this process has accepted. */
+  /** The highest number of replicas in any meta record that this process has accepted. */
   #replicas = 0;
 
   constructor(options: SealingOptions) {
@@ -39,7 +39,8 @@ export class Sealing {
   }
 
   /**
-   * Refuses a store that is sealed with a secret which this process lacks: every gateway would refuse its records.
+   * Rejects a store that is sealed (authenticated) with a secret that this process does not have: gateways would reject
+   * this process's records.
    * @throws Error
    */
   require({ meta, seal }: StoreSnapshot, { sealedBy }: History): void {
@@ -50,21 +51,23 @@ export class Sealing {
     throw new Error(`the records of the store are sealed, and ${why}: ${howToSeal}`);
   }
 
-  /** Whether someone else has written the meta record, or restored an earlier one. */
+  /**
+   * Whether another client has written the meta record (the store's description) or replaced it with an earlier one.
+   */
   isForged({ meta, seal }: StoreSnapshot, { sealedBy, generation, servers }: History): boolean {
     if (sealedBy.length === 0 || meta === null) return false;
     if (!isSealed(seal) || !isMeta(meta)) return true;
     return meta.generation !== generation || meta.servers?.join() !== servers?.join();
   }
 
-  /** Drops the meta record from a snapshot of the store if no holder of a secret has written it. */
+  /** Removes the meta record from the snapshot if it has no seal but needs one: anyone could have written it. */
   credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
   }
 
   /**
-   * Accepts a store that has lost nothing. Rewrites its meta record if its seal or content is wrong.
-   * @returns the meta record that the store has now
+   * Accepts a store that has lost nothing. Rewrites the meta record if its seal or content is wrong.
+   * @returns the current meta record of the store
    */
   async restore(snapshot: StoreSnapshot, history: History): Promise<MetaRecord> {
     const { database, store, clock, logger } = this.#options;
@@ -76,9 +79,10 @@ export class Sealing {
       const isSealedAnew = snapshot.seal !== 'current' && sealedBy.join() === store.sealIds[0];
       const asks = store.inbox !== null;
       if (!isAhead && !isSealedAnew && snapshot.meta.asks === asks) return snapshot.meta;
-      // Skip if a change was published but is not noted yet: `complete` would set the revision back.
+      // Skips the write if a change is published but not yet recorded: `complete` would set the published revision
+      // back.
       if (snapshot.revision !== published?.revision) return snapshot.meta;
-      // Another replica may be promoted: gateways need the number of replicas.
+      // Stores the number of replicas, which gateways need because another replica may be promoted.
       const meta = { ...snapshot.meta, replicas: Math.max(snapshot.replicas, snapshot.meta.replicas ?? 0), asks };
       if (this.#mayWriteMeta(snapshot, history)) await store.complete(meta, published);
       return meta;
@@ -93,7 +97,10 @@ export class Sealing {
     return meta;
   }
 
-  /** Notes the secret of the next records before any is written. @returns whether this process still projects */
+  /**
+   * Stores the id of the current secret before any record is sealed with it.
+   * @returns whether this process still holds the lease
+   */
   async begin({ sealedBy }: History): Promise<boolean> {
     const { store, lease } = this.#options;
     const [own] = store.sealIds;
@@ -102,14 +109,14 @@ export class Sealing {
   }
 
   /**
-   * Rewrites every record in the same generation if the current secret has not sealed all of them. Writes the meta
-   * record last: gateways with the secret believe nothing before it is sealed.
-   * @returns whether this process still projects
+   * Seals every record with the current secret, in the same generation. Writes the meta record last, because gateways
+   * with the secret trust the store only once that record is sealed.
+   * @returns whether this process still holds the lease
    */
   async run(meta: MetaRecord, { sealedBy, isOpen, revision }: History): Promise<boolean> {
     const { database, store, lease, writer, drain, logger } = this.#options;
     const [own] = store.sealIds;
-    // Not during the wait for forgotten gateways: that wait would not end while records are written.
+    // Does nothing during the wait for unknown gateways: that wait would not end while records are written.
     if (own === undefined || sealedBy.join() === own || !isOpen) return true;
     logger?.info({ sealedBy, secret: own }, 'sealing every record with the current secret');
     for await (const entries of storedPages(database)) {
@@ -125,7 +132,7 @@ export class Sealing {
     return isKept;
   }
 
-  /** Whether a meta record may be written: a sealed one states that all records are sealed. */
+  /** Whether the meta record may be written. A sealed one states that all records are sealed. */
   #mayWriteMeta({ seal }: StoreSnapshot, { sealedBy }: History): boolean {
     return this.#options.store.sealIds.length === 0 || sealedBy.length > 0 || isSealed(seal);
   }

@@ -12,18 +12,20 @@ import type { HeldBack } from './schema.js';
 
 type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
-/** A status as the admin API accepts it. */
+/** The format of a status in the admin API. */
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
-/** Actor of the registry's own changes. */
+/** The actor in events of changes that the registry makes itself. */
 const registryActor = 'registry';
 
 /**
- * Deactivates keys and merchants that another source knows as inactive under a later revision than this restored
- * database. Otherwise every key revoked since the backup would be valid again. An operator lifts each one.
- * @param entries records as the source has them
+ * After a restore from a backup, every key revoked since the backup would be valid again. This deactivates ("holds
+ * back") each key and merchant that the source has with a later revision and fewer rights than the database. Such a
+ * record stays inactive until an operator lifts it.
+ * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
- * @param uncompared changes up to this revision may have been made before the database was compared; 0 if none
- * @returns how many are newly held back
+ * @param uncompared changes up to this revision may have been made before the database was compared; 0 if there are no
+ * such changes
+ * @returns the number of newly held-back records
  */
 export async function holdBack(
   context: ChangeContext,
@@ -35,7 +37,7 @@ export async function holdBack(
   if (found.keys.length + found.merchants.length === 0) return 0;
   return makeChange(context, registryActor, async (change) => {
     const { transaction } = change;
-    // Read again within the transaction: the records may have changed meanwhile.
+    // Reads the records again in the transaction, because they may have changed since the first read.
     const { keys, merchants } = await laterRecords(transaction, entries, uncompared);
     const events: NewEvent[] = [];
     const records: string[] = [];
@@ -51,7 +53,7 @@ export async function holdBack(
   });
 }
 
-/** The held-back keys and merchants, newest first. */
+/** One page of the keys and merchants that a restore keeps inactive, newest first. */
 export async function listHeldBack(database: RegistryDatabase, paging: Paging): Promise<Page<HeldBack>> {
   const { offset, limit } = rangeOf(paging);
   const held = database.selectFrom('held_back');
@@ -73,14 +75,15 @@ function named(kind: HeldBack['kind'], id: string): Pick<HeldBack, 'kind' | 'key
   return { kind, keyId: kind === 'key' ? id : null };
 }
 
-/** A lifted record, and the revision of the change that gateways have to acknowledge. */
+/** A record that an operator has reactivated, and the revision of that change, which gateways have to acknowledge. */
 export interface Lifted {
   readonly held: Pick<HeldBack, 'id' | 'keyId' | 'kind' | 'merchantId'>;
   readonly revision: number;
 }
 
 /**
- * Restores a held-back key or merchant to its state in the restored database.
+ * Reactivates a key or merchant that the registry deactivated after a restore. It returns to its state in the restored
+ * database.
  * @throws Refusal if it is not held back
  */
 export function lift(context: ChangeContext, actor: string, id: string): Promise<Lifted> {
@@ -167,13 +170,16 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
   };
 }
 
-/** The status to set. A malformed record may have one that the database rejects, which would fail every comparison. */
+/**
+ * Returns the status to store. A malformed record may have a status that the admin API does not allow; `INACTIVE`
+ * replaces it, because the database would reject the row and each later comparison would fail.
+ */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;
   return statusForm.test(known) ? known : 'INACTIVE';
 }
 
-/** The time of the status change; empty if the status stays and something else is held back. */
+/** Returns the column for the time of a status change. Returns no column if only another field changes. */
 function statusChange(
   before: { readonly status: string },
   status: string,
@@ -189,7 +195,7 @@ async function note(
   await transaction
     .insertInto('held_back')
     .values({ ...one, merchant_id: merchantId, was: JSON.stringify(was), found_at: now })
-    // Keep the state in the first restored database: lifting returns to it.
+    // Keeps the state from the first restore if the record is already held back: lifting returns to that state.
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
 }

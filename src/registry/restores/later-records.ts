@@ -7,22 +7,22 @@ import type { StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
-/** A key whose record has a later revision than the database and grants less. */
+/** A key whose record in another source has a later revision than the database, and fewer rights. */
 export interface LaterKey {
   readonly row: StoredKey;
   readonly record: KeyRecord;
 }
 
-/** A merchant whose record has a later revision than the database and grants less. */
+/** A merchant whose record in another source has a later revision than the database, and fewer rights. */
 export interface LaterMerchant {
   readonly row: Selectable<RegistryTables['merchants']>;
   readonly record: MerchantRecord;
 }
 
 /**
- * The records that are inactive, or end earlier, by a later change than this database knows.
- * @param uncompared the restored database may have reused revisions up to this one before it was compared. A row with
- * an unpublished change up to that revision does not outdate a record
+ * Finds the records that are inactive or expire earlier because of a change that this database lacks.
+ * @param uncompared the restored database may have assigned revisions up to this one a second time. If a row has an
+ * unpublished change up to this revision, the source's record counts as later
  */
 export async function laterRecords(
   database: RegistryDatabase,
@@ -56,7 +56,7 @@ export async function laterRecords(
   };
 }
 
-/** The names with an unpublished change up to a revision. */
+/** Returns the names of the records that have an unpublished change up to this revision. */
 async function waitingNames(
   database: RegistryDatabase,
   entries: readonly StoreEntry[],
@@ -78,13 +78,16 @@ function grantsLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {
   return status !== 'ACTIVE' || endOf(expiresAt) < (row.expires_at ?? Infinity);
 }
 
-/** The expiry in a record, in milliseconds since 1970; Infinity for none or an invalid date. */
+/** The expiry of a record, in milliseconds since 1970. Infinity if the record has no expiry or an invalid one. */
 export function endOf(expiresAt: string | null): number {
   const end = expiresAt === null ? NaN : Date.parse(expiresAt);
   return Number.isNaN(end) ? Infinity : end;
 }
 
-/** The records of one kind, by their names without the prefix; skips malformed ones. */
+/**
+ * Parses the records whose names have this prefix. The keys of the map are the names without the prefix. Skips
+ * malformed records.
+ */
 function read<Kept>(
   entries: readonly StoreEntry[],
   prefix: string,

@@ -3,13 +3,13 @@ import { recordPrefixes } from '../projection/current-records.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { holdBack } from './held-back.js';
 
-/** Number of stored restores; the newest are kept. */
+/** The maximum number of stored restores. Older ones are deleted. */
 export const mostRestores = 100;
 const pageLength = 500;
-/** Lifetime of a gateway's report. */
+/** The lifetime of a gateway's report of inactive records in the store: 24 hours. */
 const reportMilliseconds = 86_400_000;
 
-/** Options of the steps after a restore. */
+/** Dependencies of the functions that handle a restored database. */
 export interface RestoreOptions {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'names' | 'read' | 'reports' | 'removeReports'>;
@@ -17,7 +17,7 @@ export interface RestoreOptions {
 }
 
 /**
- * Notes that changes since the newest event in the database may be unknown.
+ * Stores a restore: the database may lack all changes after its newest event.
  * @param isCertain whether another source knows a change that the database lacks
  */
 export async function noteRestore({ database, clock }: RestoreOptions, isCertain: boolean): Promise<void> {
@@ -36,10 +36,10 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 }
 
 /**
- * Holds back all records that are inactive in the store under a later revision.
+ * Deactivates each key and merchant that is inactive in the store under a later revision than in the database.
  * @param uncompared as in `holdBack`
- * @param mayGoOn called between two pages; false ends the run
- * @returns how many; null if the run was ended
+ * @param mayGoOn called between two pages; if it returns false, the function stops
+ * @returns the number of deactivated records; null if it was stopped
  */
 export async function holdBackFromStore(
   options: RestoreOptions,
@@ -67,9 +67,10 @@ export async function holdBackFromStore(
 }
 
 /**
- * Holds back all records that a gateway reports as inactive under a later revision, then deletes the reports.
+ * Deactivates each key and merchant that a gateway reports as inactive under a later revision than in the database.
+ * Then deletes the reports.
  * @param uncompared as in `holdBack`
- * @returns how many
+ * @returns the number of deactivated records
  */
 export async function holdBackFromReports(
   options: RestoreOptions,
@@ -83,7 +84,8 @@ export async function holdBackFromReports(
   const mustSeal = new Set(sealing.map(({ instance_id }) => instance_id));
   for await (const { name, instanceId, entries, isSealed } of store.reports()) {
     names.push(name);
-    // Another client may have forged the report to have valid keys held back.
+    // Ignores an unsealed (unauthenticated) report of a gateway that seals its messages. An attacker could forge such a
+    // report to deactivate valid keys.
     if (!isSealed && mustSeal.has(instanceId)) continue;
     count += await holdBack({ ...options, onChange }, entries, instanceId, uncompared);
   }
@@ -92,9 +94,9 @@ export async function holdBackFromReports(
 }
 
 /**
- * Holds back records from reports that arrive after the rebuild, from gateways that could not reach the store before.
- * Without a recent restore the database lacks nothing, so the reports are only deleted.
- * @returns how many
+ * Handles reports that arrive after the rebuild, from gateways that could not reach the store before. Without a recent
+ * restore the database lacks no changes, so the reports are only deleted.
+ * @returns the number of deactivated records
  */
 export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {
   const { database, store, clock } = options;

@@ -10,7 +10,7 @@ import { lift, listHeldBack } from './held-back.js';
 import { mostRestores } from './restores.js';
 import { heldBackSchema, restoreSchema } from './schema.js';
 
-/** Routes about a database that was restored from a backup. */
+/** Routes for restores of the database from a backup, and for the records that stay inactive after them. */
 export const restoreRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 

@@ -2,31 +2,37 @@ import Type, { type Static } from '../../typebox/typebox.js';
 
 const moment = Type.String({ format: 'date-time' });
 
-/** A period for which the database may lack changes. */
+/** A restore from a backup, and the period whose changes the database may lack. */
 export const restoreSchema = Type.Object({
-  /** When the restore was detected. */
+  /** When the registry detected the restore. */
   foundAt: moment,
-  /** Time of the newest event in the database: changes between it and `foundAt` are unknown. Null without events. */
+  /**
+   * Time of the newest event in the database. Changes between this time and `foundAt` may be missing. Null if the
+   * database has no events.
+   */
   unknownSince: Type.Union([moment, Type.Null()]),
   /**
-   * Whether another source knew a change that the database lacks. If false, no such source is left, and the database
+   * True if another source has a change that the database lacks. False if no other source is left, so that the database
    * may be complete.
    */
   certain: Type.Boolean(),
 });
 
-/** A key or merchant that is inactive because another source knew it as inactive under a later revision. */
+/**
+ * A key or merchant that the registry deactivated after a restore, because another source has it as inactive under a
+ * later revision.
+ */
 export const heldBackSchema = Type.Object({
   kind: Type.Enum(['key', 'merchant']),
-  /** The id of the key; null if the merchant is held back. */
+  /** The id of the key; null if the record is a merchant. */
   keyId: Type.Union([Type.String(), Type.Null()]),
   merchantId: Type.String(),
-  /** The former name of keyId or, for a merchant, of merchantId. */
+  /** The deprecated name of `keyId` or, for a merchant, of `merchantId`. */
   id: Type.String({ deprecated: true, description: 'Read keyId instead or, for a merchant, merchantId.' }),
-  /** The source: `store`, or the instance id of a gateway. */
+  /** Where the later revision was found: `store`, or the instance id of a gateway. */
   source: Type.String(),
   foundAt: moment,
 });
 
-/** A held-back record in the admin API. */
+/** A key or merchant that stays inactive after a restore, in the admin API. */
 export type HeldBack = Readonly<Static<typeof heldBackSchema>>;
