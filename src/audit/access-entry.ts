@@ -3,7 +3,7 @@ import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const text = Type.Optional(Type.String());
 
-/** The members of a request's line that search, summary and explain read. Other members are ignored. */
+/** The members of a request's log line that search, summary and explain read. Other members are ignored. */
 const entrySchema = Type.Object({
   '@timestamp': Type.String(),
   event: Type.Object({
@@ -36,17 +36,17 @@ const entrySchema = Type.Object({
 
 const entries = Compile(entrySchema);
 
-/** The line of one request, or a line shared by several requests. */
+/** A log line about one request, or about several requests that share the line. */
 export type AccessEntry = Static<typeof entrySchema>;
 
-/** The members of an AccessEntry that a summary counts and a search compares. */
+/** The members of a log line that a summary counts and a search compares. */
 export interface CountedEntry extends Pick<AccessEntry, '@timestamp' | 'url' | 'client' | 'source' | 'organization'> {
   readonly event: Pick<AccessEntry['event'], 'code'>;
   readonly http: { readonly request: Pick<AccessEntry['http']['request'], 'id'> };
   readonly gateway: Pick<AccessEntry['gateway'], 'key' | 'aggregate'>;
 }
 
-/** Parses a line; null if it is not the line of a request, e.g. a checkpoint or a damaged line. */
+/** Parses a log line. Returns null if it is not about a request, for example a checkpoint or a damaged line. */
 export function parseAccessEntry(line: string): AccessEntry | null {
   let value: unknown;
   try {
@@ -57,16 +57,19 @@ export function parseAccessEntry(line: string): AccessEntry | null {
   return entries.Check(value) ? value : null;
 }
 
-/** The line of a request in a log. */
+/** A line about a request, as found in a log. */
 export interface FoundEntry {
   readonly entry: AccessEntry;
   /** The unparsed line. */
   readonly line: string;
-  /** Whether it has a chain id, a number and a hash. Every line of a gateway has; other lines were inserted. */
+  /**
+   * Whether the line has a chain id, a number and a hash, as every line of a gateway has. Lines without them were
+   * inserted or damaged.
+   */
   readonly isSealed: boolean;
 }
 
-/** Reads a line of a log; null if it is not the line of a request. */
+/** Parses the bytes of a log line. Returns null if the line is not about a request. */
 export function findEntry(bytes: Buffer | null): FoundEntry | null {
   if (bytes === null) return null;
   const line = bytes.toString('utf8');
@@ -74,7 +77,7 @@ export function findEntry(bytes: Buffer | null): FoundEntry | null {
   return entry === null ? null : { entry, line, isSealed: parseSealedLine(bytes) !== null };
 }
 
-/** The number of requests in a line by code. @param code counts only requests with this code */
+/** Returns the number of requests in a line for each code. @param code counts only requests with this code */
 export function requestsIn(
   { event, gateway: { aggregate } }: CountedEntry,
   code?: string,
@@ -83,14 +86,14 @@ export function requestsIn(
   return code === undefined ? all : all.filter(([one]) => one === code);
 }
 
-/** Warns that lines were ignored; empty if the count is 0. */
+/** Returns a warning that lines were ignored; an empty text if the count is 0. */
 export function ignoredLinesWarning(count: number): string {
   if (count === 0) return '';
   const [lines, are] = count === 1 ? ['line that looks', 'is'] : ['lines that look', 'are'];
   return `${count} ${lines} like a request's ${are} ignored: not part of a chain, so inserted or damaged. See audit verify.\n`;
 }
 
-/** The client address of a request, or the peer's address if the client is unknown. */
+/** Returns the client's address; if it is unknown, the address of the connection's peer. */
 export function addressOf({ client, source }: CountedEntry): string | null {
   return client?.ip ?? source?.ip ?? null;
 }

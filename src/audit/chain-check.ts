@@ -9,52 +9,59 @@ interface Range {
 
 /** The hash functions that the lines of a log may use. */
 export interface LineHashes {
-  /** One per secret of the log; plain SHA-256 without a secret. */
+  /** One per secret of the log; plain SHA-256 if there is no secret. */
   readonly given: readonly LineHash[];
   readonly plain: LineHash;
   readonly tree: LineHash;
 }
 
-/** The hash functions for the given secrets. @param secrets newest first; may be empty */
+/** Returns the hash functions for the given secrets. @param secrets newest first; may be empty */
 export function lineHashesOf(secrets: readonly LogSecret[]): LineHashes {
   const plain = new LineHash(null);
   const given = secrets.length === 0 ? [plain] : secrets.map((secret) => new LineHash(secret));
   return { given, plain, tree: new LineHash(treeAlgorithm) };
 }
 
-/** Limit of the gap list: it bounds memory and the time per line, even for a log full of gaps. */
+/**
+ * Limits the list of gaps in the line numbers, and so the memory and the time per line, even for a forged log full of
+ * gaps.
+ */
 const mostGaps = 1_000;
 
-/** Checks one chain of a log, line by line, in the order of the files. */
+/** Verifies one chain of a log, line by line, in the order of the files. */
 export class ChainCheck {
   readonly id: string;
-  /** The newest line: the number and the hash that it states, and its position. */
+  /** The newest line: its position, and the number and the hash that it states. */
   newest: { readonly sequence: number; readonly hash: string; readonly place: Position } | null = null;
-  /** Whether the newest line is known to be the last: it states so itself, or the next process does. */
+  /** Whether the newest line is the last one of the chain, as it states itself or as the next process states. */
   closed = false;
-  /** Whether its last line states that the chain continues in another file. */
+  /** Whether the last line states that the chain continues in another file. */
   goesOn = false;
-  /** The id of the chain in the next file, if the last line names one; otherwise null. */
+  /** The id of the next chain, in the next file, if the last line names it; otherwise null. */
   next: string | null = null;
   lines = 0;
-  /** Lines whose previous hash is unknown. Their own hash only serves as the start for the next line. */
+  /**
+   * Lines that cannot be verified because the hash of the line before is unknown. Their own hash is only used to verify
+   * the next line.
+   */
   unchecked = 0;
-  /** Lines whose hash matches; `edited` counts lines whose hash does not. */
+  /** Lines with a correct hash. `edited` counts the lines with a wrong hash. */
   proved = 0;
   edited = 0;
   lost = 0;
   lastCheckpointAt: string | null = null;
-  /** The number of findings in this chain. */
   reported = 0;
-  /** Candidate hash functions; only one after the first matching line. */
+  /**
+   * The hash functions that the chain may use. After the first line with a correct hash, only the matching one remains.
+   */
   #hashes: readonly LineHash[];
-  /** Candidate hashes of the newest line: empty if unknown, several if that line was edited. */
+  /** The possible hashes of the newest line: none if it is unknown, several if the line was edited. */
   #previous: readonly string[] = [];
   #expected: number;
   #gaps: Range[] = [];
-  /** The gap list overflowed: late lines can no longer be told from repeated ones. */
+  /** Whether the list of gaps was full. Then a line out of order cannot be distinguished from a repeated one. */
   #forgotGap = false;
-  /** The last gap. If a changed number caused it, the next line has the number `resume`. */
+  /** The last gap in the line numbers. If a changed number caused it, the next line has the number `resume`. */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
   readonly #onFinding: (finding: Finding) => void;
 
@@ -68,20 +75,23 @@ export class ChainCheck {
     this.#onFinding = report;
   }
 
-  /** Whether its lines are hashed with a given secret: nobody without that secret can have made them. */
+  /**
+   * Whether the lines are hashed with one of the given secrets, so that nobody without the secret can have written
+   * them.
+   */
   get isUnderSecret(): boolean {
     const secret = this.#hashes[0]?.secret ?? null;
     return this.proved > 0 && secret !== null && secret !== treeAlgorithm;
   }
 
-  /** Whether its lines are the leaves of a Merkle tree, so that they can have signed checkpoints. */
+  /** Whether the lines are leaves of a Merkle tree, so that signed checkpoints can cover them. */
   get isTree(): boolean {
     return this.#hashes[0]?.secret === treeAlgorithm;
   }
 
   /**
-   * Checks the next line of this chain.
-   * @returns whether its hash matches and its position is right
+   * Verifies the next line of this chain.
+   * @returns whether its hash and its position are correct
    */
   check(line: SealedLine, place: Position): boolean {
     this.lines += 1;
@@ -97,7 +107,7 @@ export class ChainCheck {
     this.newest = { sequence: line.sequence, hash: line.hash, place };
     this.next = line.checkpoint?.next ?? null;
     this.goesOn = line.checkpoint?.reason === 'file-end' && this.next === null;
-    // A further line reopens a closed chain, no matter which line closed it.
+    // If another line follows, the chain has not ended, even if an earlier line stated its end.
     this.closed = line.checkpoint?.reason === 'end' || this.next !== null;
     if (line.checkpoint !== null) {
       this.lost = line.checkpoint.lost;
@@ -112,7 +122,7 @@ export class ChainCheck {
   }
 
   #checkHash(line: SealedLine, place: Position): boolean {
-    // For the first given line and after a gap, only a checkpoint states the previous hash.
+    // Before the first given line and after a gap, the previous hash is unknown, except if a checkpoint line states it.
     const isKnown = this.#previous.length > 0 || line.checkpoint === null;
     const previous = isKnown ? this.#previous : [line.checkpoint.previous];
     if (previous.length === 0) {
@@ -135,7 +145,7 @@ export class ChainCheck {
       kind: 'edited',
       message: `line ${line.sequence} of its chain was changed: its hash does not match`,
     });
-    // Perhaps only the hash was changed; then the next line follows the computed hash.
+    // Perhaps only the hash of this line was changed. Then the next line matches the hash that is computed here.
     const computed = this.#hashes.map((hashes) => previous.map((one) => hashes.ofLine(one, line.bytes)));
     this.#previous = [line.hash, ...computed.flat()];
     return false;
@@ -155,20 +165,24 @@ export class ChainCheck {
     this.#previous = [];
   }
 
-  /** The previous line has a changed number: this line has the number that follows the original one. */
+  /**
+   * Corrects the last gap: it exists only because the number of the previous line was changed. This line has the number
+   * that follows the original number.
+   */
   #undoJump(sequence: number): void {
     if (this.#jump !== null) {
       this.#jump.finding.kind = 'edited';
       this.#jump.finding.message = `line ${sequence - 1} of its chain was changed: its number is wrong`;
     }
-    // Removes the gap that began at that line. It may be absent (full list), or late lines may have split it.
+    // Removes the gap that the changed number caused. The list may lack it because it was full, or out-of-order lines
+    // may have split it.
     this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
     this.#previous = this.newest === null ? [] : [this.newest.hash];
   }
 
   #late({ sequence }: SealedLine, place: Position): void {
-    // The line at which the gap began is here, so no changed number caused the gap.
+    // The line with the number at which the gap began exists, so the gap was not caused by a changed number.
     if (this.#jump !== null && sequence === this.#jump.resume - 1) this.#jump = null;
     const at = this.#gaps.findIndex(({ from, to }) => from <= sequence && sequence <= to);
     const gap = this.#gaps[at];
@@ -194,7 +208,10 @@ export class ChainCheck {
   }
 }
 
-/** Hints for findings that a mistake in the command line may have caused: a wrong secret or a wrong file order. */
+/**
+ * Returns hints for findings that a mistake on the command line may have caused: a wrong secret or a wrong order of the
+ * files.
+ */
 export function hintsOf(findings: readonly Finding[], chains: readonly ChainCheck[]): string[] {
   const isLate = findings.some(({ kind }) => kind === 'repeated' || kind === 'reordered');
   return [
@@ -204,8 +221,8 @@ export function hintsOf(findings: readonly Finding[], chains: readonly ChainChec
 }
 
 /**
- * With a wrong secret every line of a chain looks edited. A single edited line is a hint only if no chain has a proved
- * line.
+ * If the secret is wrong, every line of a chain looks edited. A single edited line is a sign of a wrong secret only if
+ * no line of any chain has a correct hash.
  */
 function secretHint(chains: readonly ChainCheck[]): string[] {
   const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
@@ -216,44 +233,47 @@ function secretHint(chains: readonly ChainCheck[]): string[] {
   return [`no line of ${which} could be proved: did it use an earlier secret? Pass that with a second --secret-file`];
 }
 
-/** How many lines of a run are proved by signatures. */
+/** Which lines of one run, which are the lines of one gateway process, are proved by signatures. */
 export interface RunProof {
   readonly run: string;
-  /** The name of the instance that signed; null if unsigned. */
+  /** The name of the gateway that signed; null if no line is signed. */
   readonly name: string | null;
-  /** The last line proved by a signature, which covers all lines before it; 0 for none. */
+  /** The number of the last line that a signature proves, together with all lines before it; 0 if there is none. */
   readonly signedTo: number;
-  /** The time of that signature, in milliseconds since 1970; null if unsigned. */
+  /** When that signature was made, in milliseconds since 1970; null if no line is signed. */
   readonly signedAt: number | null;
-  /** The last line covered by a receipt of the witness; 0 for none. */
+  /**
+   * The number of the last line that a receipt covers, the registry's signature that it stored a checkpoint; 0 if there
+   * is none.
+   */
   readonly witnessedTo: number;
-  /** The time of that receipt, in milliseconds since 1970; null without a receipt. */
+  /** When the registry signed that receipt, in milliseconds since 1970; null without a receipt. */
   readonly witnessedAt: number | null;
-  /** The number of lines after the signed ones. */
+  /** The number of lines after the last signed line. */
   readonly unsigned: number;
-  /** The number of signed lines that are missing at the end, or all of them if the run was removed. */
+  /** How many signed lines are missing at the end; all of them if the whole run was removed. */
   readonly missing: number;
 }
 
-/** The result of a verification. */
+/** The result of verifying a log. */
 export interface Verdict {
   /** Whether there are no findings. */
   readonly intact: boolean;
   readonly lines: number;
-  /** The number of requests in the lines of chains; several requests may share a line. */
+  /** The number of requests in the lines of all chains. Several requests may share a line. */
   readonly requests: number;
   readonly chains: readonly ChainCheck[];
-  /** How many lines of each chain are proved by signatures; null if no checkpoints were given. */
+  /** Which lines of each gateway process are proved by signatures; null if no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
-  /** The first 1,000 findings of each kind, first those from signatures, in the order of their detection. */
+  /** The first 1,000 findings of each kind, in the order of their detection; those from signatures come first. */
   readonly findings: readonly Finding[];
-  /** The number of all findings. */
+  /** The number of all findings, including those that are not stored. */
   readonly findingCount: number;
-  /** Facts that cannot be proved but do not indicate a change. */
+  /** Facts that could not be verified but are no sign of a change. */
   readonly notes: readonly string[];
 }
 
-/** The verdict in one sentence. */
+/** Formats the result of a verification as one sentence. */
 export function verdictText({ intact, lines, findingCount, proofs }: Verdict): string {
   const proof =
     proofs === null ? 'no signed checkpoints were given' : `${counted(proofs.length, 'run')} with checkpoints`;

@@ -1,54 +1,54 @@
-/** A position in a log: the file as given on the command line, and the line number from 1. */
+/** A position in a log: the file name as given on the command line, and the line number, from 1. */
 export interface Position {
   readonly file: string;
   readonly line: number;
 }
 
-/** `file:line`. */
+/** Formats a position as `file:line`. */
 export function positionText({ file, line }: Position): string {
   return `${file}:${line}`;
 }
 
-/** `1 line`, `2 lines`. */
+/** Formats a count, such as `1 line` or `2 lines`. */
 export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
 
-/** Kinds of findings. */
+/** The kinds of defects that a verification of a log can find. */
 type FindingKind =
   /** The bytes of a line do not match its hash. */
   | 'edited'
-  /** Lines before this one are missing. */
+  /** One or more lines before this line are missing. */
   | 'missing'
-  /** A line comes after a line that was written later. */
+  /** This line follows lines that were written after it. */
   | 'reordered'
-  /** A line occurs again here. */
+  /** This line is a repetition of an earlier line. */
   | 'repeated'
   /** No gateway wrote this line. */
   | 'foreign'
   /** The first lines of the chain that begins here are missing. */
   | 'headless'
-  /** A chain ends here without its end checkpoint. */
+  /** The last lines of the chain that ends here may be missing, because it has no end checkpoint. */
   | 'truncated'
-  /** A chain was hashed without the secret. */
+  /** A chain was hashed without the secret of the log. */
   | 'unkeyed'
-  /** A run has no signed checkpoint, or a signed checkpoint is invalid. */
+  /** The lines of a gateway process have no signed checkpoint, or one of their checkpoints is invalid. */
   | 'unsigned'
-  /** The witness removed or changed a checkpoint that it signed. */
+  /** The registry removed or changed a checkpoint for which it had signed a receipt. */
   | 'rewritten'
-  /** Two signed statements contradict each other. */
+  /** Two signed checkpoints contradict each other. */
   | 'forked';
 
-/** A defect of a log and its position. */
+/** A defect of a log, and its position. */
 export interface Finding extends Position {
   kind: FindingKind;
   message: string;
 }
 
-/** Limit per kind, so that many findings of one kind do not hide those of another kind. */
+/** Limit per kind, so that many findings of one kind do not hide findings of other kinds. */
 const mostOfKind = 1_000;
 
-/** The first 1,000 findings of each kind. */
+/** Stores the first 1,000 findings of each kind. */
 class FirstOfKind {
   readonly kept: Finding[] = [];
   readonly #counts = new Map<FindingKind, number>();
@@ -62,15 +62,15 @@ class FirstOfKind {
 }
 
 /**
- * The findings of a log. Counts all of them and keeps the first 1,000 of each kind. Findings from signatures have their
- * own limits: anyone can invent chains whose gaps would use up the limits of the others.
+ * The findings of a log. Counts all of them and stores the first 1,000 of each kind. Findings from signed checkpoints
+ * have their own limit: an attacker could insert chains with so many gaps that the limit hides them.
  */
 export class Findings {
   readonly #ofLines = new FirstOfKind();
   readonly #ofSignatures = new FirstOfKind();
   count = 0;
 
-  /** The kept findings: first those from signatures. */
+  /** The stored findings; those from signatures come first. */
   get kept(): Finding[] {
     return [...this.#ofSignatures.kept, ...this.#ofLines.kept];
   }
@@ -80,19 +80,19 @@ export class Findings {
     this.#ofLines.add(finding);
   }
 
-  /** Reports a difference between the log and signed checkpoints. */
+  /** Reports that the log differs from its signed checkpoints. */
   reportSigned(finding: Finding): void {
     this.count += 1;
     this.#ofSignatures.add(finding);
   }
 }
 
-/** `line 5`, `the 3 lines 5 to 7`. */
+/** Formats a range, such as `line 5` or `the 3 lines 5 to 7`. */
 export function rangeText({ from, to }: { readonly from: number; readonly to: number }): string {
   return from === to ? `line ${from}` : `the ${to - from + 1} lines ${from} to ${to}`;
 }
 
-/** `the 4 lines 1 to 4 of the chain …`: what precedes a line of a chain. */
+/** Describes the lines of a chain before a line, such as `the 4 lines 1 to 4 of the chain …`. */
 export function linesBefore({ sequence, id }: { readonly sequence: number; readonly id: string }): string {
   return sequence === 1
     ? `the beginning of the chain ${id}`

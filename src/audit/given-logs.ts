@@ -2,23 +2,26 @@ import type { ChainCheck } from './chain-check.js';
 import type { Finding, Position } from './finding.js';
 import type { SealedLine } from './sealed-line.js';
 
-/** A line that is not a line of a chain. */
+/** A line that does not belong to a hash chain. */
 interface Fragment {
   readonly place: Position;
   readonly bytes: number;
-  /** Whether it may be the first part of an incomplete line. */
+  /** Whether it may be the beginning of an incompletely written line. */
   readonly mayBegin: boolean;
-  /** Whether it ends with a line end. */
+  /** Whether it has a line end. */
   readonly ended: boolean;
 }
 
-/** One of the given logs. Each of its files continues the file before it. */
+/** One of the logs that are verified together. It may consist of several files, oldest first. */
 export interface GivenLog {
-  /** Its newest chain line; null before the first one. */
+  /** The newest line of this log that belongs to a hash chain; null before the first one. */
   newest: ChainCheck['newest'];
-  /** Incomplete ends of its newest files: notes if the gateway still writes and nothing follows, otherwise findings. */
+  /**
+   * Incomplete ends of the newest files. They are only notes if the gateway still writes and nothing follows them;
+   * otherwise they are findings.
+   */
   unfinished: { readonly finding: Finding; readonly note: string }[];
-  /** Its newest line if that is not a line of a chain: a killed process may have left an incomplete line. */
+  /** The newest line if it does not belong to a chain: a killed process may have left an incomplete line. */
   fragment: Fragment | null;
 }
 
@@ -29,7 +32,7 @@ function newLog(): GivenLog {
 const rotation = /(?:\.\d+|-\d{8,})?(?:\.gz)?$/;
 const workerLog = /\.\d+\.[^./\d][^./]*$/;
 
-/** Separates the logs of several workers whose files are given together. */
+/** Assigns files to logs if the files of several worker processes are verified together. */
 export class GivenLogs {
   readonly #ofWorkers = new Map<string, GivenLog>();
   #present = newLog();
@@ -38,7 +41,10 @@ export class GivenLogs {
   #newest: SealedLine | null = null;
   readonly all: GivenLog[] = [this.#present];
 
-  /** The log of a file's next line. @param line null for an empty file or a line of no chain: the file name decides */
+  /**
+   * Returns the log that the next line of a file belongs to. @param line null if the file is empty or the line belongs
+   * to no chain; then the file name decides
+   */
   of(file: string, line: SealedLine | null): GivenLog {
     if (line === null) return this.#ofWorkers.get(workerOf(file) ?? '') ?? this.#present;
     if (file !== this.#file) this.#begin(file, line);
@@ -60,21 +66,24 @@ export class GivenLogs {
   }
 
   /**
-   * Whether a file was written at the same time as the newest line. Its name is not enough: rotation can give one log
-   * names like those of workers, but the files of one log are never written at the same time.
+   * Whether a file overlaps in time with the newest line, so that another worker wrote it. The file name is not enough:
+   * rotated files of one log can have names like those of workers, but their times never overlap.
    */
   #wasWrittenMeanwhile({ checkpoint }: SealedLine): boolean {
     return checkpoint !== null && this.#newest !== null && checkpoint.at < timeOf(this.#newest);
   }
 }
 
-/** The worker log of a file by its name: `access.2.log` for `access.2.log.1.gz`; null if the name has no worker. */
+/**
+ * Returns the worker's log file name: `access.2.log` for `access.2.log.1.gz`; null if the name contains no worker
+ * number.
+ */
 function workerOf(file: string): string | null {
   const name = file.replace(rotation, '');
   return workerLog.test(name) ? name : null;
 }
 
-/** The timestamp of a line is within this many bytes, after the names of the service and of the machine. */
+/** The timestamp is within the first bytes of a line, after the names of the service and the machine. */
 const headBytes = 1_024;
 
 function timeOf({ bytes }: SealedLine): string {

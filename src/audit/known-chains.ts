@@ -3,13 +3,14 @@ import type { ChainCheck } from './chain-check.js';
 const mostChains = 100_000;
 
 /**
- * The chains of a log, in bounded memory. Anyone can invent chains, so chains without signed checkpoints are evicted:
- * first those without a proved line, then the oldest. Signed chains need no limit: each needs a given checkpoint.
+ * The hash chains of a log, in bounded memory. An attacker can insert any number of chains, so chains without signed
+ * checkpoints are evicted: first those without a proved line, then the oldest. Chains with signed checkpoints need no
+ * limit, because each needs a given checkpoint.
  */
 export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
   readonly #all = new Map<string, Chain>();
   readonly #unsigned = new Map<string, Chain>();
-  /** Unsigned chains in the order of their start. Eviction removes those that have a proved line. */
+  /** Unsigned chains in the order in which they began. An eviction skips and forgets those that have a proved line. */
   readonly #unproved: Chain[] = [];
 
   get(id: string): Chain | undefined {
@@ -24,7 +25,7 @@ export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
     return this.#all.values();
   }
 
-  /** Adds a chain. @returns the chain to evict for it, which `evict` removes; null if there is room */
+  /** Adds a chain. @returns the chain that the caller must evict with `evict` to make room; null if there is room */
   add(chain: Chain, isSigned: boolean): Chain | null {
     const evicted = !isSigned && this.#unsigned.size >= mostChains ? this.#first() : null;
     this.#all.set(chain.id, chain);
@@ -34,7 +35,7 @@ export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
     return evicted;
   }
 
-  /** Removes a chain, which is judged before. */
+  /** Removes a chain. The caller must report its findings first. */
   evict({ id }: Chain): void {
     for (const chains of [this.#all, this.#unsigned]) chains.delete(id);
   }

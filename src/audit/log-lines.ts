@@ -5,26 +5,26 @@ import { createGunzip } from 'node:zlib';
 import { OperatorError } from '../config/operator-error.js';
 import { fileProblemOf } from '../config/operator-file.js';
 
-/** A line of a log file and its position. */
+/** A line of a log file, and its position. */
 export interface RawLine {
-  /** The file as given; `-` is standard input. */
+  /** The file name as given on the command line; `-` is standard input. */
   readonly file: string;
   /** The line number, from 1. */
   readonly number: number;
-  /** The line without its line end; null if it is longer than 1 MiB, as no line of a log is. */
+  /** The line without its line end; null if it is longer than 1 MiB, because no gateway writes such a line. */
   readonly bytes: Buffer | null;
   /** Whether it has a line end. */
   readonly ended: boolean;
 }
 
-/** A log file cannot be read to its end. The readable lines were already delivered. */
+/** A log file cannot be read to its end. The lines before that position were already returned. */
 export class UnreadableLog extends OperatorError {}
 
 const lineEnd = 0x0a;
-/** Longer than any line of a gateway, which truncates each of its few values. */
+/** Longer than any line of a gateway: a line contains few values, and the gateway truncates each of them. */
 const maxLineBytes = 1024 * 1024;
 const chunkBytes = 512 * 1024;
-/** Reasons by zlib error code; zlib's own messages describe its internals. */
+/** Explanations for zlib errors, because zlib's own messages are about its internals. */
 const unpackProblems: Readonly<Record<string, string>> = {
   Z_DATA_ERROR: 'it is damaged, or not a gzip file',
   Z_BUF_ERROR: 'its end is missing: it was cut off, or is still being written',
@@ -32,8 +32,8 @@ const unpackProblems: Readonly<Record<string, string>> = {
 };
 
 /**
- * Reads files one after the other in chunks. Yields the lines that each chunk completes.
- * @param files paths, or `-` for standard input; files that end in `.gz` are decompressed
+ * Reads files one after the other. Yields the complete lines of each chunk that is read.
+ * @param files paths, or `-` for standard input; files with the extension `.gz` are decompressed
  * @throws UnreadableLog
  */
 export async function* readLogLines(
@@ -62,7 +62,7 @@ async function* unpack(file: string): AsyncGenerator {
   const unpacked = createGunzip();
   stream.once('error', (error) => unpacked.destroy(error));
   yield* stream.pipe(unpacked);
-  // zlib treats a zero byte after a gzip member as padding and stops without an error.
+  // zlib takes a zero byte after a gzip member for padding, and stops without an error. Then data remains unread.
   if (unpacked.bytesWritten < (await stat(file)).size)
     throw Object.assign(new Error('gzip data remains'), { code: 'REST_LEFT' });
 }
@@ -88,7 +88,7 @@ class LineSplitter {
     for (let at = chunk.indexOf(lineEnd); at !== -1; at = chunk.indexOf(lineEnd, from)) {
       const piece = chunk.subarray(from, at);
       if (this.#restBytes > 0) this.#hold(piece);
-      // Most lines are within one chunk and need no copy.
+      // A line within one chunk, as most are, needs no copy.
       lines.push(
         this.#restBytes > 0 ? this.#rejoined(true) : this.#line(piece.length > maxLineBytes ? null : piece, true),
       );
@@ -98,7 +98,7 @@ class LineSplitter {
     return lines;
   }
 
-  /** The bytes after the last line end, as an incomplete line. */
+  /** Returns the bytes after the last line end as an incomplete line. */
   end(): RawLine[] {
     return this.#restBytes === 0 ? [] : [this.#rejoined(false)];
   }

@@ -4,7 +4,7 @@ import type { RawLine } from './log-lines.js';
 import type { GivenCheckpoint } from './signed-run.js';
 import type { WitnessKeys } from './witnessed-list.js';
 
-/** A public key of an instance and the time in which it is valid, in milliseconds since 1970. */
+/** A public key with which a gateway signs checkpoints, and when it is valid, in milliseconds since 1970. */
 export interface PinnedKey {
   readonly key: NoteKey;
   readonly from: number;
@@ -13,13 +13,13 @@ export interface PinnedKey {
 
 /** How far the clocks of a gateway and of the registry may differ. */
 export const clockToleranceMilliseconds = 60_000;
-/** A receipt states its time in whole seconds, rounded down. */
+/** The time in a receipt of the registry is in whole seconds, rounded down. */
 const receiptRoundingMilliseconds = 1_000;
 const noteHead = '{"note":"';
 
 /**
- * Reads a checkpoint and requires the signature of a public key that was valid when the witness received the
- * checkpoint. Without a receipt, the time counts that the gateway states.
+ * Parses a checkpoint and verifies its signature. The public key must have been valid when the registry received the
+ * checkpoint, as the registry's receipt states. Without a receipt, the time in the checkpoint counts.
  * @throws InvalidNote
  */
 export function readPinned(
@@ -36,7 +36,7 @@ export function readPinned(
   if (ofName.every(({ from, to }) => from <= at && at <= to)) return checkpoint;
   const signed = parseNote(note);
   const receivedAt = witness?.receiptTimeOf(signed) ?? null;
-  // An ended key may be stolen: a newer valid key of the same name must not make it valid again.
+  // An expired key may be stolen, so it must not become valid because a newer key of the same name is.
   const isValid = ({ from, to }: PinnedKey): boolean =>
     receivedAt === null
       ? from - clockToleranceMilliseconds <= at && at <= to
@@ -47,8 +47,8 @@ export function readPinned(
 }
 
 /**
- * Reads a line of a file of checkpoints.
- * @returns null for an empty line, and for an incomplete line of a process that was killed
+ * Parses a line of a checkpoint file.
+ * @returns null for an empty line, and for the incomplete line of a process that was killed
  * @throws InvalidNote
  */
 export function readGivenCheckpoint(

@@ -1,6 +1,6 @@
 import { type CountedEntry, findEntry, type FoundEntry } from './access-entry.js';
 
-// The ASCII characters that a JSON string contains without an escape.
+// The ASCII characters that are not escaped in a JSON string.
 const text = '[ !#-\\[\\]-~]*';
 const any = `"${text}(?:\\\\["\\\\]${text})*"`;
 const value = `"(${text})"`;
@@ -11,7 +11,7 @@ function optional(form: string): string {
 }
 
 /**
- * All members of the line of one request, in the order in which a gateway writes them. No other line matches.
+ * Matches the line of one request: all its members, in the order in which a gateway writes them. No other line matches.
  */
 const form = new RegExp(
   [
@@ -43,13 +43,13 @@ const form = new RegExp(
   ].join(''),
 );
 
-/** Longer lines are rare; JSON.parse reads them. */
+/** Lines longer than this are rare, so JSON.parse reads them. */
 const mostBytes = 16 * 1024;
 
 /**
- * Reads the counted members of a chain line in the exact form that a gateway writes for one request. Yields the same
- * values as JSON.parse, which takes three times as long because it creates all values.
- * @returns null for a line in any other form; such a line may still be valid
+ * Reads the members to count from a line in the exact form in which a gateway writes one request. Returns the same
+ * values as JSON.parse, which takes three times as long because it creates all members.
+ * @returns null for a line in another form, which may still be valid
  */
 export function readPlainLine(bytes: Buffer): CountedEntry | null {
   const match = bytes.length > mostBytes ? null : form.exec(bytes.toString('latin1'));
@@ -69,12 +69,14 @@ export function readPlainLine(bytes: Buffer): CountedEntry | null {
   } as CountedEntry;
 }
 
-/** The counted members of the line of a request. */
+/** The members to count of a line about a request. */
 interface CountedLine extends Pick<FoundEntry, 'isSealed'> {
   readonly entry: CountedEntry;
 }
 
-/** Reads the counted members of a line, like `findEntry` but faster; null if it is not the line of a request. */
+/**
+ * Reads the members to count of a line, like `findEntry` but faster. Returns null if the line is not about a request.
+ */
 export function findCounted(bytes: Buffer | null): CountedLine | null {
   const entry = bytes === null ? null : readPlainLine(bytes);
   return entry === null ? findEntry(bytes) : { entry, isSealed: true };

@@ -32,7 +32,7 @@ const checkpointSchema = Type.Object({
 
 const checkpoints = Compile(checkpointSchema);
 
-/** A checkpoint line's statements about its chain. */
+/** What a checkpoint line states about its chain. */
 export type Checkpoint = Static<typeof checkpointSchema>['gateway']['chain'] & {
   readonly reason: Static<typeof checkpointSchema>['event']['reason'];
   readonly at: string;
@@ -40,15 +40,15 @@ export type Checkpoint = Static<typeof checkpointSchema>['gateway']['chain'] & {
 
 /** A parsed line of a chain. */
 export interface SealedLine {
-  /** The chain's id. */
+  /** The id of the chain. */
   readonly id: string;
   readonly sequence: number;
   readonly hash: string;
-  /** The line in its file without its line end. All but the last 76 bytes are hashed. */
+  /** The line as stored in its file, without its line end. Its hash covers all but the last 76 bytes. */
   readonly bytes: Buffer;
-  /** Null for the line of a request. */
+  /** Null if the line is about a request. */
   readonly checkpoint: Checkpoint | null;
-  /** The number of requests in it; 0 for a checkpoint. */
+  /** How many requests the line is about; 0 for a checkpoint. */
   readonly requests: number;
 }
 
@@ -60,19 +60,28 @@ const sealHead = ',"hash":"';
 const sealEnd = '"}}';
 const sequenceMark = ',"sequence":';
 const [zero, nine] = [0x30, 0x39];
-/** Cannot occur within a value, where its quotes would be escaped. */
+/** Identifies a checkpoint line. It cannot occur within a value, because its quotes would be escaped there. */
 const checkpointMark = '"action":"checkpoint"';
-/** The end of a line with the number, its mark, the character before that, and the hash. */
+/** Length of the end of a line that is parsed: it contains the sequence number and the hash. */
 const tailBytes = 1 + sequenceMark.length + maxSequenceDigits + sealLength;
-/** The end of a checkpoint that contains its mark; only the reason, the number and the hash follow it. */
+/**
+ * Length of the end of a checkpoint line that contains `checkpointMark`. Only the reason, the sequence number and the
+ * hash follow the mark.
+ */
 const checkpointTailBytes = 160;
 const aggregateMark = Buffer.from('"aggregate":{"count":');
 const longestCount = 15;
 
-/** The beginning of the newest line and its id: most lines belong to the chain of the line before. */
+/**
+ * Caches the beginning of the last parsed line and its chain id, because most lines belong to the same chain as the
+ * line before.
+ */
 let newest = { start: '', id: '' };
 
-/** Reads a line by the positions of its members, without parsing its JSON. @returns null if it is not a chain line */
+/**
+ * Parses a line of a chain by the positions of its members, because parsing its JSON takes longer. @returns null if it
+ * is not a line of a chain
+ */
 export function parseSealedLine(line: Buffer): SealedLine | null {
   const end = line.length - sealLength;
   if (end < headLength + maxSequenceDigits) return null;
@@ -84,7 +93,8 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   const sequenceAt = beforeDigits(tail, sealAt);
   const at = sequenceAt - sequenceMark.length;
   if (!tail.startsWith(sequenceMark, at) || !isSequence(tail, sequenceAt, sealAt)) return null;
-  // The member before the sequence is a string in checkpoints (reason) and shared lines (time), otherwise a number.
+  // In the line of one request, the member before the sequence number is a number. In checkpoints and in lines shared
+  // by several requests, it is a string.
   const isPlain = tail[at - 1] !== '"';
   const checkpoint = !isPlain && hasCheckpointMark(line) ? parseCheckpoint(line) : null;
   if (checkpoint === undefined) return null;
@@ -92,7 +102,7 @@ export function parseSealedLine(line: Buffer): SealedLine | null {
   if (start !== newest.start) newest = { start, id: start.slice(head.length) };
   const { id } = newest;
   const sequence = numberIn(tail, sequenceAt, sealAt);
-  // The later comparison checks the digits of the hash.
+  // The characters of the hash are not validated here: the line is later compared with its computed hash.
   const hash = tail.slice(sealAt + sealHead.length, -sealEnd.length);
   return { id, sequence, hash, bytes: line, checkpoint, requests };
 }
@@ -101,7 +111,10 @@ function hasCheckpointMark(line: Buffer): boolean {
   return line.toString('latin1', Math.max(headLength, line.length - checkpointTailBytes)).includes(checkpointMark);
 }
 
-/** The start of the digits before `end`. A backward search for the text before them would dominate the parse time. */
+/**
+ * Returns where the digits before `end` begin. Searching backwards for the text before them would take most of the
+ * parsing time.
+ */
 function beforeDigits(text: string, end: number): number {
   for (let at = end; at > 0; at -= 1) {
     const code = text.charCodeAt(at - 1);
@@ -110,12 +123,12 @@ function beforeDigits(text: string, end: number): number {
   return 0;
 }
 
-/** Whether the digits are a number from 1 without leading zeros. */
+/** Whether the text is a positive number without leading zeros, given that it consists of digits. */
 function isSequence(text: string, from: number, to: number): boolean {
   return to > from && to - from <= maxSequenceDigits && text.charCodeAt(from) !== zero;
 }
 
-/** The number that these digits are. A loop over them takes less time than a text to convert. */
+/** Converts digits to a number. This loop is faster than Number(), which needs a substring. */
 function numberIn(text: string, from: number, to: number): number {
   let number = 0;
   for (let at = from; at < to; at += 1) number = 10 * number + text.charCodeAt(at) - zero;
@@ -129,7 +142,7 @@ function requestsIn(line: Buffer): number {
   return Number(/^\d+/.exec(line.toString('latin1', from, from + longestCount))?.[0] ?? 1);
 }
 
-/** Whether this may be the first part of an incomplete line. Such a part is never complete JSON. */
+/** Whether these bytes may be the beginning of a line whose end is missing. Such a beginning is never complete JSON. */
 export function mayBeginLine(bytes: Buffer): boolean {
   const text = bytes.toString('utf8');
   if (!text.startsWith(head) && !head.startsWith(text)) return false;
@@ -141,7 +154,7 @@ export function mayBeginLine(bytes: Buffer): boolean {
   }
 }
 
-/** Parses a checkpoint line; undefined if it is invalid. */
+/** Parses a checkpoint line. Returns undefined if it is invalid. */
 function parseCheckpoint(line: Buffer): Checkpoint | undefined {
   let value: unknown;
   try {

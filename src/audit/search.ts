@@ -3,15 +3,15 @@ import type { IpRanges } from '../policy/ip-ranges.js';
 import { addressOf, requestsIn } from './access-entry.js';
 import type { CountedEntry } from './access-entry.js';
 
-/** A search filter. A line matches if it matches every given member. */
+/** A search filter. A log line matches if it matches every given member. */
 export interface Search {
   readonly merchant?: string | undefined;
   readonly keyId?: string | undefined;
   readonly fingerprint?: string | undefined;
   readonly code?: string | undefined;
-  /** Address range of the client or of the peer. */
+  /** The address range of the client or of the connection's peer. */
   readonly address?: IpRanges | undefined;
-  /** Matches this path and every path below it. */
+  /** Matches this URL path and every path below it. */
   readonly path?: string | undefined;
   /** Milliseconds since 1970, inclusive. */
   readonly since?: number | undefined;
@@ -20,12 +20,12 @@ export interface Search {
   readonly requestId?: string | undefined;
 }
 
-/** Values that a line contains without JSON escapes. */
+/** Values that JSON does not escape, so that the bytes of a line contain them unchanged. */
 const unescaped = /^[\w.:-]+$/;
 
 /**
- * A quick test of the bytes of a line. If it fails, the line does not match the search. Parsing each line as JSON takes
- * ten times as long, and few lines contain a given id.
+ * Returns a fast test of the bytes of a line. A line that fails it does not match the search and need not be parsed.
+ * Parsing every line as JSON would take ten times as long.
  */
 export function mayMatch({ merchant, keyId, fingerprint, code, requestId }: Search): (line: Buffer) => boolean {
   const texts = [requestId, keyId, fingerprint, merchant, code].filter((text) => text !== undefined);
@@ -33,7 +33,7 @@ export function mayMatch({ merchant, keyId, fingerprint, code, requestId }: Sear
   return (line) => needles.every((needle) => line.includes(needle));
 }
 
-/** Whether the line of a request matches the search. */
+/** Whether a line about a request matches the search. */
 export function matches(entry: CountedEntry, search: Search): boolean {
   const { merchant, keyId, fingerprint, code, address, path, since, until, requestId } = search;
   const time = Date.parse(entry['@timestamp']);

@@ -2,36 +2,50 @@ import type { Checkpoint, ReadCheckpoint } from '../evidence/checkpoint.js';
 import { MerkleTree } from '../evidence/merkle-tree.js';
 import { type Finding, type Position, rangeText } from './finding.js';
 
-/** A checkpoint and its position in the input. */
+/** A checkpoint, and its position in the input. */
 export interface GivenCheckpoint extends ReadCheckpoint {
   readonly place: Position;
-  /** The signed note. */
+  /** The checkpoint as a signed note. */
   readonly note: string;
 }
 
-/** A difference between a line and a signed checkpoint. */
+/** How a line differs from a signed checkpoint. */
 export type Mismatch = Pick<Finding, 'kind' | 'message'>;
 
-/** The stored part of a checkpoint. It is small, because each process signs 8,640 checkpoints a day. */
+/** The part of a checkpoint that is kept in memory. It is small, because each process signs 8,640 checkpoints a day. */
 interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> {
-  /** In hex: a small Buffer would retain its slab of Node's pool, which is a hundred times as large. */
+  /**
+   * The root in hex. A Buffer of 32 bytes would retain its slab of Node's buffer pool, which is a hundred times as
+   * large.
+   */
   readonly root: string;
-  /** Time in its receipt, in milliseconds since 1970; null without a receipt. */
+  /**
+   * When the registry received the checkpoint, by its signed receipt, in milliseconds since 1970; null without a
+   * receipt.
+   */
   receivedAt: number | null;
 }
 
-/** Compares the lines of one run with its signed checkpoints. */
+/**
+ * Compares the lines of one run, which are the lines of one gateway process, with the signed checkpoints of that run.
+ */
 export class SignedRun {
-  /** By the number of the last covered line. */
+  /** The checkpoints, by the number of the last line that they cover. */
   readonly checkpoints = new Map<number, KeptCheckpoint>();
   newest: GivenCheckpoint;
-  /** The last line of this run that the next process found and signed. */
+  /**
+   * The last line of this run, according to the next process: it found the line at the end of the log and signed it in
+   * its start checkpoint.
+   */
   found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
   /** The newest checkpoint that matches the lines. */
   proved: KeptCheckpoint | null = null;
-  /** The newest matching checkpoint with a receipt. */
+  /**
+   * The newest checkpoint that matches the lines and has a receipt, which is the registry's signature that it stored
+   * the checkpoint.
+   */
   witnessed: KeptCheckpoint | null = null;
-  /** The number of the first given line; 0 before the first one. */
+  /** The number of the first line that was compared; 0 before it. */
   first = 0;
   /** Whether a line differs from a checkpoint. */
   isUnlike = false;
@@ -41,27 +55,30 @@ export class SignedRun {
     this.newest = first;
   }
 
-  /** The minimum number of lines of the run, and the checkpoint that states this number. */
+  /** How many lines this gateway process wrote at least, and the checkpoint that states this. */
   get required(): { readonly size: number; readonly by: GivenCheckpoint } {
     const { size } = this.newest;
     return this.found !== null && this.found.size > size ? this.found : { size, by: this.newest };
   }
 
   /**
-   * The last line of the run and the checkpoint that states it: the run's end, or the start of the next process, which
-   * found this line last. Null if neither is known.
+   * The number of the last line of the run, and the checkpoint that states it. This is the end checkpoint of the run,
+   * or the start checkpoint of the next process, which found that line. Null if neither exists.
    */
   get last(): { readonly size: number; readonly by: GivenCheckpoint } | null {
     if (this.newest.occasion === 'end') return { size: this.newest.size, by: this.newest };
     return this.found;
   }
 
-  /** The size of the largest checkpoint that covers no line after this one. */
+  /** Returns the size of the largest checkpoint that covers no line after this one. */
   signedUpTo(sequence: number): number {
     return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);
   }
 
-  /** Takes the receipt of a checkpoint from a line of the log. @param root in hex */
+  /**
+   * Stores when the registry received a checkpoint, by a receipt that a line of the log contains. @param root the root
+   * in that checkpoint, in hex
+   */
   receive(size: number, root: string, receivedAt: number): void {
     const kept = this.checkpoints.get(size);
     if (kept?.root !== root) return;
@@ -69,7 +86,7 @@ export class SignedRun {
     if (size <= (this.proved?.size ?? 0) && size > (this.witnessed?.size ?? 0)) this.witnessed = kept;
   }
 
-  /** Compares the next line with the checkpoints. @returns the difference; null if it matches */
+  /** Compares the next line with the checkpoints. @returns how it differs; null if it matches */
   compare(sequence: number, hash: string): Mismatch | null {
     const unlike = this.#compare(sequence, hash);
     if (this.first === 0) this.first = sequence;
@@ -86,7 +103,8 @@ export class SignedRun {
       };
     const tree = this.#tree;
     if (tree === null) return null;
-    this.#tree = null; // after a missing, changed or added line, no root can be compared
+    // Stays null after a missing, changed or added line: the roots of later checkpoints can no longer be computed.
+    this.#tree = null;
     if (sequence !== tree.size + 1) return null;
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)
       return {
@@ -106,7 +124,7 @@ export class SignedRun {
   }
 }
 
-/** The time at which a checkpoint was signed, in ISO 8601. */
+/** Returns the time at which a checkpoint was signed, in ISO 8601. */
 export function timeOf({ at }: Pick<Checkpoint, 'at'>): string {
   return new Date(at).toISOString();
 }

@@ -7,42 +7,52 @@ import type { RawLine } from './log-lines.js';
 import { type GivenCheckpoint, SignedRun, timeOf, type Mismatch } from './signed-run.js';
 import type { WitnessedList } from './witnessed-list.js';
 
-/** The value of `--checkpoints` that queries the registry; also the file name of its checkpoints. */
+/**
+ * The value of `--checkpoints` that fetches the checkpoints from the registry. Findings use it as the file name of
+ * these checkpoints.
+ */
 export const registryWord = 'registry';
 
-/** Compares the lines of a log with its signed checkpoints. */
+/** Compares the lines of a log with signed checkpoints. A run is the lines of one gateway process. */
 export class SignedRuns {
   readonly #findings: Finding[] = [];
   readonly notes: string[] = [];
   readonly #runs = new Map<string, SignedRun>();
-  /** The run of the last compared line: most lines belong to the run of the line before. */
+  /**
+   * Caches the run (gateway process) of the last compared line, because most lines belong to the same run as the line
+   * before.
+   */
   #compared: { readonly id: string; readonly signed: SignedRun | undefined } = { id: '', signed: undefined };
   readonly #keys: readonly PinnedKey[];
   readonly #since: number;
   readonly #witnessed: WitnessedList | null;
   #newestAt = -Infinity;
-  /** Checkpoints whose time contradicts their receipt. */
+  /** Counts the checkpoints whose own time differs by over 60 s from the time at which the registry received them. */
   readonly #apart = { count: 0, first: null as string | null };
-  /** How many lines of a run the registry knows. */
+  /** For each run (gateway process), the number of lines in the newest checkpoint that the registry stores. */
   readonly #knownToRegistry = new Map<string, number>();
-  /** Start checkpoints. Each names the end of the previous run, whose checkpoints may follow later in the input. */
+  /**
+   * The first checkpoints of all gateway processes. Each states the last line of the previous process, whose
+   * checkpoints may follow later in the input.
+   */
   readonly #starts: GivenCheckpoint[] = [];
 
   /**
-   * @param since in milliseconds since 1970: a run whose newest checkpoint is older may be missing
-   * @param witnessed the list of the witness whose receipts are checked; null: receipts are ignored
+   * @param since in milliseconds since 1970: all lines of a gateway process may be missing if its newest checkpoint is
+   *   older
+   * @param witnessed the registry's list of checkpoints; null: the registry's receipts are ignored
    */
   constructor(keys: readonly PinnedKey[], since: number, witnessed: WitnessedList | null = null) {
     [this.#keys, this.#since, this.#witnessed] = [keys, since, witnessed];
   }
 
-  /** Adds notes and findings about the source of the checkpoints. */
+  /** Adds the notes and findings that resulted from fetching the checkpoints. */
   add({ notes, findings }: { readonly notes: readonly string[]; readonly findings: readonly Finding[] }): void {
     this.notes.push(...notes);
     this.#findings.push(...findings);
   }
 
-  /** Reads one line of a checkpoint file. */
+  /** Reads one line of a checkpoint file. An invalid checkpoint becomes a finding. */
   take(line: RawLine): void {
     const place = { file: line.file, line: line.number };
     try {
@@ -56,7 +66,10 @@ export class SignedRuns {
     }
   }
 
-  /** Links each run to its previous run. Call it after all checkpoints and before the first line of the log. */
+  /**
+   * Links the lines of each gateway process (`run`) to those of the previous process. Call it after all checkpoints
+   * were read and before the first line of the log.
+   */
   link(): void {
     const followers = new Map<string, GivenCheckpoint>();
     for (const start of this.#starts) {
@@ -67,14 +80,15 @@ export class SignedRuns {
         this.#fork(place, `two runs continue the run ${previous.run}: ${other.run} and ${run}`);
       followers.set(previous.run, start);
       const found = this.#runs.get(previous.run);
-      // Another instance's key may be stolen: it must not decide where the log of this instance ended.
+      // The key of another gateway may be stolen, so its start checkpoint must not decide where this gateway's log
+      // ended.
       if (found !== undefined && !this.#isOneInstance(found.newest, start))
         this.#fork(place, `the run ${run} of ${start.name} continues the run ${previous.run} of ${found.newest.name}`);
       else if (found !== undefined) found.found = { size: previous.size, hash: previous.hash, by: start };
     }
   }
 
-  /** Whether one key signed both. An instance that was renamed keeps its key. */
+  /** Whether the same key signed both checkpoints. A gateway keeps its key when it is renamed. */
   #isOneInstance(one: GivenCheckpoint, other: GivenCheckpoint): boolean {
     if (one.name === other.name) return true;
     const [signers, others] = [one, other].map(({ name, note }) => {
@@ -84,15 +98,19 @@ export class SignedRuns {
     return signers?.some((bytes) => others?.some((same) => same.equals(bytes))) === true;
   }
 
-  /** Compares the next line of a run with its signed checkpoints. @returns the difference; null if it matches */
+  /**
+   * Compares the next line of a gateway process with its signed checkpoints. @returns how it differs; null if it
+   * matches
+   */
   compare(run: string, sequence: number, hash: string): Mismatch | null {
     if (run !== this.#compared.id) this.#compared = { id: run, signed: this.#runs.get(run) };
     return this.#compared.signed?.compare(sequence, hash) ?? null;
   }
 
   /**
-   * Compares the receipt and the list head in a checkpoint line with the list of the witness.
-   * @returns the difference; null if they match
+   * Compares a checkpoint line with the registry's list of checkpoints. The line contains a receipt and a signed list
+   * head, its length and Merkle root.
+   * @returns how they differ; null if they match
    */
   compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>): Mismatch | null {
     if (this.#witnessed === null) return null;
@@ -111,17 +129,20 @@ export class SignedRuns {
     }
   }
 
-  /** Whether checkpoints of this run were given. */
+  /** Whether a checkpoint of this run (the lines of one gateway process) was given. */
   has(run: string): boolean {
     return this.#runs.has(run);
   }
 
-  /** The time of the newest checkpoint or receipt, in milliseconds since 1970; -Infinity without one. */
+  /** The time of the newest checkpoint, in milliseconds since 1970; -Infinity if there is none. */
   get newestAt(): number {
     return this.#newestAt;
   }
 
-  /** How the given lines of each run are proved by signatures, and the runs that are missing. */
+  /**
+   * Returns which lines of each gateway process are proved by signatures. Includes processes whose lines are all
+   * missing.
+   */
   proofs(chains: readonly Pick<ChainCheck, 'id' | 'lines' | 'newest'>[]): RunProof[] {
     const given = new Set(chains.map(({ id }) => id));
     const missing = [...this.#runs.values()].filter(({ newest }) => !given.has(newest.run) && newest.at >= this.#since);
@@ -143,8 +164,8 @@ export class SignedRuns {
   }
 
   /**
-   * Reports invalid checkpoints, unsigned chains, and signed lines that are missing.
-   * @param areRequired whether missing lines and runs are findings
+   * Returns findings for invalid checkpoints, unsigned chains, and missing signed lines.
+   * @param areRequired whether missing lines are findings; false for a partial log
    */
   judge(
     chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'isUnderSecret' | 'reported'>[],
@@ -170,7 +191,10 @@ export class SignedRuns {
     ];
   }
 
-  /** Reports a next run that a signed end names, if neither a line nor a checkpoint of it was given. */
+  /**
+   * Returns findings for missing runs: the end checkpoint of a file names the run that continues it, but neither a line
+   * nor a checkpoint of that run was given.
+   */
   #nextMissing(chains: readonly Pick<ChainCheck, 'id'>[]): Finding[] {
     const given = new Set(chains.map(({ id }) => id));
     return [...this.#runs.values()].flatMap(({ newest }): Finding[] => {
@@ -182,8 +206,8 @@ export class SignedRuns {
   }
 
   /**
-   * Reports runs whose lines do not begin with line 1: they cannot be compared with the checkpoints. Skips runs
-   * that already have a finding.
+   * Returns findings for gateway processes whose first lines are missing: their Merkle root cannot be computed and
+   * compared. Skips those that already have a finding.
    */
   #unproved(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'reported'>[]): Finding[] {
     return chains.flatMap(({ id, newest, reported }): Finding[] => {
@@ -244,7 +268,10 @@ export class SignedRuns {
     if (occasion === 'start') this.#starts.push(checkpoint);
   }
 
-  /** Compares a receipt with what its witness stores. A checkpoint from a file does not show that the witness has it. */
+  /**
+   * Detects that the registry has removed a checkpoint: it signed a receipt, but stores no checkpoint of that size or
+   * above. If the registry's list is given, only its checkpoints count, not those from files.
+   */
   #lostBy(witnessed: WitnessedList, run: string, size: number): Mismatch | null {
     const known = (witnessed.isGiven ? this.#knownToRegistry.get(run) : this.#runs.get(run)?.newest.size) ?? 0;
     if (known >= size) return null;

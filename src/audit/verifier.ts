@@ -8,24 +8,24 @@ import type { RawLine } from './log-lines.js';
 import { type Checkpoint, mayBeginLine, parseSealedLine, type SealedLine } from './sealed-line.js';
 import type { SignedRuns } from './signed-runs.js';
 
-/** Options of a verification. */
+/** Options for the verification of a log. */
 export interface VerifierOptions {
-  /** Secrets of the log, newest first. If the list is empty, lines are hashed without a secret. */
+  /** The secrets of the log, newest first. Empty if the lines are hashed without a secret. */
   readonly secrets: readonly LogSecret[];
-  /** Whether the last process may still be running. If so, its chain may lack an end checkpoint. */
+  /** Whether the last process may still be running, so that its chain may lack an end checkpoint. */
   readonly running: boolean;
-  /** Whether the lines are a part of a log, which may begin at any line. */
+  /** Whether the input is only a part of a log, which may begin at any line. */
   readonly partial: boolean;
-  /** The signed checkpoints, already read and linked; null or omitted: none were given. */
+  /** The signed checkpoints, after all were read and linked; null or omitted if none were given. */
   readonly signed?: SignedRuns | null;
-  /** When the log was read or copied, in milliseconds since 1970; with `running`, runs that are silent then have ended. */
+  /** When the log was read, in milliseconds since 1970. With `running`, processes silent for 180 s then have ended. */
   readonly asOf?: number;
 }
 
-/** A chain is not running if its newest checkpoint is this much older than another known time. */
+/** A chain has ended if its newest checkpoint is older than the newest known time by this much. */
 const silentMilliseconds = 180_000;
 
-/** Verifies a log, line by line, in bounded memory. */
+/** Verifies a log line by line, in bounded memory. */
 export class Verifier {
   readonly #options: VerifierOptions;
   readonly #hashes: LineHashes;
@@ -37,15 +37,13 @@ export class Verifier {
   #lines = 0;
   #requests = 0;
   #file: string | null = null;
-  /** Time of the newest checkpoint of all chains, in milliseconds since 1970. */
+  /** The time of the newest checkpoint in any chain, in milliseconds since 1970. */
   #newestAt = 0;
-  /** Whether the first chain was written to a file; null before the first chain. */
+  /** Whether the chains were written to a file and not to standard output; null before the first chain. */
   #inFile: boolean | null = null;
-  /** The first checkpoints of files that continue another file; that file may be given later. */
+  /** The first checkpoints of files that continue another file. That file may follow later. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /**
-   * The chain of the first line. A partial log may contain only that line of it, if another chain begins on line 2.
-   */
+  /** The chain of the first line. If another chain begins on line 2, a partial log may contain only that line of it. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -54,7 +52,7 @@ export class Verifier {
     this.#hasSecret = options.secrets.some((secret) => secret !== null);
   }
 
-  /** Takes the next line. @throws OperatorError if the log is hashed with a secret and none was given */
+  /** Verifies the next line. @throws OperatorError if the log is hashed with a secret and none was given */
   take({ file, number, bytes, ended }: RawLine): void {
     this.#lines += 1;
     const place = { file, line: number };
@@ -88,7 +86,7 @@ export class Verifier {
     log.newest = chain.newest;
     if (this.#lines === 1) this.#leading = chain;
     else if (this.#lines === 2 && !(isProved && this.#mayFollowLeading(line))) this.#leading = null;
-    // Trust the statements of proved lines only: a changed line could accuse other chains.
+    // Only lines with a correct hash are trusted. A changed line could otherwise cause findings in other chains.
     if (isProved && line.checkpoint !== null) {
       this.#newestAt = Math.max(this.#newestAt, Date.parse(line.checkpoint.at) || 0);
       const rewritten = this.#options.signed?.compareWitnessed(line.checkpoint) ?? null;
@@ -100,7 +98,7 @@ export class Verifier {
     }
   }
 
-  /** Takes a file without lines. */
+  /** Reports a file without lines. */
   empty(file: string): void {
     const message = 'the file is empty, but each file of a log begins with a checkpoint';
     const finding: Finding = { file, line: 1, kind: 'truncated', message };
@@ -110,8 +108,8 @@ export class Verifier {
   }
 
   /**
-   * The verdict. Call it after the last line.
-   * @param areAll false if a file could not be read to its end: chains may continue there
+   * Returns the result of the verification. Call it after the last line.
+   * @param areAll false if a file could not be read to its end, so that chains may continue in the unread part
    */
   end(areAll = true): Verdict {
     for (const log of this.#logs.all) {
@@ -165,7 +163,10 @@ export class Verifier {
     return sequence === 1 && (named === null || named === this.#leading?.id);
   }
 
-  /** A start that names another process's line must follow it. A start that found an empty file must be first. */
+  /**
+   * Verifies what a start checkpoint states about the log before it. If it names another process's last line, that line
+   * must precede it. If it states that the file was empty, it must be the first line.
+   */
   #judgePredecessor({ predecessor, reason }: Checkpoint, place: Position, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
     if (this.#inFile !== null && this.#inFile !== inFile) {
@@ -202,7 +203,9 @@ export class Verifier {
     }
   }
 
-  /** Standard input and a partial log may be several concatenated files, so a file may begin in the middle. */
+  /**
+   * Standard input and a partial log may consist of several concatenated files, so a new file may begin at any line.
+   */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
       this.#notes.push(`${positionText(place)}: a new file begins here: the input is several files in sequence`);
@@ -224,7 +227,8 @@ export class Verifier {
   #judgeFragment(log: GivenLog, torn: number, next: Position | null): void {
     const { fragment } = log;
     log.fragment = null;
-    // The length alone proves nothing: someone could insert a complete line of that length while no process runs.
+    // The stated length alone proves nothing: someone could insert a complete line of that length. So the fragment must
+    // also look like an incomplete line.
     if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
       this.#notes.push(
         `${positionText(fragment.place)}: incomplete line of a process that was killed; the line is lost`,
@@ -252,7 +256,8 @@ export class Verifier {
         `${positionText(newest.place)}: the chain ${chain.id} continues as ${chain.next} in another file, which was not given`,
       );
     if (newest === null || chain.closed) return;
-    // Anyone can make such a line without the secret. Only a later line that follows its hash would prove it.
+    // No line of this chain could be verified. Anyone can write such lines without the secret: only a later line whose
+    // hash covers them would prove them.
     if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
       const message = `nothing proves the chain ${chain.id}: no further line follows, and no later process names it`;
       this.#findings.report({ ...newest.place, kind: 'foreign', message });
@@ -271,7 +276,7 @@ export class Verifier {
     }
   }
 
-  /** A running process writes a checkpoint every minute. */
+  /** Whether the process of a chain may still be running. A running process writes a checkpoint every minute. */
   #mayRun({ lastCheckpointAt }: ChainCheck): boolean {
     const { signed, asOf = -Infinity } = this.#options;
     const latest = Math.max(this.#newestAt, asOf, signed?.newestAt ?? -Infinity);

@@ -10,18 +10,21 @@ import {
 import { listEntry, readListHead } from '../evidence/submission.js';
 import { counted } from './finding.js';
 
-/** The public keys of a witness: the present one, and former ones if its key was replaced. */
+/** The public keys of a witness (the registry): the current one, and former ones if its key was replaced. */
 export class WitnessKeys {
   readonly #receiptKeys: readonly NoteKey[];
   readonly #headKeys: readonly NoteKey[];
 
-  /** @param keys for receipts */
+  /** @param keys the public keys that verify receipts (the registry's signatures that it stored a checkpoint) */
   constructor(keys: readonly NoteKey[]) {
     this.#receiptKeys = keys;
     this.#headKeys = keys.map((key) => forPurpose(key, 'note'));
   }
 
-  /** When the witness received a note, in milliseconds since 1970; null without a valid receipt of a given key. */
+  /**
+   * Returns when the registry received a checkpoint, in milliseconds since 1970; null without a valid receipt of these
+   * keys.
+   */
   receiptTimeOf(note: SignedNote): number | null {
     for (const key of this.#receiptKeys) {
       const time = receiptTimeOf(note, key);
@@ -30,7 +33,10 @@ export class WitnessKeys {
     return null;
   }
 
-  /** The given key that signed a head, by its name and id; null if it is none of them. @throws InvalidNote */
+  /**
+   * Returns which of these keys claims to have signed a list head (length and Merkle root of the registry's list); null
+   * if none does. Does not verify the signature. @throws InvalidNote
+   */
   headKeyOf(head: string): NoteKey | null {
     const { signatures } = parseNote(head);
     const isSigner = ({ name, id }: NoteKey): boolean =>
@@ -39,26 +45,31 @@ export class WitnessKeys {
   }
 }
 
-/** Compares the given list of checkpoints of a witness with the list heads that the witness signed. */
+/**
+ * Compares the registry's list of checkpoints with list heads (its length and Merkle root) that the registry signed
+ * earlier. Detects removed and changed checkpoints.
+ */
 export class WitnessedList {
   readonly keys: WitnessKeys;
-  /** Whether the list itself is given, and not only the keys of its witness. */
+  /** Whether the list itself is given; otherwise only the public keys of the registry are. */
   readonly isGiven: boolean;
-  /** The number of heads that were not compared, because no given key has signed them. */
+  /**
+   * How many signed list heads could not be compared, because they were signed with another key than the given ones.
+   */
   #unknownHeads = 0;
   readonly #tree = new MerkleTree();
-  /** The root of the list at each size, in hex. */
+  /** The Merkle root of the list at each size, in hex. */
   readonly #roots = [this.#tree.root().toString('hex')];
 
   /**
-   * @param keys for receipts: the present key of the witness, and former ones
-   * @param isGiven false if only the keys of the witness are known: then list heads are not compared
+   * @param keys the public keys that verify the registry's receipts: the current one and former ones
+   * @param isGiven false if only the keys are known, not the list; then list heads are not compared
    */
   constructor(keys: readonly NoteKey[], isGiven = true) {
     [this.keys, this.isGiven] = [new WitnessKeys(keys), isGiven];
   }
 
-  /** What could not be compared. Call it after the last head. */
+  /** Notes about signed list heads that could not be compared. Read it after the last head. */
   get notes(): string[] {
     return this.#unknownHeads === 0
       ? []
@@ -67,15 +78,15 @@ export class WitnessedList {
         ];
   }
 
-  /** Takes the next checkpoint of the list. @param receivedAt in milliseconds since 1970 */
+  /** Adds the next checkpoint of the registry's list. @param receivedAt in milliseconds since 1970 */
   take(receivedAt: number, note: string): void {
     this.#tree.append(entryHash(listEntry(receivedAt, note)));
     this.#roots.push(this.#tree.root().toString('hex'));
   }
 
   /**
-   * The difference between the list and a signed head; null if they match, or if no given key has signed the head. Call
-   * it after the last checkpoint.
+   * Compares the list with its length and Merkle root, as signed by the registry earlier. Call it after the last
+   * checkpoint. Returns how they differ; null if they match, or if another key signed.
    */
   unlike(head: string): string | null {
     if (!this.isGiven) return null;

@@ -1,38 +1,44 @@
 import { digestBytes } from './merkle-tree.js';
 import { InvalidNote, isSignedBy, keyText, type NoteKey, type NoteSigner, parseKey, parseNote } from './signed-note.js';
 
-/** Why a checkpoint was signed: the run began, the interval has passed, or the run ended. */
+/**
+ * Why a checkpoint was signed: its run (the lines of one gateway process) began, the interval between checkpoints
+ * passed, or the run ended.
+ */
 type CheckpointOccasion = 'start' | 'periodic' | 'end';
 
-/** The last line of a run. */
+/** The last line of a run. A run is the chain of lines that one gateway process writes, or writes to one file. */
 export interface RunEnd {
   readonly run: string;
-  /** The number of lines of the run, which is the number of its last line. */
+  /** The number of lines of the run, which is also the number of its last line. */
   readonly size: number;
-  /** The hash of the last line. */
   readonly hash: Buffer;
 }
 
-/** The signed statement about a run: the number of its first lines and their root. */
+/** A signed statement about a run: how many lines it has so far, and the root of the Merkle tree over them. */
 export interface Checkpoint {
-  /** The name of the instance key. */
+  /** The name of the instance key, the long-lived signing key of a gateway. */
   readonly name: string;
-  /** `service.ephemeral_id` of the lines. */
+  /**
+   * The id of the run (the lines of one gateway process). Each of its lines contains the id as `service.ephemeral_id`.
+   */
   readonly run: string;
-  /** The number of covered lines. */
+  /** How many lines, from the first one on, the checkpoint covers. */
   readonly size: number;
-  /** The root of the tree over their hashes. */
+  /** The root of the Merkle tree over the hashes of these lines. */
   readonly root: Buffer;
   readonly occasion: CheckpointOccasion;
-  /** Time of the process's clock, in milliseconds since 1970. */
+  /** When the checkpoint was signed, by the gateway's clock, in milliseconds since 1970. */
   readonly at: number;
-  /** The end of the log before this run; null for an empty log. Only in a start checkpoint, otherwise undefined. */
+  /**
+   * The last line of the log before this run began; null if the log was empty. Undefined except in a start checkpoint.
+   */
   readonly previous?: RunEnd | null | undefined;
-  /** The run in the next file, in the end checkpoint of a rotated file. */
+  /** The id of the run that continues in the next file. Only in the end checkpoint of a rotated file. */
   readonly next?: string | undefined;
 }
 
-/** A parsed checkpoint and the run key that it names. */
+/** A parsed checkpoint, with the public key that exists only for its run (the lines of one gateway process). */
 export interface ReadCheckpoint extends Checkpoint {
   readonly runKey: NoteKey;
 }
@@ -42,8 +48,8 @@ const sizeForm = /^[1-9]\d{0,14}$/;
 const occasionForm = /^(start|periodic|end) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)$/;
 
 /**
- * Signs a checkpoint with the instance key, which is a file, and with the run key, which exists only in memory. A thief
- * of the instance key cannot sign for runs that have ended.
+ * Signs a checkpoint with two keys: the instance key, stored in a file, and the run key, which exists only in memory. A
+ * thief of the instance key therefore cannot sign for runs that have ended.
  * @returns a C2SP tlog-checkpoint as a signed note
  */
 export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run: NoteSigner): string {
@@ -51,7 +57,9 @@ export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run
   return `${text}\n${instance.lineFor(text)}${run.lineFor(text)}`;
 }
 
-/** A checkpoint has the signature of its instance but not that of its run. */
+/**
+ * A checkpoint has a valid signature of the gateway's long-lived key, but not of the key that exists only for its run.
+ */
 export class NotSignedByRun extends InvalidNote {
   constructor(
     readonly instance: NoteKey,
@@ -61,7 +69,10 @@ export class NotSignedByRun extends InvalidNote {
   }
 }
 
-/** Reads a checkpoint and requires the signatures of both keys. @throws InvalidNote, NotSignedByRun */
+/**
+ * Parses a checkpoint and verifies the signatures of its instance key and its run key. @throws InvalidNote,
+ * NotSignedByRun
+ */
 export function readCheckpoint(note: string, instances: readonly NoteKey[]): ReadCheckpoint {
   const signed = parseNote(note);
   const checkpoint = parseText(signed.text);
@@ -71,7 +82,7 @@ export function readCheckpoint(note: string, instances: readonly NoteKey[]): Rea
   return checkpoint;
 }
 
-/** The key name in the signatures of a run. */
+/** Returns the name of the key that exists only for one run, as it appears in the signature lines. */
 export function runKeyName(name: string, run: string): string {
   return `${name}/${run}`;
 }
@@ -114,7 +125,7 @@ function parseText(text: string): ReadCheckpoint {
   };
 }
 
-/** Removes the next line if it begins with `head`, and returns the rest of that line; otherwise undefined. */
+/** Removes the first line if it begins with `head`, and returns the rest of that line; otherwise returns undefined. */
 function take(lines: string[], head: string): string | undefined {
   return lines[0]?.startsWith(head) === true ? lines.shift()?.slice(head.length) : undefined;
 }
@@ -127,7 +138,7 @@ function parsePrevious(text: string | undefined): RunEnd | null {
   return { run, size: Number(size), hash: parseDigest(hash) };
 }
 
-/** Parses a SHA-256 digest in base64. @throws InvalidNote */
+/** Parses a SHA-256 digest from base64. @throws InvalidNote */
 export function parseDigest(text: string): Buffer {
   const bytes = Buffer.from(text, 'base64');
   if (bytes.length !== digestBytes || bytes.toString('base64') !== text)

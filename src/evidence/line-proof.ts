@@ -1,36 +1,38 @@
 import { parseDigest } from './checkpoint.js';
 import { InvalidNote } from './signed-note.js';
 
-/** A proof that a line is in a log, for a reader without the log or a secret. */
+/**
+ * Proves that a line belongs to a log. The verifier needs neither the log nor a secret, only the signer's public key.
+ */
 export interface LineProof {
-  /** The hash of the previous line, in hex; 64 zeros for the first line of a run. */
+  /** The hash of the previous line in hex; 64 zeros for the first line of a hash chain. */
   readonly previous: string;
-  /** The line, without its line end. */
+  /** The proved line, without its line end. */
   readonly line: Buffer;
-  /** The index of the line in the run, from 0. */
+  /** The index of the line in its hash chain, from 0. */
   readonly index: number;
-  /** The inclusion proof: sibling hashes from the leaf up to the root. */
+  /** The Merkle inclusion proof: the sibling hashes from the leaf to the root. */
   readonly path: readonly Buffer[];
-  /** The signed checkpoint of that root. */
+  /** The signed checkpoint that contains the root. */
   readonly note: string;
 }
 
 const firstLine = 'c2sp.org/tlog-proof@v1';
 const hashDigits = 64;
 const mostPathHashes = 63;
-/** Far above the size of a proof for the longest line. */
+/** Limit for the parser, far above the size of a proof for the longest line. */
 const mostProofBytes = 1_048_576;
 const extraForm = /^extra ([A-Za-z0-9+/]+={0,2})$/;
 const indexForm = /^index (0|[1-9]\d{0,14})$/;
 
-/** The text of a proof, in the form of c2sp.org/tlog-proof. */
+/** Formats a proof as text (c2sp.org/tlog-proof). */
 export function proofText({ previous, line, index, path, note }: LineProof): string {
   const extra = Buffer.concat([Buffer.from(previous), line]).toString('base64');
   const hashes = path.map((hash) => `${hash.toString('base64')}\n`).join('');
   return `${firstLine}\nextra ${extra}\nindex ${index}\n${hashes}\n${note}`;
 }
 
-/** Parses the text of a proof, without checking it. @throws InvalidNote */
+/** Parses the text of a proof, but does not verify it. @throws InvalidNote */
 export function parseProof(text: string): LineProof {
   if (text.length > mostProofBytes) throw new InvalidNote(`expected a proof of at most ${mostProofBytes} bytes`);
   const end = text.indexOf('\n\n');

@@ -1,22 +1,22 @@
 import { hash } from 'node:crypto';
 
-/** Bytes of a SHA-256 digest. */
+/** Length of a SHA-256 digest in bytes. */
 export const digestBytes = 32;
 
 const hexDigits = 2 * digestBytes;
-/** Offset of the text: it follows the zero byte of a leaf and the hash of the previous line. */
+/** Offset of the line in the hashed bytes: a zero byte and the hash of the previous line precede it. */
 const textStart = 1 + hexDigits;
-/** Maximum UTF-8 bytes for one UTF-16 code unit. */
+/** Maximum number of UTF-8 bytes for one UTF-16 code unit. */
 const bytesPerCharacter = 3;
 let leaf = Buffer.alloc(4_096);
 const node = Buffer.alloc(1 + 2 * digestBytes);
 node[0] = 0x01;
 
 /**
- * The leaf hash of a line (RFC 6962, section 2.1), in lower-case hex. Assembles the bytes in a reused buffer: a Hash
- * object per line would take as long as the hash itself, and a log has millions of lines.
+ * Returns the leaf hash of a line (RFC 6962, section 2.1) in lower-case hex. Uses one buffer for all lines: a log has
+ * millions, and creating a Hash object per line takes as long as hashing it.
  * @param previous the hash of the previous line, 64 hex digits
- * @param text the line without its seal, which contains its own hash
+ * @param text the line without its last 76 bytes, which contain its own hash
  */
 export function leafHash(previous: string, text: string | Buffer): string {
   const most = textStart + text.length * bytesPerCharacter;
@@ -26,25 +26,32 @@ export function leafHash(previous: string, text: string | Buffer): string {
   return hash('sha256', leaf.subarray(0, textStart + length));
 }
 
-/** The leaf hash of an entry (RFC 6962, section 2.1), in lower-case hex. */
+/**
+ * Returns the leaf hash of an entry in the registry's list of checkpoints (RFC 6962, section 2.1), in lower-case hex.
+ */
 export function entryHash(entry: string): string {
   return hash('sha256', `\0${entry}`);
 }
 
-/** The hash of a node (RFC 6962, section 2.1), in lower-case hex. @param left and right: the hashes of its halves, in hex */
+/**
+ * Returns the hash of an inner node (RFC 6962, section 2.1) in lower-case hex. @param left and right: the hashes of its
+ * children, in hex
+ */
 export function nodeHash(left: string, right: string): string {
   node.write(left, 1, 'hex');
   node.write(right, 1 + digestBytes, 'hex');
   return hash('sha256', node);
 }
 
-/** A range of leaves: `from` inclusive, `to` exclusive. */
+/** A range of leaf indexes: `from` is inclusive, `to` is exclusive. */
 export interface LeafRange {
   readonly from: number;
   readonly to: number;
 }
 
-/** The widths of the fewest complete subtrees that cover these leaves, from left to right. */
+/**
+ * Splits a range of leaves into the fewest complete subtrees, and returns their numbers of leaves from left to right.
+ */
 function* widthsOf({ from, to }: LeafRange): Generator<number> {
   for (let at = from; at < to;) {
     let width = 1;
@@ -55,8 +62,8 @@ function* widthsOf({ from, to }: LeafRange): Generator<number> {
 }
 
 /**
- * Consecutive leaves of a growing tree. Stores one hash per complete subtree, not the leaves. Hashes are lower-case hex
- * strings: creating a Buffer per hash takes longer than parsing the hex.
+ * Consecutive leaves of a growing Merkle tree. Stores one hash per complete subtree instead of all leaves. Hashes are
+ * hex strings, because creating a Buffer per hash takes longer than parsing hex.
  */
 export class MerkleRange {
   /** The index of the first leaf. */
@@ -68,7 +75,7 @@ export class MerkleRange {
     [this.from, this.#to] = [from, from];
   }
 
-  /** Restores a stored tree. @param subtrees roots of its complete subtrees from left to right, in hex */
+  /** Restores a tree from storage. @param subtrees the roots of its complete subtrees from left to right, in hex */
   static ofTree(size: number, subtrees: readonly string[]): MerkleRange {
     const tree = new MerkleRange(0);
     [...widthsOf({ from: 0, to: size })].forEach((width, index) => {
@@ -77,7 +84,7 @@ export class MerkleRange {
     return tree;
   }
 
-  /** The roots of its complete subtrees from left to right, in hex. */
+  /** The roots of the complete subtrees from left to right, in hex. */
   get subtrees(): readonly string[] {
     return this.#subtrees;
   }
@@ -87,7 +94,7 @@ export class MerkleRange {
     return this.#to;
   }
 
-  /** Appends a complete subtree, or a leaf if the width is 1. @param root in hex */
+  /** Appends a leaf, or a complete subtree with `width` leaves. @param root its hash in hex */
   append(root: string, width = 1): void {
     let subtree = root;
     const to = this.#to + width;
@@ -99,7 +106,7 @@ export class MerkleRange {
     this.#to = to;
   }
 
-  /** This range extended by the range that follows it. */
+  /** Returns this range extended by the range `next`, which must follow it directly. */
   with(next: MerkleRange): MerkleRange {
     const both = new MerkleRange(this.from);
     for (const range of [this, next]) for (const [root, width] of range.#parts()) both.append(root, width);
@@ -107,8 +114,8 @@ export class MerkleRange {
   }
 
   /**
-   * The root over a range of leaves, in hex. The range must be a complete subtree or reach to the end. SHA-256 of the
-   * empty string for an empty range.
+   * Returns the Merkle root over a range of leaves, in hex. The range must be a complete subtree or end at the last
+   * leaf. The root of an empty range is the SHA-256 of the empty string.
    */
   rootOf({ from, to }: LeafRange): string {
     const roots: string[] = [];
@@ -127,20 +134,23 @@ export class MerkleRange {
   }
 }
 
-/** The growth of a tree: its leaves at the previous snapshot, and the leaves added since. */
+/** How a tree has grown: its leaves at the previous snapshot, and the leaves added since then. */
 export interface TreeGrowth {
   readonly before: MerkleRange;
   readonly added: MerkleRange;
 }
 
-/** Leaves that are hashed together. Decoding the hashes of a whole level at once saves a third of the time per node. */
+/**
+ * Leaves are hashed in batches of this size. Decoding the hex of a whole tree level at once saves a third of the time
+ * per node.
+ */
 const batchLeaves = 256;
 const nodesOfLevel = Buffer.alloc((batchLeaves / 2) * node.length);
 const nodeInLevel = Array.from({ length: batchLeaves / 2 }, (_, index) =>
   nodesOfLevel.subarray(index * node.length, (index + 1) * node.length),
 );
 
-/** The root over leaves, in hex. Their number is a power of two, at most 256. */
+/** Returns the root over a batch of leaves, in hex. Their number must be a power of two and at most 256. */
 function rootOfBatch(leaves: readonly string[]): string {
   let level = leaves;
   while (level.length > 1) {
@@ -152,11 +162,11 @@ function rootOfBatch(leaves: readonly string[]): string {
   return level[0] ?? '';
 }
 
-/** A growing list of leaves (RFC 6962, section 2.1). */
+/** A Merkle tree to which leaves are appended (RFC 6962, section 2.1). */
 export class MerkleTree {
   #before = new MerkleRange(0);
   #added = new MerkleRange(0);
-  /** The newest leaves, which are not in `#added` yet. */
+  /** The newest leaves, which are not yet hashed into `#added`. */
   #pending: string[] = [];
 
   /** The number of leaves. */
@@ -164,7 +174,7 @@ export class MerkleTree {
     return this.#added.to + this.#pending.length;
   }
 
-  /** Appends a leaf. @param leaf its hash in hex */
+  /** Appends a leaf. @param leaf the hash of the leaf in hex */
   append(leaf: string): void {
     this.#pending.push(leaf);
     if (this.size % batchLeaves === 0) this.#hashPending();
@@ -180,14 +190,14 @@ export class MerkleTree {
     }
   }
 
-  /** The root over all leaves; SHA-256 of the empty string without leaves. */
+  /** Returns the Merkle root over all leaves; the SHA-256 of the empty string if there are none. */
   root(): Buffer {
     this.#hashPending();
     const all = this.#before.to === 0 ? this.#added : this.#before.with(this.#added);
     return Buffer.from(all.rootOf({ from: 0, to: all.to }), 'hex');
   }
 
-  /** Returns the growth since the previous call, and starts a new snapshot. */
+  /** Returns how the tree has grown since the previous call, and starts a new snapshot. */
   takeGrowth(): TreeGrowth {
     this.#hashPending();
     const growth = { before: this.#before, added: this.#added };

@@ -8,29 +8,35 @@ import {
   verify,
 } from 'node:crypto';
 
-/** A malformed note, key or proof. The message names the reason and quotes no part of the input. */
+/** A note, key or proof is malformed or its signature is invalid. The message quotes no part of the input. */
 export class InvalidNote extends Error {
   override readonly name = 'InvalidNote';
 }
 
-/** Names of keys and logs: URLs without a scheme. No spaces and no `+`, which delimit the name in a note or a key. */
+/**
+ * Names of keys and logs are URLs without a scheme. Spaces and `+` are forbidden, because they delimit the name in a
+ * note or a key.
+ */
 const noteName = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/;
 
-/** What a key signs: notes, or as a witness the time at which it saw a note (c2sp.org/tlog-cosignature). */
+/**
+ * What a key signs: notes, or receipts. A receipt (c2sp.org/tlog-cosignature) is a witness's signature that it saw a
+ * note at a given time.
+ */
 export type KeyPurpose = 'note' | 'receipt';
 
-/** A named public key of a signer. */
+/** The public key of a signer, with its name. */
 export interface NoteKey {
   readonly name: string;
   readonly purpose: KeyPurpose;
-  /** The first four bytes of a hash of name, purpose and key. */
+  /** The first four bytes of a hash over the name, the purpose and the key. Signature lines contain them. */
   readonly id: Buffer;
   readonly publicKey: KeyObject;
-  /** The 32 bytes of the public key. */
+  /** The 32 bytes of the Ed25519 public key. */
   readonly bytes: Buffer;
 }
 
-/** An unverified signature line of a note: the claimed signer and the bytes of the signature. */
+/** A signature line of a note, not yet verified: the name and id of the claimed key, and the signature. */
 interface NoteSignature {
   readonly name: string;
   readonly id: Buffer;
@@ -44,7 +50,7 @@ export interface SignedNote {
   readonly signatures: readonly NoteSignature[];
 }
 
-/** Signature type bytes of Ed25519 in signed notes. */
+/** The bytes that identify the Ed25519 signature types in signed notes. */
 const types: Readonly<Record<KeyPurpose, number>> = { note: 0x01, receipt: 0x04 };
 const keyBytes = 32;
 const idBytes = 4;
@@ -54,13 +60,13 @@ const mostNoteBytes = 16_384;
 const base64 = '[A-Za-z0-9+/]+={0,2}';
 const keyForm = new RegExp(`^([^+ ]+)\\+([0-9a-f]{8})\\+(${base64})$`);
 const signatureForm = new RegExp(`^— ([^+ ]+) (${base64})$`);
-/** The DER prefix of a 32-byte Ed25519 public key (RFC 8410). */
+/** The DER bytes that precede a 32-byte Ed25519 public key (RFC 8410). */
 const spkiHead = Buffer.from('302a300506032b6570032100', 'hex');
 
-/** Signs notes with an Ed25519 key. */
+/** Signs notes and receipts with an Ed25519 private key. */
 export class NoteSigner {
   readonly key: NoteKey;
-  /** The same key for another purpose: it verifies the receipts. */
+  /** The same key for verifying receipts, which are this signer's statements that it saw a note at a given time. */
   readonly receiptKey: NoteKey;
   readonly #privateKey: KeyObject;
 
@@ -71,12 +77,14 @@ export class NoteSigner {
     this.receiptKey = forPurpose(this.key, 'receipt');
   }
 
-  /** A signer with a new private key that exists only in the memory of this process. */
+  /** Creates a signer with a new private key that exists only in the memory of this process. */
   static inMemory(name: string): NoteSigner {
     return new NoteSigner(name, generateKeyPairSync('ed25519').privateKey);
   }
 
-  /** A signer with the key of a PEM file. @throws InvalidNote if the text is not the PEM of an Ed25519 private key */
+  /**
+   * Creates a signer from a PEM file's text. @throws InvalidNote if the text is not the PEM of an Ed25519 private key
+   */
   static ofPem(name: string, pem: string): NoteSigner {
     let key: KeyObject;
     try {
@@ -88,13 +96,14 @@ export class NoteSigner {
     return new NoteSigner(name, key);
   }
 
-  /** The signature line of this signer for a text, with its line end. */
+  /** Signs a text, and returns the signature line with its line end. */
   lineFor(text: string): string {
     return signatureLine(this.key, sign(null, Buffer.from(text), this.#privateKey));
   }
 
   /**
-   * The receipt line, with its line end: it states that this signer saw the text at a time.
+   * Signs a receipt: the statement that this signer saw the text at this time. Returns the signature line with its line
+   * end.
    * @param seconds since 1970
    */
   receiptFor(text: string, seconds: number): string {
@@ -115,20 +124,23 @@ function receiptText(text: string, seconds: number | bigint): Buffer {
   return Buffer.from(`cosignature/v1\ntime ${seconds}\n${text}`);
 }
 
-/** The text of a key, a C2SP vkey: its name, its id in hex, and its type and bytes in base64. */
+/** Formats a public key as a C2SP vkey: its name, its id in hex, and its type and bytes in base64. */
 export function keyText({ name, purpose, id, bytes }: NoteKey): string {
   return `${name}+${id.toString('hex')}+${Buffer.concat([Buffer.of(types[purpose]), bytes]).toString('base64')}`;
 }
 
-/** The same key and name for another purpose. */
+/** Returns the same public key with another purpose. The purpose is a part of the key's id. */
 export function forPurpose({ name, publicKey }: NoteKey, purpose: KeyPurpose): NoteKey {
   return keyOf(name, purpose, publicKey);
 }
 
-/** Cache of the last parsed key: all checkpoints of a run name the same key, and parsing is slower than verifying. */
+/**
+ * Caches the last parsed key. All checkpoints of one gateway process contain the same key, and parsing it takes longer
+ * than verifying a signature.
+ */
 let latest: { readonly text: string; readonly key: NoteKey } | null = null;
 
-/** Parses a C2SP vkey. @throws InvalidNote */
+/** Parses a public key in the C2SP vkey format. @throws InvalidNote */
 export function parseKey(text: string): NoteKey {
   if (latest?.text !== text) latest = { text, key: readKey(text) };
   return latest.key;
@@ -150,7 +162,7 @@ function readKey(text: string): NoteKey {
   return key;
 }
 
-/** Parses a note without verifying its signatures. @throws InvalidNote */
+/** Parses a signed note, but does not verify its signatures. @throws InvalidNote */
 export function parseNote(note: string): SignedNote {
   if (note.length > mostNoteBytes) throw new InvalidNote(`expected a note of at most ${mostNoteBytes} bytes`);
   const end = note.lastIndexOf('\n\n');
@@ -176,7 +188,10 @@ export function isSignedBy(note: SignedNote, key: NoteKey): boolean {
   );
 }
 
-/** The time at which the witness saw a note, in milliseconds since 1970; null without a valid receipt of this key. */
+/**
+ * Returns when a witness saw a note, in milliseconds since 1970; null if the note has no valid receipt (the witness's
+ * signature with a time) of this key.
+ */
 export function receiptTimeOf(note: SignedNote, key: NoteKey): number | null {
   if (key.purpose !== 'receipt') return null;
   for (const receipt of claimedBy(note, key)) {

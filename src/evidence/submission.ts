@@ -1,11 +1,16 @@
 import { parseDigest } from './checkpoint.js';
 import { InvalidNote, isSignedBy, type NoteKey, type NoteSigner, parseNote, type SignedNote } from './signed-note.js';
 
-/** A checkpoint sent to a witness (c2sp.org/tlog-witness). */
+/**
+ * A checkpoint that a gateway sends to the registry as its witness (c2sp.org/tlog-witness), to get a receipt signed.
+ */
 export interface Submission {
-  /** The number of lines in the run's previous checkpoint at the witness; 0 without one. */
+  /**
+   * How many lines the previous checkpoint of the same gateway process covers, according to the witness; 0 if there is
+   * none.
+   */
   readonly oldSize: number;
-  /** The consistency proof that the lines of this checkpoint begin with those of the previous one. */
+  /** The Merkle consistency proof that this checkpoint's lines begin with the lines of the previous checkpoint. */
   readonly proof: readonly Buffer[];
   readonly note: string;
 }
@@ -14,12 +19,12 @@ const oldForm = /^old (0|[1-9]\d{0,14})$/;
 const mostProofHashes = 63;
 const mostSubmissionBytes = 32_768;
 
-/** The request body of a submission. */
+/** Formats a checkpoint that is sent to the witness as a request body. */
 export function submissionText({ oldSize, proof, note }: Submission): string {
   return `old ${oldSize}\n${proof.map((hash) => `${hash.toString('base64')}\n`).join('')}\n${note}`;
 }
 
-/** Parses the request body of a submission. @throws InvalidNote */
+/** Parses the body of a request that sends a checkpoint to the witness. @throws InvalidNote */
 export function parseSubmission(text: string): Submission {
   if (text.length > mostSubmissionBytes)
     throw new InvalidNote(`expected a submission of at most ${mostSubmissionBytes} bytes`);
@@ -31,24 +36,33 @@ export function parseSubmission(text: string): Submission {
   return { oldSize: Number(oldSize), proof: proof.map(parseDigest), note: text.slice(end + '\n\n'.length) };
 }
 
-/** The signed head of a witness's list: its number of checkpoints and the root of the tree over them. */
+/**
+ * The state of the witness's list of all checkpoints, which the witness signs: the length of the list, and the root of
+ * the Merkle tree over it.
+ */
 export interface ListHead {
   readonly size: number;
   readonly root: Buffer;
 }
 
-/** The origin in the signed head of a witness's list. */
+/** Returns the first line (the origin) of the signed state of a witness's list. */
 function listName(witness: string): string {
   return `${witness}/checkpoints`;
 }
 
-/** Signs the head of a witness's list: a note whose origin is `<witness>/checkpoints`. */
+/**
+ * Signs the length and the Merkle root of a witness's list of checkpoints. Returns a signed note with the origin
+ * `<witness>/checkpoints`.
+ */
 export function signListHead({ size, root }: ListHead, witness: NoteSigner): string {
   const text = `${listName(witness.key.name)}\n${size}\n${root.toString('base64')}\n`;
   return `${text}\n${witness.lineFor(text)}`;
 }
 
-/** Reads the head of a list and requires the witness's signature. @param witness its note key @throws InvalidNote */
+/**
+ * Parses the signed length and Merkle root of a witness's list, and verifies the signature. @param witness the note key
+ * of the witness @throws InvalidNote
+ */
 export function readListHead(note: string, witness: NoteKey): ListHead {
   const signed: SignedNote = parseNote(note);
   if (!isSignedBy(signed, witness)) throw new InvalidNote('the given key of the witness has not signed it');
@@ -59,8 +73,8 @@ export function readListHead(note: string, witness: NoteKey): ListHead {
 }
 
 /**
- * An entry of the list, a leaf of its tree: the time of receipt and the note.
- * @param receivedAt in milliseconds since 1970
+ * Formats an entry of the witness's list of checkpoints. The entry is a leaf of the Merkle tree over the list.
+ * @param receivedAt when the witness received the checkpoint, in milliseconds since 1970
  */
 export function listEntry(receivedAt: number, note: string): string {
   return `${receivedAt}\n${note}`;

@@ -1,13 +1,18 @@
 import { type LeafRange, MerkleTree, nodeHash, type TreeGrowth } from './merkle-tree.js';
 
-/** The split point: the left half has the largest power of two below the number of leaves. */
+/**
+ * Returns where RFC 6962 splits a tree: the left half has the largest power of two that is below the number of leaves.
+ */
 function middleOf({ from, to }: LeafRange): number {
   let half = 1;
   while (2 * half < to - from) half *= 2;
   return from + half;
 }
 
-/** The ranges whose roots form the inclusion proof of a leaf, from the leaf upwards (RFC 6962, section 2.1.1). */
+/**
+ * Returns the leaf ranges of the sibling subtrees in an inclusion proof, from the leaf to the root (RFC 6962, section
+ * 2.1.1).
+ */
 function rangesOfPath(index: number, { from, to }: LeafRange): LeafRange[] {
   if (to - from === 1) return [];
   const middle = middleOf({ from, to });
@@ -16,22 +21,22 @@ function rangesOfPath(index: number, { from, to }: LeafRange): LeafRange[] {
     : [...rangesOfPath(index, { from: middle, to }), { from, to: middle }];
 }
 
-/** Builds the inclusion proof of one leaf in one pass over all leaves of the tree, in order. */
+/** Builds the inclusion proof of one leaf. Reads all leaves of the tree once, in order. */
 export class InclusionPath {
   readonly #index: number;
   readonly #parts: readonly { readonly range: LeafRange; readonly tree: MerkleTree }[];
   #next = 0;
 
   /**
-   * @param index of the leaf, from 0
-   * @param size of the tree, more than the index
+   * @param index the index of the leaf, from 0
+   * @param size the number of leaves of the tree, greater than the index
    */
   constructor(index: number, size: number) {
     this.#index = index;
     this.#parts = rangesOfPath(index, { from: 0, to: size }).map((range) => ({ range, tree: new MerkleTree() }));
   }
 
-  /** Takes the next leaf. @param leaf its hash in hex */
+  /** Adds the next leaf of the tree. @param leaf its hash in hex */
   take(leaf: string): void {
     const index = this.#next;
     this.#next += 1;
@@ -39,16 +44,16 @@ export class InclusionPath {
     this.#parts.find(({ range: { from, to } }) => from <= index && index < to)?.tree.append(leaf);
   }
 
-  /** The hashes of the proof, from the leaf upwards. Call it after the last leaf. */
+  /** Returns the hashes of the proof, from the leaf to the root. Call it after the last leaf. */
   hashes(): Buffer[] {
     return this.#parts.map(({ tree }) => tree.root());
   }
 }
 
 /**
- * Computes the root from an inclusion proof.
- * @param leaf its hash, in hex
- * @param path the hashes of the proof, from the leaf upwards
+ * Computes the root of a tree from an inclusion proof.
+ * @param leaf the hash of the leaf, in hex
+ * @param path the hashes of the proof, from the leaf to the root
  * @returns null if the number of hashes is wrong for a tree of this size
  */
 export function rootOfPath(index: number, size: number, leaf: string, path: readonly Buffer[]): Buffer | null {
@@ -65,7 +70,7 @@ export function rootOfPath(index: number, size: number, leaf: string, path: read
   return Buffer.from(root, 'hex');
 }
 
-/** The ranges of leaves whose roots are the consistency proof of an older size (RFC 6962, section 2.1.2). */
+/** Returns the leaf ranges whose roots form the consistency proof from an older size (RFC 6962, section 2.1.2). */
 function rangesOfGrowth(older: number, { from, to }: LeafRange, isKnown: boolean): LeafRange[] {
   if (older === to) return isKnown ? [] : [{ from, to }];
   const middle = middleOf({ from, to });
@@ -74,7 +79,10 @@ function rangesOfGrowth(older: number, { from, to }: LeafRange, isKnown: boolean
     : [...rangesOfGrowth(older, { from: middle, to }, false), { from, to: middle }];
 }
 
-/** The consistency proof that the newer tree begins with the leaves of the older one. Empty for an empty older tree. */
+/**
+ * Builds the consistency proof that the newer tree begins with the leaves of the older tree. The proof is empty if the
+ * older tree is empty.
+ */
 export function consistencyProof({ before, added }: TreeGrowth): Buffer[] {
   if (before.to === 0) return [];
   return rangesOfGrowth(before.to, { from: 0, to: added.to }, true).map((range) =>
@@ -82,14 +90,14 @@ export function consistencyProof({ before, added }: TreeGrowth): Buffer[] {
   );
 }
 
-/** The state of a signed tree: its number of leaves and its root. */
+/** The number of leaves and the root of a signed tree. */
 export interface TreeState {
   readonly size: number;
   readonly root: Buffer;
 }
 
 /**
- * Whether a consistency proof shows that the newer tree begins with the leaves of the older one (RFC 9162, section
+ * Verifies a consistency proof: whether the newer tree begins with the leaves of the older tree (RFC 9162, section
  * 2.1.4.2).
  */
 export function isConsistent(older: TreeState, newer: TreeState, proof: readonly Buffer[]): boolean {
@@ -101,7 +109,10 @@ export function isConsistent(older: TreeState, newer: TreeState, proof: readonly
   return older.root.toString('hex') === olderRoot && newer.root.toString('hex') === newerRoot;
 }
 
-/** The roots of the older and the newer tree over a range, computed from a proof. Removes the hashes that it uses. */
+/**
+ * Computes the roots of the older and the newer tree over a range from a consistency proof. Removes the used hashes
+ * from `hashes`.
+ */
 function rootsOfGrowth(
   older: TreeState,
   { from, to }: LeafRange,

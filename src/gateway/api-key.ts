@@ -6,22 +6,25 @@ import type { Environment } from '../policy/key-format.js';
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const secretBytes = 32;
-const secretLength = 43; // 62^43 is the first power of 62 above 2^256, so 43 digits hold 32 bytes
-const checksumLength = 6; // 62^6 is the first power of 62 above 2^32, so 6 digits hold a CRC-32
+const secretLength = 43; // a 32-byte secret has 43 base62 digits: 62^43 is the first power of 62 above 2^256
+const checksumLength = 6; // a CRC-32 has 6 base62 digits: 62^6 is the first power of 62 above 2^32
 const beyondAscii = /[\x80-\xff]/;
 
-/** HMAC key for look-up ids: without the pepper, a stolen store does not reveal whether it contains a given key. */
+/**
+ * A secret HMAC key for the names under which keys are stored. Without the pepper, nobody can test whether a stolen key
+ * store contains a given key.
+ */
 export type Pepper = KeyObject;
 
-/** Wraps the bytes of a pepper in a KeyObject; with plain bytes, Node 24 takes 10 µs more per hash. */
+/** Converts the bytes of a pepper to a KeyObject. With a Buffer, Node 24 takes 10 µs more per HMAC. */
 export function pepperOf(bytes: Buffer): Pepper {
   return createSecretKey(bytes);
 }
 
 /**
- * The name under which a key store holds a key: hex SHA-256 of the whole key, or HMAC-SHA-256 with a pepper. A key has
- * 256 random bits, so a slow password hash would only add cost for the gateway and none for an attacker.
- * @param key one character per byte (latin1), as Node reads headers; keys from other sources may contain non-ASCII
+ * Returns the name under which a key store stores a key: the hex SHA-256 of the key, or its HMAC-SHA-256 if there is a
+ * pepper. A slow password hash would only slow down the gateway: a key has 256 random bits, so it cannot be guessed.
+ * @param key with one character per byte (latin1), as Node decodes headers; imported keys may contain non-ASCII
  *   characters
  */
 export function lookupIdOf(key: string, pepper: Pepper | null): string {
@@ -29,7 +32,7 @@ export function lookupIdOf(key: string, pepper: Pepper | null): string {
   return hash('sha256', beyondAscii.test(key) ? Buffer.from(key, 'latin1') : key);
 }
 
-/** Generates a key: prefix, 32 random bytes in base62, and a checksum that secret scanners can verify. */
+/** Generates a key: a prefix, 32 random bytes in base62, and a checksum. Secret scanners can verify the checksum. */
 export function generateApiKey(environment: Environment, random: (size: number) => Buffer = randomBytes): string {
   const secret = toBase62(BigInt(`0x${random(secretBytes).toString('hex')}`), secretLength);
   return keyPrefixes[environment] + secret + checksumOf(keyPrefixes[environment] + secret);
@@ -39,13 +42,14 @@ const generatedForm = new RegExp(
   `^(?:${Object.values(keyPrefixes).join('|')})[0-9A-Za-z]{${secretLength + checksumLength}}$`,
 );
 
-/** Whether a text has the form and checksum of a key from `generateApiKey`. */
+/** Whether a text is a key with a valid checksum in the format of `generateApiKey`. */
 export function isGeneratedApiKey(text: string): boolean {
   return checksumIn(text) === 'right';
 }
 
 /**
- * Verifies the checksum of a key; `none` for keys of another form than `generateApiKey` creates, such as imported keys.
+ * Verifies the checksum of a key. Returns `none` for a key in another format than that of `generateApiKey`, such as an
+ * imported key.
  */
 export function checksumIn(key: string): 'right' | 'wrong' | 'none' {
   if (!generatedForm.test(key)) return 'none';

@@ -1,28 +1,30 @@
 /** A message from a gateway to the registry. */
 export interface GatewayMessage {
-  /** Type of the message, such as `checkpoint`. */
+  /** The type of the message, such as `checkpoint`. It selects the handler. */
   readonly kind: string;
   readonly body: string;
 }
 
 /**
- * Sends messages from a gateway to the registry and returns the replies. The secret for records protects them against
- * reading and modification. Messages and replies may be lost: the sender repeats a message until it gets the reply, so
- * a handler may receive it twice.
+ * Sends messages from a gateway to the registry and returns the replies. The secret that seals records also
+ * authenticates the messages. Messages and replies may be lost: the sender repeats a message until it gets a reply, so
+ * a handler may receive a message twice.
  */
 export interface RegistryChannel {
-  /** @returns the reply. Rejects on timeout */
+  /** Sends one message. @returns the reply; rejects on timeout */
   send(message: GatewayMessage): Promise<string>;
   close(): Promise<void>;
 }
 
-/** The registry's side of the channels from all gateways. */
+/** The registry's receiver for the messages of all gateways. */
 export interface GatewayInbox {
-  /** Start of the current uninterrupted reception in milliseconds since 1970; null while interrupted. */
+  /**
+   * Since when the receiver has worked without interruption, in milliseconds since 1970; null while it is interrupted.
+   */
   readonly workingSince: number | null;
   /**
-   * Passes each message to the handler of its kind and sends the handler's reply. If a handler rejects, no reply is
-   * sent and the sender repeats the message.
+   * Passes each message to the handler of its kind, and sends the handler's result as the reply. If a handler rejects,
+   * no reply is sent, so the sender repeats the message.
    */
   serve(handlers: Readonly<Record<string, (body: string) => Promise<string>>>): void;
   close(): Promise<void>;

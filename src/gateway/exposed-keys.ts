@@ -5,9 +5,9 @@ const mostAtOnce = 16;
 const mostPerSecond = 100;
 
 /**
- * Looks up the owner of a key in a request that was refused before the key look-up, for example over plain HTTP or from
- * Tor: such a key is exposed. Runs after the response. Look-ups are limited per second and in parallel, so refused
- * requests put only a bounded load on the key store.
+ * Looks up the owner of an exposed key. A key is exposed if a client sends it over plain HTTP or through Tor: such a
+ * request is denied before the normal key look-up. Look-ups run after the response, and their number per second and at
+ * a time is limited, so that denied requests cannot overload the key store.
  */
 export class ExposedKeys {
   readonly #keyStore: Pick<KeyStore, 'find'>;
@@ -22,7 +22,7 @@ export class ExposedKeys {
     this.#clock = clock;
   }
 
-  /** Looks up a key; null if the store is unavailable or the limit is reached. */
+  /** Looks up a key. Returns null if the store is unavailable or the limit is reached. */
   async find(lookupId: string): Promise<KeyLookup | null> {
     if (!this.#mayLookUp()) return null;
     this.#underWay += 1;
@@ -37,17 +37,16 @@ export class ExposedKeys {
   }
 
   /**
-   * Counts a request that exposed its key.
-   * @param code the denial; only plain HTTP (`https_required`) and Tor (`tor_blocked`) count
-   * @param keyLookup result of the look-up. A key that the store does not know exposes nothing; without a result the
-   *   key counts as exposed
+   * Counts a denied request as one that exposed its key.
+   * @param code the denial code; only `https_required` (plain HTTP) and `tor_blocked` are counted
+   * @param keyLookup the result of the look-up; a key unknown to the store is not counted, a key without a result is
    */
   count(code: string, keyLookup: KeyLookup | null): void {
     const before = this.#counts[code];
     if (before !== undefined && keyLookup?.credential !== null) this.#counts[code] = before + 1;
   }
 
-  /** Number of exposed keys by denial code. */
+  /** Returns the number of requests that exposed a key, by denial code. */
   counts(): Readonly<Record<string, number>> {
     return this.#counts;
   }

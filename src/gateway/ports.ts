@@ -4,12 +4,12 @@ import type { Eventual } from './eventual.js';
 import type { CompiledKey, CompiledMerchant, RecordProblem } from './records.js';
 
 /**
- * Source of a record: just read from the store (`store`), cached and known to be current (`cache`), or cached while no
- * notices of changes arrive (`stale`).
+ * Where a record was read: from the store (`store`), from the cache while it is known to be current (`cache`), or from
+ * the cache while no notices of changes arrive (`stale`).
  */
 export type RecordSource = 'store' | 'cache' | 'stale';
 
-/** Result of a key look-up: the credential, or null for an unknown key, with its source and age. */
+/** The result of a key look-up. The credential is null if the store does not contain the key. */
 export interface KeyLookup {
   readonly credential: Credential | null;
   readonly source: RecordSource;
@@ -18,90 +18,92 @@ export interface KeyLookup {
 }
 
 /**
- * Finds credentials by look-up id. A look-up has three distinct results: found, absent (null), and failed, which throws
- * or rejects with `KeyStoreUnavailable`. An outage must never look like a bad key.
+ * Finds credentials by look-up id. A look-up finds the key, finds that it does not exist (null), or fails with
+ * `KeyStoreUnavailable`. An outage is an error and never null, because the client would otherwise get a 401 for a valid
+ * key.
  */
 export interface KeyStore {
   /**
-   * @param lookupId hex SHA-256 of the whole key, or its HMAC with the pepper
+   * @param lookupId the hex SHA-256 of the whole key, or its HMAC with the pepper
    * @throws KeyStoreUnavailable if the key cannot be looked up now
    */
   find(lookupId: string): Eventual<KeyLookup>;
   /**
-   * Whether a look-up needs no protection against guessing: its result is in memory, or the key is known to exist.
-   * Absent: unknown for every key.
+   * Whether the result of a look-up is in memory or the key is known to exist. Other look-ups are rate-limited, because
+   * a client may be guessing keys. If the method is absent, every look-up counts as unknown.
    */
   knows?(lookupId: string): boolean;
-  /** Why the key store is unavailable, for operators; null if it is available. */
+  /** Returns why the key store is unavailable, for operators; null if it is available. */
   unavailableReason(): string | null;
   /**
-   * Why the gateway should get no traffic yet although look-ups work; null if it may, as for stores without a start
-   * phase.
+   * Returns why the gateway is not ready for traffic yet although look-ups work; null if it is ready. Absent for stores
+   * that need no time to start.
    */
   startingReason?(): string | null;
   close(): Promise<void>;
 }
 
-/** Result of reading one record. */
+/** The result of reading one record. */
 export interface RecordRead<Compiled> {
-  /** Null: no such record. */
+  /** Null if the record does not exist. */
   readonly record: Compiled | null;
   readonly source: RecordSource;
   readonly ageMilliseconds: number;
 }
 
 /**
- * The records from which credentials are joined, for any kind of store. Both look-ups fail with `KeyStoreUnavailable`.
+ * Reads the records of keys and merchants from any kind of store. Both look-ups fail with `KeyStoreUnavailable` during
+ * an outage.
  */
 export interface Records {
   key(lookupId: string): Eventual<RecordRead<CompiledKey>>;
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
-  /** Same meaning as `KeyStore.knows`. */
+  /** Whether the result for this key is in memory or the key is known to exist. */
   knowsKey(lookupId: string): boolean;
-  /** Why the records are unavailable, for operators; null if they are available. */
+  /** Returns why the records are unavailable, for operators; null if they are available. */
   unavailableReason(): string | null;
-  /** Same meaning as `KeyStore.startingReason`. */
+  /** Returns why the gateway is not ready for traffic yet although look-ups work; null if it is ready. */
   startingReason?(): string | null;
-  /** Statistics of the cache and of invalid records; null for records that exist only in memory. */
+  /** Returns statistics of the cache and of invalid records; null if all records are in memory, without a cache. */
   recordStats(): RecordStats | null;
   close(): Promise<void>;
 }
 
 /** Statistics of a record store. */
 export interface RecordStats extends CacheStats {
-  /** Number of reads of an unusable record, by problem. */
+  /** How many reads found an unusable record, by problem. */
   readonly refused: Readonly<Record<RecordProblem, number>>;
 }
 
-/** Statistics of a record cache: `known` counts existing records, `unknown` counts names without a record. */
+/** Statistics of a record cache. `known` counts existing records; `unknown` counts cached names that have no record. */
 export interface CacheStats {
   readonly known: CachePartStats;
   readonly unknown: CachePartStats;
-  /** Null: no preload. */
+  /** Null if the cache is not preloaded. */
   readonly preload: PreloadStats | null;
 }
 
-/** Progress of the preload, which reads records before any request needs them. */
+/** Progress of the preload, which fills the cache with records before requests need them. */
 export interface PreloadStats {
-  /** `full`: the cache cannot hold every record. `failureOf`: the store forbids listing its records. */
+  /** `full` means that the cache cannot hold every record. `refused` means that Redis denies the preload by its ACL. */
   readonly state: PreloadState;
   readonly keys: number;
   readonly merchants: number;
-  /** Keys of all environments that the current or last scan of the store has found so far. */
+  /** How many keys, of all environments, the current or last scan of the store has found so far. */
   readonly seen: number;
 }
 
 export const preloadStates = ['loading', 'complete', 'full', 'refused'] as const;
 export type PreloadState = (typeof preloadStates)[number];
 
-/** Statistics of one part of a cache. */
+/** Statistics of the existing or the non-existing records in a cache. */
 export interface CachePartStats {
   readonly entries: number;
-  /** Entries evicted since the start for lack of space before they expired. */
+  /** Entries evicted before their expiry because the cache was full, since the process started. */
   readonly evictions: number;
 }
 
-/** The key store is unavailable. The message is for operators and contains no key. */
+/** The key store is unavailable. The message is for operators and contains no API key. */
 export class KeyStoreUnavailable extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -109,78 +111,84 @@ export class KeyStoreUnavailable extends Error {
   }
 }
 
-/** Result of taking a token: whether one was available, and how many remain (fractional). */
+/** Whether a token was taken from a token bucket, and how many tokens remain (may be a fraction). */
 export interface TokenTake {
   readonly taken: boolean;
   readonly tokens: number;
 }
 
-/** Token buckets per merchant, shared by all gateways. */
+/** A rate limit per merchant, as token buckets that all gateways share. */
 export interface SharedRate {
   /**
-   * Takes a token of a merchant. Returns null, immediately or within a timeout, if the shared count is unavailable;
-   * never fails.
+   * Takes a token from the bucket of a merchant. Returns null if the shared bucket is unavailable, at once or after a
+   * timeout. Never throws or rejects.
    */
   take(merchantId: string): Eventual<TokenTake | null>;
   close(): Promise<void>;
 }
 
-/** The known Tor exit addresses. */
+/** The list of Tor exit addresses. */
 export interface TorExits {
-  /** Whether an address is a Tor exit; null if no usable list exists and the configuration denies in that case. */
+  /**
+   * Whether an address is a Tor exit. Null if there is no usable list and the configuration denies requests in that
+   * case.
+   */
   has(address: IpAddress): boolean | null;
-  /** SHA-256 of the current list in hex; null without a list. */
+  /** SHA-256 of the current list in hex; null if there is no list. */
   readonly digest: string | null;
-  /** Why requests cannot be decided, for operators; null if they can. */
+  /** Returns why requests cannot be checked against the list, for operators; null if they can. */
   unavailableReason(): string | null;
-  /** Why the current list should be replaced, for operators; null if it is current. */
+  /** Returns why the list is too old and should be replaced, for operators; null if it is current. */
   ageWarning?(): string | null;
-  /** Status of the list for operators. */
+  /** Returns the status of the list, for operators. */
   status(): TorListStatus;
   close(): Promise<void>;
 }
 
 /** Status of the Tor exit list for health checks, metrics and `tor-exits status`. */
 export interface TorListStatus {
-  /** Whether a list exists that is not too old. */
+  /** Whether there is a list that is not too old. */
   readonly available: boolean;
   readonly digest: string | null;
   readonly size: number;
   /**
-   * Age in seconds of the newest source's list, by its own date or, without a date, since its last confirmation. Null:
-   * never read.
+   * Age in seconds of the newest source's list, by the date in the list. A list without a date counts from when its
+   * source last confirmed it. Null if no list was read yet.
    */
   readonly ageSeconds: number | null;
   readonly sources: readonly TorSourceStatus[];
 }
 
-/** Status of one source of the list. */
+/** Status of one source of the Tor exit list. */
 export interface TorSourceStatus {
-  /** Its URL without parts that may be secret, or its file path. */
+  /** The URL of the source without parts that may be secret, or its file path. */
   readonly source: string;
-  /** When the source was last read or reported no change (ISO 8601); null: never. */
+  /** When the source was last read or replied that nothing has changed (ISO 8601); null if never. */
   readonly confirmedAt: string | null;
   /**
-   * Date of its list (ISO 8601): the newest date in the list, or the server's or file's modification date; null:
+   * Date of the list (ISO 8601): the newest date in it, or the modification date from the server or the file. Null if
    * unknown.
    */
   readonly datedAt: string | null;
   readonly datedBy: 'list' | 'server' | 'file' | null;
   readonly ageSeconds: number | null;
   readonly size: number;
-  /** Addresses skipped because they are private, loopback, documentation or otherwise reserved. */
+  /**
+   * How many addresses were omitted because they are reserved, for example private, loopback or documentation
+   * addresses.
+   */
   readonly leftOut: number;
   /** Why the last attempt to read the source failed; null if it succeeded. */
   readonly problem: string | null;
-  /** Failed or rejected attempts of this process, by reason. */
+  /** How many attempts of this process to read the source failed or gave an invalid list, by reason. */
   readonly refusals: Readonly<Record<string, number>>;
 }
 
-/** Location of an address according to the GeoIP databases. */
+/** The location of an IP address according to the GeoIP databases. */
 export interface GeoLocation {
-  /** ISO 3166-1 alpha-2; null: unknown. */
+  /** Country code (ISO 3166-1 alpha-2); null if unknown. */
   readonly countryIsoCode: string | null;
-  /** Number of the autonomous system; null: unknown. */
+  /** Number of the autonomous system; null if unknown. */
   readonly asNumber: number | null;
 }
 
@@ -188,33 +196,33 @@ export interface GeoLocation {
 export interface GeoIp {
   locate(address: IpAddress): GeoLocation;
   /**
-   * Whether the anonymous IP database lists the address, or its embedded IPv4 address, as a Tor exit; null if
-   * unavailable.
+   * Whether the anonymous IP database lists the address, or the IPv4 address embedded in it, as a Tor exit. Null if
+   * that database is unavailable.
    */
   isTorExit(address: IpAddress): boolean | null;
   close(): void;
 }
 
-/** Proves the caller's identity to upstreams. */
+/** Proves to upstream services which merchant makes a request. */
 export interface CallerIdentity {
   /**
-   * Returns the value of `x-gateway-assertion`: a JWT about the merchant, its key and its environment, signed for one
-   * upstream.
+   * Returns the value of the header `x-gateway-assertion`: a JWT that names the merchant, its key and its environment.
+   * It is signed for one upstream.
    */
   assertionFor(credential: Credential, upstreamName: string): Promise<string>;
-  /** JSON Web Key Set with which upstreams verify assertions; contains only public keys. */
+  /** The JSON Web Key Set with which upstreams verify the assertions. It contains only public keys. */
   readonly publicKeys: object;
 }
 
-/** The gateway's span of a request in a trace. */
+/** The gateway's span of a request in a distributed trace. */
 export interface Span {
   /** 32 hex digits. */
   readonly traceId: string;
-  /** 16 hex digits, like `parentId`, which is null without a caller's span. */
+  /** 16 hex digits, like `parentId`. `parentId` is null if the client sent no trace context. */
   readonly spanId: string;
   readonly parentId: string | null;
   readonly name: string;
-  /** Start in milliseconds since 1970; `duration` is in milliseconds. */
+  /** Start time in milliseconds since 1970. `duration` is in milliseconds, too. */
   readonly startedAt: number;
   readonly duration: number;
   /** Whether the gateway or its upstream failed. */
@@ -222,14 +230,14 @@ export interface Span {
   readonly attributes: Readonly<Record<string, string | number>>;
 }
 
-/** Exports spans to a trace store. Requests neither wait for the export nor depend on it. */
+/** Exports spans to a tracing backend. Requests never wait for the export, and its failure does not affect them. */
 export interface TraceExport {
-  /** Whether to export the next request's span; the caller's sampling flag is ignored. */
+  /** Whether the next request is sampled, so that its span is exported. The client's sampling flag is ignored. */
   sample(): boolean;
   take(span: Span): void;
-  /** Number of spans exported and dropped since the start. */
+  /** Returns how many spans were exported and dropped since the process started. */
   stats(): { readonly exported: number; readonly dropped: number };
-  /** Exports the remaining spans within the timeout. */
+  /** Exports the remaining spans, but waits no longer than the timeout. */
   close(timeoutMilliseconds: number): Promise<void>;
 }
 

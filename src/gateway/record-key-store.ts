@@ -7,7 +7,7 @@ import type { CompiledKey, CompiledMerchant } from './records.js';
 
 const trust: readonly RecordSource[] = ['store', 'cache', 'stale'];
 
-/** A key store on top of any `Records`: joins a key and its merchant. */
+/** A key store on top of any `Records`. It joins the record of a key with the record of its merchant. */
 export class RecordKeyStore implements KeyStore {
   readonly #records: Records;
 
@@ -50,7 +50,7 @@ function join(record: CompiledKey, key: RecordRead<CompiledKey>, merchant: Recor
   }
   return {
     credential: joinCredential(record, merchant.record),
-    // A credential is only as current as the less current of its two records.
+    // A credential consists of two records, so it is only as fresh as the older one.
     source: trust.indexOf(key.source) > trust.indexOf(merchant.source) ? key.source : merchant.source,
     ageMilliseconds: Math.max(key.ageMilliseconds, merchant.ageMilliseconds),
   };

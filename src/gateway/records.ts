@@ -6,7 +6,10 @@ import { memoize } from '../policy/memoize.js';
 import { compilePermissions } from '../policy/permissions.js';
 import Type, { Compile, type Static, type TSchema } from '../typebox/typebox.js';
 
-/** Maximum number of entries of a list in a record; a record with a longer list is rejected, not truncated. */
+/**
+ * Maximum number of entries of a list in a record. A record with a longer list is rejected, because truncating an
+ * allowlist would change its meaning.
+ */
 export const maxListEntries = 10_000;
 
 const identifier = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' });
@@ -25,7 +28,7 @@ const keyRecordSchema = Type.Object({
   statusChangedAt,
 });
 
-// For a value that matches neither type of a union, the error describes the first type: the list.
+// The list must be the first type of each union: validation errors describe the first type if none matches.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
@@ -40,49 +43,56 @@ const merchantRecordSchema = Type.Object({
 const metaMembers = {
   generation: Type.String({ minLength: 1, maxLength: 64 }),
   projectedAt: Type.String({ maxLength: 40 }),
-  /** Id of the registry's database. Absent in earlier releases. */
+  /** Id of the registry's database. Absent in records of earlier releases. */
   database: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
-  /** Run ids of the servers whose records the registry compared with its database. Absent in earlier releases. */
+  /**
+   * Run ids of the Redis servers whose records the registry has compared with its database. Absent in records of
+   * earlier releases.
+   */
   servers: Type.Optional(
     Type.Array(Type.String({ pattern: '^[0-9a-zA-Z_-]{1,64}$' }), { minItems: 1, maxItems: 1000 }),
   ),
-  /** Highest number of replicas that the registry has seen; any of them may be promoted. */
+  /** Highest number of replicas that the registry has seen. Each of them may be promoted to primary. */
   replicas: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000 })),
-  /** Whether the registry replies to gateways that request a record. Absent in earlier releases, which do not reply. */
+  /**
+   * Whether the registry replies to gateways that request a missing record. Earlier releases omit this field and do not
+   * reply.
+   */
   asks: Type.Optional(Type.Boolean()),
 };
 
-/** Record layout version that this reader supports. */
+/** The record of a complete store. Version 1 is the only record layout that this reader supports. */
 const metaRecordSchema = Type.Object({ version: Type.Literal(1), ...metaMembers });
 
-/** A different version, so that gateways of earlier releases do not treat the store as complete. */
+/** The record of an incomplete store. It has another version, so that gateways of earlier releases reject it. */
 const fillingRecordSchema = Type.Object({ version: Type.Literal(2), filling: Type.Literal(true), ...metaMembers });
 
-/** `mg:meta` of a seeded store: its database and servers. */
+/** The value of `mg:meta` in a store that contains all records. It names the registry's database and the servers. */
 export type MetaRecord = Static<typeof metaRecordSchema>;
 
 /**
- * `mg:meta` while an emptied store is being filled: a record exists once a gateway has requested it from the registry.
+ * The value of `mg:meta` while the registry refills an emptied store. Until the store is complete, a gateway requests
+ * each missing record from the registry.
  */
 export type FillingRecord = Static<typeof fillingRecordSchema>;
 
-/** Record stored under `mg:key:<lookupId>`. Additional fields are ignored. */
+/** The record of a key, stored under `mg:key:<lookupId>`. Additional fields are ignored. */
 export type KeyRecord = Static<typeof keyRecordSchema>;
 
-/** Record stored under `mg:merchant:<merchantId>`. */
+/** The record of a merchant, stored under `mg:merchant:<merchantId>`. */
 export type MerchantRecord = Static<typeof merchantRecordSchema>;
 
 /**
- * Why a record cannot be used:
+ * Why a record cannot be used. A seal is an HMAC by the registry over the name and the text of the record:
  * - `malformed`: it does not match its schema;
  * - `missing`: a key refers to a merchant without a record;
  * - `unsealed`: it has no seal;
- * - `wrong_seal`: its seal is from an unknown secret, or for another name or text;
- * - `earlier_generation`: it belongs to a history that has ended.
+ * - `wrong_seal`: its seal was made with an unknown secret, or for another name or text;
+ * - `earlier_generation`: it belongs to a former generation of the store's contents.
  */
 export type RecordProblem = 'malformed' | 'missing' | 'unsealed' | 'wrong_seal' | 'earlier_generation';
 
-/** A record that cannot be used. It counts as a store outage, never as a result. */
+/** A record cannot be used. This counts as an outage of the key store, never as an unknown key. */
 export class MalformedRecord extends Error {
   readonly reason: RecordProblem;
 
@@ -94,9 +104,9 @@ export class MalformedRecord extends Error {
 }
 
 /**
- * Parses the JSON of a record. JSON.parse keeps the last of two members with the same name, so the writer may have
- * meant another status or expiry than the one that takes effect.
- * @throws MalformedRecord; its message does not quote the text, which may contain secrets
+ * Parses the JSON of a record, and rejects repeated members. JSON.parse silently keeps the last one, which may have
+ * another status or expiry than the writer intended.
+ * @throws MalformedRecord whose message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {
   try {
@@ -116,42 +126,42 @@ const jsonProblems: Readonly<Record<JsonProblem, string>> = {
 };
 
 /**
- * Parses `mg:meta` of a seeded store with a supported record layout.
+ * Parses the value of `mg:meta` of a complete store.
  * @throws MalformedRecord
  */
 export const parseMetaRecord = recordParser(metaRecordSchema);
 
 /**
- * Parses `mg:meta` of a store that is being filled.
+ * Parses the value of `mg:meta` of a store that is being refilled.
  * @throws MalformedRecord
  */
 export const parseFillingRecord = recordParser(fillingRecordSchema);
 
 /**
- * Parses a key's record.
+ * Parses the record of a key.
  * @throws MalformedRecord
  */
 export const parseKeyRecord = recordParser(keyRecordSchema);
 
 /**
- * Parses a merchant's record.
+ * Parses the record of a merchant.
  * @throws MalformedRecord
  */
 export const parseMerchantRecord = recordParser(merchantRecordSchema);
 
-/** The revision of the change that wrote a record. */
+/** The revision of the database change that wrote a record. */
 interface OfRevision {
   readonly revision: number;
 }
 
-/** A key's part of a credential. */
+/** The fields of a credential that come from the record of the key. */
 export type CompiledKey = OfRevision &
   Pick<
     Credential,
     'keyId' | 'merchantId' | 'environment' | 'keyStatus' | 'keyStatusChangedAt' | 'expiresAt' | 'permissions'
   >;
 
-/** A merchant's part of a credential. */
+/** The fields of a credential that come from the record of the merchant. */
 export type CompiledMerchant = OfRevision &
   Pick<
     Credential,
@@ -159,7 +169,7 @@ export type CompiledMerchant = OfRevision &
   >;
 
 /**
- * Parses a key's record and compiles its permissions, so that requests only do look-ups.
+ * Parses the record of a key and compiles its permissions, so that requests need not parse them.
  * @throws MalformedRecord also for an invalid permission or date
  */
 export function compileKeyRecord(value: unknown): CompiledKey {
@@ -177,13 +187,13 @@ export function compileKeyRecord(value: unknown): CompiledKey {
 }
 
 /**
- * Permissions by their entries as JSON, shared: many keys have the same ones, and a hundred thousand keys may be
- * cached.
+ * Caches compiled permissions by the JSON of their entries. This saves memory: 100,000 keys may be cached, and many
+ * have the same permissions.
  */
 const permissionsOf = memoize(1_000, (entries) => compilePermissions(JSON.parse(entries) as string[]));
 
 /**
- * Parses a merchant's record and compiles its allowlists.
+ * Parses the record of a merchant and compiles its allowlists.
  * @throws MalformedRecord also for an invalid allowlist entry
  */
 export function compileMerchantRecord(value: unknown): CompiledMerchant {
@@ -200,8 +210,8 @@ export function compileMerchantRecord(value: unknown): CompiledMerchant {
 }
 
 /**
- * Joins a key and its merchant. Copies field by field: this runs for every request, and a spread costs ten times as
- * much.
+ * Joins a key and its merchant. This runs for every request, so it copies each field: object spread takes ten times as
+ * long.
  */
 export function joinCredential(key: CompiledKey, merchant: CompiledMerchant): Credential {
   return {
@@ -244,7 +254,7 @@ function parseTimestamp(text: string, name: string): number {
   return moment;
 }
 
-/** Rejects the 30th of February: Date.parse reads it as the 2nd of March, so a key would outlive its expiry. */
+/** Rejects dates such as February 30. Date.parse reads that as March 2, so a key would be valid after its expiry. */
 function isCalendarDay(day: string): boolean {
   const midnight = new Date(`${day}T00:00:00Z`);
   return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day);

@@ -2,257 +2,248 @@ import type { FillingRecord, MetaRecord } from './records.js';
 import type { Environment } from '../policy/key-format.js';
 
 /**
- * The meta record as stored. `generation` is null if the record is damaged or has an unknown layout, or while the store
- * is being filled; `filling` is then the generation being filled.
+ * The stored meta record, which describes the whole store. `generation` is null if the record is invalid or the store
+ * is being refilled; `filling` is then the generation being written.
  */
 export type StoredMeta =
   MetaRecord | { readonly generation: null; readonly filling?: string; readonly database?: string | undefined };
 
-/** A record to write to the store; a null value deletes it. */
+/** A record to write to the store. A null value deletes the record. */
 export interface StoreEntry {
-  /** `key:<lookupId>` or `merchant:<id>`; the adapter adds its prefix. */
+  /** `key:<lookupId>` or `merchant:<id>`. The adapter adds its prefix. */
   readonly name: string;
   readonly value: object | null;
 }
 
-/** The store's position: revision and name of the newest change whose records it has. */
+/** The newest database change whose records are all in the store. */
 export interface Position {
   readonly revision: number;
-  /** Name of the change. Two changes can share a revision after a database restore from a backup. */
+  /** Id of the change. After a restore of the database, two different changes may have the same revision. */
   readonly change: string;
 }
 
-/** Snapshot of a store's state. */
+/** The state of a store at one moment. */
 export interface StoreSnapshot {
-  /** Changes when the connections may lead to another server or when notices may have been missed. */
+  /** Changes when the connection may lead to another server, or when change notices may have been lost. */
   readonly epoch: number;
-  /** Run ids of the servers that hold the records, in stable order; empty if the user may not query them. */
+  /** Run ids of the Redis servers that store the records, in stable order. Empty if the user may not query them. */
   readonly servers: readonly string[];
-  /** Number of replicas that could be promoted. */
+  /** Number of replicas that a failover could promote. */
   readonly replicas: number;
-  /**
-   * Null if missing: the store has no records, or an operator deleted the meta record to force a rewrite of all
-   * records.
-   */
+  /** Null if missing: the store is empty, or an operator deleted the meta record to force a rewrite of all records. */
   readonly meta: StoredMeta | null;
-  /** Newest published revision; 0 if missing or invalid. */
+  /** Revision of the newest published change; 0 if missing or invalid. */
   readonly revision: number;
-  /** Name of the change of `revision`; null if the store does not name it. */
+  /** Id of the newest published change; null if the store does not contain it. */
   readonly change: string | null;
-  /** False if a part of the store was emptied or lost changes. */
+  /** False if a part of the store was emptied or has lost changes. */
   readonly isWhole: boolean;
   /**
-   * Seal of the meta record: by the current, another accepted or an unknown secret (`other`), or none. Without a
-   * configured secret, every seal is `other`.
+   * Which secret sealed (HMAC) the meta record: the current one, another accepted one, an unknown one (`other`), or
+   * none. If no secret is configured, every seal is `other`.
    */
   readonly seal: 'current' | 'accepted' | 'other' | 'none';
 }
 
-/** Memory limits and evictions of a store's servers. */
+/** Memory limits and evictions of the Redis servers of a store. */
 export interface StoreMemory {
   /** Distinct values of `maxmemory-policy`; empty if the servers do not report it. */
   readonly policies: readonly string[];
-  /** Keys that the servers have evicted since their start, records and other keys. */
+  /** How many keys the servers have evicted since they started. Not all of them were records. */
   readonly evictedKeys: number;
   /** Sum of `maxmemory` in bytes; Infinity if a server has no limit. */
   readonly maxMemory: number;
 }
 
-/** A gateway's acknowledgement and when notices of it arrived. */
+/** A gateway's acknowledgement of published changes, and when its last notice arrived. */
 export interface SeenGateway {
   readonly instanceId: string;
-  /**
-   * Milliseconds since the last notice of the gateway, on this process's clock; counted anew if notices may have been
-   * missed.
-   */
+  /** Milliseconds since the gateway's last notice. Restarts at 0 if notices may have been lost. */
   readonly silentMilliseconds: number;
-  /** How far the gateway's clock is ahead of this process's clock, in milliseconds; null if unknown. */
+  /** How many milliseconds the gateway's clock is ahead of this process's clock; null if unknown. */
   readonly clockSkewMilliseconds: number | null;
-  /** Null if missing or invalid. */
+  /** Null if the acknowledgement is missing or invalid. */
   readonly acknowledgement: GatewayAcknowledgement | null;
-  /**
-   * Whether the acknowledgement is sealed by a gateway with the secret for records; false if this process has no
-   * secret.
-   */
+  /** Whether the acknowledgement has a valid seal (HMAC); false if this process has no secret. */
   readonly isSealed: boolean;
 }
 
-/** A gateway's acknowledgement. Gateways of earlier releases leave the optional fields undefined. */
+/** A gateway's statement which changes it has applied. Gateways of earlier releases omit the optional fields. */
 interface GatewayAcknowledgement {
   readonly revision: number;
   readonly environment: Environment;
   readonly host: string;
-  /** ISO 8601. */
+  /** Start time of the gateway (ISO 8601). */
   readonly startedAt: string;
-  /** The history to which the revision belongs. */
+  /** The generation of the store's contents to which the revision belongs. */
   readonly generation?: string | undefined;
   /** Number of the gateway's heartbeat. */
   readonly beat?: number | undefined;
-  /** How long the gateway may use its cached records, plus one second, in milliseconds. */
+  /** How long the gateway may use its cached records during an outage, plus one second, in milliseconds. */
   readonly lifetimeMilliseconds?: number | undefined;
   readonly version?: string | undefined;
-  /** Set once the gateway has decided its last request. */
+  /** True once the gateway is shutting down and has decided its last request. */
   readonly leaving?: boolean | undefined;
 }
 
-/** Part of a gateway's list of inactive keys and merchants, written after the store had lost them. */
+/**
+ * A part of a gateway's list of inactive keys and merchants. Gateways write it after the store lost changes: if the
+ * database was restored from a backup, only they may know of a revocation.
+ */
 export interface InactiveReport {
-  /** Name for `removeReports`. */
+  /** Name of the report, as `removeReports` takes it. */
   readonly name: string;
   readonly instanceId: string;
-  /** The gateway's last known history; `revision` is its last known change. */
+  /** The generation that the gateway knew last. `revision` is the last change that it knew. */
   readonly generation: string;
   readonly revision: number;
   readonly entries: readonly StoreEntry[];
-  /** Whether the report is sealed by a gateway with the secret for records; false if this process has no secret. */
+  /** Whether the report has a valid seal (HMAC); false if this process has no secret. */
   readonly isSealed: boolean;
 }
 
-/** Snapshot of all gateways. */
+/** The state of all gateways at one moment. */
 export interface SeenGateways {
-  /** Same meaning as in `StoreSnapshot`. */
+  /** Changes as in `StoreSnapshot`: when the connection or the notices were interrupted. */
   readonly epoch: number;
-  /** Generation in the meta record; null if the meta record does not name the store's servers. */
+  /** Generation in the meta record; null if that record is missing, invalid, or names other servers. */
   readonly generation: string | null;
-  /** Whether an accepted secret seals the meta record. */
+  /** Whether the meta record is sealed with an accepted secret. */
   readonly isSealed: boolean;
-  /** Whether all notices sent before this query have been processed. */
+  /** Whether all notices sent before this query were processed. */
   readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
-  /** Whether gateways may have written reports since all reports were last read. */
+  /** Whether gateways may have written reports since the last time that all reports were read. */
   readonly hasReports: boolean;
 }
 
-/** A lease by which the registry lets a gateway use its cached records. */
+/** A lease: the registry allows a gateway to use its cached records. */
 export interface GatewayGrant {
   readonly instanceId: string;
   readonly generation: string;
-  /** The gateway's newest heartbeat that the registry has read. */
+  /** Number of the gateway's newest heartbeat that the registry has read. */
   readonly beat: number;
   readonly lifetimeMilliseconds: number;
-  /** Whether the store has every record, as far as the registry knows. */
+  /** Whether the store contains every record, as far as the registry knows. */
   readonly compared?: boolean;
 }
 
-/** A stored record that differs from the database. */
+/** A stored record that differs from the registry's database. */
 export interface RecordDifference {
   readonly name: string;
-  /** The expected value; null: the database does not have this name. */
+  /** The value in the database; null if the database has no such record. */
   readonly value: object | null;
   readonly isStored: boolean;
-  /** The stored value; null if missing or not a JSON object. */
+  /** The value in the store; null if it is missing or not a JSON object. */
   readonly stored: object | null;
   /** Digest of the stored bytes. */
   readonly digest: string;
 }
 
-/** Records that another writer may have changed. */
+/** Records that another writer than the registry may have changed. */
 export interface ChangedRecords {
   readonly names: readonly string[];
-  /** More records may have changed: notices were lost or too numerous. */
+  /** Whether more records may have changed, because notices were lost or too many arrived. */
   readonly isIncomplete: boolean;
 }
 
-/** Watches a store's records for changes that the registry did not make. */
+/** Watches the store for record changes that this registry did not make. */
 export interface WatchedRecords {
   /**
    * Takes up to `most` records that another writer may have changed. The first call starts the watch, which lasts until
-   * `rest()` or until notices are lost.
+   * `rest()` is called or notices are lost.
    */
   take(most: number): ChangedRecords;
-  /** Whether no changed records are pending and no notice was lost or awaits processing. */
+  /** Whether all notices were processed, none was lost, and no changed record is left to take. */
   readonly isQuiet: boolean;
-  /** Resolves when records can be taken next. */
+  /** Resolves when changed records can be taken again. */
   next(): Promise<void>;
-  /** Pauses the watch until the next `take()`, because another registry writes. */
+  /** Pauses the watch until the next `take()`. Called while another registry is the writer. */
   rest(): void;
-  /** Compares stored records with their expected values. `epoch` is the store's epoch after all pending notices. */
+  /**
+   * Compares stored records with their expected values. The returned `epoch` is the store's epoch after all pending
+   * notices.
+   */
   compare(
     entries: readonly StoreEntry[],
     generation: string,
   ): Promise<{ readonly epoch: number; readonly differences: readonly RecordDifference[] }>;
-  /** Writes the expected values. Rejects, on a single server, if another registry has become the writer. */
+  /** Writes the expected values. On a single server, rejects if another registry has become the writer. */
   repair(differences: readonly RecordDifference[], generation: string): Promise<void>;
 }
 
 /**
- * The registry's interface to the store that gateways read. Each promise settles within the adapter's timeout and
- * rejects if the store is unavailable. A rejected write may still have taken effect.
+ * The registry's interface to the store that gateways read. Every promise settles within the adapter's timeout, and
+ * rejects if the store is unavailable. A write that rejects may still have taken effect.
  */
 export interface RecordsStore {
-  /**
-   * Whether the only gateway runs in this process and caches nothing; then no gateway can be missing from the roster.
-   */
+  /** Whether the records are in this process's memory and its only gateway has no cache: none needs tracking. */
   readonly endsWithProcess: boolean;
-  /**
-   * Ids of the secrets that seal records, which reveal nothing about them. The first seals, all are accepted. Empty: no
-   * seals.
-   */
+  /** Public ids of the secrets that seal records. The first one seals, all are accepted. Empty: no seals. */
   readonly sealIds: readonly string[];
-  /** Whether a replica can be promoted without the registry. */
+  /** Whether a failover can promote a replica without the registry's involvement. */
   readonly canFailOver: boolean;
   /** Null if no other process can write to the store. */
   readonly watched: WatchedRecords | null;
-  /** Null if gateways do not request records. */
+  /** Null if gateways do not request records from the registry. */
   readonly inbox: RecordInbox | null;
   /**
-   * Reads the store's state. Rejects unless a majority of the sentinels, or of a Cluster's masters, names the connected
-   * server.
+   * Reads the store's state. Rejects unless a majority of the sentinels, or of a Cluster's masters, agrees that the
+   * connected server is the primary.
    */
   snapshot(): Promise<StoreSnapshot>;
-  /** Memory limits and evictions; null for a store without limits. */
+  /** Returns memory limits and evictions; null for a store without limits. */
   memory(): Promise<StoreMemory | null>;
-  /** Becomes the writer. On a single server this fences off the previous writer, which can publish nothing more. */
+  /** Makes this registry the writer. On a single server, the previous writer can no longer publish. */
   begin(): Promise<void>;
   /**
-   * Writes all entries; a rejection may leave some of them written. The adapter splits batches that are too large for
-   * one command. Stored records of a later change are not overwritten.
+   * Writes all entries, in several commands if there are too many for one. If it rejects, some entries may be written.
+   * Never overwrites a stored record of a later change.
    * @param change the revision of the newest change among the entries
-   * @param generation the history of the entries
-   * @returns the highest revision of a record that was not overwritten; 0 if all were
+   * @param generation the generation of the entries
+   * @returns the highest revision of a record that was not overwritten; 0 if all were written
    */
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
-  /**
-   * Like `write`, for unchanged records that are rewritten. @param revision replaces stored records up to this revision
-   */
+  /** Rewrites unchanged records, like `write`. @param revision stored records up to this revision are replaced */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;
   /**
-   * Announces to gateways that every record up to this change is written; they then acknowledge it. On a single server,
-   * rejects if the server changed or lost writes since `begin()`, as after a failover. In a Cluster, rejects if a later
-   * revision was published.
+   * Announces to gateways that all records up to this change are written, so that they acknowledge it. On a single
+   * server, rejects if the server changed or lost writes since `begin()`, as after a failover. In a Cluster, rejects if
+   * a later revision was published.
    */
   publish(position: Position): Promise<void>;
   /**
-   * Marks the store as complete: all records were written since `begin()`, up to this change. Writes the meta record
-   * last. Rejects if a part of the store has changed servers or lost writes since `begin()`.
+   * Marks the store as complete by writing the meta record: all records up to this change were written since `begin()`.
+   * Rejects if a part of the store has changed servers or lost writes since then.
    */
   complete(meta: MetaRecord, position: Position): Promise<void>;
   /**
-   * Marks the store as being filled after it was emptied, so gateways request the records that they need. Absent for a
-   * store whose gateways wait until it is complete. Rejects like `publish`.
+   * Marks an emptied store as being refilled, so that gateways request missing records from the registry. Absent if the
+   * gateways of this store wait until it is complete. Rejects like `publish`.
    */
   fill?(meta: FillingRecord): Promise<void>;
   /**
-   * Lists every gateway, in any environment, that has an acknowledgement or is in the roster.
-   * @param roster the instance ids of the gateways in the roster
+   * Lists all gateways of all environments that have an acknowledgement or are in the roster.
+   * @param roster the instance ids of the gateways that the registry knows
    */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
   /**
-   * Resolves at the next notice of a gateway, which may be an acknowledgement. Never resolves for a store without
+   * Resolves at the next notice of any gateway, which may be an acknowledgement. Never resolves if the store has no
    * notices.
    */
   nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
-  /** Deletes the grants of gateways, then their acknowledgements. */
+  /** Deletes the leases of these gateways, then their acknowledgements. */
   removeGateways(instanceIds: readonly string[]): Promise<void>;
-  /** Iterates over the reports of inactive keys and merchants; skips invalid reports. */
+  /** Iterates over the reports of inactive keys and merchants. Skips invalid reports. */
   reports(): AsyncIterable<InactiveReport>;
   /** Deletes reports by `InactiveReport.name`. */
   removeReports(names: readonly string[]): Promise<void>;
-  /** Reads stored records in the order of the names; null for a record that is missing or not JSON. */
+  /** Reads stored records in the order of the names. The value is null if a record is missing or not JSON. */
   read(names: readonly string[]): Promise<readonly StoreEntry[]>;
   /**
-   * Iterates over names with a prefix. Names created or deleted meanwhile may be missing, and a name may occur twice.
+   * Iterates over the names with a prefix. Names created or deleted meanwhile may be missing, and a name may occur
+   * twice.
    */
   names(prefix: string): AsyncIterable<string>;
 }
@@ -262,13 +253,13 @@ export interface Clock {
   now(): number;
 }
 
-/** Schedules callbacks. */
+/** Schedules callbacks, as setTimeout does. */
 export interface Timers {
   /** @returns a function that cancels the timer */
   after(milliseconds: number, act: () => void): () => void;
 }
 
-/** The registry's log, such as a pino logger. */
+/** The registry's log, for example a pino logger. */
 export interface Logger {
   error(details: object, message: string): void;
   warn(details: object, message: string): void;
@@ -277,22 +268,22 @@ export interface Logger {
 
 /** A gateway's request for a record that it did not find in the store. */
 export interface RecordRequest {
-  /** Name of the request, to reply to. */
+  /** Name of the request, to which the reply is sent. */
   readonly name: string;
-  /** Name of the record, as in `StoreEntry`. */
+  /** Name of the requested record, as in `StoreEntry`. */
   readonly record: string;
 }
 
-/** Requests of gateways for records that they did not find. */
+/** Receives the gateways' requests for records that they did not find in the store. */
 export interface RecordInbox {
   /** Called when requests have arrived. */
   onWork: () => void;
-  /** Takes up to `most` requests; each request is returned once. */
+  /** Takes up to `most` requests. Each request is returned once. */
   take(most: number): readonly RecordRequest[];
   /**
    * Replies to requests.
-   * @param present names of the records that were written again; the other records do not exist
-   * @param generation the generation in which they were written
+   * @param present names of the records that were written again; the other requested records do not exist
+   * @param generation the generation in which the records were written
    */
   reply(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void>;
 }

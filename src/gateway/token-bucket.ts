@@ -1,4 +1,4 @@
-/** A token bucket: refills continuously and holds at most `size` tokens. */
+/** A rate limiter (token bucket) that refills continuously and holds at most `size` tokens. */
 export class TokenBucket {
   readonly #perSecond: number;
   readonly #size: number;
@@ -6,7 +6,7 @@ export class TokenBucket {
   #tokens: number;
   #filledAt: number;
 
-  /** @param now monotonic clock in milliseconds */
+  /** @param now returns the time of a monotonic clock in milliseconds */
   constructor(perSecond: number, size: number, now: () => number) {
     this.#perSecond = perSecond;
     this.#size = size;
@@ -16,8 +16,8 @@ export class TokenBucket {
   }
 
   /**
-   * Takes a token; false if too few are available.
-   * @param reserved tokens that must remain after this one
+   * Takes a token. Returns false if too few tokens are available.
+   * @param reserved how many tokens must remain in the bucket after this one is taken
    */
   take(reserved = 0): boolean {
     const now = this.#now();
@@ -28,12 +28,12 @@ export class TokenBucket {
     return true;
   }
 
-  /** Returns a token to the bucket. */
+  /** Puts a taken token back into the bucket. */
   giveBack(): void {
     this.#tokens = Math.min(this.#size, this.#tokens + 1);
   }
 
-  /** Tokens left after the last `take` (fractional). */
+  /** The number of tokens after the last `take`; it may be a fraction. */
   get tokens(): number {
     return this.#tokens;
   }

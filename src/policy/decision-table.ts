@@ -1,9 +1,9 @@
 import type { Credential, RequestFacts } from './facts.js';
 import { claimText } from './origins.js';
 
-/** A row of the decision table: its code and the exact error response. */
+/** A row of the decision table: a denial code and the exact error response that the client gets. */
 interface Row {
-  /** Appears in the access log; never renamed. */
+  /** The denial code in the access log. It is never renamed, because operators search for it. */
   readonly code: string;
   readonly status: 401 | 403;
   readonly message: string;
@@ -11,14 +11,16 @@ interface Row {
 
 interface RequestRule extends Row {
   readonly passes: (facts: RequestFacts) => boolean;
-  /** Why a request fails the rule, for the access log and `explain`; never sent to the client. */
+  /**
+   * Describes why a request failed this rule, for the access log and the `explain` command. The client never gets it.
+   */
   readonly reason: (facts: RequestFacts) => string;
 }
 
-/** A rule about a known key. An unknown key fails before any credential rule runs. */
+/** A rule about a key that the key store contains. An unknown key is denied before these rules run. */
 interface CredentialRule extends Row {
   readonly passes: (facts: RequestFacts, credential: Credential) => boolean;
-  /** @param textOf formats a time given in milliseconds since 1970 */
+  /** @param textOf formats a time in milliseconds since 1970 */
   readonly reason: (facts: RequestFacts, credential: Credential, textOf: (moment: number) => string) => string;
 }
 
@@ -28,10 +30,13 @@ function stateText(status: string, since: number | null, textOf: (moment: number
 
 const unknownKey = 'the key store has no record of this key';
 
-/** Rules that need only the request, in evaluation order (spec section 7). They run before the key look-up. */
+/**
+ * The rules that need only the request, in evaluation order (spec section 7). They run before the key is looked up in
+ * the key store.
+ */
 export const requestRules = [
   {
-    // First, so that an eavesdropper on a plaintext connection sees no other response (spec 5.2).
+    // Checked first: an eavesdropper on plain HTTP then learns nothing from the other rules' responses (spec 5.2).
     code: 'https_required',
     status: 401,
     message: 'API requests must use HTTPS (TLS)',
@@ -72,7 +77,7 @@ export const requestRules = [
     reason: () => 'the key is a test key, and this gateway serves live',
   },
   {
-    // Keeps live keys from being tried in the sandbox (spec 5.4).
+    // Rejects live keys in the sandbox, so that nobody can try there whether a live key works (spec 5.4).
     code: 'live_key_in_test',
     status: 401,
     message: 'Live API keys are not valid in this environment',
@@ -81,13 +86,13 @@ export const requestRules = [
   },
 ] as const satisfies readonly RequestRule[];
 
-/** Rules about the key and its merchant, in evaluation order. They run after the key look-up. */
+/** The rules about the key and its merchant, in evaluation order. They run after the key look-up. */
 export const credentialRules = [
   {
     code: 'key_unknown',
     status: 401,
     message: 'Invalid API Key',
-    passes: () => true, // a credential exists
+    passes: () => true, // always passes: an unknown key has no credential, and `denyCredential` denies it first
     reason: () => unknownKey,
   },
   {
@@ -116,7 +121,7 @@ export const credentialRules = [
     reason: (_facts, { merchantRevision }) => `goLive of the merchant is false (revision ${merchantRevision})`,
   },
   {
-    // An empty list admits no address; null: no allowlist.
+    // An empty allowlist allows no address. Null means that there is no allowlist, so every address is allowed.
     code: 'ip_not_allowed',
     status: 401,
     message: 'IP address not allowed',
@@ -136,7 +141,7 @@ export const credentialRules = [
         : `${claimText(origin)} is not on the origin allowlist`,
   },
   {
-    // A path without a route has no resource to permit; a later step responds with 404.
+    // A path without a route needs no permission: the gateway later responds with 404.
     code: 'permission_denied',
     status: 403,
     message: 'Forbidden',
@@ -146,7 +151,7 @@ export const credentialRules = [
   },
 ] as const satisfies readonly CredentialRule[];
 
-/** The whole decision table; the first failing row determines the response. */
+/** All rows of the decision table in order. The first row whose rule fails determines the response. */
 export const denials = [...requestRules, ...credentialRules] as const;
 
 /** A row of the table. */
@@ -164,10 +169,9 @@ export function denialOf(code: DenialCode): Denial {
   return denial;
 }
 
-/** A rule cannot be evaluated because a fact is unknown. This is neither a denial nor a pass. */
+/** A rule cannot be evaluated because a fact is unknown. The request is then neither denied nor accepted. */
 export class Undecidable extends Error {
   constructor(
-    /** The rule that cannot be evaluated. */
     readonly code: DenialCode,
     reason: string,
   ) {
@@ -177,24 +181,27 @@ export class Undecidable extends Error {
 }
 
 /**
- * The first request rule that fails; null if the key may be looked up.
+ * Returns the code of the first request rule that fails; null if all pass and the key can be looked up next.
  * @throws Undecidable if a rule cannot be evaluated
  */
 export function denyRequest(facts: RequestFacts): DenialCode | null {
   return requestRules.find((rule) => !rule.passes(facts))?.code ?? null;
 }
 
-/** The first credential rule that fails (null credential: the key is unknown); null if the request is accepted. */
+/**
+ * Returns the code of the first credential rule that fails; null if all pass.
+ * @param credential null if the key store does not contain the key
+ */
 export function denyCredential(facts: RequestFacts, credential: Credential | null): DenialCode | null {
   if (credential === null) return 'key_unknown';
   return credentialRules.find((rule) => !rule.passes(facts, credential))?.code ?? null;
 }
 
 /**
- * Why a request was denied, for operators. The text may contain a host that the client chose: mask, truncate and escape
- * it.
- * @param credential null: the key is unknown, or was not looked up
- * @param textOf formats a time given in milliseconds since 1970
+ * Describes why a request was denied, for operators. The text may contain a host name chosen by the client: mask keys
+ * in it, truncate it and escape it before logging.
+ * @param credential null if the key is unknown or was not looked up
+ * @param textOf formats a time in milliseconds since 1970
  */
 export function reasonOf(
   code: DenialCode,
@@ -212,8 +219,9 @@ const credentialReasons = new Map<string, CredentialRule['reason']>(
 );
 
 /**
- * The whole decision: the first failing row of the table, or null if the request is accepted.
- * @throws Undecidable
+ * Decides on a request with all rules of the table. Returns the code of the first rule that fails; null if the request
+ * is accepted.
+ * @throws Undecidable if a rule cannot be evaluated
  */
 export function decide(facts: RequestFacts, credential: Credential | null): DenialCode | null {
   return denyRequest(facts) ?? denyCredential(facts, credential);

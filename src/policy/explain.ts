@@ -2,20 +2,20 @@ import { credentialRules, requestRules, Undecidable } from './decision-table.js'
 import type { DenialCode } from './decision-table.js';
 import type { Credential, RequestFacts } from './facts.js';
 
-/** Result of a rule, and the facts that it read. */
+/** The result of one rule, and which facts the rule read. */
 export interface RuleOutcome {
   readonly code: DenialCode;
-  /** `undecidable`: a fact that the rule needs is unknown. */
+  /** `undecidable` means that a fact that the rule needs is unknown. */
   readonly result: 'passes' | 'fails' | 'undecidable';
   readonly sawFacts: readonly (keyof RequestFacts)[];
-  /** Empty for a request rule, and if the key is unknown. */
+  /** Which fields of the credential the rule read. Empty for a request rule, and if the key is unknown. */
   readonly sawCredential: readonly (keyof Credential)[];
 }
 
 /**
- * Evaluates every rule in table order and records which facts each one read. The first failing rule is the decision;
- * the later rules run only for the explanation.
- * @param credential null: the key is unknown. Undefined: not looked up; the credential rules are skipped
+ * Evaluates every rule in table order, and records which facts each rule read. The first failing rule decides on the
+ * request; the later results are for the explanation only.
+ * @param credential null if the key is unknown; undefined if it was not looked up, and then only the request rules run
  */
 export function explainRules(facts: RequestFacts, credential: Credential | null | undefined): RuleOutcome[] {
   const sawNothing = { sawFacts: [], sawCredential: [] };
@@ -43,7 +43,7 @@ function resultOf(passes: () => boolean): RuleOutcome['result'] {
   }
 }
 
-/** A proxy of an object that records which properties are read. */
+/** Returns a proxy of the object that adds the name of each property that is read to `seen`. */
 function watched<Watched extends object>(value: Watched, seen: Set<keyof Watched>): Watched {
   return new Proxy(value, {
     get(target, name) {

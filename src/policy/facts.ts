@@ -4,50 +4,52 @@ import type { Environment, KeyFormat } from './key-format.js';
 import type { OriginClaim, OriginPatterns } from './origins.js';
 import type { Access, Permissions } from './permissions.js';
 
-/** All facts of a request that the decision depends on. Contains no secret, so it may be logged and explained. */
+/** All facts about a request on which the decision depends. They contain no secret, so they may be logged. */
 export interface RequestFacts {
-  /** Environment that this gateway serves. */
+  /** The environment that this gateway serves. */
   readonly environment: Environment;
-  /** Whether the client's own hop used TLS, from the socket or a trusted proxy. */
+  /** Whether the client's connection used TLS, according to the socket or to a trusted proxy. */
   readonly secure: boolean;
-  /** Client address, resolved through trusted proxies. */
+  /** The client's IP address. Behind trusted proxies, it is the address that they forwarded. */
   readonly clientAddress: IpAddress;
   /** Whether the client address is a Tor exit; null if unknown. */
   readonly torExit: boolean | null;
-  /** Whether Host, Origin or Referer names an onion service. */
+  /** Whether Host, Origin or Referer names a Tor onion service. */
   readonly onionService: boolean;
   readonly keyFormat: KeyFormat;
   /** The first of Origin, Referer and Host that is present; null if all are missing. */
   readonly origin: OriginClaim | null;
-  /** Resource of the route; null if no route matches the path, so no permission is needed. */
+  /**
+   * The API resource of the route, such as `payouts`. Null if no route matches the path; then no permission is needed.
+   */
   readonly resource: string | null;
   readonly access: Access;
   /** Time of the request in milliseconds since 1970. */
   readonly now: number;
 }
 
-/** A key and its merchant from the key store, with compiled lists. */
+/** A key and its merchant from the key store. The allowlists and permissions are compiled for fast checks. */
 export interface Credential {
   readonly keyId: string;
   readonly merchantId: string;
   readonly environment: Environment;
-  /** `ACTIVE`; any other value means that the key is not accepted. */
+  /** `ACTIVE`, or a status in which the key is not accepted. */
   readonly keyStatus: string;
-  /** Time of the last status change in milliseconds since 1970; null if unknown, as for active keys. */
+  /** When the key status last changed, in milliseconds since 1970; null if unknown, as for active keys. */
   readonly keyStatusChangedAt: number | null;
-  /** Expiry time in milliseconds since 1970; the key is not accepted from then on. Null: never expires. */
+  /** When the key expires, in milliseconds since 1970: it is rejected from this time on. Null if it never expires. */
   readonly expiresAt: number | null;
   readonly permissions: Permissions;
-  /** `ACTIVE`; any other value means that the merchant may not call. */
+  /** `ACTIVE`, or a status in which the merchant may not call the API. */
   readonly merchantStatus: string;
-  /** Same meaning as `keyStatusChangedAt`. */
+  /** When the merchant status last changed, in milliseconds since 1970; null if unknown. */
   readonly merchantStatusChangedAt: number | null;
   readonly goLive: boolean;
-  /** Null: not configured, all addresses allowed. */
+  /** The addresses that the merchant may call from; null if it has no allowlist, so that all are allowed. */
   readonly ipAllowlist: IpRanges | null;
-  /** Null: not configured, all origins allowed. */
+  /** The origins that the merchant may call from; null if it has no allowlist, so that all are allowed. */
   readonly originAllowlist: OriginPatterns | null;
-  /** Revisions of the key record and the merchant record. */
+  /** Revision of the database change that wrote the key record. The next field is the same for the merchant record. */
   readonly keyRevision: number;
   readonly merchantRevision: number;
 }

@@ -1,6 +1,8 @@
 import ipaddr from 'ipaddr.js';
 
-/** An IP address in canonical form for comparisons. IPv4-mapped IPv6 becomes IPv4. */
+/**
+ * An IP address in canonical form, so that addresses can be compared. An IPv4-mapped IPv6 address is stored as IPv4.
+ */
 export type IpAddress = Ipv4Address | Ipv6Address;
 
 interface Ipv4Address {
@@ -13,7 +15,7 @@ interface Ipv6Address {
   readonly family: 6;
   readonly value: bigint;
   readonly text: string;
-  /** IPv4 address of the client embedded in a NAT64, 6to4 or Teredo address; null for other addresses. */
+  /** The client's IPv4 address that a NAT64, 6to4 or Teredo address contains; null for other addresses. */
   readonly embedded: Ipv4Address | null;
 }
 
@@ -21,8 +23,8 @@ const longestAddress = 45; // "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255"
 const onlyAddressCharacters = /^[0-9a-f:.]+$/i;
 
 /**
- * Parses one IP address strictly: no octal or hexadecimal IPv4, short form, zone, port or white space. ipaddr.js by
- * itself reads `010.0.0.1` as 8.0.0.1, so a client could choose how an allowlist interprets it.
+ * Parses one IP address strictly. Rejects octal and hexadecimal IPv4, short forms, zones, ports and white space.
+ * ipaddr.js alone reads `010.0.0.1` as 8.0.0.1, so a client could disguise its address from an allowlist.
  * @returns the address, or null for any other text
  */
 export function parseIpAddress(text: string): IpAddress | null {
@@ -32,7 +34,7 @@ export function parseIpAddress(text: string): IpAddress | null {
   }
   const dottedPart = text.includes('.') ? text.slice(text.lastIndexOf(':') + 1) : null;
   if (dottedPart !== null && !ipaddr.IPv4.isValidFourPartDecimal(dottedPart)) return null;
-  // ipaddr.js reads `::1.2.3.4`, the deprecated IPv4-compatible form, as IPv4. Expanded, it is parsed as IPv6.
+  // ipaddr.js reads `::1.2.3.4`, the deprecated IPv4-compatible form, as IPv4. The form `::0:1.2.3.4` is read as IPv6.
   const unambiguous = dottedPart !== null && text === `::${dottedPart}` ? `::0:${dottedPart}` : text;
   if (!ipaddr.IPv6.isValid(unambiguous)) return null;
   const address = ipaddr.IPv6.parse(unambiguous);
@@ -51,9 +53,9 @@ function fromIpv6(address: ipaddr.IPv6): Ipv6Address {
 }
 
 /**
- * Extracts the IPv4 address from NAT64 with the well-known prefix (RFC 6052), 6to4 (RFC 3056) and Teredo (RFC 4380),
- * which inverts its bits. Not from the local-use NAT64 prefix 64:ff9b:1::/48 (RFC 8215): there each network chooses its
- * position.
+ * Extracts the IPv4 address from a NAT64 address with the well-known prefix (RFC 6052), a 6to4 address (RFC 3056) or a
+ * Teredo address (RFC 4380), which contains it with inverted bits. Ignores the local-use NAT64 prefix 64:ff9b:1::/48
+ * (RFC 8215), because each network chooses the position of the IPv4 address there.
  */
 function embeddedIn([a, b, c = 0, d, e, f, g = 0, h = 0]: readonly number[]): Ipv4Address | null {
   if (a === 0x64 && b === 0xff9b && c === 0 && d === 0 && e === 0 && f === 0) return ipv4Of(g, h);
@@ -65,7 +67,7 @@ function ipv4Of(high: number, low: number): Ipv4Address {
   return fromIpv4(new ipaddr.IPv4([high >> 8, high & 0xff, low >> 8, low & 0xff]));
 }
 
-/** Whether an address is private, loopback, link-local, documentation or otherwise not on the public internet. */
+/** Whether an address is private, loopback, link-local, for documentation, or otherwise not on the public internet. */
 export function isReservedAddress(address: IpAddress): boolean {
   return ipaddr.parse(address.text).range() !== 'unicast';
 }

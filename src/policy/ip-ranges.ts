@@ -1,16 +1,19 @@
 import { parseIpAddress } from './ip-address.js';
 import type { IpAddress } from './ip-address.js';
 
-/** A set of IP ranges, compiled once from addresses and CIDRs. A look-up is a binary search. */
+/** A set of IP ranges, compiled from addresses and CIDRs. A look-up is a binary search. */
 export interface IpRanges {
   /**
-   * Whether the set contains the address itself. Used for trusted proxies, because any client may call from an address
-   * that embeds a proxy's.
+   * Whether the set contains exactly this address. Used for trusted proxies: their check must ignore embedded IPv4
+   * addresses, because any client can call from an IPv6 address that embeds a proxy's IPv4 address.
    */
   contains(address: IpAddress): boolean;
-  /** Whether the set contains the address or its embedded IPv4 address. Used for clients. */
+  /**
+   * Whether the set contains this address or the IPv4 address embedded in it (NAT64, 6to4, Teredo). Used for client
+   * allowlists.
+   */
   admits(address: IpAddress): boolean;
-  /** Number of entries in the source list. */
+  /** Number of entries in the list from which the set was compiled. */
   readonly size: number;
 }
 
@@ -27,7 +30,10 @@ interface Bounds<T extends number | bigint> {
   readonly last: T;
 }
 
-/** One address or CIDR with its host bits cleared. IPv4-mapped IPv6 becomes IPv4, with the IPv4 prefix length. */
+/**
+ * One address or CIDR, with its host bits cleared. An IPv4-mapped IPv6 CIDR is converted to IPv4 with the matching
+ * prefix length.
+ */
 export type IpRange = { readonly prefix: number } & (
   ({ readonly family: 4 } & Bounds<number>) | ({ readonly family: 6 } & Bounds<bigint>)
 );
@@ -35,8 +41,8 @@ export type IpRange = { readonly prefix: number } & (
 const prefixLength = /^(?:0|[1-9]\d{0,2})$/;
 
 /**
- * Compiles addresses and CIDRs (`192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`, `::ffff:192.0.2.0/120`). Host bits are
- * ignored. An IPv6 range never admits an IPv4 address unless the range is IPv4-mapped.
+ * Compiles addresses and CIDRs such as `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32` or `::ffff:192.0.2.0/120`. Host
+ * bits are ignored. An IPv6 range contains IPv4 addresses only if the range is IPv4-mapped.
  * @throws InvalidIpRange for the first invalid entry
  */
 export function compileIpRanges(entries: readonly string[]): IpRanges {
@@ -51,7 +57,7 @@ export function compileIpRanges(entries: readonly string[]): IpRanges {
   return new CompiledRanges(merge(ipv4), merge(ipv6), entries.length);
 }
 
-/** A class, because a closure would take as much memory as a short list. */
+/** This is a class because a closure per allowlist would use as much memory as a short allowlist itself. */
 class CompiledRanges implements IpRanges {
   readonly #ipv4: readonly number[];
   readonly #ipv6: readonly bigint[];
@@ -73,12 +79,12 @@ class CompiledRanges implements IpRanges {
   }
 }
 
-/** Parses one address or CIDR in the syntax of `compileIpRanges`; null if invalid. */
+/** Parses one address or CIDR as described at `compileIpRanges`; returns null if it is invalid. */
 export function parseIpRange(entry: string): IpRange | null {
   const [addressText = '', lengthText, ...more] = entry.split('/');
   const address = parseIpAddress(addressText);
   if (address === null || more.length > 0 || (lengthText !== undefined && !prefixLength.test(lengthText))) return null;
-  // The prefix length of an IPv4-mapped CIDR refers to its IPv6 form.
+  // An IPv4-mapped CIDR such as `::ffff:192.0.2.0/120` counts 96 bits of the IPv6 prefix.
   const mappedBits = address.family === 4 && addressText.includes(':') ? 96 : 0;
   const bits = address.family === 4 ? 32 : 128;
   const prefix = lengthText === undefined ? bits : Number(lengthText) - mappedBits;
@@ -93,13 +99,13 @@ export function parseIpRange(entry: string): IpRange | null {
   return { family: 6, prefix, first, last: first + (1n << hostBits) - 1n };
 }
 
-/** Shared empty list: most allowlists have no addresses of one family. */
+/** One empty array for all allowlists, to save memory: most have no ranges of one address family. */
 const noAddresses: readonly never[] = [];
 
 /**
- * Merges ranges into alternating first and last addresses, sorted and without overlaps. The last range that begins at
- * or below a value is then the only candidate. A flat array of exact length saves memory for a hundred thousand
- * merchants' lists.
+ * Merges overlapping ranges, and returns one sorted array: first address, last address, first address, and so on. To
+ * test an address, only the last range that starts at or below it must be checked. A flat array without spare capacity
+ * saves memory, because 100,000 merchants may each have such a list.
  */
 function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): readonly T[] {
   const merged: T[] = [];
@@ -108,7 +114,7 @@ function merge<T extends number | bigint>(ranges: readonly Bounds<T>[]): readonl
     if (end === undefined || first > end) merged.push(first, last);
     else if (last > end) merged[merged.length - 1] = last;
   }
-  return merged.length === 0 ? noAddresses : merged.slice(); // push leaves spare capacity; slice drops it
+  return merged.length === 0 ? noAddresses : merged.slice(); // slice drops the spare capacity that push reserved
 }
 
 function includes<T extends number | bigint>(bounds: readonly T[], value: T): boolean {

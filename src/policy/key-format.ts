@@ -1,15 +1,15 @@
-/** The environment of a key or a gateway: production or the sandbox. */
+/** The environment that a key or a gateway belongs to: production (`live`) or the sandbox (`test`). */
 export type Environment = 'live' | 'test';
 
-/** Classification of the `x-api-key` header without a look-up. */
+/** What the `x-api-key` header contains, as far as its prefix shows. */
 export type KeyFormat = 'absent' | 'malformed' | Environment;
 
-/** Key prefix of each environment, case-sensitive (spec section 2.5). */
+/** The key prefix of each environment, case-sensitive (spec section 2.5). */
 export const keyPrefixes: Readonly<Record<Environment, string>> = { live: 'svc_live_', test: 'svc_test_' };
 
 /**
- * Classifies all values of `x-api-key` in the request. Two headers are malformed even if equal: a proxy in front may
- * have checked the other one.
+ * Classifies the values of all `x-api-key` headers of a request. Several headers are malformed even if they are equal:
+ * a proxy in front of the gateway may have checked a different one.
  */
 export function keyFormatOf(values: readonly string[]): KeyFormat {
   if (values.length > 1) return 'malformed';

@@ -1,9 +1,9 @@
-/** Longest cached text in characters. Most of these texts are chosen by callers. */
+/** Results for longer texts are not cached. Clients choose most of the texts, so long ones could fill the memory. */
 const longestText = 256;
 
 /**
- * Memoizes a function of short recurring texts, such as header names. Clears all results once there are `most`, because
- * callers could otherwise fill the memory.
+ * Caches the results of a function of short recurring texts, such as header names. The cache is cleared when it has
+ * `most` entries, because clients could otherwise fill the memory with new texts.
  */
 export function memoize<Result>(most: number, compute: (text: string) => Result): (text: string) => Result {
   const known = new Map<string, Result>();

@@ -1,6 +1,6 @@
 import { memoize } from './memoize.js';
 
-/** The origin that the client claims: the first of Origin, Referer and Host that is present. */
+/** The origin that a client claims: the first of the Origin, Referer and Host headers that is present. */
 export interface OriginClaim {
   readonly header: 'origin' | 'referer' | 'host';
   readonly value: string;
@@ -9,18 +9,18 @@ export interface OriginClaim {
 const headerNames = { origin: 'Origin', referer: 'Referer', host: 'Host' } as const;
 const schemeAndHost = /^(?:[a-z][a-z0-9+.-]*:\/\/)?(?:[^/?#]*@)?([^/?#]*)/i;
 
-/** Formats a claim for a log: its header and host, without path, query or password. */
+/** Formats a claimed origin for a log as header name and host, without path, query or password. */
 export function claimText({ header, value }: OriginClaim): string {
   const host = schemeAndHost.exec(value)?.[1] ?? '';
   return `${headerNames[header]} ${host === '' ? '(without a host)' : host}`;
 }
 
-/** A compiled origin allowlist of a merchant. A look-up costs one set probe per label of the host. */
+/** The compiled origin allowlist of a merchant. A check needs one look-up for each label of the host name. */
 export interface OriginPatterns {
   matches(claim: OriginClaim): boolean;
 }
 
-/** Error for an invalid origin allowlist entry. */
+/** An entry of an origin allowlist is invalid. */
 export class InvalidOriginPattern extends Error {
   constructor(readonly entry: string) {
     super(
@@ -40,25 +40,25 @@ const originForm = /^https?:\/\/[^\s\p{Cc}/?#@\\%]+$/iu;
 const refererForm = /^https?:\/\//i;
 const hostForm = /^[^\s\p{Cc}/?#@\\%]+$/u;
 const emptyLabel = /^\.|\.\./;
-/** Printable ASCII without `%`: the URL parser changes only its case. */
+/** Printable ASCII without `%`. The URL parser changes only the case of such a text. */
 const plainText = /^[\x21-\x24\x26-\x7e]*$/;
 const numericHost = /^(?:\[.*\]|[\d.]+)$/;
 /**
- * The URL up to the end of its host. The rest cannot change the host, and a Referer's path may be as long as a request
- * head.
+ * Matches a URL up to the end of its host. Only this part is parsed: the rest cannot change the host, and the path of a
+ * Referer may fill a whole request header.
  */
 const throughAuthority = /^[^:]*:[/\\\t\r\n]*[^/?#]*/;
 /**
- * Longest authority to parse, in characters with the scheme. A name has at most 253 (RFC 1035 2.3.4), and parsing may
- * take a third of a microsecond per character.
+ * Longer authorities, in characters with the scheme, are not parsed, because parsing may take 0.33 µs per character. A
+ * host name has at most 253 characters (RFC 1035, section 2.3.4).
  */
 const longestAuthority = 320;
-/** Values of one header to parse: normally one, or one more that a proxy adds. */
+/** Maximum number of values of one header to parse. A request normally has one, and a proxy may add another. */
 const mostRead = 2;
 
 /**
- * Compiles allowlist entries: a host, or `*.` and a host for its subdomains, with optional scheme and port. Without a
- * scheme, an entry covers http and https; without a port, the default port of the scheme.
+ * Compiles allowlist entries. An entry is a host, or `*.` and a host for all its subdomains, with an optional scheme
+ * and port. Without a scheme, both http and https match; without a port, the default port of the scheme matches.
  * @throws InvalidOriginPattern for the first invalid entry
  */
 export function compileOriginPatterns(entries: readonly string[]): OriginPatterns {
@@ -66,18 +66,18 @@ export function compileOriginPatterns(entries: readonly string[]): OriginPattern
 }
 
 /**
- * Lists up to this length are stored as one string: a Set takes 175 bytes more for each of a hundred thousand
- * merchants.
+ * Lists of up to this many characters are stored as one string. A Set takes 175 bytes more per list, and 100,000
+ * merchants may have one.
  */
 const longestText = 1_024;
 
-/** A class, because a closure would take as much memory as a short list. */
+/** This is a class because a closure per allowlist would use as much memory as a short allowlist itself. */
 class CompiledPatterns implements OriginPatterns {
-  /** A Set, or a string with one pattern per line; no host contains a line feed. */
+  /** The allowed patterns: a Set, or a string with one pattern per line. No host contains a line feed. */
   readonly #allowed: ReadonlySet<string> | string;
 
   constructor(keys: readonly string[]) {
-    // without keys a single line feed, so an empty name never matches
+    // An empty list is stored as a single line feed, so that an empty host name does not match.
     const text = `${keys.map((key) => `\n${key}`).join('')}\n`;
     this.#allowed = text.length > longestText ? new Set(keys.map(copyOf)) : copyOf(text);
   }
@@ -103,12 +103,14 @@ class CompiledPatterns implements OriginPatterns {
   }
 }
 
-/** A parsed claim; `origin` is null if the value is invalid for its header. */
+/** A parsed origin claim. `origin` is null if the header value is invalid. */
 interface ReadClaim {
   readonly origin: { readonly scheme: Scheme; readonly host: string; readonly port: string } | null;
 }
 
-/** Parsed claims, cached: the same pages recur, and parsing costs more than all other checks together. */
+/**
+ * Caches parsed claims: requests repeat the same origins, and parsing one costs more than all other checks together.
+ */
 const knownClaim: Readonly<Record<OriginClaim['header'], (value: string) => ReadClaim>> = {
   origin: memoize(2_000, (value) => readClaim({ header: 'origin', value })),
   referer: memoize(2_000, (value) => readClaim({ header: 'referer', value })),
@@ -123,9 +125,9 @@ function readClaim(claim: OriginClaim): ReadClaim {
 }
 
 /**
- * Whether a value of Origin, Referer or Host names an onion service. A value that cannot be parsed but contains
- * `.onion` counts as one. So does a value that is expensive to parse: the client has not shown a valid key yet, and a
- * deny rule denies in doubt.
+ * Whether a value of Origin, Referer or Host names a Tor onion service. Also returns true for values that contain
+ * `.onion` and cannot be parsed, and for values that are too long or too many to parse. The client is not authenticated
+ * yet, so a doubtful value is denied.
  */
 export function namesOnionService(values: readonly string[]): boolean {
   let read = 0;
@@ -141,14 +143,14 @@ export function namesOnionService(values: readonly string[]): boolean {
   return false;
 }
 
-/** Whether no parser can read an onion service from a text. */
+/** Whether a text cannot name an onion service, however a parser reads it. */
 function isHarmless(text: string): boolean {
   return plainText.test(text) && !/onion/i.test(text);
 }
 
 /**
- * Cuts a URL after its authority. Keeps a `/` if something followed, because the URL parser strips trailing white
- * space.
+ * Cuts a URL after its authority. Leaves a `/` where a part was cut, because the URL parser would otherwise strip white
+ * space at the end of the host.
  */
 function upToPath(url: string): string {
   const authority = throughAuthority.exec(url)?.[0] ?? url;
@@ -171,17 +173,23 @@ function patternKeys(entry: string): string[] {
   return schemes.map((scheme) => originKey(scheme, pattern, port?.toString() ?? defaultPorts[scheme]));
 }
 
-/** Pattern with scheme and port. The most common pattern, both schemes with their default ports, is just the host. */
+/**
+ * Returns a pattern with scheme and port. A pattern for both schemes with their default ports, the most common one, is
+ * stored as the host alone.
+ */
 function originKey(scheme: Scheme, host: string, port: string): string {
   return `${scheme}://${host}:${port}`;
 }
 
-/** Copies an ASCII string. A slice or concatenation would keep its source strings in memory. */
+/** Copies an ASCII string, to save memory: V8 keeps the whole source of a slice or a concatenation in memory. */
 function copyOf(text: string): string {
   return Buffer.from(text, 'latin1').toString('latin1');
 }
 
-/** The claim as a URL, or null if invalid for its header: `Origin: null` matches nothing. */
+/**
+ * Returns the claimed origin as a URL; null if the value is invalid for its header. `Origin: null` is invalid, so it
+ * never matches.
+ */
 function claimedUrl(claim: OriginClaim): URL | null {
   switch (claim.header) {
     case 'origin':
@@ -190,22 +198,22 @@ function claimedUrl(claim: OriginClaim): URL | null {
       const url = refererForm.test(claim.value) ? parseClaim(claim.value) : null;
       return url !== null && url.username === '' && url.password === '' ? url : null;
     }
-    // Requests that reach this check used TLS.
+    // A Host header has no scheme. It is https, because requests without TLS were denied before.
     case 'host':
       return hostForm.test(claim.value) ? parseClaim(`https://${claim.value}`) : null;
   }
 }
 
-/** Parses a claim; null if its authority is too long for a host. */
+/** Parses a claimed origin. Returns null if it is invalid, or too long to be a host. */
 function parseClaim(text: string): URL | null {
   const authority = upToPath(text);
   return authority.length > longestAuthority ? null : parseUrl(authority);
 }
 
 /**
- * Parses a URL, which converts the host to lower-case punycode and drops the scheme's default port. Does not call
- * `URL.canParse` first: once V8 has optimized it, Node 20 rejects all Latin-1 text beyond ASCII. An onion service name
- * with a soft hyphen would then pass as harmless.
+ * Parses a URL. The parser converts the host to lower-case punycode and removes the default port. Do not call
+ * `URL.canParse` first: once V8 has optimized it, Node 20 rejects all Latin-1 text beyond ASCII, and an onion host with
+ * a soft hyphen would pass the Tor check.
  */
 function parseUrl(text: string): URL | null {
   try {

@@ -1,12 +1,12 @@
-/** Access to a resource: GET and HEAD read, all other methods write. */
+/** The kind of access to a resource: GET and HEAD need `read`, all other methods need `write`. */
 export type Access = 'read' | 'write';
 
-/** Compiled permissions of a key. */
+/** The compiled permissions of a key. */
 export interface Permissions {
   allow(resource: string, access: Access): boolean;
 }
 
-/** Error for an invalid permission. */
+/** A permission of a key is invalid. */
 export class InvalidPermission extends Error {
   constructor(readonly entry: string) {
     super(
@@ -25,7 +25,8 @@ export function accessOf(method: string): Access {
 }
 
 /**
- * Compiles permissions: `*`, `<resource>:*`, `<resource>:read`, `<resource>:write`. An empty list permits nothing.
+ * Compiles permissions of the forms `*`, `<resource>:*`, `<resource>:read` and `<resource>:write`. An empty list
+ * permits nothing.
  * @throws InvalidPermission for the first invalid entry
  */
 export function compilePermissions(entries: readonly string[]): Permissions {

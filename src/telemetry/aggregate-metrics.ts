@@ -1,28 +1,32 @@
 import { AggregatorRegistry } from 'prom-client';
 import type { MetricObject } from 'prom-client';
 
-/** Metrics in the text format of Prometheus, with its content type. */
+/** Metrics in Prometheus' text format, and the content type of that format. */
 export interface RenderedMetrics {
   readonly contentType: string;
   readonly text: string;
 }
 
-/** The metrics of one process, as prom-client's JSON objects. */
+/** The metrics of one process, as the JSON objects of prom-client. */
 export type MetricObjects = readonly object[];
 
-/** Combines the metrics of several processes into one text, each metric by its aggregator. */
+/**
+ * Combines the metrics of several processes into one text. Each metric states how its values are combined (sum, min,
+ * max).
+ */
 export async function aggregateMetrics(processes: readonly MetricObjects[]): Promise<RenderedMetrics> {
   const registry = AggregatorRegistry.aggregate([...processes]);
   return { contentType: registry.contentType, text: await registry.metrics() };
 }
 
-/** Combines the metrics of several processes into the metrics of one. */
+/** Combines the metrics of several processes, and returns them as JSON objects like those of one process. */
 export async function combineMetrics(processes: readonly MetricObjects[]): Promise<MetricObjects> {
   return AggregatorRegistry.aggregate([...processes]).getMetricsAsJSON();
 }
 
 /**
- * Only the metrics that never decrease. Prometheus takes a decrease for a restart and counts the remaining value again.
+ * Returns only the metrics that never decrease. They must stay in the sum while a process does not respond: Prometheus
+ * takes a decrease for a restart, and would count the remaining value again.
  */
 export function counterMetrics(metrics: MetricObjects): MetricObjects {
   return metrics.filter((metric) => ['counter', 'histogram'].includes(String((metric as Partial<MetricObject>).type)));

@@ -4,62 +4,70 @@ import { MerkleTree } from '../evidence/merkle-tree.js';
 import { decimal, quote, serialise } from './serialise.js';
 import { uniqueId } from './unique-id.js';
 
-/** The previous hash of a chain's first line. */
+/** The previous hash in the first line of a hash chain, which has no previous line. */
 const noHash = '0'.repeat(64);
 
-/** Length of the end of a sealed line: `,"hash":"`, 64 hex digits, `"}}`. The hash covers everything before it. */
+/** Length of the end of a line: `,"hash":"`, 64 hex digits and `"}}`. The hash covers everything before it. */
 export const sealLength = 76;
 
-/** The secret of a log, as a key. Null: without a secret, a chain reveals only accidental damage. */
+/**
+ * The secret with which the lines of a log are hashed. Null if there is none: then the hash chain detects accidental
+ * damage but no attack.
+ */
 export type LogSecret = KeyObject | null;
 
-/** Makes a key from the bytes of a secret. */
+/** Converts the bytes of a secret to a key. */
 export function logSecretOf(bytes: Buffer): KeyObject {
   return createSecretKey(bytes);
 }
 
-/** Algorithm of a log whose lines are also the leaves of a tree with signed checkpoints. Its hashes need no secret. */
+/**
+ * The algorithm of a log with signed checkpoints: each line is also a leaf of a Merkle tree. The hashes need no secret,
+ * because the checkpoints are signed.
+ */
 export const treeAlgorithm = 'rfc6962-sha256';
 
-/** Why a checkpoint was written. */
+/** Why a checkpoint line was written to the log. */
 export type CheckpointReason = 'start' | 'interval' | 'file-end' | 'file-start' | 'end';
 
-/** The last line of a file to which a new process appends, as far as it is readable. */
+/** The last line of a log file to which a new process appends, as far as it can be parsed. */
 export interface Predecessor {
-  /** Chain id, number and hash of that line; all null when it belongs to no chain. */
+  /** Chain id, number and hash of that line. All three are null if the line belongs to no chain. */
   readonly id: string | null;
   readonly sequence: number | null;
   readonly hash: string | null;
-  /** Bytes after it that form no complete line: the unfinished write of a killed process. */
+  /** Number of bytes after that line that are an incomplete line. A killed process leaves such a line. */
   readonly torn: number;
 }
 
-/** The end of a run, as the next process or the next file finds it. */
+/**
+ * Converts the last line of a run (the lines of one process) to the form in which the next run states it in the log.
+ */
 export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
   return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
 }
 
-/** The end of the chain that a process found; null without one. */
+/** Returns the last line that a process found in its log file; null if there is none. */
 export function runEndOf(predecessor: Predecessor | null | undefined): RunEnd | null {
   const { id = null, sequence = null, hash = null } = predecessor ?? {};
   if (id === null || sequence === null || hash === null) return null;
   return { run: id, size: sequence, hash: Buffer.from(hash, 'hex') };
 }
 
-/** The process that writes a log. */
+/** Identifies the process that writes a log. */
 export interface LogOrigin {
-  /** The product's version. */
+  /** The version of this product. */
   readonly version: string;
-  /** Identifies the process among those of all machines. */
+  /** The name of the process, unique among all machines. */
   readonly node: string;
-  /** Name of the machine or the pod. */
+  /** The name of the machine or the pod. */
   readonly host: string;
 }
 
-/** Version of the Elastic Common Schema, whose field names the log uses. */
+/** The version of the Elastic Common Schema (ECS), which defines the field names of the log. */
 const ecsVersion = '9.4.0';
 
-/** The beginning of each line of a chain, in ASCII. */
+/** Returns the beginning that all lines of a chain have in common, in ASCII. */
 function lineHead(id: string, origin: LogOrigin | null): string {
   const text = (value: string): string => quote(value).replace(/[^ -~]/g, '?');
   const service = origin === null ? '' : `,"version":${text(origin.version)},"node":{"name":${text(origin.node)}}`;
@@ -67,24 +75,30 @@ function lineHead(id: string, origin: LogOrigin | null): string {
   return `{"service":{"ephemeral_id":"${id}"${service}},${host}"ecs":{"version":"${ecsVersion}"},`;
 }
 
-/** Further members of a checkpoint. */
+/** Additional members of a checkpoint line. */
 interface CheckpointMembers {
-  /** At a start: the end of the log before it. Undefined for a stream, null for an empty file. */
+  /**
+   * In a start checkpoint: the last line of the log before it. Undefined if the log is a stream, null if the file was
+   * empty.
+   */
   readonly predecessor?: Predecessor | null;
-  /** At the end of a file: the chain of the next file, when each file has a separate chain. */
+  /** In the checkpoint at the end of a file: the id of the chain in the next file, if each file has its own chain. */
   readonly next?: string;
   /**
-   * The newest signed checkpoint with its receipt, and the head of the registry's list. While these lines are in the
-   * log, the registry cannot remove entries unnoticed.
+   * The newest signed checkpoint with the registry's receipt, and the signed head (length and Merkle root) of the
+   * registry's list of checkpoints. While these lines exist, the registry cannot remove entries of its list unnoticed.
    */
   readonly note?: string | undefined;
   readonly head?: string | undefined;
 }
 
-/** The lines of one process, or of one of its files. Each is numbered, and its hash covers the previous hash. */
+/**
+ * A hash chain: the lines of one process, or of one of its files. Each line has a number, and its hash covers the hash
+ * of the previous line.
+ */
 export class Chain {
   readonly id = uniqueId();
-  /** The tree over the lines; null without signed checkpoints. */
+  /** The Merkle tree over the lines; null if no checkpoints are signed. */
   readonly tree: MerkleTree | null;
   readonly #algorithm: string;
   readonly #hash: LineHash;
@@ -92,7 +106,7 @@ export class Chain {
   #previous = noHash;
   #sequence = 0;
 
-  /** @param secret for the hashes of the lines; the tree's algorithm needs no secret */
+  /** @param secret the secret that hashes the lines, or the algorithm of a Merkle tree, which needs none */
   constructor(secret: LogSecret | typeof treeAlgorithm, environment: string, origin: LogOrigin | null = null) {
     this.tree = secret === treeAlgorithm ? new MerkleTree() : null;
     this.#algorithm = typeof secret === 'string' ? secret : secret === null ? 'sha256' : 'hmac-sha256';
@@ -100,15 +114,15 @@ export class Chain {
     this.#environment = environment;
   }
 
-  /** The newest line. */
+  /** The id of the chain, and the number and the hash of its newest line. */
   get end(): RunEnd {
     return { run: this.id, size: this.#sequence, hash: Buffer.from(this.#previous, 'hex') };
   }
 
   /**
-   * Makes a line the next of the chain.
+   * Adds a line to the chain, with its sequence number and its hash.
    * @param line the JSON text of an object whose last member is `event`, an object with at least one member
-   * @returns the sealed line, valid until the next call
+   * @returns the complete line; the buffer is valid until the next call
    */
   seal(line: string): Buffer {
     this.#sequence += 1;
@@ -118,8 +132,8 @@ export class Chain {
   }
 
   /**
-   * Seals a line about the chain itself. It states the previous hash, so a file that begins with it can be verified
-   * separately.
+   * Adds a checkpoint line, which is about the chain itself. The line states the previous hash, so that a file that
+   * begins with it can be verified without the files before it.
    */
   checkpoint(reason: CheckpointReason, at: number, lost: number, more: CheckpointMembers = {}): Buffer {
     const line = {
@@ -150,39 +164,43 @@ export class Chain {
 const blockBytes = 64;
 const digestBytes = 32;
 const hexDigits = 2 * digestBytes;
-/** Offset of the line: the secret's block and the previous hash in hex come first. */
+/** Offset of the line in the hashed bytes, after the HMAC key block and the previous hash in hex. */
 const lineStart = blockBytes + hexDigits;
-/** The most UTF-8 bytes that one UTF-16 code unit takes. */
+/** Maximum number of UTF-8 bytes for one UTF-16 code unit. */
 const bytesPerCharacter = 3;
 const firstBytes = 4_096;
 const endBytes = 128;
 const comma = 0x2c;
 
 /**
- * Hashes the lines of a chain: HMAC-SHA-256 with a secret, SHA-256 without one, or the hash of a tree's leaf (RFC 6962).
- * A hash, in lower-case hex, covers the previous line's hash, then the line without its last 76 bytes.
- * HMAC is two hashes (RFC 2104): two calls of `hash` cost half as much as a Node Hmac object, once the largest single
- * cost of a line. Each line is written as bytes once and hashed in place; joining texts into a line would copy it twice more.
+ * Hashes the lines of a chain with HMAC-SHA-256, with SHA-256 if there is no secret, or as leaves of a Merkle tree (RFC
+ * 6962). A hash covers the hash of the previous line, then the line without its last 76 bytes, and is lower-case hex.
+ * HMAC is two hashes (RFC 2104), so this class calls `hash` twice: a Hmac object of Node takes twice as long. Each line
+ * is encoded once into a buffer and hashed there, because joining strings would copy it twice more.
  */
 export class LineHash {
-  /** The secret with the inner padding, the previous hash, the head of each line, and the rest of the line. */
+  /**
+   * The hashed bytes: the HMAC key block with the inner padding, the previous hash, the common beginning of the lines,
+   * and the rest of the line.
+   */
   #inner = Buffer.allocUnsafeSlow(firstBytes);
-  /** The secret with the outer padding, and the inner digest; null without a secret. */
+  /** The HMAC key block with the outer padding, and the inner digest; null if there is no secret. */
   readonly #outer: Buffer | null;
   /**
-   * Where the hashed bytes begin without a secret. A tree's leaf has a zero byte first (RFC 6962), in the block's last
-   * byte.
+   * Offset of the hashed bytes if there is no secret. A leaf of a Merkle tree begins one byte earlier, with a zero byte
+   * (RFC 6962).
    */
   readonly #from: number;
-  /** The secret of the HMAC; null without one; or the algorithm of a tree. */
+  /** The secret of the HMAC, null if there is none, or the algorithm of a Merkle tree. */
   readonly secret: LogSecret | typeof treeAlgorithm;
-  /** Where the head of each line ends. */
+  /** Offset of the end of the common beginning of the lines. */
   readonly #headEnd: number;
   #length = 0;
 
   /**
-   * @param secret of the HMAC; with the tree's algorithm each hash is that of a leaf, without a secret
-   * @param head the beginning of each line, in ASCII: an object's beginning, up to the comma after a member
+   * @param secret the secret of the HMAC, or the algorithm of a Merkle tree, which needs none
+   * @param head the common beginning of the lines in ASCII: JSON from an object's opening brace to the comma after a
+   *   member
    */
   constructor(secret: LogSecret | typeof treeAlgorithm, head = '') {
     this.secret = secret;
@@ -199,14 +217,14 @@ export class LineHash {
   }
 
   /**
-   * Hashes a line, after the previous hash. The line is its head, the members of an object, and an addition to the last
-   * member.
-   * @param members the JSON text of the object, whose last member is an object
+   * Hashes a line that is about to be written. The line is the common beginning, then the members of an object, then an
+   * addition to the last member.
+   * @param members the JSON text of the object; its last member must be an object
    * @param more the addition to that member, in ASCII
-   * @returns lower-case hex
+   * @returns the hash in lower-case hex
    */
   of(previous: string, members: string, more: string): string {
-    // The members are written over the comma that ends the head. That comma then replaces their opening brace.
+    // Writes the members over the comma that ends the common beginning. The comma then replaces their opening brace.
     const start = this.#headEnd - 1;
     this.#makeRoom(start + members.length * bytesPerCharacter + more.length + endBytes);
     const inner = this.#inner;
@@ -218,13 +236,13 @@ export class LineHash {
   }
 
   /**
-   * Hashes a line that was written.
+   * Hashes a line that was read from a log.
    * @param previous the hash of the previous line
-   * @param line including the last 76 bytes, which are not hashed
+   * @param line the whole line, including the last 76 bytes, which are not hashed
    */
   ofLine(previous: string, line: Buffer): string {
     this.#makeRoom(lineStart + line.length);
-    // Always 64 digits: a shorter text would leave a part of an earlier hash in place.
+    // Pads the hash to 64 digits. Otherwise a shorter text would leave digits of an earlier hash in the buffer.
     this.#inner.write(previous.padEnd(hexDigits).slice(0, hexDigits), blockBytes, 'latin1');
     this.#length = lineStart + line.copy(this.#inner, lineStart, 0, line.length - sealLength);
     return this.#digest();
@@ -232,13 +250,16 @@ export class LineHash {
 
   #digest(): string {
     if (this.#outer === null) return hash('sha256', this.#inner.subarray(this.#from, this.#length));
-    // A binary string: creating a Buffer for the digest costs more than the hash itself.
+    // The digest is a binary string, because creating a Buffer for it takes longer than hashing.
     const digest = hash('sha256', this.#inner.subarray(0, this.#length), 'binary');
     this.#outer.write(digest, blockBytes, 'binary');
     return hash('sha256', this.#outer);
   }
 
-  /** The bytes of the hashed line, followed by this ASCII text. Valid until the next line is hashed. */
+  /**
+   * Appends an ASCII text to the hashed line, and returns the complete line. The buffer is valid until the next line is
+   * hashed.
+   */
   withEnd(end: string): Buffer {
     const length = this.#length + this.#inner.write(end, this.#length, 'latin1');
     return this.#inner.subarray(lineStart, length);

@@ -14,68 +14,68 @@ import {
   requireLogFile,
 } from './log-file.js';
 
-/** Options of a log. */
+/** Options of an access log. */
 export interface ChainedLogOptions {
-  /** `stdout`, or the path of a file to append to. */
+  /** `stdout`, or the path of the file to append to. */
   readonly destination: string;
   readonly secret: LogSecret;
   readonly environment: string;
-  /** Written to each line; undefined: no line has it. */
+  /** Identifies the process in each line; undefined omits it. */
   readonly origin?: LogOrigin;
   /**
-   * Signs and stores checkpoints of the lines, which are then leaves of a tree. Null or undefined: the lines only form
-   * a chain.
+   * Signs checkpoints of the lines, which are then leaves of a Merkle tree, and stores them. Null or undefined: no
+   * checkpoints are signed.
    */
   readonly checkpoints?: CheckpointLog | null;
-  /** The time, in milliseconds since 1970. */
+  /** Returns the time in milliseconds since 1970. */
   readonly now: () => number;
-  /** Called when the file was renamed and no new file can be opened. Lines continue in the old file. */
+  /** Called if the file was renamed and no new file can be opened. The renamed file is then still written. */
   readonly onReopenFailure: (error: Error) => void;
-  /** Called when lines continue in a new file. */
+  /** Called when a new file is written after a rotation. */
   readonly onReopened?: () => void;
-  /** Called once when another process also writes the file. */
+  /** Called once, when another process writes to the file as well. */
   readonly onOtherWriter?: () => void;
   /** Called with the reason when lines cannot be written, and with null when they can again. */
   readonly onProblem?: (problem: string | null) => void;
-  /** Free bytes on the file system below which only its reserve is left; default 0. */
+  /** Free bytes of the file system that are reserved for lines that must not be lost; default 0. */
   readonly reserveBytes?: number;
-  /** Called when only the reserve is left, and when more is free again. */
+  /** Called with true when fewer than `reserveBytes` are free, and with false when more are free again. */
   readonly onReserve?: (hasOnlyReserve: boolean) => void;
-  /** Reads the free bytes; default: from the operating system. */
+  /** Reads the free bytes of the file system. The default queries the operating system. */
   readonly readFreeBytes?: typeof readFreeBytes;
-  /** Milliseconds between checkpoints; default 60 000. */
+  /** Milliseconds between two checkpoint lines; default 60,000. */
   readonly checkpointMilliseconds?: number;
-  /** Milliseconds between checks for a renamed or removed file and for lines that cannot be written; default 250. */
+  /** Milliseconds between checks for a renamed or removed file and for failed writes; default 250. */
   readonly renameMilliseconds?: number;
 }
 
-/** A log whose lines form a chain with checkpoints, in a file that may be rotated, or on standard output. */
+/** An access log whose lines form a hash chain, on standard output or in a file that may be rotated. */
 export class ChainedLog implements LineSink {
   readonly #options: ChainedLogOptions;
   readonly #file: string | null;
-  /** With signed checkpoints each file has a separate chain, so that a file can be deleted. */
+  /** If checkpoints are signed, each file has its own chain, so that an old file can be deleted. */
   #chain: Chain;
   readonly #checkpoints: CheckpointLog | null;
   readonly #writer: LineWriter;
   readonly #signer: LineSigner;
   readonly #timers: NodeJS.Timeout[];
-  /** Null for a stream, whose free space is unknown. */
+  /** Null for standard output, because its free space is unknown. */
   readonly #space: FreeSpace | null;
   #beforeEnd: () => void = () => undefined;
   #descriptor: number;
   #growth: FileGrowth;
   #lost = 0;
-  /** Lines lost before the current chain began. */
+  /** The number of lines that were lost before the current chain began. */
   #lostBefore = 0;
   #foreignBytes = 0;
   #reportedProblem: string | null = null;
   #reopening = false;
   #reopenFailed = false;
-  /** Whether written lines end with this process: its file was removed, and no new file can be opened. */
+  /** Whether the file was removed and no new file can be opened: its lines are then lost at exit. */
   #isFileRemoved = false;
   #closing: Promise<void> | null = null;
 
-  /** @throws the file system's error when the file cannot be opened */
+  /** @throws the error of the file system if the file cannot be opened */
   constructor(options: ChainedLogOptions) {
     const { destination, checkpointMilliseconds = 60_000, renameMilliseconds = 250, checkpoints = null } = options;
     [this.#options, this.#checkpoints] = [options, checkpoints];
@@ -90,7 +90,7 @@ export class ChainedLog implements LineSink {
     const { reserveBytes = 0, onReserve = () => undefined } = options;
     this.#space =
       this.#file === null ? null : new FreeSpace(this.#file, reserveBytes, onReserve, options.readFreeBytes);
-    // Ends the incomplete line of a killed process, so that it does not corrupt the first line of this process.
+    // Terminates the incomplete line of a killed process; the next line would otherwise be appended to it.
     if (end?.isOpen === true) this.#writer.append(Buffer.alloc(0));
     const predecessor = end?.predecessor;
     const neighbours = predecessor === undefined ? {} : { predecessor };
@@ -153,7 +153,7 @@ export class ChainedLog implements LineSink {
     this.#beforeEnd = callback;
   }
 
-  /** Continues in a new file of the same name if the current one was renamed; otherwise does nothing. */
+  /** Continues in a new file if log rotation has renamed the current one. Otherwise does nothing. */
   reopen(): void {
     const file = this.#file;
     if (file === null || this.#reopening || this.#closing !== null) return;
@@ -185,7 +185,7 @@ export class ChainedLog implements LineSink {
     return new Chain(this.#checkpoints === null ? secret : treeAlgorithm, environment, origin);
   }
 
-  /** The last check, at the end of the process: writes the lines of a removed file to a new one. */
+  /** If the file was removed by the end of the process, writes its last lines to a new file. */
   #replaceIfGone(): void {
     if (this.#file === null || fstatSync(this.#descriptor).nlink > 0) return;
     this.#isFileRemoved = true;
@@ -255,7 +255,7 @@ export class ChainedLog implements LineSink {
     this.#options.onReopened?.();
   }
 
-  /** With signed checkpoints, ends the current run and begins another one. */
+  /** If checkpoints are signed, ends the hash chain and begins a new one. Calls `switchFile` in between. */
   #beginNextRun(switchFile: () => void): void {
     const former = this.#chain;
     const next = this.#checkpoints === null ? former : this.#newChain();
@@ -268,7 +268,7 @@ export class ChainedLog implements LineSink {
     this.#signer.sign(this.#chain, 'start', { previous: former.end });
   }
 
-  /** Checks whether the file was renamed, and whether another process writes it. */
+  /** Checks whether the file was renamed, and whether another process writes to it. */
   #checkFile(): void {
     const file = this.#file;
     if (file === null || this.#reopening) return;
@@ -280,7 +280,7 @@ export class ChainedLog implements LineSink {
       const growth = this.#growth;
       const { written } = this.#writer;
       fstat(this.#descriptor, (heldError, held) => {
-        // The log switched to another file during this check.
+        // Ignore the result: the log has switched to another file during this check.
         if (heldError !== null || growth !== this.#growth) return;
         if (held.ino !== there.ino || held.dev !== there.dev) {
           this.reopen();

@@ -1,15 +1,18 @@
-/** Characters that begin an escape. A text without them is its own decoded form. */
+/** The characters that may begin an escape sequence. A text without them contains no escapes. */
 export const escapeBeginning = /[%&\\=]/;
 
-/** A text without escapes, and for each of its characters where the escape of it began. */
+/**
+ * A decoded text. `origins` has the index in the original text for each of its characters; for a decoded escape, where
+ * the escape began.
+ */
 export interface Decoded {
   readonly text: string;
   readonly origins: Uint32Array;
 }
 
 /**
- * Decodes the escapes of URLs, HTML, JSON, JavaScript, C, CSS and quoted-printable. It goes from the end in one pass:
- * what follows is then decoded already, so one pass is enough for repeated escapes too.
+ * Decodes the escapes of URLs, HTML, JSON, JavaScript, C, CSS and quoted-printable. Works from the end of the text to
+ * its beginning: everything after an escape is already decoded, so nested escapes (`%2541`) need no second pass.
  */
 export function decodeEscapes(text: string): Decoded {
   const { length } = text;
@@ -20,7 +23,7 @@ export function decodeEscapes(text: string): Decoded {
   for (let index = length - 1; index >= 0; index -= 1) {
     start -= 1;
     codes[start] = text.charCodeAt(index);
-    // Each turn removes a character, so all turns together are no more than the characters.
+    // All iterations together take linear time, because each iteration removes at least one character.
     for (let code = reader.decode(start); !Number.isNaN(code); code = reader.decode(start)) {
       start = reader.next - 1;
       codes[start] = code > 0xffff ? replacement : code;
@@ -30,16 +33,19 @@ export function decodeEscapes(text: string): Decoded {
   return { text: Buffer.from(codes.buffer, 2 * start).toString('utf16le'), origins: origins.subarray(start) };
 }
 
-/** Stands for characters outside the Basic Multilingual Plane. */
+/** Replaces characters outside the Basic Multilingual Plane. */
 const replacement = 0xfffd;
 const blank = 0x20;
 const [percent, equals, backslash, ampersand] = [0x25, 0x3d, 0x5c, 0x26];
 const [hash, semicolon, leftBrace, rightBrace, zero] = [0x23, 0x3b, 0x7b, 0x7d, 0x30];
 const [letterE, letterT, letterU, letterX] = [0x65, 0x74, 0x75, 0x78];
-/** As C and JSON write control characters: `\b`, `\f`, `\n` and `\r`. */
+/** The letters of the escapes `\b`, `\f`, `\n` and `\r`, which C and JSON use for control characters. */
 const escapedBlanks = [0x62, 0x66, 0x6e, 0x72];
 
-/** Named entities of ASCII punctuation and of blanks, in lower case. Some clients change the case. */
+/**
+ * HTML entities for ASCII punctuation and white space, in lower case. The comparison ignores case, because some clients
+ * change it.
+ */
 const entities = new Map(
   Object.entries({
     ...{ lowbar: '_', underbar: '_', amp: '&', num: '#', semi: ';', percnt: '%', bsol: '\\', equals: '=' },
@@ -53,7 +59,7 @@ const entities = new Map(
 const longestName = Math.max(...Array.from(entities.keys(), ({ length }) => length));
 
 class EscapeReader {
-  /** The index behind the escape that was decoded last. */
+  /** The index after the escape that was decoded last. */
   next = 0;
   readonly #codes: Uint16Array;
 
@@ -61,7 +67,7 @@ class EscapeReader {
     this.#codes = codes;
   }
 
-  /** Returns the character code that an escape stands for. NaN: no escape begins there. */
+  /** Returns the character code of the escape that begins at `start`; NaN if no escape begins there. */
   decode(start: number): number {
     const code = this.#codes[start];
     this.next = start + 1;
@@ -72,25 +78,25 @@ class EscapeReader {
     return this.#skip(hash) ? this.#numericEntity() : this.#namedEntity();
   }
 
-  /** Skips a character, and returns whether it was there. */
+  /** Skips a character if it is the wanted one. Returns whether it was. */
   #skip(wanted: number): boolean {
     if (this.#codes[this.next] !== wanted) return false;
     this.next += 1;
     return true;
   }
 
-  /** Skips a letter in either case. */
+  /** Skips a letter in upper or lower case. Returns whether it was the wanted one. */
   #skipLetter(lowerCase: number): boolean {
     return this.#skip(lowerCase) || this.#skip(lowerCase - 0x20);
   }
 
-  /** Certificates' subjects have a backslash before each semicolon. */
+  /** Skips a semicolon, also if a backslash precedes it, as in the subjects of certificates. */
   #skipSemicolon(): void {
     if (this.#codes[this.next] === backslash && this.#codes[this.next + 1] === semicolon) this.next += 2;
     else this.#skip(semicolon);
   }
 
-  /** Reads a number with a limited count of digits. */
+  /** Reads a number of at least `least` and at most `most` digits. Returns NaN if there are fewer digits. */
   #number(base: number, least: number, most: number): number {
     let value = 0;
     let count = 0;
@@ -134,11 +140,15 @@ class EscapeReader {
     if (!this.#skipLetter(letterU)) return this.#digits();
     if (this.#skip(leftBrace)) return this.#inBraces();
     const code = this.#number(16, 4, 4);
-    // Python writes eight digits behind a capital U.
+    // Python writes `\U` followed by eight digits. The first four digits are zero here, so the next four are the
+    // character.
     return code === 0 && first !== letterU ? this.#number(16, 4, 4) : code;
   }
 
-  /** Not all of `\t` is a tab: a backslash before each character of a prefix makes `\te` of it. */
+  /**
+   * `\t` is a tab, except in `\te`: a client may have written a backslash before each character of the prefix
+   * `svc_test_`.
+   */
   #tab(): number {
     this.next += 1;
     return this.#codes[this.next] === letterE ? NaN : blank;
@@ -150,7 +160,10 @@ class EscapeReader {
     return code;
   }
 
-  /** Letters have three octal digits in C, of which the first is 1, and two digits in CSS, of which it is larger. */
+  /**
+   * Decodes octal escapes of C and hexadecimal escapes of CSS. The code of a letter begins with 1 in octal (three
+   * digits), and with a larger digit in CSS (two digits).
+   */
   #digits(): number {
     const start = this.next;
     while (this.next < start + 5 && this.#skip(zero));
@@ -165,7 +178,7 @@ class EscapeReader {
       this.next = afterZeros;
       code = this.#number(16, 0, 1);
     }
-    // CSS ends such a number by a blank.
+    // In CSS, a blank ends the escape and belongs to it.
     if (!Number.isNaN(code)) this.#skip(blank);
     return code;
   }
@@ -176,7 +189,7 @@ function isLetter(code = 0): boolean {
   return letter >= 0x61 && letter <= 0x7a;
 }
 
-/** NaN for any other character. */
+/** Returns the value of a hexadecimal digit; NaN for any other character. */
 function hexDigit(code = 0): number {
   if (code >= 0x30 && code <= 0x39) return code - 0x30;
   const letter = code | 0x20;

@@ -2,25 +2,27 @@ import { createHmac } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { LogSecret } from './chain.js';
 
-/** 128 bits: two keys never share a fingerprint, and lines stay short. */
+/**
+ * 32 hex digits are 128 bits: enough that two keys never have the same fingerprint, and short enough for each log line.
+ */
 const fingerprintLength = 32;
 const maxCached = 10_000;
 
 /**
- * Identifies a key in the log: the first 32 hex digits of its HMAC-SHA-256 under the log's secret. Null without a
- * secret: a plain hash is the name of the key's record in the stores.
+ * Identifies an API key in the log: the first 32 hex digits of its HMAC-SHA-256 with the log's secret. Null if there is
+ * no secret: a plain hash would reveal the key's record name in the stores.
  */
 export function keyFingerprint(secret: LogSecret, key: string): string | null {
   if (secret === null) return null;
   return createHmac('sha256', secret).update(key, 'latin1').digest('hex').slice(0, fingerprintLength);
 }
 
-/** Fingerprints of the keys seen last, so that a request hashes its key once and not twice. */
+/** Caches the fingerprints of recently used keys, so that a request hashes its key once instead of twice. */
 export class KeyFingerprints {
   readonly #secret: LogSecret;
   /**
-   * By lookup id: neither it nor a fingerprint is a secret, unlike a key. With `max` the cache would allocate all its
-   * memory at once.
+   * The cache is indexed by look-up id, because neither that nor a fingerprint is secret, unlike a key. With the option
+   * `max` instead of `maxSize`, the cache would allocate all its memory at once.
    */
   readonly #known = new LRUCache<string, string>({ maxSize: maxCached, sizeCalculation: () => 1 });
 
@@ -28,7 +30,7 @@ export class KeyFingerprints {
     this.#secret = secret;
   }
 
-  /** The fingerprint of a key with this lookup id; null without a secret. */
+  /** Returns the fingerprint of a key that has this look-up id; null if the log has no secret. */
   of(key: string, lookupId: string): string | null {
     const known = this.#known.get(lookupId);
     if (known !== undefined) return known;

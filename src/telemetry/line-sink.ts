@@ -1,25 +1,29 @@
 import type { CheckpointStatus } from './checkpoints/checkpoint-log.js';
 
-/** A destination for JSON lines that never blocks the caller. */
+/** A destination for log lines in JSON. Writing to it never blocks the caller. */
 export interface LineSink {
   /** Accepts a line: the text of a JSON object whose last member is `event`. */
   write(line: string): void;
-  /** Why lines cannot be written, in words for an operator; null while they can. */
+  /** Returns why lines cannot be written, for operators; null while they can be written. */
   problem(): string | null;
-  /** How many lines were lost because memory had no room for them. */
+  /** Returns how many lines were lost because they did not fit into memory. */
   lost(): number;
-  /** How many bytes another process has written to the file. */
+  /** Returns how many bytes another process has written to the file. */
   foreignBytes(): number;
-  /** Bytes that wait to be written. */
+  /** Returns how many bytes wait to be written. */
   heldBytes(): number;
   /**
-   * Whether the log's file system has less space than is reserved for lines that must not be lost. Absent: not checked.
+   * Whether the free disk space is within the reserve for lines that must not be lost. Absent: the space is not
+   * checked.
    */
   hasOnlyReserve?(): boolean;
-  /** State of the signed checkpoints; null or absent when none are signed. */
+  /** Returns the state of the signed checkpoints; null or absent if none are signed. */
   checkpoints?(): CheckpointStatus | null;
-  /** Registers a callback that writes the last lines before the log ends. Absent: the owner does that. */
+  /**
+   * Registers a callback that writes the last lines before the log ends. If it is absent, the owner of the log writes
+   * them.
+   */
   beforeEnd?(callback: () => void): void;
-  /** Writes the held lines as far as the timeout allows. */
+  /** Writes the queued lines, but waits no longer than the timeout. */
   close(timeoutMilliseconds: number): Promise<void>;
 }

@@ -2,12 +2,12 @@ import { closeSync, constants, fstatSync, openSync, readSync, statfs, type Stats
 import path from 'node:path';
 import type { Predecessor } from './chain.js';
 
-/** Flags for opening a log. Without O_NONBLOCK, opening a FIFO waits for a reader, which may never come. */
+/** Flags for opening a log file. Without O_NONBLOCK, opening a FIFO blocks until it has a reader, perhaps forever. */
 export const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
-/** Detects bytes that another process appends to a file. */
+/** Detects that another process appends to the same file. */
 export class FileGrowth {
-  /** Bytes in the file that this process did not write. */
+  /** Bytes in the file that this process has not written since it opened the file. */
   #before: number;
 
   constructor(size: number) {
@@ -15,11 +15,11 @@ export class FileGrowth {
   }
 
   /**
-   * Evaluates the file's size. A file shorter than expected was truncated (`copytruncate`); its size is then the new
-   * baseline.
-   * @param written bytes of this process in the file when its size was requested
-   * @param handed bytes of this process possibly in the file when the size arrived
-   * @returns newly found bytes of another process; never too many
+   * Compares the file's size with the bytes that this process has written. If the file is shorter than expected, it was
+   * truncated (`copytruncate` of logrotate), so its size is the new baseline.
+   * @param written bytes of this process that were in the file when its size was requested
+   * @param handed bytes of this process that may have been in the file when the size was returned
+   * @returns how many new bytes of another process were found; never too many
    */
   foreignBytes(size: number, written: number, handed: number): number {
     if (size < this.#before + written) this.#before = size - written;
@@ -29,10 +29,13 @@ export class FileGrowth {
   }
 }
 
-/** Factor of the reserve at which it counts as free again, so that a few bytes do not toggle the state repeatedly. */
+/**
+ * Free space must exceed the reserve by 10 % before it counts as sufficient again. Otherwise a few bytes could toggle
+ * the state repeatedly.
+ */
 const hysteresisFactor = 1.1;
 
-/** Checks whether a file system has more free space than is reserved. */
+/** Checks whether a file system has more free space than the reserve. */
 export class FreeSpace {
   readonly #directory: string;
   readonly #reserveBytes: number;
@@ -41,7 +44,7 @@ export class FreeSpace {
   #isChecking = false;
   hasOnlyReserve = false;
 
-  /** @param reserveBytes 0: nothing is reserved */
+  /** @param reserveBytes the reserve in bytes; 0 disables the check */
   constructor(
     file: string,
     reserveBytes: number,
@@ -55,7 +58,7 @@ export class FreeSpace {
     this.check();
   }
 
-  /** Starts a check without waiting for it. A failed check leaves the state unchanged. */
+  /** Starts a check without waiting for its result. If it fails, the state stays unchanged. */
   check(): void {
     if (this.#isChecking || this.#reserveBytes === 0) return;
     this.#isChecking = true;
@@ -71,14 +74,17 @@ export class FreeSpace {
   }
 }
 
-/** The bytes that an unprivileged process may still write below a directory; null when they cannot be read. */
+/**
+ * Reads how many bytes an unprivileged process may still write to the file system of a directory; null if this cannot
+ * be read.
+ */
 export function readFreeBytes(directory: string, callback: (freeBytes: number | null) => void): void {
   statfs(directory, (error, found) => {
     callback(error === null ? found.bavail * found.bsize : null);
   });
 }
 
-/** The log file is not a regular file, so it would not store lines. */
+/** The log file is not a regular file, so lines written to it would not be stored. */
 export class NotARegularFile extends Error {
   constructor(found: Pick<Stats, 'isFIFO' | 'isSocket'>) {
     const what = found.isFIFO() ? 'a FIFO' : found.isSocket() ? 'a socket' : 'a device';
@@ -87,13 +93,13 @@ export class NotARegularFile extends Error {
   }
 }
 
-/** @throws NotARegularFile for a FIFO, a socket or a device; opening a directory fails anyway */
+/** @throws NotARegularFile for a FIFO, a socket or a device; for a directory, opening the file fails later */
 export function requireLogFile(file: string): void {
   const found = statSync(file, { throwIfNoEntry: false });
   if (found !== undefined && !found.isFile() && !found.isDirectory()) throw new NotARegularFile(found);
 }
 
-/** Longer than any line, because the length of each value is limited. */
+/** Longer than any log line, because the length of each value in it is limited. */
 const tailBytes = 256 * 1024;
 const lineEnd = 0x0a;
 
@@ -102,15 +108,15 @@ const sealedLine =
 
 /** The end of a file to which lines will be appended. */
 interface FileEnd {
-  /** Null for a missing or empty file. */
+  /** The last line of the file; null if the file is missing or empty. */
   readonly predecessor: Predecessor | null;
-  /** Whether bytes follow the last line end. */
+  /** Whether the last line of the file has no line end. */
   readonly isOpen: boolean;
 }
 
 /**
- * Reads the end of a file before lines are appended.
- * @throws the file system's error for an existing file that cannot be read
+ * Reads the end of a file before lines are appended to it.
+ * @throws the error of the file system if the file exists but cannot be read
  */
 export function readLogEnd(file: string): FileEnd {
   const tail = readTail(file);
@@ -118,7 +124,7 @@ export function readLogEnd(file: string): FileEnd {
   const lines = tail.toString('utf8').split('\n');
   const rest = lines.pop() ?? '';
   const isOpen = rest !== '';
-  // A process may be killed between the last byte of a line and its line end.
+  // A process may be killed after it wrote a complete line without its line end.
   const isWhole = sealedLine.test(rest);
   const [, id = null, sequence = null, hash = null] = sealedLine.exec(isWhole ? rest : (lines.at(-1) ?? '')) ?? [];
   const torn = isWhole ? 0 : tail.length - tail.lastIndexOf(lineEnd) - 1;
@@ -135,7 +141,7 @@ function readTail(file: string): Buffer {
   }
   try {
     const stats = fstatSync(descriptor);
-    // A pipe or a device has no end to read.
+    // A pipe or a device has no stored lines.
     if (!stats.isFile()) return Buffer.alloc(0);
     const length = Math.min(stats.size, tailBytes);
     const tail = Buffer.alloc(length);

@@ -5,13 +5,13 @@ export type { Logger };
 
 const maxCauses = 5;
 
-/** The most bytes buffered while standard error accepts nothing; further lines are dropped. */
+/** Maximum number of bytes in memory while standard error cannot be written. Further lines are dropped. */
 const maxHeldBytes = 1024 * 1024;
 const retryMilliseconds = 100;
 
 /**
- * The product's own log: JSON lines on standard error, because standard output is for the access log. A repeated
- * message is written several times per window, then only counted.
+ * Creates the log of this program: JSON lines on standard error, because standard output is for the access log. A
+ * message that repeats often is written a few times per window, and then only counted.
  * @param windowMilliseconds length of the window
  */
 export function createLogger(
@@ -50,12 +50,17 @@ export function createLogger(
   return logger;
 }
 
-/** A line of the log without API keys, in any encoding. The log has few lines, so each is parsed again. */
+/**
+ * Removes API keys, in any encoding, from a log line. Parsing every line is affordable, because this log has few lines.
+ */
 function withoutKeys(line: string): string {
   return `${JSON.stringify(cutKeysIn(JSON.parse(line)))}\n`;
 }
 
-/** Standard error may be a pipe without a reader, or a file on a full disk. Neither may block or end the process. */
+/**
+ * Writes to standard error. If that is a pipe without a reader or a file on a full disk, writing must neither block nor
+ * end the process.
+ */
 function standardError(): DestinationStream {
   const destination = pino.destination({ dest: 2, sync: true, maxLength: maxHeldBytes, retryEAGAIN: () => false });
   let retry: NodeJS.Timeout | null = null;
@@ -68,8 +73,8 @@ function standardError(): DestinationStream {
 }
 
 /**
- * The logged properties of an error. Others are omitted: errors of a Redis client contain commands, and with them a
- * password.
+ * Returns the properties of an error that may be logged. The others are omitted, because errors of the Redis client
+ * contain commands, and so a password.
  */
 function errorView(error: unknown, causes: number): unknown {
   if (!(error instanceof Error)) return 'not an Error object';
@@ -83,12 +88,12 @@ function errorView(error: unknown, causes: number): unknown {
   };
 }
 
-/** How often a message is written in a window; further occurrences are only counted. */
+/** How often a message is written in a window. Further occurrences are only counted. */
 const maxPerWindow = 20;
-/** A safeguard that is not reached in practice: messages are a fixed set of sentences. */
+/** Limits the memory for distinct messages. Messages are fixed sentences, so this limit is not reached in practice. */
 const maxMessages = 1_000;
 
-/** Counts the messages of a log, so that a message on every request does not fill the disk. */
+/** Limits how often each message is logged, so that a message caused by every request does not fill the disk. */
 export class RepeatLimiter {
   readonly #windowMilliseconds: number;
   #counts = new Map<string, number>();
@@ -100,7 +105,7 @@ export class RepeatLimiter {
 
   /**
    * Whether a message may be written now.
-   * @param now milliseconds of a monotonic clock
+   * @param now time of a monotonic clock in milliseconds
    */
   admit(message: string, now: number): boolean {
     if (now >= this.#windowEnd) {
@@ -113,7 +118,7 @@ export class RepeatLimiter {
     return count <= maxPerWindow;
   }
 
-  /** Returns the suppressed messages of this window with their counts, and begins a new window. */
+  /** Returns the messages that were suppressed in this window, with their counts, and begins a new window. */
   takeLeftOut(): [message: string, count: number][] {
     const leftOut = [...this.#counts].filter(([, count]) => count > maxPerWindow);
     this.#counts = new Map();

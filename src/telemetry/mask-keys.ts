@@ -1,17 +1,17 @@
 import { decodeEscapes, escapeBeginning } from './escapes.js';
 
-/** A key, with everything up to the next space or quote: a key made elsewhere may contain any other character. */
+/** An API key up to the next white space or quote. Imported keys may contain any other character. */
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 
-/** Whether a text contains a key, split or encoded too, or the possible beginning of one. */
+/** Whether a text contains an API key or the beginning of one, even if it is encoded or split by other characters. */
 export function containsKey(text: string): boolean {
   return keyBeginning.test(text) || cutAtKey(text) !== text;
 }
 
 /**
- * Reduces each API key in a text to its prefix. Clients put keys into paths, user agents and other fields, and a log
- * would store them. Keys with escapes, in part or many times over, are found too; the text is then returned decoded.
+ * Replaces each API key in a text with its prefix, so that the log stores no key. Clients put keys into paths, user
+ * agents and other fields. If a key is encoded, even several times, the decoded text is returned.
  */
 export function maskKeys(text: string): string {
   if (!mayContainKey.test(text) && !keyBeginning.test(text)) return text;
@@ -21,15 +21,21 @@ export function maskKeys(text: string): string {
 
 const prefixes = ['svc_live_', 'svc_test_'];
 /**
- * Anything but letters and digits may separate the characters of a split prefix. No gap holds the letter or digit that
- * ends it, so a search backtracks over each gap once, and takes time linear in the text.
+ * The characters that may separate the characters of a split prefix: anything but letters and digits. A gap cannot
+ * contain the letter or digit after it, so the search takes time linear in the text.
  */
 const gap = '[^0-9A-Za-z]*';
-/** An underscore of the prefix, and what separates it from the letter before. */
+/** An underscore of the prefix, and the separators before it. */
 const underscore = '[^0-9A-Za-z_]*_';
-/** A prefix alone is no key. Four characters of a key may stay, so the fifth makes the difference. */
+/**
+ * At least five more characters after the prefix. Four or fewer may stay in the log, because they reveal too little of
+ * a key.
+ */
 const secretBeginning = `(?:${gap}[0-9A-Za-z]){5}`;
-/** A prefix with other punctuation is an ordinary name: behind it must stand what only a key looks like. */
+/**
+ * A prefix with other punctuation than underscores (`svc-live-`) is an ordinary name. It counts as a key only if 32
+ * characters follow that look random.
+ */
 const separator = '[^0-9A-Za-z]{1,3}';
 const randomText = '(?=[A-Za-z]*[0-9])(?=[0-9A-Fa-f]*[G-Zg-z])[0-9A-Za-z]{32}';
 const splitForms = prefixes.flatMap((prefix) => {
@@ -43,7 +49,10 @@ function eitherCase(letter: string): string {
   return `[${letter}${letter.toUpperCase()}]`;
 }
 
-/** Between the bytes of hexadecimal: punctuation, blanks, `0x`, and the other byte of UTF-16. */
+/**
+ * The characters that may separate the bytes of a hexadecimal key: punctuation, blanks, `0x`, and the zero bytes of
+ * UTF-16.
+ */
 const byteGap = '(?:00|0?[Xx]|[^0-9A-Za-z])*';
 const hexForms = prefixes.map((prefix) => Array.from(prefix, hexOf).join(byteGap) + secretBeginning);
 
@@ -53,9 +62,12 @@ function hexOf(character: string): string {
   return digits.join(gap);
 }
 
-/** Between the characters of base64, which mail breaks into lines. */
+/** The characters that may separate the characters of a base64 key, because mail breaks base64 into lines. */
 const base64Gap = '[^0-9A-Za-z+/_-]*';
-/** Base64 of a prefix at each of its three offsets, without the characters that depend on the neighbouring bytes. */
+/**
+ * The base64 of each prefix at each of the three possible offsets, without the characters that depend on neighboring
+ * bytes.
+ */
 const base64Forms = prefixes.flatMap((prefix) => [0, 1, 2].map((before) => base64Behind(before, prefix)));
 
 function base64Behind(before: number, prefix: string): string {
@@ -67,12 +79,12 @@ function base64Behind(before: number, prefix: string): string {
   return characters.join(base64Gap) + secretBeginning;
 }
 
-/** Finds a key in a text without escapes. */
+/** Finds an API key in a text without escapes. */
 export const anyForm = new RegExp([...splitForms, ...hexForms, ...base64Forms].join('|'));
 
 /**
- * A text without any of these contains no key: an escape, or what stands in the middle of each form. Most texts are of
- * this kind, so this test decides what masking costs. It begins with rare characters for that.
+ * A fast test: a text that does not match contains no key. It looks for an escape, or for the middle of each form of a
+ * key. Most texts fail it, so it decides how long masking takes; for speed, it tests for rare characters first.
  */
 const mayContainKey = new RegExp(
   [
@@ -82,7 +94,10 @@ const mayContainKey = new RegExp(
   ].join('|'),
 );
 
-/** Cuts a client's text where an API key begins. The end of a split or encoded key is unknown. */
+/**
+ * Cuts a client's text where an API key begins. The rest is removed, because the end of an encoded or split key is
+ * unknown.
+ */
 export function cutAtKey(text: string): string {
   if (!mayContainKey.test(text)) return text;
   const direct = anyForm.exec(text);
@@ -98,19 +113,19 @@ function keyInEscapes(text: string): { readonly start: number; readonly key: str
   return found === null ? null : { start: origins[found.index] ?? 0, key: found[0] };
 }
 
-/** An unsplit prefix stays, as it tells that there was a key. */
+/** Cuts a text at a key. An unsplit prefix is kept, because it shows that the text contained a key. */
 function cutAt(text: string, start: number, key: string): string {
   const prefix = key.slice(0, 'svc_live_'.length);
   return `${text.slice(0, start)}${keyBeginning.test(prefix) ? prefix : ''}…`;
 }
 
-/** A masked key, as this program writes it. */
+/** A masked key, as `maskKeys` writes it. */
 const writtenForm = /svc_(?:live|test)_…/gi;
 
-/** A complete key: nothing of it can follow. */
+/** A complete key: it has at least 49 characters after the prefix, so the text after it cannot belong to it. */
 const wholeForm = /svc_(?:live|test)_[^\s"']{49,}/gi;
 
-/** Masks complete API keys, and cuts each line where a split or encoded key begins. */
+/** Masks complete API keys in each line. Cuts a line where an encoded or split key begins. */
 export function cutKeysInLines(text: string): string {
   return text
     .split('\n')
@@ -118,13 +133,13 @@ export function cutKeysInLines(text: string): string {
     .join('\n');
 }
 
-/** Cuts a text in which some keys are masked where another key begins. */
+/** Cuts a text, in which some keys are already masked, where any other key begins. */
 function cutOthers(masked: string): string {
   const others = masked.replaceAll(writtenForm, '');
   return cutAtKey(others) === others ? masked : cutAtKey(masked);
 }
 
-/** A JSON value in which each text and each name is cut where an API key begins. */
+/** Returns a JSON value in which every string and every member name is cut where an API key begins. */
 export function cutKeysIn(value: unknown): unknown {
   if (typeof value === 'string') return cutAtKey(value);
   if (Array.isArray(value)) return value.map(cutKeysIn);

@@ -16,17 +16,17 @@ import {
   type RequestLabels,
 } from './request-metrics.js';
 
-/** Durations of a request and its parts, in milliseconds. */
+/** Durations of a request and of its parts, in milliseconds. */
 export interface RequestDurations {
   readonly whole: number;
   readonly decision: number;
-  /** The lookup of the key: the record's source, or `unavailable`. Null without a lookup. */
+  /** The key look-up: the source of the record, or `unavailable`. Null if no key was looked up. */
   readonly lookup: { readonly source: string; readonly duration: number } | null;
-  /** Time to the upstream's response headers; null without an upstream response. */
+  /** The time until the upstream's response headers arrived; null if there was no upstream response. */
   readonly upstream: { readonly name: string; readonly duration: number } | null;
 }
 
-/** State of the gateway, read at each scrape. */
+/** The state of the gateway. Its functions are called at each scrape. */
 export interface GatewayState {
   readonly isReady: () => boolean;
   readonly keyStoreProblem: () => string | null;
@@ -47,12 +47,12 @@ const readyMetric = {
   aggregator: 'min',
 } as const;
 
-/** The readiness metric of a worker process that reports no metrics. */
+/** Returns the readiness metric for a worker process that cannot report its own metrics. */
 export function readinessMetric(isReady: boolean): object {
   return { ...readyMetric, type: 'gauge', values: [{ value: Number(isReady), labels: {} }] };
 }
 
-/** The metrics of the gateway, in a separate prom-client registry. */
+/** The Prometheus metrics of the gateway, in a registry of their own. */
 export class GatewayMetrics {
   readonly #registry = new Registry();
   readonly #requests = new RequestCounts();
@@ -63,7 +63,7 @@ export class GatewayMetrics {
   readonly #refusedConnections: Counter<'reason'>;
   readonly #tlsReloads: Counter<'result'>;
 
-  /** @param refusals every reason for rejecting a connection */
+  /** @param refusals all reasons for which a connection may be rejected */
   constructor(environment: string, state: GatewayState, refusals: readonly string[] = [], build?: Build) {
     const registers = [this.#registry];
     collectProcessMetrics(this.#registry, 'gateway', build);
@@ -91,7 +91,7 @@ export class GatewayMetrics {
       labelNames: ['result'],
       registers,
     });
-    // Prometheus sees no increase in a series that begins with its first event.
+    // Creates all series with the value 0: Prometheus sees no increase in a series that begins with its first event.
     for (const reason of refusals) this.#refusedConnections.inc({ reason }, 0);
     for (const result of ['replaced', 'refused']) this.#tlsReloads.inc({ result }, 0);
     this.#whole = this.#histogram({
@@ -138,7 +138,10 @@ export class GatewayMetrics {
     });
   }
 
-  /** Adds a gauge with a series for each word of a bounded set. Its values are read at each scrape. */
+  /**
+   * Adds a gauge with one series per label value. The label values must be a bounded set. All values are read at each
+   * scrape.
+   */
   gaugeByWord(name: string, help: string, label: string, values: () => Readonly<Record<string, number>>): void {
     new Gauge({
       name,
@@ -151,7 +154,7 @@ export class GatewayMetrics {
     });
   }
 
-  /** The same as a counter. */
+  /** Adds a counter with one series per label value. All values are read at each scrape. */
   counterByWord(name: string, help: string, label: string, values: () => Readonly<Record<string, number>>): void {
     new Counter({
       name,
@@ -176,7 +179,7 @@ export class GatewayMetrics {
     if (upstream !== null) this.#upstream.observe(upstream.name, upstream.duration / 1000);
   }
 
-  /** @param reason one of a fixed set of words */
+  /** @param reason one of the `refusals` that the constructor got */
   countRefusedConnection(reason: string): void {
     this.#refusedConnections.inc({ reason });
   }
@@ -185,22 +188,22 @@ export class GatewayMetrics {
     this.#tlsReloads.inc({ result });
   }
 
-  /** Adds the metrics of the certificates in use, read at each scrape. */
+  /** Adds the metrics of the TLS certificates in use. They are read at each scrape. */
   showCertificates(current: () => Iterable<CertificateValidity>): void {
     registerCertificateMetrics(this.#registry, current);
   }
 
-  /** Adds the metrics of the Tor exit list, read at each scrape. */
+  /** Adds the metrics of the Tor exit list. They are read at each scrape. */
   watchTorExits(stats: () => TorExitStats): void {
     registerTorExitMetrics(this.#registry, stats);
   }
 
-  /** The metrics in the text format of Prometheus, with its content type. */
+  /** Returns the metrics in Prometheus' text format, and its content type. */
   async render(): Promise<RenderedMetrics> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }
 
-  /** The metrics in the form that `aggregateMetrics` takes. */
+  /** Returns the metrics in the form that `aggregateMetrics` combines. */
   metricObjects(): Promise<readonly object[]> {
     return this.#registry.getMetricsAsJSON();
   }

@@ -1,14 +1,14 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** Metrics of the Tor exit list. */
+/** The values for the metrics of the Tor exit list. */
 export interface TorExitStats {
   readonly available: boolean;
   readonly digest: string | null;
   readonly size: number;
-  /** Null before the first list. */
+  /** Null until the first list is loaded. */
   readonly ageSeconds: number | null;
   readonly sources: readonly {
-    /** The configured source, without secret parts. */
+    /** The configured source, without parts that may be secret. */
     readonly source: string;
     readonly ageSeconds: number | null;
     readonly size: number;
@@ -17,7 +17,7 @@ export interface TorExitStats {
   }[];
 }
 
-/** Registers the metrics of the Tor exit list, read at each scrape. */
+/** Registers the metrics of the Tor exit list. They are read at each scrape. */
 export function registerTorExitMetrics(register: Registry, stats: () => TorExitStats): void {
   const gauge = <Label extends string>(
     name: string,
@@ -29,7 +29,8 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
       name,
       help,
       labelNames,
-      aggregator: name === 'gateway_tor_list_available' ? 'min' : 'max', // every process has the same list
+      // Not the sum, because every process has the same list.
+      aggregator: name === 'gateway_tor_list_available' ? 'min' : 'max',
       registers: [register],
       collect() {
         this.reset();
@@ -93,21 +94,21 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
   });
 }
 
-/** A certificate in the metrics; times in milliseconds since 1970. */
+/** The validity of a TLS certificate, in milliseconds since 1970. */
 export interface CertificateValidity {
   readonly file: string;
   readonly notBefore: number;
   readonly notAfter: number;
 }
 
-/** Registers the metrics of the certificates in use, read at each scrape. */
+/** Registers the metrics of the TLS certificates in use. They are read at each scrape. */
 export function registerCertificateMetrics(register: Registry, current: () => Iterable<CertificateValidity>): void {
   const gauge = (name: string, help: string, momentOf: (certificate: CertificateValidity) => number): void => {
     new Gauge({
       name,
       help,
       labelNames: ['file'],
-      aggregator: 'min', // of several processes: the certificate that expires first
+      aggregator: 'min', // several processes: report the one whose certificate expires first
       registers: [register],
       collect() {
         this.reset();

@@ -2,28 +2,28 @@ import { createRequire } from 'node:module';
 import { Gauge } from 'prom-client';
 import type { Registry } from 'prom-client';
 
-/** prom-client has each default metric in a separate file, without types. */
+/** The type of a module of prom-client that registers one default metric. These modules have no types of their own. */
 type Register = (registry: Registry, config: { readonly eventLoopMonitoringPrecision: number }) => void;
 
 const resolutionMilliseconds = 10;
 
-/** All default metrics except `gc`, the durations of garbage collections. */
+/** All default metrics of prom-client except `gc`, the durations of garbage collections. */
 const chosen = [
   ...['processCpuTotal', 'processStartTime', 'osMemoryHeap', 'processOpenFileDescriptors', 'processMaxFileDescriptors'],
   ...['eventLoopLag', 'processResources', 'processHandles', 'processRequests'],
   ...['heapSizeAndUsed', 'heapSpacesSizeAndUsed', 'version'],
 ];
 
-/** The running build: the product's version and the digest of its configuration. */
+/** The version of this product, and the digest of its configuration. */
 export interface Build {
   readonly version: string;
   readonly config: string;
 }
 
-/** For tests and other callers that pass no build. */
+/** Used by tests and other callers that pass no build. */
 const unknownBuild: Build = { version: 'unknown', config: 'unknown' };
 
-/** Registers the build of this process, as a metric that is always 1. */
+/** Registers a metric that is always 1. Its labels are the versions and the configuration digest. */
 function registerBuild(registry: Registry, part: string, { version, config }: Build): void {
   new Gauge({
     name: `${part}_build_info`,
@@ -35,9 +35,8 @@ function registerBuild(registry: Registry, part: string, { version, config }: Bu
 }
 
 /**
- * Registers the metrics of the process and of Node. Garbage collections are not observed: for each, Node creates an
- * entry with accessors, which stays in the old generation until its next collection. Under load that was up to half a
- * megabyte per second.
+ * Registers the metrics of the process and of Node. Garbage collections are not observed: Node creates an entry for
+ * each one that stays in memory until the next major collection, up to half a megabyte per second under load.
  */
 export function collectProcessMetrics(
   registry: Registry,

@@ -1,26 +1,26 @@
 import type { Metric, Registry } from 'prom-client';
 
-/** Options of a duration histogram. */
+/** Options of a histogram of durations. */
 export interface DurationHistogramOptions {
   readonly name: string;
   readonly help: string;
-  /** Name of the single label; null without a label. */
+  /** The name of the only label; null if there is no label. */
   readonly label: string | null;
-  /** Label values whose series exist before their first observation. */
+  /** Label values whose series exist from the start, so that Prometheus sees their first increase. */
   readonly words?: readonly string[];
-  /** Upper bounds in seconds, ascending. */
+  /** The upper bounds of the buckets in seconds, ascending. */
   readonly buckets: readonly number[];
 }
 
 interface Series {
-  /** Observations per bucket, not cumulative. The last bucket is above all bounds. */
+  /** The number of observations in each bucket, not cumulative. The last bucket is for values above all bounds. */
   readonly counts: number[];
   sum: number;
 }
 
 /**
- * A histogram of durations for prom-client's registry. prom-client's own histogram creates and hashes an object of
- * labels for each value, and each request has four values.
+ * A histogram of durations that can be registered with prom-client. The histogram of prom-client is slower: it creates
+ * and hashes an object of labels for each value, and each request has four values.
  */
 export class DurationHistogram {
   readonly name: string;
@@ -36,12 +36,12 @@ export class DurationHistogram {
     this.help = help;
     this.#label = label;
     this.#buckets = buckets;
-    // The registry only reads the values of a metric.
+    // The cast is safe: the registry only reads the values of a metric.
     registry.registerMetric(this as unknown as Metric);
     for (const word of label === null ? [''] : words) this.#seriesOf(word);
   }
 
-  /** @param word the label's value, from a bounded set; empty without a label */
+  /** @param word the label value, from a bounded set; empty if there is no label */
   observe(word: string, seconds: number): void {
     const series = this.#seriesOf(word);
     const { counts } = series;
@@ -51,7 +51,7 @@ export class DurationHistogram {
     series.sum += seconds;
   }
 
-  /** The values observed so far, in the form that prom-client's registry renders. */
+  /** Returns the values in the form that the registry of prom-client renders. */
   get(): object {
     const values: { metricName: string; labels: Record<string, string | number>; value: number }[] = [];
     for (const [word, { counts, sum }] of this.#series) {
@@ -79,23 +79,25 @@ export class DurationHistogram {
   }
 }
 
-/** The labels of a request in metrics: only codes and configured names, so that no client can create new series. */
+/**
+ * The metric labels of a request. They contain only codes and configured names, so that no client can create new series
+ * and exhaust the memory.
+ */
 export interface RequestLabels {
   /** `accepted`, a denial code or an error code. */
   readonly code: string;
   readonly status: number;
-  /** The route's configured path; `none` without a route. */
+  /** The configured path of the route; `none` if no route matches. */
   readonly route: string;
 }
 
-/** The number of requests with the same labels. */
 interface RequestCount extends RequestLabels {
   count: number;
 }
 
 /**
- * Counts requests by their labels, in nested maps. Building and hashing a combined name for each request would cost
- * more than all the lookups.
+ * Counts requests by their labels, in nested maps. A single map would need a combined key: building and hashing it for
+ * each request takes longer than three look-ups.
  */
 export class RequestCounts {
   readonly #counts: RequestCount[] = [];

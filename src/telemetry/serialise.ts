@@ -1,34 +1,35 @@
-/** The most characters that a line holds of a request's value. */
+/** Maximum number of characters of a request's value in a log line. */
 const maxValueLength = 1024;
 
 /**
- * Characters that JSON does not escape, but terminals and log viewers interpret: DEL and the C1 controls, line and
- * paragraph separators, and bidirectional controls.
+ * Characters that JSON does not escape but terminals and log viewers interpret: DEL and C1 controls, line and paragraph
+ * separators, and bidirectional controls. A client could use them to falsify the displayed log.
  */
 const interpretedCharacters = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
-/** Cuts a request's value at the limit and marks the cut. */
+/** Truncates a value of a request to the maximum length, and marks it with `…`. */
 export function cut(value: string): string {
   return value.length <= maxValueLength ? value : `${value.slice(0, maxValueLength)}…`;
 }
 
-/** Text that JSON does not escape. */
+/** Matches a text that JSON does not escape. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 
-/** A text as a JSON string in which no character can be misinterpreted. */
+/** Formats a text as a JSON string without characters that terminals interpret. */
 export function quote(text: string): string {
   return plain.test(text) ? `"${text}"` : serialise(text);
 }
 
 /**
- * A JSON number with this many decimals. A template would use V8's number-to-string cache, where texts of numbers that
- * never recur outlive the young generation: a third of all survivors.
+ * Formats a number as JSON with a fixed number of decimals. A template string would fill V8's number-to-string cache
+ * with texts that never recur, which made up a third of the objects surviving garbage collection.
  */
 export function decimal(value: number, digits: number): string {
-  return Number.isFinite(value) ? value.toFixed(digits) : 'null'; // a line is valid JSON whatever a clock returns
+  // Null keeps the line valid JSON if a clock returns no number.
+  return Number.isFinite(value) ? value.toFixed(digits) : 'null';
 }
 
-/** One line of JSON in which no character of a value can be misinterpreted. */
+/** Formats a value as one line of JSON without characters that terminals interpret. */
 export function serialise(value: object | string): string {
   return JSON.stringify(value).replace(
     interpretedCharacters,
@@ -39,7 +40,7 @@ export function serialise(value: object | string): string {
 let latestTime = NaN;
 let latestTimeText = '';
 
-/** ISO 8601; formatted once for all requests of a millisecond. */
+/** Formats a time as ISO 8601. The result is reused for all requests in the same millisecond. */
 export function timeText(at: number): string {
   if (at !== latestTime) {
     latestTime = at;

@@ -1,10 +1,12 @@
 import { randomFillSync } from 'node:crypto';
 
-/** Random bytes are drawn in blocks: a draw for each id would cost more than the id. */
+/**
+ * Random bytes are generated in blocks, because generating them for each id would take longer than the rest of the id.
+ */
 const block = Buffer.alloc(4096);
 let used = block.length;
 
-/** Offset of the next random bytes in the block. */
+/** Returns the offset of the next random bytes in the block. */
 function draw(bytes: number): number {
   if (used + bytes > block.length) {
     randomFillSync(block);
@@ -14,7 +16,7 @@ function draw(bytes: number): number {
   return used - bytes;
 }
 
-/** Crockford's base 32. */
+/** The digits of Crockford's base 32. */
 const digits = Buffer.from('0123456789ABCDEFGHJKMNPQRSTVWXYZ');
 const timeDigits = 10;
 const randomDigits = 16;
@@ -22,15 +24,16 @@ const text = Buffer.alloc(timeDigits + randomDigits);
 let latestTime = NaN;
 
 /**
- * A ULID: 26 characters, of which the first ten are the time, so that ids sort by it. The others are 80 random bits.
- * Each request needs two; a library would join as many strings as an id has characters.
+ * Creates a ULID of 26 characters. The first ten are the time, so that ids sort by time; the others are 80 random bits.
+ * It is written into a buffer, because each request needs two ids and joining strings would be slower.
  */
 export function uniqueId(): string {
   const now = Date.now();
   if (now !== latestTime) writeTime(now);
   const start = draw(randomDigits);
   for (let index = 0; index < randomDigits; index += 1) {
-    text[timeDigits + index] = digits[(block[start + index] ?? 0) % 32] ?? 0; // 32 divides 256 evenly
+    // All digits are equally likely, because 32 divides 256.
+    text[timeDigits + index] = digits[(block[start + index] ?? 0) % 32] ?? 0;
   }
   return text.toString('latin1');
 }
@@ -44,7 +47,7 @@ function writeTime(now: number): void {
   }
 }
 
-/** Random bytes in lower-case hex. */
+/** Returns random bytes as lower-case hex. */
 export function randomHex(bytes: number): string {
   const start = draw(bytes);
   return block.toString('hex', start, start + bytes);

@@ -1,15 +1,15 @@
 import { ownText } from './tally.js';
 
-/** Refused requests in one time span: one count per series. */
+/** Denied requests in one time span: one count per series of the chart. */
 interface DenialSpan {
-  /** Start of the span, ISO 8601. */
+  /** Start of the span (ISO 8601). */
   readonly from: string;
   readonly counts: readonly number[];
 }
 
-/** Refused requests over time by code. */
+/** Denied requests over time, by denial code. */
 export interface Denials {
-  /** The six most frequent codes, and `others` if there are more. */
+  /** The six most frequent denial codes, and `others` if there are more. */
   readonly series: readonly string[];
   readonly spans: readonly DenialSpan[];
 }
@@ -19,19 +19,21 @@ const mostSeries = 6;
 const mostBuckets = 2_000;
 const mostCodes = 100;
 /**
- * Bucket lengths in minutes. Each divides every longer chart span that a log of up to ten years with 2,000 buckets can
- * have.
+ * Lengths of the counted time buckets in minutes. Each length divides every longer span of the chart, for logs of up to
+ * ten years with 2,000 buckets.
  */
 const lengths = [1, 5, 15, 60, 360, 1440];
 
-/** Counts refusals by code over time in bounded memory. The buckets of a long log are hours or days. */
+/**
+ * Counts denied requests over time by denial code, in bounded memory. For a long log, the buckets are hours or days.
+ */
 export class DenialsOverTime {
   #minutes = 1;
-  /** Whether codes or spans were not counted under their own names, because there were too many. */
+  /** Whether a limit was reached, so that some codes were counted without their name or some buckets were dropped. */
   isIncomplete = false;
   #buckets = new Map<number, Map<string, number>>();
 
-  /** Counts refusals with a code. @param at in minutes since 1970 */
+  /** Counts denied requests with a code. @param at in minutes since 1970 */
   add(at: number, code: string, times: number): void {
     const bucket = this.#bucket(Math.floor(at / this.#minutes));
     const name = bucket.has(code) || bucket.size < mostCodes ? code : '';
@@ -43,8 +45,8 @@ export class DenialsOverTime {
 
   /**
    * Returns the counts.
-   * @param codes most frequent first
-   * @param spans the spans of the chart, without gaps
+   * @param codes the denial codes, most frequent first
+   * @param spans the time spans of the chart, without gaps
    */
   end(codes: readonly string[], spans: readonly { readonly from: string }[], spanMinutes: number): Denials {
     const named = codes.slice(0, mostSeries);
@@ -68,7 +70,10 @@ export class DenialsOverTime {
     return bucket;
   }
 
-  /** Merges buckets into longer ones. At the maximum length, drops the last bucket: forged times may have any day. */
+  /**
+   * Merges the buckets into longer ones. At the maximum length, drops the bucket added last instead: lines with forged
+   * times could otherwise create any number of buckets.
+   */
   #coarsen(): void {
     const longer = lengths.find((length) => length > this.#minutes);
     if (longer === undefined) {

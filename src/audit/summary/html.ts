@@ -1,11 +1,14 @@
-/** A text that is HTML and needs no escaping. */
+/** A text that is already HTML, so it needs no escaping. */
 export interface Html {
   readonly html: string;
 }
 
 type Part = string | number | Html | readonly Html[];
 
-/** Control, format and bidirectional characters: a reader does not see them, but they change how the page is shown. */
+/**
+ * Control, format and bidirectional characters. They are escaped, because they are invisible but can change how the
+ * page is displayed.
+ */
 const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const entities: Readonly<Record<string, string>> = {
   '&': '&amp;',
@@ -15,12 +18,14 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** A template that escapes every value, for the text of an element or for a quoted attribute. */
+/** A template tag that escapes every value. Values may be the text of an element or a quoted attribute. */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return { html: strings.reduce((text, string, index) => text + textOf(parts[index - 1] ?? '') + string) };
 }
 
-/** Marks a constant of this program, such as a style sheet, as HTML. Never use it for a value. */
+/**
+ * Marks a constant of this program, such as a style sheet, as HTML. Using it for a value would allow HTML injection.
+ */
 export function raw(text: string): Html {
   return { html: text };
 }

@@ -6,10 +6,13 @@ import { unusualRule } from './unusual-merchants.js';
 
 const colors = ['#d6453d', '#d98a1f', '#8e5bb5', '#3b82c4', '#2f9e6e', '#b0568a', '#7b8794'];
 
-/** The colors of the refusal series as CSS custom properties. */
+/** The colors of the chart's series, as CSS custom properties. */
 export const chartColors = colors.map((color, index) => `--series-${index}: ${color}`).join('; ');
 
-/** The sections that an auditor reads first. @param exposedKeys the section of exposed keys, inserted among them */
+/**
+ * Returns the sections that an auditor should read first. @param exposedKeys the section about exposed keys, to insert
+ * among them
+ */
 export function reviewSections(summary: Summary, verdict: Verdict | null, exposedKeys: Html): readonly Html[] {
   return [
     verdict === null ? unverified : proof(verdict),
@@ -58,7 +61,7 @@ function proof(verdict: Verdict): Html {
   </section>`;
 }
 
-/** How the lines of a run are proved, weakest first. */
+/** How the lines of a gateway process are proved, from weakest to strongest. */
 const states = ['chain only', 'partly signed', 'signed', 'receipt for a part', 'receipt'];
 
 function rankOf({ signedAt, signedTo, unsigned, witnessedAt, witnessedTo }: RunProof): number {

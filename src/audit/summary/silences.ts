@@ -1,8 +1,8 @@
-/** A period without the line of a request. */
+/** A period without log lines about requests. */
 export interface Silence {
-  /** The minute of the last line before it, ISO 8601. */
+  /** The minute of the last request before the period (ISO 8601). */
   readonly from: string;
-  /** The minute of the first line after it, ISO 8601. */
+  /** The minute of the first request after the period (ISO 8601). */
   readonly to: string;
   readonly minutes: number;
 }
@@ -11,8 +11,8 @@ const minute = 60_000;
 const shown = 5;
 
 /**
- * The five longest periods without the line of a request, longest first.
- * @param minutes the minutes with a request, in minutes since 1970, in any order
+ * Returns the five longest periods without a request, longest first.
+ * @param minutes the minutes that have a request, as minutes since 1970, in any order
  */
 export function silencesIn(minutes: Iterable<number>): Silence[] {
   const times = Float64Array.from(minutes).sort();

@@ -19,8 +19,8 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 `;
 
 /**
- * A summary as one self-contained HTML page: no script, no external resource, every value escaped.
- * @param verdict the verdict about its lines; null: they were not verified
+ * Formats a summary as one self-contained HTML page, without scripts or external resources. Every value is escaped.
+ * @param verdict the result of verifying the lines; null if they were not verified
  */
 export function summaryHtml(summary: Summary, verdict: Verdict | null, title: string): string {
   const { requests, accepted } = summary;
@@ -92,7 +92,9 @@ function tile(name: string, count: number, kind = ''): Html {
   return html`<section><b class="${kind}">${count.toLocaleString('en')}</b>${name}</section>`;
 }
 
-/** A bar chart of the most frequent values. @param distinct the number of all values, listed or not */
+/**
+ * Returns a bar chart of the most frequent values. @param distinct the number of all values, including those not listed
+ */
 function barsOf(title: string, counts: readonly Count[], distinct: number): Html {
   const most = Math.max(1, ...counts.map(({ count }) => count));
   const rows = counts.map(
@@ -167,7 +169,7 @@ function chart(spans: readonly Span[]): Html {
   </svg>`;
 }
 
-/** `5 minutes`, `6 hours`. */
+/** Formats a length of time, such as `5 minutes` or `6 hours`. */
 function spanText(minutes: number): string {
   const [count, unit] =
     minutes % 1440 === 0 ? [minutes / 1440, 'day'] : minutes % 60 === 0 ? [minutes / 60, 'hour'] : [minutes, 'minute'];

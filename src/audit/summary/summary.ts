@@ -6,10 +6,10 @@ import { RefusalsOfMerchants, type UnusualMerchant } from './unusual-merchants.j
 import { ownText, Tally } from './tally.js';
 import type { Count } from './tally.js';
 
-/** A key that came from an address for the first time in the log. */
+/** A key that was used from a second or further IP address, for the first time in the log. */
 export interface NewAddress {
   readonly keyId: string;
-  /** The same as keyId; its former name. */
+  /** The same value as `keyId`. This was its former name. */
   readonly key: string;
   readonly merchant: string | null;
   readonly address: string;
@@ -17,15 +17,15 @@ export interface NewAddress {
   readonly code: string;
 }
 
-/** Requests in one time span. */
+/** The number of requests in one time span. */
 export interface Span {
-  /** Start of the span, ISO 8601. */
+  /** Start of the span (ISO 8601). */
   readonly from: string;
   readonly accepted: number;
   readonly refused: number;
 }
 
-/** The lists of values with their counts. */
+/** The lists of the summary that contain values with their counts. */
 const countedLists = [
   'codes',
   'merchants',
@@ -41,9 +41,9 @@ export type CountedList = (typeof countedLists)[number];
 export interface Summary {
   readonly requests: number;
   readonly accepted: number;
-  /** The number of lines that are not lines of requests. */
+  /** The number of lines that are not about requests. */
   readonly otherLines: number;
-  /** The number of lines that look like lines of requests but are not part of a chain. They are counted only here. */
+  /** Lines that look like requests but belong to no chain: inserted or damaged. They are counted only here. */
   readonly leftOutLines: number;
   readonly from: string | null;
   readonly to: string | null;
@@ -51,11 +51,11 @@ export interface Summary {
   readonly spanMinutes: number;
   /** The longest periods without a request. */
   readonly silences: readonly Silence[];
-  /** Refused requests by code, over the same spans. */
+  /** Denied requests by code, in the same time spans as `spans`. */
   readonly denials: Denials;
-  /** Merchants with a far higher share of refused requests than the others. */
+  /** Merchants whose share of denied requests is much higher than that of the others. */
   readonly unusualMerchants: readonly UnusualMerchant[];
-  /** Codes of requests that were not accepted. */
+  /** The codes of requests that were not accepted. */
   readonly codes: readonly Count[];
   readonly merchants: readonly Count[];
   readonly refusedMerchants: readonly Count[];
@@ -64,15 +64,15 @@ export interface Summary {
   readonly countries: readonly Count[];
   readonly newAddresses: readonly NewAddress[];
   readonly newAddressCount: number;
-  /** Keys sent over plain HTTP or through Tor, by id, or by fingerprint if the id is unknown. */
+  /** Keys that were sent over plain HTTP or through Tor, by id, or by fingerprint if the id is unknown. */
   readonly exposedKeys: readonly Count[];
-  /** The number of distinct values for each list, which contains only the most frequent ones. */
+  /** The number of distinct values of each list. The lists contain only the most frequent ones. */
   readonly distinct: Readonly<Record<CountedList, number>>;
-  /** The lists that lack values, because the memory limit was reached. */
+  /** The names of the lists that lack values, because the memory limit was reached. */
   readonly incomplete: readonly string[];
 }
 
-/** Warns which lists lack values; empty if all are complete. */
+/** Returns a warning that some lists lack values; an empty text if all are complete. */
 export function incompleteText({ incomplete }: Summary): string {
   if (incomplete.length === 0) return '';
   return `Too many distinct values: the latest ones are missing from these lists: ${incomplete.join(', ')}.\n`;
@@ -84,22 +84,22 @@ const limit = 100_000;
 const mostNewAddresses = 50;
 const minute = 60_000;
 const mostMinutes = 1_000_000;
-/** Maximum number of spans in a chart; longer periods use longer spans. */
+/** Maximum number of time spans in a chart. Longer logs use longer spans. */
 const mostSpans = 120;
 const spanLengths = [1, 5, 15, 60, 360, 1440, 10_080, 43_200];
 
-/** A timestamp as a gateway writes it; its first characters are the minute. */
+/** A timestamp as a gateway writes it. Its first characters are the date, hour and minute. */
 const secondsForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d\.\d{3}Z$/;
 const minuteLength = '2026-11-20T10:00'.length;
 
 interface MinuteCounts {
-  /** The minute, in minutes since 1970. */
+  /** Minutes since 1970. */
   readonly at: number;
   accepted: number;
   refused: number;
 }
 
-/** Builds a summary from the lines of requests, one by one, in bounded memory. */
+/** Builds a summary from the lines of a log, one by one, in bounded memory. */
 export class SummaryBuilder {
   readonly #tallies: Readonly<Record<CountedList, Tally>> = {
     codes: new Tally(1_000),
@@ -123,7 +123,7 @@ export class SummaryBuilder {
   #accepted = 0;
   #otherLines = 0;
   #leftOutLines = 0;
-  /** The minute of the newest line as text: parsing every timestamp as a date would be slow. */
+  /** The minute of the newest line as text. Comparing it is faster than parsing every timestamp as a date. */
   #minute = ' ';
   #ofMinute: MinuteCounts | null = null;
   #first: string | null = null;
@@ -131,7 +131,7 @@ export class SummaryBuilder {
 
   /**
    * Counts a line.
-   * @param entry null for a line that is not the line of a request
+   * @param entry null if the line is not about a request
    * @param only counts only requests with this code, if several requests share the line
    */
   add(entry: CountedEntry | null, only?: string): void {
@@ -161,7 +161,7 @@ export class SummaryBuilder {
     if (span !== null) this.#noteTime(entry['@timestamp'], span, accepted, count);
   }
 
-  /** Counts a line that looks like the line of a request but is not part of a chain. */
+  /** Counts a line that looks like a request but belongs to no chain. */
   leaveOut(): void {
     this.#leftOutLines += 1;
   }
@@ -208,7 +208,7 @@ export class SummaryBuilder {
     return [...full, ...Object.entries(others).flatMap(([list, isIncomplete]) => (isIncomplete ? [list] : []))];
   }
 
-  /** Counts the codes of refused requests. @returns the number of requests in the line */
+  /** Counts the codes of denied requests. @returns the number of requests in the line */
   #countCodes(entry: CountedEntry, span: MinuteCounts | null, only?: string): number {
     const { aggregate } = entry.gateway;
     if (aggregate === undefined && only === undefined) {
@@ -225,7 +225,7 @@ export class SummaryBuilder {
     if (organization?.id !== undefined) this.#refusals.add(organization.id, code, times);
   }
 
-  /** Records a new address of a key. A key's first address in the log does not count as new. */
+  /** Records that a key was used from a new IP address. The first address of a key in the log is not recorded. */
   #noteAddress(entry: CountedEntry, address: string): void {
     const key = entry.gateway.key?.id;
     if (key === undefined) return;
@@ -254,7 +254,7 @@ export class SummaryBuilder {
     else span.refused += count;
   }
 
-  /** The counters of a timestamp's minute; null for an invalid timestamp. */
+  /** Returns the counters for the minute of a timestamp; null if the timestamp is invalid. */
   #spanOf(timestamp: string): MinuteCounts | null {
     if (timestamp.startsWith(this.#minute) && secondsForm.test(timestamp)) return this.#ofMinute;
     const time = Date.parse(timestamp);
@@ -292,7 +292,7 @@ export class SummaryBuilder {
   }
 }
 
-/** The number of requests in a line. */
+/** Returns the number of requests in a line. */
 function countIn(entry: CountedEntry, only?: string): number {
   if (entry.gateway.aggregate === undefined && only === undefined) return 1;
   return requestsIn(entry, only).reduce((sum, [, times]) => sum + times, 0);

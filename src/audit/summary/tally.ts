@@ -1,22 +1,22 @@
-/** A value and its number of occurrences. */
+/** A value, and how often it occurred. */
 export interface Count {
   readonly value: string;
   readonly count: number;
 }
 
-/** Copies a text: a substring of a line would retain the whole line in memory. */
+/** Copies a text to save memory: V8 keeps a whole line in memory as long as a substring of it exists. */
 export function ownText(text: string): string {
   return Buffer.from(text).toString();
 }
 
 /**
- * Counts values in bounded memory. Beyond its limit, new values are counted together, so that callers with invented
- * addresses cannot exhaust memory.
+ * Counts values in bounded memory. Beyond the limit, new values are only counted together: otherwise clients with many
+ * addresses could exhaust the memory.
  */
 export class Tally {
   readonly #limit: number;
   readonly #counts = new Map<string, number>();
-  /** Occurrences of values beyond the limit. */
+  /** How often values beyond the limit occurred. */
   others = 0;
 
   constructor(limit: number) {
@@ -30,12 +30,12 @@ export class Tally {
     else this.others += times;
   }
 
-  /** Occurrences of a value; 0 if it was beyond the limit. */
+  /** Returns how often a value occurred; 0 if it was beyond the limit. */
   count(value: string): number {
     return this.#counts.get(value) ?? 0;
   }
 
-  /** Occurrences of all values. */
+  /** How often all values together occurred. */
   get total(): number {
     let total = this.others;
     for (const count of this.#counts.values()) total += count;
@@ -46,7 +46,7 @@ export class Tally {
     return this.#counts.size;
   }
 
-  /** The most frequent values; equal counts in order of the value. */
+  /** Returns the most frequent values; values with the same count are sorted alphabetically. */
   top(most: number): Count[] {
     return [...this.#counts]
       .map(([value, count]) => ({ value, count }))

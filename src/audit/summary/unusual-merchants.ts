@@ -1,15 +1,15 @@
 import { type Count, ownText, type Tally } from './tally.js';
 
-/** A merchant with a far higher share of refused requests than the others. */
+/** A merchant whose share of denied requests is much higher than that of all other merchants. */
 export interface UnusualMerchant {
   readonly merchant: string;
   readonly requests: number;
   readonly refused: number;
-  /** The refused share of its requests, from 0 to 1. */
+  /** The share of its requests that were denied, from 0 to 1. */
   readonly share: number;
-  /** The refused share of the requests of all other merchants. */
+  /** The denied share of the requests of all other merchants. */
   readonly shareOfOthers: number;
-  /** The three most frequent codes. */
+  /** The three most frequent denial codes of the merchant. */
   readonly reasons: readonly Count[];
 }
 
@@ -19,13 +19,13 @@ const mostMerchants = 20_000;
 const mostReasons = 50;
 const shown = 10;
 
-/** The rule for listing a merchant, as text for the reader. */
+/** Explains to the reader of the page which merchants are listed. */
 export const unusualRule = `A merchant is listed if it has at least ${fewest} refused requests and its refused share is at least ${times} times that of all other merchants together.`;
 
-/** Counts the codes of refused requests by merchant. */
+/** Counts the denial codes of each merchant. */
 export class RefusalsOfMerchants {
   readonly #reasons = new Map<string, Map<string, number>>();
-  /** Whether merchants, or reasons of one, were not counted, because there were too many. */
+  /** Whether some merchants or codes were not counted, because the memory limit was reached. */
   isIncomplete = false;
 
   add(merchant: string, code: string, count: number): void {
@@ -43,7 +43,7 @@ export class RefusalsOfMerchants {
     else this.isIncomplete = true;
   }
 
-  /** The merchants to which `unusualRule` applies, most refusals first; at most ten. */
+  /** Returns at most ten merchants to which `unusualRule` applies, those with the most denials first. */
   end(accepted: Tally, refused: Tally): UnusualMerchant[] {
     const all = { refused: refused.total, requests: accepted.total + refused.total };
     const found = [...this.#reasons].flatMap(([merchant, reasons]): UnusualMerchant[] => {

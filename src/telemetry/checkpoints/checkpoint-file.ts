@@ -5,10 +5,13 @@ import { NotARegularFile } from '../log-file.js';
 import type { CheckpointDestination } from './checkpoint-log.js';
 
 const lineEnd = 0x0a;
-/** Also readable, to check whether the last line is complete. O_NONBLOCK: do not wait for the other end of a FIFO. */
+/**
+ * Opens the file for reading, too, to check whether its last line is complete. O_NONBLOCK: opening a FIFO would
+ * otherwise wait for another process.
+ */
 const appending = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
-/** Appends checkpoints to a file, one JSON object per line. Several processes may share the file. */
+/** Appends checkpoints to a file, one JSON object per line. Several processes may write to the file. */
 export class CheckpointFile implements CheckpointDestination {
   readonly name: string;
 
@@ -37,7 +40,7 @@ async function append(file: string, line: string): Promise<void> {
     const stats = await handle.stat();
     if (!stats.isFile()) throw new NotARegularFile(stats);
     const last = stats.size === 0 ? null : await handle.read(Buffer.alloc(1), 0, 1, stats.size - 1);
-    // Terminate the incomplete line of a killed process, so that it does not corrupt the next line.
+    // Terminates the incomplete line of a killed process. Otherwise the next line would be appended to it.
     const isOpen = last !== null && last.buffer[0] !== lineEnd;
     await handle.appendFile(`${isOpen ? '\n' : ''}${line}\n`);
     await handle.datasync();

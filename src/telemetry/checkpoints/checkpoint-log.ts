@@ -8,38 +8,41 @@ import { type Received, type ReceiptStatus, type ReceiptOptions, Receipts } from
 
 /** A destination that stores checkpoints without checking them: a file, a syslog server or an HTTPS endpoint. */
 export interface CheckpointDestination {
-  /** Name for an operator, e.g. a file path or a URL. Contains no secret. */
+  /** A name for operators, for example a file path or a URL. Contains no secret. */
   readonly name: string;
   /**
    * Stores one line of JSON, `{"note":"…"}`. Never rejects.
-   * @returns the reason of a failure, for an operator; null if stored
+   * @returns why storing failed, for operators; null if the line was stored
    */
   keep(line: string): Promise<string | null>;
-  /** Closes the connection. */
+  /** Closes the connection to the destination. */
   close(): Promise<void>;
 }
 
 /** How checkpoints are signed and where they are stored. */
 export interface CheckpointLogOptions {
-  /** Signs with the instance key. */
+  /** Signs with the long-lived key of this gateway. */
   readonly instance: NoteSigner;
-  /** The destinations in addition to the witness. */
+  /** The destinations that store checkpoints, in addition to the registry. */
   readonly places: readonly CheckpointDestination[];
-  /** Milliseconds between two checkpoints of a run. */
+  /** Milliseconds between two periodic checkpoints. */
   readonly everyMilliseconds: number;
   /** Called with the destination and the reason when storing fails, and with null when it succeeds again. */
   readonly onProblem?: (place: string, problem: string | null) => void;
-  /** The witness that signs receipts; null or omitted: no witness. */
+  /**
+   * Options for the registry's receipts, its signatures that it stored a checkpoint. Null or omitted: no receipts are
+   * requested.
+   */
   readonly receipts?: ReceiptOptions | null;
 }
 
-/** State of the checkpoints of a process. */
+/** The state of all checkpoints of a process. */
 export interface CheckpointStatus extends QueueStatus {
-  /** State of the receipts; null without a witness. */
+  /** The state of the registry's receipts; null if none are requested. */
   readonly receipts: ReceiptStatus | null;
 }
 
-/** Signs the checkpoints of a log and sends them to all destinations. */
+/** Signs checkpoints of a log, and sends them to all destinations and to the registry. */
 export class CheckpointLog {
   readonly everyMilliseconds: number;
   readonly #instance: NoteSigner;
@@ -64,7 +67,9 @@ export class CheckpointLog {
     this.#receipts = receipts && new Receipts(receipts, everyMilliseconds);
   }
 
-  /** Totals over all destinations: the problems with their names, the stored checkpoints, and the greatest age. */
+  /**
+   * Combines the states of all destinations: their problems, the number of stored checkpoints, and the greatest age.
+   */
   get status(): CheckpointStatus {
     const places = this.#places.map(({ name, queue }) => ({ name, ...queue.status }));
     const problems = places.flatMap(({ name, problem }) => (problem === null ? [] : [`${name}: ${problem}`]));
@@ -76,22 +81,31 @@ export class CheckpointLog {
     };
   }
 
-  /** The newest checkpoint with its receipt; null without a receipt. */
+  /**
+   * The newest checkpoint with a receipt, which is the registry's signature that it stored the checkpoint; null if
+   * there is none.
+   */
   get received(): Received | null {
     return this.#receipts?.received ?? null;
   }
 
-  /** Sets the callback for a run that the witness rejects. It accepts no further checkpoints of that run. */
+  /**
+   * Sets the callback for a run (the lines of one process) that the registry has rejected. The registry accepts no
+   * further checkpoints of that run.
+   */
   onRefused(callback: (run: string) => void): void {
     if (this.#receipts !== null) this.#receipts.onRefused = callback;
   }
 
-  /** Resolves when the first checkpoint has a receipt, after a timeout, or at once without a witness. */
+  /**
+   * Resolves when the registry has signed a receipt for the first checkpoint, or after a timeout. If no receipts are
+   * requested, resolves at once.
+   */
   async register(): Promise<void> {
     await this.#receipts?.register();
   }
 
-  /** Signs a checkpoint and queues it for all destinations. Its lines must already be on the disk. */
+  /** Signs a checkpoint and queues it for all destinations. The lines that it covers must already be on disk. */
   add(unsigned: Omit<Checkpoint, 'name'>, growth: TreeGrowth): void {
     const checkpoint = { ...unsigned, name: this.#instance.key.name };
     const { run, size, occasion } = checkpoint;
@@ -112,29 +126,36 @@ export class CheckpointLog {
 
   #signerOf({ name, run, occasion }: Checkpoint): NoteSigner {
     const signer = this.#signers.get(run) ?? NoteSigner.inMemory(runKeyName(name, run));
-    // Drop the key of an ended run: a later reader of this memory cannot sign for that run.
+    // Deletes the private key of an ended run (the lines of one process), so that nobody who reads this memory later
+    // can sign for that run.
     if (occasion === 'end') this.#signers.delete(run);
     else this.#signers.set(run, signer);
     return signer;
   }
 }
 
-/** Signs the lines of a log after they are on the disk. */
+/** Signs checkpoints of a log once their lines are on disk. */
 export class LineSigner {
   readonly #checkpoints: CheckpointLog | null;
   readonly #writer: Pick<LineWriter, 'sync'>;
   readonly #now: () => number;
-  /** Whether a periodic checkpoint waits for its lines to reach the disk. */
+  /** Whether a periodic checkpoint waits until its lines are on disk. */
   #isSigning = false;
-  /** The unsigned growth of the tree after a failed sync; the next checkpoint includes it. */
+  /**
+   * How the tree has grown in checkpoints that were not signed because a sync to disk failed. The next checkpoint
+   * includes it.
+   */
   #unsigned: TreeGrowth | null = null;
 
-  /** @param checkpoints null: signing is off */
+  /** @param checkpoints null if no checkpoints are signed */
   constructor(checkpoints: CheckpointLog | null, writer: Pick<LineWriter, 'sync'>, now: () => number) {
     [this.#checkpoints, this.#writer, this.#now] = [checkpoints, writer, now];
   }
 
-  /** Signs all lines of a chain once they are on the disk: otherwise a crash would look like a truncated log. */
+  /**
+   * Signs a checkpoint of all lines of a chain once they are on disk. If it were signed earlier, lines lost in a crash
+   * would look like lines removed by an attacker.
+   */
   sign(
     { id: run, tree }: Pick<Chain, 'id' | 'tree'>,
     occasion: Checkpoint['occasion'],

@@ -1,61 +1,70 @@
 import type { Checkpoint } from '../../evidence/checkpoint.js';
 import type { TreeGrowth } from '../../evidence/merkle-tree.js';
 
-/** A signed checkpoint, on its way to its destinations. */
+/** A signed checkpoint that is queued for its destinations. */
 export interface SignedCheckpoint extends Pick<Checkpoint, 'run' | 'size' | 'occasion'> {
   readonly note: string;
-  /** On the monotonic clock, in milliseconds. */
+  /** When it was signed, by the monotonic clock, in milliseconds. */
   readonly signedAt: number;
-  /** Growth of the tree since the previous checkpoint. */
+  /** How the Merkle tree has grown since the previous checkpoint; needed for the consistency proof. */
   readonly growth: TreeGrowth;
 }
 
-/** Outcome of a delivery; null: stored. After `isRefused`, no checkpoint of that run is delivered again. */
+/**
+ * The result of a delivery; null if the checkpoint was stored. `isRefused`: the registry accepts no more checkpoints of
+ * this run (the lines of one process), so none of them is retried.
+ */
 export type Delivery = { readonly problem: string; readonly isRefused?: boolean } | null;
 
-/** State of the checkpoints of one destination. */
+/** The state of the checkpoints for one destination. */
 export interface QueueStatus {
-  /** Reason of the current failure, for an operator; null without one. */
+  /** Why delivery fails at present, for operators; null if it does not fail. */
   readonly problem: string | null;
-  /** The number of stored checkpoints. */
+  /** How many checkpoints the destination has stored. */
   readonly kept: number;
-  /** Milliseconds since the newest stored checkpoint was signed, or since the process started without one. */
+  /** Milliseconds since the newest stored checkpoint was signed; if none is stored, since the process started. */
   readonly ageMilliseconds: number;
 }
 
 /** A destination of checkpoints, as its queue uses it. */
 export interface QueueDestination {
-  /** Milliseconds between two checkpoints of a run. */
+  /** Milliseconds between two periodic checkpoints. */
   readonly everyMilliseconds: number;
   /** Sends one checkpoint. Never rejects. */
   readonly deliver: (checkpoint: SignedCheckpoint) => Promise<Delivery>;
   /** Called with the reason when delivery fails, and with null when it succeeds again. */
   readonly onProblem: (problem: string | null) => void;
-  /** Called with the undelivered checkpoints, oldest first, whenever they change. */
+  /** Called with all undelivered checkpoints, oldest first, whenever the queue changes. */
   readonly onWaiting?: (waiting: readonly SignedCheckpoint[]) => void;
 }
 
 const retryMilliseconds = 1_000;
-/** Lateness counts as a problem, because a destination may hang without an error. */
+/**
+ * A destination may hang without an error. So it counts as failing if the newest stored checkpoint is this many
+ * intervals old.
+ */
 const lateIntervals = 3;
 const lateMilliseconds = 5_000;
-/** Limit of the queue: each rotated file leaves two checkpoints that no newer one replaces. */
+/**
+ * Limits the queue. It could grow in an outage, because the start and end checkpoints of each rotated file are not
+ * replaced by newer ones.
+ */
 const mostWaiting = 1_000;
 
 /**
- * The checkpoints for one destination. Retries the oldest one unchanged until it is stored. A newer checkpoint replaces
- * a waiting periodic one of its run.
+ * The queue of checkpoints for one destination. Sends the oldest one unchanged until it is stored. A newer checkpoint
+ * replaces a waiting periodic one of the same run (the lines of one process).
  */
 export class CheckpointQueue {
   readonly #place: QueueDestination;
-  /** Oldest first; the first one is being delivered. */
+  /** Oldest first. The first one is being delivered. */
   #waiting: SignedCheckpoint[] = [];
   #sending: Promise<void> | null = null;
   #problem: string | null = null;
   #kept = 0;
   #newestAt = performance.now();
   #isClosing = false;
-  /** Whether the timeout of `close` is over: then no further checkpoint is delivered. */
+  /** Whether the timeout of `close` has passed. Then no further checkpoint is sent. */
   #isClosed = false;
 
   constructor(place: QueueDestination) {
@@ -90,7 +99,10 @@ export class CheckpointQueue {
     this.#isClosed = true;
   }
 
-  /** Removes a checkpoint and adds its growth to the next one of the same run. */
+  /**
+   * Removes a checkpoint from the queue. Its tree growth is added to the next checkpoint of the same run (the lines of
+   * one process).
+   */
   #leaveOut(index: number): void {
     const [left] = this.#waiting.splice(index, 1);
     const next = this.#waiting.findIndex(({ run }, at) => at >= index && run === left?.run);

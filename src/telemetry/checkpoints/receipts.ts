@@ -12,89 +12,108 @@ import { parseSubmission, readListHead, submissionText } from '../../evidence/su
 import { CheckpointQueue, type Delivery, type QueueStatus, type SignedCheckpoint } from './checkpoint-queue.js';
 import { UnansweredFiles } from './unanswered-files.js';
 
-/** The reply of a witness to a submission. */
+/** The registry's reply to a checkpoint that a gateway sent to it as its witness. */
 export interface WitnessReply {
-  /** Status per c2sp.org/tlog-witness: 200, or the reason for no receipt (403, 404, 409, 422). */
+  /** Status as in c2sp.org/tlog-witness: 200, or the reason why there is no receipt (403, 404, 409 or 422). */
   readonly status: number;
-  /** Reason for no receipt, for an operator. */
+  /** Why there is no receipt, for operators. */
   readonly problem?: string | undefined;
-  /** The receipt line, with its line end. */
+  /** The receipt as a signature line, with its line end. */
   readonly receipt?: string | undefined;
-  /** The public key for its receipts. */
+  /** The public key that verifies the receipt. */
   readonly key?: string | undefined;
-  /** The newest head of its list. */
+  /** The newest signed length and Merkle root of the registry's list of checkpoints. */
   readonly head?: string | undefined;
 }
 
-/** A change of the key of receipts: the public keys before and after it. */
+/** A change of the key with which the registry signs receipts: the public keys before and after it. */
 export interface KeyChange {
   readonly former: string;
   readonly current: string;
 }
 
-/** Options for receipts. */
+/** Options for receipts. A receipt is the registry's signature that it has stored a checkpoint. */
 export interface ReceiptOptions {
-  /** Sends a submission to the witness. Rejects without a reply: the witness may still have stored the submission. */
+  /**
+   * Sends a checkpoint to the registry. Rejects if there is no reply; the registry may still have stored the
+   * checkpoint.
+   */
   readonly submit: (submission: string) => Promise<WitnessReply>;
-  /** Unanswered submissions are stored next to this file for the next process; null: they end with this process. */
+  /**
+   * Path next to which checkpoints without a reply are stored in files, so that the next process can send them. Null:
+   * they are lost when this process ends.
+   */
   readonly besideFile: string | null;
-  /** Milliseconds between two touches of these files, by which other processes see that this one lives. */
+  /**
+   * Milliseconds between two updates of the modification time of these files. The updates show other processes that
+   * this process still runs.
+   */
   readonly refreshMilliseconds?: number;
-  /** Closes the channel to the witness. */
+  /** Closes the connection to the registry. */
   readonly close: () => Promise<void>;
   /**
-   * The key of the witness, which then never changes. Null: the key in its first reply, which arrives over an
-   * authenticated channel, and each later key that is proved in the same way.
+   * The public key of the registry, which then never changes. Null: the key in its first reply is trusted, because the
+   * channel is authenticated. A later key must sign a receipt and a list head.
    */
   readonly key: NoteKey | null;
-  /** Called after a later key of the witness was taken. */
+  /** Called after a new key of the registry was accepted. */
   readonly onKeyChange?: (change: KeyChange) => void;
-  /** Maximum wait for the first receipt before the first request, in milliseconds. */
+  /** How long the gateway waits at most for the first receipt before it serves requests, in milliseconds. */
   readonly registerMilliseconds: number;
-  /** Whether the gateway stays not ready until the first receipt. */
+  /** Whether the gateway is not ready until it has the first receipt. */
   readonly isRequired: boolean;
   /** Called with the reason when receipts fail, and with null when they succeed again. */
   readonly onProblem?: (problem: string | null) => void;
 }
 
-/** State of the receipts, for an operator. */
+/** The state of the receipts (the registry's signatures that it stored a checkpoint), for operators. */
 export interface ReceiptStatus extends QueueStatus {
-  /** Whether this process's first checkpoint has a receipt. */
+  /** Whether the registry has signed a receipt for a checkpoint of this process. */
   readonly isRegistered: boolean;
   readonly isRequired: boolean;
 }
 
-/** The newest checkpoint with a receipt: the note with all signatures, and the list head from the same reply. */
+/**
+ * The newest checkpoint with a receipt: the note with all its signatures, and the signed head of the registry's list
+ * from the same reply.
+ */
 export interface Received {
   readonly note: string;
   readonly head: string | undefined;
 }
 
 const refusals: ReadonlySet<number> = new Set([404, 409, 422]);
-/** Outcome of a submission; `isUnanswered` without any reply. */
+/** The result of sending a checkpoint to the registry; `isUnanswered` means that there was no reply. */
 type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) | null;
 
-/** A receipt by a key that does not count here. */
+/** A receipt was signed with a key that is not accepted. */
 class WrongKey extends Error {}
 
-/** Obtains receipts for the checkpoints of this process, and for unanswered checkpoints of earlier processes. */
+/** Obtains receipts for the checkpoints of this process, and for checkpoints of ended processes that got no reply. */
 export class Receipts {
   readonly #options: ReceiptOptions;
   readonly #files: UnansweredFiles | null;
   readonly #queue: CheckpointQueue;
   #key: NoteKey | null;
-  /** The former keys. Taking one back would help the thief of a key that was replaced for that reason. */
+  /**
+   * The former keys of the registry. They are not accepted again: a key may have been replaced because it was stolen.
+   */
   readonly #replacedKeys = new Set<string>();
   #received: Received | null = null;
-  /** The number of checkpoints in the newest list head of the witness. */
+  /**
+   * The length of the registry's list in its newest signed head. A shorter list later means that checkpoints were
+   * removed.
+   */
   #listSize = 0;
   #register: () => void = () => undefined;
   readonly #registered = new Promise<void>((resolve) => (this.#register = resolve));
   #isRegistered = false;
-  /** Called when the witness rejects a run. It accepts no further checkpoints of that run. */
+  /**
+   * Called when the registry rejects a run (the lines of one process). It accepts no further checkpoints of that run.
+   */
   onRefused: (run: string) => void = () => undefined;
 
-  /** @param everyMilliseconds between two checkpoints of a run */
+  /** @param everyMilliseconds milliseconds between two periodic checkpoints */
   constructor(options: ReceiptOptions, everyMilliseconds: number) {
     [this.#options, this.#key] = [options, options.key];
     const { besideFile, refreshMilliseconds } = options;
@@ -122,7 +141,7 @@ export class Receipts {
     this.#queue.add(checkpoint);
   }
 
-  /** Resolves when the first checkpoint has a receipt, or after `registerMilliseconds`. */
+  /** Resolves when the registry has signed a receipt for the first checkpoint, or after `registerMilliseconds`. */
   async register(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
     const timeout = new Promise<void>((resolve) => (late = setTimeout(resolve, this.#options.registerMilliseconds)));
@@ -137,10 +156,12 @@ export class Receipts {
   }
 
   async #deliver(checkpoint: SignedCheckpoint): Promise<Delivery> {
-    // Submit earlier checkpoints first: the start of this process names the previous run, which the witness must know.
+    // The checkpoints of ended processes are sent first. The start checkpoint of this process names the previous
+    // process, which the registry must know.
     await this.#submitFormer(checkpoint);
     const reply = await this.#submit(submissionOf(checkpoint));
-    // If the start of a run is rejected, a new run would be rejected too: retry instead.
+    // A rejected start checkpoint is retried. A new run would not help, because its start checkpoint would be rejected,
+    // too.
     const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
     if (outcome === null) {
       this.#isRegistered = true;
@@ -165,7 +186,8 @@ export class Receipts {
       if (size < this.#listSize)
         return { problem: `the list of the registry has shrunk from ${this.#listSize} checkpoints to ${size}` };
       const former = this.#key;
-      // Store the key only after the receipt is valid: the key of a forged reply would reject all later receipts.
+      // The key is stored only after the receipt was verified. Otherwise a forged reply could set a key that rejects
+      // all later receipts.
       [this.#key, this.#received, this.#listSize] = [witness, { note, head }, size];
       if (former !== null && former !== witness) this.#replace(former, witness);
       return null;
@@ -177,8 +199,8 @@ export class Receipts {
   }
 
   /**
-   * The key that signed a receipt: the current one, or a later one unless the key is configured. The registry has its
-   * former key no more, so the channel authenticates a later key as it did the first one.
+   * Returns the key that signed a receipt: the current key, or a new one unless the key is configured. The registry
+   * cannot sign with its former key any more, so a new key is authenticated like the first one, by the channel.
    * @throws InvalidNote, WrongKey
    */
   #keyOf(note: string, { key = '', head }: WitnessReply): NoteKey {
@@ -198,7 +220,8 @@ export class Receipts {
         'the receipt is signed by a key of the registry that was replaced before: if the registry is meant to have ' +
           'that key again, restart this gateway',
       );
-    // Without the head, a list that has shrunk would pass with the new key.
+    // A new key must also sign the head of the registry's list. Otherwise a key change could hide that the list has
+    // become shorter.
     if (head === undefined)
       throw new WrongKey('the registry has another key for receipts, but sent no list signed with it');
     return given;
@@ -209,7 +232,7 @@ export class Receipts {
     this.#options.onKeyChange?.({ former: keyText(former), current: keyText(current) });
   }
 
-  /** Submits unanswered checkpoints of ended processes, and drops rejected ones. */
+  /** Sends the checkpoints of ended processes that got no reply. Those that the registry rejects are dropped. */
   async #submitFormer({ occasion, note }: SignedCheckpoint): Promise<void> {
     const [, previous = null] = /\nprevious (\S+) \d/.exec(occasion === 'start' ? note : '') ?? [];
     for (const { submissions, remove } of (await this.#files?.take(previous)) ?? []) {
@@ -218,7 +241,7 @@ export class Receipts {
         const outcome = await this.#submit(submission);
         if (outcome?.isUnanswered === true) return;
         isDone = outcome === null || outcome.isRefused === true;
-        if (!isDone) break; // later ones extend this one
+        if (!isDone) break; // the later ones build on this one
       }
       if (isDone) await remove();
     }

@@ -3,43 +3,52 @@ import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { uniqueId } from '../unique-id.js';
 
-/** Unanswered submissions of a process that has ended. */
+/** Checkpoints that an ended process sent to the registry without getting a reply. */
 export interface FormerSubmissions {
   readonly submissions: readonly string[];
-  /** Deletes them: all have a reply. */
+  /** Deletes these checkpoints, once all have a reply. */
   readonly remove: () => Promise<void>;
 }
 
-/** What is known of the file of another process. */
+/** What is known about the file of another process. */
 interface Sighting {
-  /** Changes with each touch. */
+  /** The inode and modification time of the file; they change each time its process touches the file. */
   readonly stamp: string;
-  /** The number of consecutive scans without a touch. */
+  /** How many consecutive scans of the folder found the file unchanged. */
   readonly idleScans: number;
-  /** Whether a touch was seen: its process lives, or did a moment ago. */
+  /** Whether a scan saw the file change, so that its process runs or did run a moment ago. */
   readonly wasTouched: boolean;
 }
 
 const defaultRefreshMilliseconds = 2_000;
-/** Scans are counted, not seconds: after a pause of the whole machine no process seems to be gone. */
+/**
+ * The number of unchanged scans after which a process has ended. Scans are counted instead of seconds, because after a
+ * pause of the whole machine all files would look old.
+ */
 const idleScansOfGone = 5;
 const suffix = '.unanswered';
-/** Of a process that has ended in order. The former release takes such files too. */
+/**
+ * Suffix for the file of a process that has shut down normally. The previous release of the gateway reads such files,
+ * too.
+ */
 const releasedSuffix = `.released${suffix}`;
-/** Of a live process. The former release takes every `.unanswered` file at once, so the name ends differently. */
+/**
+ * Suffix for the file of a running process. The previous release takes every file that ends with `.unanswered`, so this
+ * suffix ends differently.
+ */
 const liveSuffix = `${suffix}.live`;
 const nameForm = /^\.([0-9A-Z]{26})(?:\.[0-9A-Z]{26})?((?:\.released)?\.unanswered|\.unanswered\.live)$/;
 
 /**
- * Stores the unanswered submissions of this process for the next one, and takes those of processes that have ended.
- * Process ids do not tell who lives, because containers may share the folder. So each process touches its files.
+ * Stores checkpoints that were sent to the registry without a reply, and takes over those of ended processes. A process
+ * shows that it runs by touching its files: process ids do not work, because containers may share the folder.
  */
 export class UnansweredFiles {
   readonly #beside: string;
   readonly #everyMilliseconds: number;
   readonly #refreshMilliseconds: number;
   readonly #file: string;
-  /** Files of ended processes, under names of this process. */
+  /** The files taken over from ended processes, renamed to names of this process. */
   readonly #taken = new Set<string>();
   #seen: ReadonlyMap<string, Sighting> = new Map();
   readonly #timer: NodeJS.Timeout;
@@ -47,7 +56,7 @@ export class UnansweredFiles {
   #saving: Promise<void> = Promise.resolve();
   #isReleased = false;
 
-  /** @param beside path of a file. The submissions are stored next to it, under its name with an id and a suffix. */
+  /** @param beside path next to which the checkpoints are stored; their file names add an id and a suffix to it */
   constructor(beside: string, everyMilliseconds: number, refreshMilliseconds = defaultRefreshMilliseconds) {
     [this.#beside, this.#everyMilliseconds, this.#refreshMilliseconds] = [
       beside,
@@ -64,14 +73,15 @@ export class UnansweredFiles {
     }, refreshMilliseconds).unref();
   }
 
-  /** Replaces the submissions in the file of this process; without any, there is no file. */
+  /** Replaces the unanswered checkpoints in the file of this process. Deletes the file if there are none. */
   save(submissions: readonly string[]): void {
     this.#saving = this.#saving.then(() => this.#save(submissions));
   }
 
   /**
-   * The submissions of ended processes, oldest process first.
-   * @param previous the run that a waiting start names: its owner is waited for until it is known to live or to be gone
+   * Returns the unanswered checkpoints of ended processes, oldest process first.
+   * @param previous the previous process, which a waiting start checkpoint names; this method waits until it is known
+   *   whether that process has ended
    */
   async take(previous: string | null): Promise<readonly FormerSubmissions[]> {
     await this.#scanning;
@@ -91,7 +101,7 @@ export class UnansweredFiles {
     );
   }
 
-  /** Leaves the files of this process to other processes. */
+  /** Gives the files of this process to other processes. */
   async release(): Promise<void> {
     clearInterval(this.#timer);
     await Promise.all([this.#saving, this.#scanning]);
@@ -141,21 +151,22 @@ export class UnansweredFiles {
     const ending = this.#partsOf(file)?.ending;
     if (ending === releasedSuffix) return true;
     if (ending === liveSuffix) return idleScans >= idleScansOfGone;
-    // The former release touches no file, and rewrites one with each new checkpoint. Its log may be this process's now.
+    // The previous release does not touch its files, but rewrites them with each new checkpoint. If this process
+    // continues the log of that process, that process has ended.
     const idleMilliseconds = idleScans * this.#refreshMilliseconds;
     const isIdle = idleScans >= idleScansOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
     return isIdle || (previous !== null && (await hasRun(file, previous)));
   }
 
-  /** Renames the file: of several processes, only one succeeds. */
+  /** Takes over a file by renaming it. If several processes try this, only one succeeds. */
   async #claim(file: string): Promise<void> {
     const own = this.#nameOf(this.#partsOf(file)?.id ?? uniqueId(), `.${uniqueId()}${liveSuffix}`);
     try {
-      await touch(file); // a rename alone does not, and the next process would take it again
+      await touch(file); // renaming does not change the time, so another process would take the file as well
       await rename(file, own);
       this.#taken.add(own);
     } catch {
-      // Another process took it.
+      // Another process has taken the file.
     }
   }
 
@@ -170,7 +181,7 @@ export class UnansweredFiles {
       await writeFile(`${file}.new`, JSON.stringify(submissions), { mode: 0o600 });
       await rename(`${file}.new`, file);
     } catch {
-      // The disk may be read-only. Then the next process cannot send the unanswered submissions.
+      // The disk may be read-only. Then the next process cannot send these checkpoints.
     }
   }
 }
@@ -180,7 +191,9 @@ async function touch(file: string): Promise<void> {
   await utimes(file, now, now).catch(() => undefined); // there may be no file
 }
 
-/** Identifies a version of a file. Opens the file, because NFS may have an old time of a file that is not opened. */
+/**
+ * Identifies a version of a file. Opens the file first: NFS may report an outdated time for a file that is not open.
+ */
 async function stampOf(file: string): Promise<string | null> {
   try {
     const handle = await open(file);
@@ -205,6 +218,6 @@ async function submissionsIn(file: string): Promise<string[]> {
     const list: unknown = JSON.parse(await readFile(file, 'utf8'));
     return Array.isArray(list) ? list.filter((one) => typeof one === 'string') : [];
   } catch {
-    return []; // removed meanwhile, or not a file of this program
+    return []; // the file was removed meanwhile, or is not a file of this program
   }
 }

@@ -1,12 +1,15 @@
 const firstBytes = 128 * 1024;
 
-/** Waiting lines, as bytes. Each line is copied once, on arrival, and not again each time lines are joined. */
+/**
+ * A buffer of lines that wait to be written. Each line is copied once when it is added, and not again when lines are
+ * written together.
+ */
 export class LineBuffer {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
   #spare: Buffer | null = null;
   #length = 0;
 
-  /** Adds a line. Returns its number of bytes, including the line end. */
+  /** Adds a line. Returns its length in bytes, including the line end. */
   add(line: Buffer): number {
     const bytes = line.length + 1;
     if (this.#length + bytes > this.#bytes.length) this.#grow(this.#length + bytes);
@@ -16,7 +19,7 @@ export class LineBuffer {
     return bytes;
   }
 
-  /** Returns the held bytes, valid until the next call; null without any. */
+  /** Removes and returns the buffered bytes; null if there are none. They are valid until the next call. */
   take(): Buffer | null {
     if (this.#length === 0) return null;
     const taken = this.#bytes.subarray(0, this.#length);

@@ -2,47 +2,54 @@ import { close, closeSync, fdatasync, fstat, write } from 'node:fs';
 import { LineBuffer } from './held-bytes.js';
 import { UnconfirmedLines } from './unconfirmed-lines.js';
 
-/** The most bytes held in memory while the destination is slow; further lines do not fit. */
+/** Maximum number of bytes in memory while the destination is slow. Further lines are lost. */
 const maxHeldBytes = 16 * 1024 * 1024;
-/** From here on the destination counts as too slow. Requests in progress still have room for their lines. */
+/**
+ * Above this number of bytes in memory, the destination counts as too slow. The rest of the limit is for the lines of
+ * requests in progress.
+ */
 const slowBytes = 8 * 1024 * 1024;
-/** How long lines wait to be written together. A write per line would cost more than the line. */
+/**
+ * How long lines wait, so that several are written at once. A write call per line would take longer than creating the
+ * line.
+ */
 const batchMilliseconds = 10;
 const batchBytes = 64 * 1024;
 const retryMilliseconds = 1_000;
-/** A pipe is usually full for a short time only, until its reader catches up. */
+/** A full pipe is retried soon, because its reader usually catches up quickly. */
 const fullPipeMilliseconds = 2;
-/** Errors of a full disk or an exhausted quota. */
+/** Error codes of a full disk or an exhausted quota. */
 const fullDiskCodes: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT']);
 /**
- * Errors that may pass. After any other error the file accepts nothing more: its disk is broken, or the file is too
- * large.
+ * Error codes that may be temporary. After any other error, the file cannot be written any more: its disk is broken, or
+ * the file is too large.
  */
 const transientCodes: ReadonlySet<string | undefined> = new Set([...fullDiskCodes, 'EAGAIN', 'EINTR']);
 const lineEnd = 0x0a;
 
-/** The lines of one open file, in their order. */
+/** The queued lines of one open file, in order. */
 interface Segment {
   readonly descriptor: number;
   readonly held: LineBuffer;
-  /** The lines to write again if the file is removed; null for a stream. */
+  /** The lines that must be written again if the file is removed; null for a stream. */
   readonly unconfirmed: UnconfirmedLines | null;
   /** Whether the file was removed. Its lines are then written again to the next file. */
   isGone: boolean;
-  /** The bytes being written, from the beginning of a line; null without a write. */
+  /** The bytes that are being written, from the beginning of a line; null if no write is in progress. */
   pending: Buffer | null;
-  /** How many of these bytes are already written. */
+  /** How many of the bytes in `pending` are already written. */
   taken: number;
   /** How many bytes were written to the file in total. */
   written: number;
   syncWanted: boolean;
-  /** Called when all lines accepted before are synced to disk, or syncing failed. */
+  /** Callbacks for when all lines accepted so far are synced to disk or syncing has failed. */
   synced: ((isSynced: boolean) => void)[];
 }
 
 /**
- * Appends lines without blocking the caller. Only one write runs at a time, so lines keep their order. A failed write
- * resumes where it stopped, or moves to the next file if the current one accepts nothing more.
+ * Appends lines to a file or stream without blocking the caller. Only one write runs at a time, so the lines keep their
+ * order. A failed write continues where it stopped; if the file cannot be written any more, its lines are written to
+ * the next file.
  */
 export class LineWriter {
   readonly #segments: [Segment, ...Segment[]];
@@ -52,7 +59,10 @@ export class LineWriter {
   #failure: string | null = null;
   #onIdle: (() => void) | null = null;
 
-  /** @param isFile false for a stream. Lines of a file are kept until confirmed, because the file may be removed. */
+  /**
+   * @param isFile false for a stream; lines of a file are kept in memory until `confirm`, because the file may be
+   *   removed
+   */
   constructor(descriptor: number, isFile: boolean) {
     this.#segments = [segmentFor(descriptor, isFile)];
   }
@@ -71,18 +81,18 @@ export class LineWriter {
     return this.#newest.written;
   }
 
-  /** How many bytes the newest file may contain by now, including the write in progress. */
+  /** How many bytes the newest file may contain by now, including those of the write in progress. */
   get handed(): number {
     const { written, pending, taken } = this.#newest;
     return written + (pending === null ? 0 : pending.length - taken);
   }
 
-  /** Why lines cannot be written, in words for an operator; null while they can. */
+  /** Why lines cannot be written, for operators; null while they can be written. */
   get problem(): string | null {
     return this.#failure ?? (this.#heldBytes > slowBytes ? `${this.#heldBytes} bytes wait to be written` : null);
   }
 
-  /** Accepts a line, without its line end. */
+  /** Accepts a line without its line end. */
   append(line: Buffer): void {
     this.#heldBytes += this.#newest.held.add(line);
     this.#newest.unconfirmed?.add(line);
@@ -91,7 +101,7 @@ export class LineWriter {
 
   /**
    * Syncs everything accepted so far to disk, if the destination is a file.
-   * @param onSynced called with whether that succeeded; for a stream, once it has accepted everything
+   * @param onSynced called with the result of syncing; for a stream, called with true once everything is written
    */
   sync(onSynced?: (isSynced: boolean) => void): void {
     this.#newest.syncWanted = true;
@@ -99,13 +109,16 @@ export class LineWriter {
     if (!this.#writing && this.#timer === null) this.#writeNext();
   }
 
-  /** Sends later lines to another file. The current file is closed once its lines are written. */
+  /** Writes all later lines to another file. Closes the current file once its lines are written. */
   switchTo(descriptor: number): void {
     this.#segments.push(segmentFor(descriptor, true));
     if (!this.#writing) this.#writeNext();
   }
 
-  /** Confirms that the newest file still had its name after this many bytes. They need not be written again. */
+  /**
+   * Confirms that the newest file still existed under its name after this many bytes were written, so they need not be
+   * written again.
+   */
   confirm(written: number): void {
     this.#newest.unconfirmed?.confirm(written);
   }
@@ -116,8 +129,9 @@ export class LineWriter {
   }
 
   /**
-   * Switches to another file after the newest one was removed, and rewrites the lines that may be lost with it.
-   * @returns how many lines are lost because memory had no room for them
+   * Switches to another file after the newest one was removed, and writes the unconfirmed lines of the removed file
+   * again.
+   * @returns how many lines are lost because they did not fit into memory
    */
   replaceGone(descriptor: number): number {
     const gone = this.#newest;
@@ -136,7 +150,7 @@ export class LineWriter {
     return lost;
   }
 
-  /** Writes the held lines as far as the timeout allows, and closes the file. */
+  /** Writes the queued lines, but not longer than the timeout, and closes the file. */
   async close(timeoutMilliseconds: number): Promise<void> {
     if (!this.#writing) this.#writeNext();
     await new Promise<void>((resolve) => {
@@ -159,7 +173,10 @@ export class LineWriter {
     return this.#segments.at(-1) ?? this.#segments[0];
   }
 
-  /** Gathers lines that arrived during a write, too. Otherwise they would always go out one or two at a time. */
+  /**
+   * Starts a write, or waits for more lines to write at once. Lines that arrived during a write wait as well; otherwise
+   * each write would contain only one or two lines.
+   */
   #writeOrGather(): void {
     const [segment, next] = this.#segments;
     const isDue = segment.pending !== null || segment.syncWanted || next !== undefined || this.#onIdle !== null;
@@ -184,7 +201,7 @@ export class LineWriter {
     } else if (segment.syncWanted) {
       segment.syncWanted = false;
       const synced = segment.synced.splice(0);
-      // Syncing a pipe fails. After a failed sync of a file, the next write reports the broken disk.
+      // Ignores the error: syncing a pipe always fails, and on a broken disk the next write fails as well.
       fdatasync(segment.descriptor, (error) => {
         for (const onSynced of synced) onSynced(error === null || segment.unconfirmed === null);
         this.#writeNext();
@@ -202,7 +219,7 @@ export class LineWriter {
 
   #write(segment: Segment, bytes: Buffer, next: Segment | undefined): void {
     write(segment.descriptor, bytes, segment.taken, (error, written) => {
-      const isFullPipe = error?.code === 'EAGAIN'; // not a failure: the number of waiting bytes is limited
+      const isFullPipe = error?.code === 'EAGAIN'; // no failure: the number of waiting bytes is limited
       this.#failure = error === null || isFullPipe ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
       segment.taken += written;
@@ -227,7 +244,7 @@ export class LineWriter {
       else if (!transientCodes.has(error.code)) this.#moveOn(segment, bytes, next);
       else if (!fullDiskCodes.has(error.code)) this.#writeAgain(again);
       else {
-        // A removed file occupies its disk space, which the next file needs, as long as it is open.
+        // A removed file uses disk space as long as it is open. The next file needs that space, so do not wait.
         fstat(segment.descriptor, (unknown, found) => {
           if (unknown === null && found.nlink === 0) this.#moveOn(segment, bytes, next);
           else this.#writeAgain(again);
@@ -242,7 +259,10 @@ export class LineWriter {
     }, milliseconds).unref();
   }
 
-  /** Leaves a file that accepts nothing more. Its lines go to the next file, from the first incomplete line on. */
+  /**
+   * Gives up a file that cannot be written any more. Its lines are written to the next file, from the first incomplete
+   * line on.
+   */
   #moveOn(segment: Segment, bytes: Buffer, next: Segment): void {
     const begin = segment.taken === 0 ? 0 : bytes.lastIndexOf(lineEnd, segment.taken - 1) + 1;
     this.#heldBytes += segment.taken - begin;

@@ -1,25 +1,27 @@
-/** If the log file is removed, its newest lines are written again. At most this many bytes are kept for that. */
+/**
+ * If the log file is removed, its newest lines are written again. This is the maximum number of bytes kept for that.
+ */
 const mostBytes = 16 * 1024 * 1024;
 const firstBytes = 128 * 1024;
 const lineEnd = 0x0a;
 
 /**
- * The lines written since the file was last seen under its name. Writes to a removed file succeed, but the lines are
- * lost until the next check.
+ * Stores the lines written since the file was last seen under its name. Writing to a removed file succeeds, so the
+ * lines are lost if they are not written again.
  */
 export class UnconfirmedLines {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
   #length = 0;
   /** How many bytes were written to the file before these lines. */
   #start = 0;
-  /** How many lines were dropped for lack of room since the file was last seen. */
+  /** How many lines were dropped for lack of memory since the file was last seen under its name. */
   #dropped = 0;
 
   get length(): number {
     return this.#length;
   }
 
-  /** Adds one or several lines, without the last line end. */
+  /** Adds one or more lines, without the last line end. */
   add(line: Buffer): void {
     const bytes = line.length + 1;
     if (this.#length + bytes > mostBytes) this.#drop();
@@ -30,7 +32,7 @@ export class UnconfirmedLines {
   }
 
   /**
-   * Adds lines that the file receives before all others.
+   * Adds lines before all others, because they are written to the file first.
    * @param lines with their line ends
    */
   prepend(lines: Buffer): void {
@@ -38,11 +40,14 @@ export class UnconfirmedLines {
     [this.#bytes, this.#length] = [bytes, bytes.length];
   }
 
-  /** Records that the file still existed after this many bytes. */
+  /**
+   * Removes the lines within the file's first `written` bytes. The file still exists, so they need not be written
+   * again.
+   */
   confirm(written: number): void {
     const bytes = Math.min(written - this.#start, this.#length);
     if (bytes < 0) return;
-    // A line that is only partly written is not confirmed.
+    // A partly written line stays unconfirmed.
     const confirmed = bytes === 0 ? 0 : this.#bytes.lastIndexOf(lineEnd, bytes - 1) + 1;
     this.#bytes.copyWithin(0, confirmed, this.#length);
     this.#length -= confirmed;
@@ -50,7 +55,7 @@ export class UnconfirmedLines {
     this.#dropped = 0;
   }
 
-  /** @returns the lines with their line ends, and how many further lines were dropped */
+  /** @returns the lines with their line ends, and how many more lines were dropped */
   take(): { readonly bytes: Buffer; readonly lost: number } {
     const taken = { bytes: this.#bytes.subarray(0, this.#length), lost: this.#dropped };
     [this.#bytes, this.#length, this.#dropped] = [Buffer.alloc(0), 0, 0];
