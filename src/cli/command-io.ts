@@ -2,8 +2,8 @@
 export interface CommandIo {
   readonly out: (text: string) => void;
   readonly err: (text: string) => void;
-  /** Whether `err` is a terminal, where a line can be overwritten. */
+  /** Whether `err` is a terminal, on which a line can be overwritten. */
   readonly isTerminal?: boolean;
-  /** Resolves when the buffer of `out` has drained. */
+  /** Resolves when the buffer of `out` is empty. */
   readonly drained?: () => Promise<void>;
 }

@@ -20,7 +20,9 @@ interface CheckOptions {
   readonly connect?: true;
 }
 
-/** `config check` and `config defaults`. `check` throws ConfigError for an invalid configuration. */
+/**
+ * Creates the commands `config check` and `config defaults`. `check` throws ConfigError for an invalid configuration.
+ */
 export function configCommand(io: CommandIo, env: Environment = process.env): Command {
   const command = new Command('config').description('check a configuration file, or print the documented defaults');
   command
@@ -70,7 +72,7 @@ function check(
   if (json === true)
     out(`${JSON.stringify(memoryPlan === null ? shown : { ...(shown as object), memoryPlan }, null, 2)}\n`);
   else out(escapeVariables(stringify(shown, { lineWidth: 0 })) + (memoryPlan === null ? '' : planComment(memoryPlan)));
-  // Not an error: the file may be meant for another command.
+  // This is not an error, because the file may be meant for another command.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
     if (problems.length > 0) err(`Valid, but the ${other} command would not start with it:\n${listOf(problems)}`);
@@ -81,7 +83,7 @@ function check(
 }
 
 /**
- * Checks files and connections and prints the warnings.
+ * Checks the files and connections that the command would use, and prints the warnings.
  * @throws OperatorError with the findings that would keep the command from working
  */
 async function connect({ for: command = 'gateway' }: CheckOptions, config: Config, { err }: CommandIo): Promise<void> {
@@ -101,7 +103,7 @@ function listOf(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => `  ${path}: ${message}\n`).join('');
 }
 
-/** The memory plan as YAML comments, so that the output can be loaded as a configuration. */
+/** Formats the memory plan as YAML comments, so that the output can be loaded as a configuration. */
 function planComment(plan: MemoryPlan): string {
   const { connections, maxEntries, unknownMaxEntries, maxSources } = plan.allows;
   const inMebibytes = (bytes: number): string => `${Math.floor(bytes / mebibyte)} MiB`;
@@ -115,7 +117,7 @@ function planComment(plan: MemoryPlan): string {
   return lines.map((text) => `# ${text}\n`).join('');
 }
 
-/** Escapes `${` in values, so that the output can be loaded as a configuration without substitution. */
+/** Escapes `${` in values, so that loading the output as a configuration substitutes nothing. */
 function escapeVariables(yaml: string): string {
   return yaml.replaceAll('${', '$$${');
 }

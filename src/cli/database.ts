@@ -9,7 +9,7 @@ import { systemClock } from './compose/system-clock.js';
 const parts = ['registry', 'services'] as const;
 type Part = (typeof parts)[number];
 
-/** `database migrate`. */
+/** Creates the `database` commands, such as `database migrate`. */
 export function databaseCommand(io: CommandIo): Command {
   const command = new Command('database').description('migrate or back up a database');
   command
@@ -57,7 +57,7 @@ interface BackupOptions {
   readonly json?: true;
 }
 
-/** The URL of a database. `existingOf`: the part whose existing database is required; undefined: it may be created. */
+/** The URL of a database. With `existingOf`, the database of that part must exist; otherwise it may be created. */
 interface Target {
   readonly url: string;
   readonly existingOf: Part | undefined;
@@ -82,7 +82,7 @@ async function backUp(part: Part, target: string, config: Config): Promise<void>
   backUpSqlite(source, target);
 }
 
-// Loaded lazily: most commands need no SQL.
+// The two functions below import SQL modules only when called, because most commands need no SQL.
 async function openRegistry(options: Target) {
   const { newId } = await import('../registry/registry-context.js');
   const { openRegistryDatabase } = await import('../registry/registry-database.js');

@@ -17,7 +17,7 @@ interface GatewayOptions {
 
 const mostWorkers = 64;
 
-/** `gateway`: runs the data plane. */
+/** Creates the command `gateway`, which handles the merchants' requests. */
 export function gatewayCommand(): Command {
   return new Command('gateway')
     .description('run the gateway: TLS, authentication and proxying')
@@ -45,7 +45,7 @@ async function gateway({ config: file, workers }: GatewayOptions): Promise<void>
       const own = { log: log.child({ worker: number }), build };
       await runGateway(configOfWorker(fitted, number), own, number === 1, servePrimary);
     } catch (error) {
-      process.channel?.unref(); // after a failed start, the IPC channel to the primary must not keep the process alive
+      process.channel?.unref(); // after a failed start, the IPC channel must not keep the process alive
       throw error;
     }
     return;
@@ -76,7 +76,7 @@ async function runGateway(
       else log.warn({ err: failure, requests }, 'warm-up failed; the first requests may be slow');
     });
     closeLater(() => drainGateway(running, ports.accessLog));
-    // SIGHUP conventionally means "reload files". Without a listener it would end the process.
+    // By convention, SIGHUP means "reload files". Without this listener it would end the process.
     process.on('SIGHUP', () => void running.reloadTls());
     onStarted(running);
   });

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// This file imports nothing before the version check and uses only old syntax. Otherwise an older Node would fail with
-// a syntax error that does not name the reason.
+// Before the version check, this file imports nothing and uses only old syntax. Otherwise an older Node would fail with
+// a syntax error that does not explain the reason.
 const oldest = { major: 20, minor: 19 };
 const [major, minor] = process.versions.node.split('.').map(Number) as [number, number];
 if (major < oldest.major || (major === oldest.major && minor < oldest.minor)) {
@@ -10,11 +10,11 @@ if (major < oldest.major || (major === oldest.major && minor < oldest.minor)) {
   );
   process.exit(1);
 }
-// Without a SIGUSR1 listener, Node opens its debugger, through which any local user could run code in this process and
-// read its secrets.
+// Without a listener for SIGUSR1, Node opens its debugger. Any local user could then run code in this process and read
+// its secrets.
 process.on('SIGUSR1', () => undefined);
-// These signals mean "reload files" and would end the process until the server has its own listeners. A start reads all
-// files anyway, so ignore them.
+// These signals mean "reload files", but would end the process until the server has its own listeners. A start reads
+// all files anyway, so ignore them here.
 if (['gateway', 'registry', 'services'].includes(String(process.argv[2]))) {
   for (const signal of ['SIGHUP', 'SIGUSR2']) process.on(signal, () => undefined);
 }

@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { tuneHeap } from './tune-heap.js';
 
-// Must run before the other modules load: V8 sets its next heap limit at a collection, and the last collection before
-// the first requests happens while modules load.
+// This must run before the other modules load. V8 sets its next heap limit at a garbage collection, and the last one
+// before the first requests happens while modules load.
 if (process.argv[2] === 'gateway') tuneHeap();
 const { run } = await import('./run.js');
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // EPIPE: the reader has closed the pipe, like `head`. Exit silently.
+  // EPIPE means that the reader, such as `head`, has closed the pipe: exit without a message.
   if (error.code !== 'EPIPE') {
     const lost = 'output may be lost. If a created key was not shown, reset or revoke it.';
     process.stderr.write(`Cannot write to standard output (${error.code ?? error.message}): ${lost}\n`);

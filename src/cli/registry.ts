@@ -12,10 +12,13 @@ import { openInbox, openWitness } from './compose/witness.js';
 import { systemClock, systemTimers } from './compose/system-clock.js';
 import { startLog, ignoreReloadSignals, runServer } from './run-server.js';
 
-/** Longer than for gateways: the registry writes records in bulk, and no request waits for a single one. */
+/**
+ * Timeout of Redis commands. It is longer than in gateways, because the registry writes many records at once and no
+ * request waits for a single one.
+ */
 const commandTimeoutMilliseconds = 5_000;
 
-/** `registry`: the control plane. */
+/** Creates the command `registry`, which manages merchants and API keys. */
 export function registryCommand(): Command {
   return new Command('registry')
     .description('run the registry: database of merchants and keys, admin API, projection into Redis')
@@ -40,7 +43,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
-  // Imported lazily: most commands need no SQL.
+  // Import this module only here, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {

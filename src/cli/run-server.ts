@@ -6,13 +6,13 @@ import { createLogger, type Logger } from '../telemetry/logger.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { version } from './version.js';
 
-/** Time after the drain delay and timeout until the process is forced to exit. */
+/** Added to the drain delay and the drain timeout; after that time the process is forced to exit. */
 const marginMilliseconds = 5_000;
 
-/** How long a forced exit waits for data to be saved. */
+/** Maximum time that a forced exit waits until data is saved. */
 export const saveMilliseconds = 1_000;
 
-/** Ignores the reload signals, with a warning, for a part without reloadable files and access log. */
+/** Ignores the reload signals, and logs a warning. For servers that have neither reloadable files nor an access log. */
 export function ignoreReloadSignals(log: Logger): void {
   for (const signal of ['SIGHUP', 'SIGUSR2'] as const)
     process.on(signal, () => {
@@ -21,10 +21,10 @@ export function ignoreReloadSignals(log: Logger): void {
 }
 
 /**
- * Starts a server and stops it before the process exits. Handles signals from the beginning, so that a signal during
- * the start closes whatever is open by then.
- * @param start opens the resources one by one. It registers with `closeLater` how each is closed, and with `saveAnyhow`
- *   what a forced exit still saves.
+ * Starts a server, and stops it before the process exits. Handles signals from the beginning, so that a signal during
+ * the start closes everything that is open by then.
+ * @param start opens the resources one by one; it registers with `closeLater` how each is closed, and with `saveAnyhow`
+ *   what a forced exit still saves
  */
 export async function runServer(
   config: Pick<Config, 'limits'>,
@@ -41,7 +41,7 @@ export async function runServer(
     for (const close of closeFunctions.splice(0).toReversed()) await close();
   };
   const progress = { isStopping: false };
-  // main.ts already suppresses SIGUSR1, which would open Node's debugger. Tell the sender that it has no effect.
+  // main.ts ignores SIGUSR1, because it would open Node's debugger. This warning shows that the signal has no effect.
   process.on('SIGUSR1', () => {
     log.warn('SIGUSR1 has no effect; SIGUSR2 reopens the access log of a gateway');
   });
@@ -50,7 +50,7 @@ export async function runServer(
     stop: async () => {
       progress.isStopping = true;
       log.info('draining');
-      await starting.catch(() => undefined); // so that a resource that is being opened is also closed
+      await starting.catch(() => undefined); // then a resource that is just being opened is closed too
       await stop();
       log.info('drained');
     },
@@ -83,20 +83,20 @@ export async function runServer(
 interface ShutdownHandlers {
   /** Stops everything that has been started. */
   readonly stop: () => Promise<void>;
-  /** Saves data that must not be lost, in bounded time, if `stop` failed or was too slow. */
+  /** Saves data that must not be lost if `stop` failed or was too slow. It must finish in bounded time. */
   readonly save: () => Promise<void>;
-  /** Time limit of `stop`. */
+  /** Returns the maximum time for `stop`. */
   readonly timeoutMilliseconds: () => number;
-  /** Receives uncaught errors, and errors and timeouts of `stop`, before the process exits with status 1. */
+  /** Called with uncaught errors, and with errors and timeouts of `stop`, before the process exits with code 1. */
   readonly onFailure: (error: unknown) => void;
 }
 
-/** Signals within this time count as one: npm and the process group each forward the same Ctrl-C. */
+/** Signals within this time count as one, because npm and the process group each forward the same Ctrl-C. */
 const sameSignalMilliseconds = 1_000;
 
 /**
- * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and then exits. A second signal, or a timeout of `stop`, forces
- * the exit.
+ * Runs `stop` on SIGTERM, SIGINT or an uncaught error, and then exits. If a second signal arrives or `stop` times out,
+ * the exit is forced.
  * @returns a function that removes the listeners, for a failed start
  */
 function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHandlers): () => void {
@@ -141,8 +141,8 @@ function stopOnSignal({ stop, save, timeoutMilliseconds, onFailure }: ShutdownHa
 }
 
 /**
- * Drains a gateway and makes sure that its access log is complete.
- * @throws Error if log lines remain unwritten, so that their loss shows in the exit status
+ * Drains a gateway and checks that its access log is complete.
+ * @throws Error if log lines could not be written, so that the exit code shows the loss
  */
 export async function drainGateway(
   gateway: Pick<RunningGateway, 'drain'>,
@@ -153,13 +153,16 @@ export async function drainGateway(
   if (left > 0) throw new Error(`the end of the access log could not be written: ${left} bytes are lost`);
 }
 
-/** The log and the build of a starting part. */
+/** The logger of a server that starts, and its build. */
 export interface PartLog {
   readonly log: Logger;
   readonly build: Build;
 }
 
-/** Opens the log of a part. The first line has the version and the configuration digest, to compare replicas. */
+/**
+ * Opens the log of a server. Its first line contains the version and the configuration digest, so that replicas can be
+ * compared.
+ */
 export function startLog(part: 'gateway' | 'registry' | 'services', config: Config): PartLog {
   const log = createLogger(config.log.level);
   const build = { version, config: configDigest(config) };

@@ -5,15 +5,18 @@ import { cutKeysInLines } from '../telemetry/mask-keys.js';
 import type { CommandIo } from './command-io.js';
 import { version } from './version.js';
 
-/** Exit statuses. `wrongUsage` includes an invalid configuration. */
+/** Exit codes. `wrongUsage` is also for an invalid configuration. */
 const done = 0;
 const failed = 1;
 const wrongUsage = 2;
 
-/** Loads a command and its imports. */
+/** Loads a command and the modules that it imports. */
 type LoadCommand = (io: CommandIo) => Promise<Command>;
 
-/** Loads only the named command. Loading all takes half a second, too long for a registry restart after a crash. */
+/**
+ * Commands by name. Only the named command is loaded, because loading all takes half a second, which is too long for a
+ * registry that restarts after a crash.
+ */
 const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>([
   ['dev', async (io) => (await import('./dev/dev.js')).devCommand(io)],
   ['gateway', async () => (await import('./gateway.js')).gatewayCommand()],
@@ -41,7 +44,10 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ],
 ]);
 
-/** If the first argument is not a command, loads all commands: for `--help`, and to suggest the right name. */
+/**
+ * Creates the program. If the first argument is not a command, all commands are loaded, for `--help` and to suggest the
+ * right name.
+ */
 async function createProgram(first: string | undefined, io: CommandIo): Promise<Command> {
   const program = new Command('merchant-gateway').description('An API gateway for merchant payments.').version(version);
   const named = first === undefined ? undefined : commands.get(first);
@@ -51,14 +57,14 @@ async function createProgram(first: string | undefined, io: CommandIo): Promise<
 }
 
 /**
- * Runs one command line and prints errors to `err`.
+ * Runs one command line, and prints errors to `err`.
  * @param args the arguments without the program name
- * @returns the exit status; a started server runs on until a signal
+ * @returns the exit code; a started server runs on until a signal
  */
 export async function run(args: readonly string[], { err, ...others }: CommandIo): Promise<number> {
   const io: CommandIo = {
     ...others,
-    // An argument may be an API key in the wrong place, and error messages end up in logs: mask keys.
+    // Error messages end up in logs, and an argument may be a misplaced API key, so mask keys.
     err: (text) => {
       err(cutKeysInLines(text));
     },
@@ -76,7 +82,10 @@ export async function run(args: readonly string[], { err, ...others }: CommandIo
   }
 }
 
-/** Prints an expected error as one sentence or a list; an unexpected one with its stack trace. */
+/**
+ * Prints an error and returns the exit code. An expected error is printed as a sentence or a list, an unexpected one
+ * with its stack trace.
+ */
 function report(error: unknown, { err }: CommandIo): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? done : wrongUsage;
   if (error instanceof ConfigError) {

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { loadConfig } from '../config/load.js';
 import { startLog, ignoreReloadSignals, runServer } from './run-server.js';
 
-/** `services`: runs the backing services. */
+/** Creates the command `services`, which runs the backing services. */
 export function servicesCommand(): Command {
   return new Command('services')
     .description('run the backing services: transactions, payouts, wallets, customers')
@@ -14,7 +14,7 @@ export function servicesCommand(): Command {
 async function services({ config: file, create }: { readonly config?: string; readonly create?: true }): Promise<void> {
   const config = loadConfig({ file });
   const { log, build } = startLog('services', config);
-  // Imported lazily: most commands need no SQL.
+  // Import this module only here, because most commands need no SQL.
   const { startConfiguredServices } = await import('./compose/services.js');
   ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {

@@ -19,7 +19,7 @@ interface Options {
   readonly acceptSmaller?: true;
 }
 
-/** `tor-exits refresh`, `status` and `check`. */
+/** Creates the commands `tor-exits refresh`, `status` and `check`. */
 export function torExitsCommand(io: CommandIo): Command {
   const command = new Command('tor-exits').description('refresh or show the Tor exit list, or look up an address');
   withOptions(command.command('refresh'))
@@ -82,7 +82,7 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     const listed = available ? exits.has(address) : null;
     const known = geoIp?.isTorExit(address) ?? null;
     geoIp?.close();
-    // Without a loaded list the result is unknown: the configured sources might contain the address.
+    // Without a loaded list the result is unknown, because the configured sources may contain the address.
     const open = listed === null && config.torExits.sources.length > 0 ? null : (listed ?? known);
     const isExit = listed === true || known === true ? true : open;
     const result = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };
@@ -98,20 +98,20 @@ const switchedOff = 'torExits.enabled is false.';
 const noList =
   'The Tor exit list is missing or too old: see tor-exits status, and read the sources with tor-exits refresh.';
 
-/** Opens the list as the gateways see it, runs `act`, and closes the list. */
+/** Opens the list as gateways see it, runs `act`, and closes the list. */
 async function withList(
   config: Config,
   { err }: CommandIo,
   act: (exits: MaintainedTorExits) => Promise<void> | void,
 ): Promise<void> {
   const exits = await openTorExits(config, {
-    onRefused: () => undefined, // the status contains the reason
+    onRefused: () => undefined, // ignored, because the status contains the reason
     onList: () => undefined,
     onProblem: (problem, error) => {
       err(`${problem}: ${error instanceof Error ? error.message : 'unknown reason'}\n`);
     },
     onRecovered: () => undefined,
-    onConnectionError: () => undefined, // the failing operation reports it
+    onConnectionError: () => undefined, // ignored, because the failing operation reports the error
   });
   try {
     await exits.load();

@@ -4,9 +4,9 @@ const flags = [
   // Starts a full collection when garbage has grown the heap by this percentage of the live data. On a machine with
   // much memory, V8 would otherwise wait until the heap is several times as large as the live data.
   '--heap-growing-percent=30',
-  // When idle, V8 would collect three times to release memory and flush the compiled code of the request path. After
-  // some idle seconds, the first thousand requests would then cost two to eight times as much. This delays that for
-  // the maximum value of the flag, 24 days.
+  // When idle, V8 would collect three times to release memory, and discard the compiled code of the request path. The
+  // first thousand requests after some idle seconds would then cost two to eight times as much. The maximum value of
+  // this flag delays the collections by 24 days.
   '--gc-memory-reducer-start-delay-ms=2147483647',
   // undici's parser is a large WebAssembly module. After some hundred responses, as in a warm-up, V8 would optimise it,
   // which takes 30 MB. Later long-lived allocations then keep malloc's heap at that size permanently.
@@ -14,19 +14,20 @@ const flags = [
   '--no-wasm-dynamic-tiering',
 ];
 
-/** For Node 24 and later, whose V8 has the Maglev compiler. These flags do not change the cost of requests. */
+/** Flags for Node 24 and later, whose V8 has the Maglev compiler. They do not change the cost of requests. */
 const maglevFlags = [
-  // At the first load, Maglev compiles many functions at once. With inlining this temporarily took 5 MB more, and
+  // At the first load, Maglev compiles many functions at once. With inlining this temporarily takes 5 MB more, and
   // malloc's heap keeps that size.
   '--no-maglev-inlining',
-  // Sparkplug compiles code without optimisation that Maglev compiles soon after. V8 stores both versions: 5 MB.
+  // Sparkplug compiles code without optimisation, and Maglev compiles the same code soon after. Storing both versions
+  // takes 5 MB.
   '--no-sparkplug',
 ];
 const firstNodeWithMaglev = 24;
 
 /**
  * Sets V8 flags for the heap growth and the compilers of a gateway process. A V8 version that does not know a flag
- * prints a warning and ignores it.
+ * prints a warning and ignores the flag.
  */
 export function tuneHeap(): void {
   const hasMaglev = Number.parseInt(process.versions.node, 10) >= firstNodeWithMaglev;

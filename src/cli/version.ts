@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** The version of this package. */
+/** The version of this program, from its package.json. */
 export const version = readVersion(new URL('../../package.json', import.meta.url));
 
 function readVersion(manifest: URL): string {

@@ -1,7 +1,7 @@
-/** The candidate that a misspelt name probably means, or undefined. */
+/** Returns the candidate that a misspelt name probably means; undefined if no candidate is similar. */
 export function closestName(name: string, candidates: readonly string[]): string | undefined {
   const limit = Math.max(1, Math.floor(name.length / 4));
-  // Options for secrets take the path of a file: `password` means `passwordFile`.
+  // Options for secrets take the path of a file, so `password` probably means `passwordFile`.
   const longer = candidates.find((candidate) => plain(candidate) === `${plain(name)}file`);
   if (longer !== undefined) return longer;
   let best: string | undefined;
@@ -13,12 +13,12 @@ export function closestName(name: string, candidates: readonly string[]): string
   return best;
 }
 
-/** Ignores case, `_` and `-`, so that `cert_file` and `CertFile` equal `certFile`. */
+/** Normalises a name: `cert_file`, `cert-file` and `CertFile` become equal to `certFile`. */
 function plain(name: string): string {
   return name.slice(0, 64).toLowerCase().replaceAll(/[_-]/g, '');
 }
 
-/** The Levenshtein distance. */
+/** Returns the Levenshtein distance of two texts. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index);
   for (let index = 0; index < from.length; index++) {
@@ -33,8 +33,8 @@ function editDistance(from: string, to: string): number {
 }
 
 /**
- * A path segment as seen by services that ignore letter case and drop a suffix after a dot. A leading dot, as in
- * `.well-known`, is part of the name.
+ * Converts a path segment to the form in which some services compare it: in lower case, without the suffix after a dot.
+ * A leading dot, as in `.well-known`, is part of the name.
  */
 export function foldSegment(segment: string): string {
   const dot = segment.indexOf('.', 1);

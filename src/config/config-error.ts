@@ -1,22 +1,22 @@
 import type { Config } from './schema.js';
 
-/** The path of an option: names and list indexes from the root. */
+/** The path of an option from the root, as names and list indexes. */
 export type OptionPath = readonly (string | number)[];
 
-/** One problem in a configuration, and its location. */
+/** A problem in a configuration, and where it is. */
 export interface Problem {
-  /** Dotted, as in `routes[2].upstream`; empty for the file as a whole. */
+  /** Dotted path of the option, such as `routes[2].upstream`; empty for the whole file. */
   readonly path: string;
   readonly message: string;
-  /** Line in the file, counted from 1, if the option is set there. */
+  /** Line number in the file, from 1; only if the file sets the option. */
   readonly line?: number;
 }
 
-/** All problems of a configuration. */
+/** Error with all problems of a configuration. */
 export class ConfigError extends Error {
   constructor(
     readonly problems: readonly Problem[],
-    /** Path of the configuration file; null without a file. */
+    /** Path of the configuration file; null if there is no file. */
     readonly file: string | null = null,
   ) {
     super(problems.map(describe).join('\n'));
@@ -24,7 +24,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** The error as lines for an operator: first the file, then one line per problem. */
+/** Formats the error for an operator: one line with the file, then one line per problem. */
 export function formatProblems(error: ConfigError): string {
   const count = error.problems.length === 1 ? '1 problem' : `${error.problems.length} problems`;
   const heading = `${error.file ?? 'The configuration'} is not valid (${count}):`;
@@ -36,7 +36,10 @@ function describe({ path, message, line }: Problem): string {
   return [...where, message].join(': ');
 }
 
-/** A path in the notation of operators. Names with other characters than letters, digits, _ and - are quoted. */
+/**
+ * Formats the path of an option for operators, such as `routes[2].upstream`. Quotes names with characters other than
+ * letters, digits, _ and -.
+ */
 export function pathText(path: OptionPath): string {
   let text = '';
   for (const part of path) {
@@ -47,7 +50,7 @@ export function pathText(path: OptionPath): string {
   return text;
 }
 
-/** Escapes everything but printable ASCII, because the message goes to a terminal. */
+/** Quotes a name and escapes everything except printable ASCII, because the message is printed on a terminal. */
 function quoted(name: string): string {
   return JSON.stringify(name).replaceAll(
     /[^\x20-\x7e]/g,
@@ -55,11 +58,11 @@ function quoted(name: string): string {
   );
 }
 
-/** A problem between options. */
+/** A problem of a rule between options. */
 export interface RuleProblem extends Problem {
-  /** Paths of the other options that the rule read. */
+  /** Paths of the other options on which the violated rule depends. */
   readonly others?: readonly string[];
 }
 
-/** Checks a constraint between options; returns a problem per violation. */
+/** Checks one rule between options; returns a problem per violation. */
 export type Rule = (config: Config) => RuleProblem[];

@@ -3,7 +3,7 @@ import { bytesOfKey, bytesOfMerchant, heapFactor, mebibyte, planMemory } from '.
 import type { Config } from './schema.js';
 
 /**
- * Notes for the operator about a valid configuration, from the view of one command.
+ * Returns notes for the operator about a valid configuration, as far as they concern one command.
  * @param processes number of worker processes of a gateway
  */
 export function configNotes(command: ServerCommand, config: Config, processes = 1): Problem[] {
@@ -13,7 +13,10 @@ export function configNotes(command: ServerCommand, config: Config, processes = 
   return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : []), ...gatewayNotes];
 }
 
-/** Limits that the memory allows only in part. Not errors: configurations older than `limits.memory` stay valid. */
+/**
+ * Notes for limits that the memory allows only in part. They are not errors, so that configurations from before
+ * `limits.memory` stay valid.
+ */
 function reducedLimits(config: Config, processes: number): Problem[] {
   const { allows, memory } = planMemory(config, processes);
   const { limits, keyStore, throttle } = config;
@@ -56,13 +59,13 @@ function replicaNotes(redis: Config['keyStore']['redis']): Problem[] {
   return [{ path: 'keyStore.redis.replicas', message }];
 }
 
-/** The server commands, which run until stopped. Each uses its own part of a configuration. */
+/** The commands that run a server until it is stopped. Each uses only a part of the configuration. */
 export const serverCommands = ['gateway', 'registry', 'services'] as const;
 
-/** The name of a server command. */
+/** Name of a command that runs a server. */
 export type ServerCommand = (typeof serverCommands)[number];
 
-/** Problems that keep this command from starting, although the configuration is valid in general. */
+/** Returns the problems with which this command cannot start, although the configuration is valid in general. */
 export function startProblems(command: ServerCommand, config: Config): Problem[] {
   if (command === 'gateway') return gatewayProblems(config);
   if (command === 'services') return [];
@@ -75,14 +78,17 @@ export function startProblems(command: ServerCommand, config: Config): Problem[]
   ];
 }
 
-/** Without the secret, an attacker with write access to Redis could register any public key as a gateway's. */
+/**
+ * The problem of a missing record secret. Without that secret, an attacker with write access to Redis could register
+ * any public key as the key of a gateway.
+ */
 function needsSecret(path: string): Problem {
   const message =
     'requires keys.recordSecretFile, with which gateways and the registry authenticate each other; expected null';
   return { path, message };
 }
 
-/** Problems that keep only the gateway from starting, although the configuration is valid in general. */
+/** Returns the problems with which only the gateway cannot start, although the configuration is valid in general. */
 export function gatewayProblems(config: Config): Problem[] {
   const { accessLog, geoip, keyStore, keys, listen, torExits, trustedProxies } = config;
   const problems: Problem[] = [];

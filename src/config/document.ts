@@ -15,14 +15,17 @@ const heading = [
     'default ones, start from the directory of this file; without a file, from the working directory.',
 ];
 
-/** The documented default configuration: a YAML file with each option, its description and its default. */
+/** Returns the default configuration as a YAML file that contains each option with its description and default. */
 export function documentConfig(): string {
   const options = Object.entries(configSchema.properties as Readonly<Record<string, Option>>);
   const parts = options.map(([name, option]) => documentOption(name, option, option.default));
   return [heading.flatMap((text) => comment(text)), ...parts].map((lines) => `${lines.join('\n')}\n`).join('\n');
 }
 
-/** @param depth number of enclosing groups that are commented out; each adds a comment mark to the lines */
+/**
+ * Documents one option.
+ * @param depth number of enclosing groups that are commented out; each adds a comment mark to the lines
+ */
 function documentOption(name: string, option: Option, value: unknown, indent = '', depth = 0): string[] {
   const inner = nonNull(option);
   const about = comment(describe(option), indent, width - depth * commentMark.length);
@@ -37,7 +40,10 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
   return [...about, ...(lines.length > 0 ? [`${indent}${name}:`, ...lines] : [`${indent}${name}: ${flow(value)}`])];
 }
 
-/** @param isCommentedOut the group shows possible values: for a nullable option its example, if there is one */
+/**
+ * Documents the options of a group.
+ * @param isCommentedOut whether the group is commented out; its nullable options then show examples instead of null
+ */
 function documentSection(
   option: Option,
   given: Readonly<Record<string, unknown>>,
@@ -55,7 +61,7 @@ function documentSection(
   });
 }
 
-/** Describes each option in the first entry only; the further entries are written in one line each. */
+/** Documents a list or map of entries. Only the first entry has descriptions; each further entry takes one line. */
 function documentEntries(option: Option, value: unknown, indent: string): string[] | null {
   const [entryOption] = option.items ? [option.items] : Object.values(option.patternProperties ?? {});
   if (entryOption?.properties === undefined) return null;
@@ -71,7 +77,7 @@ function documentEntries(option: Option, value: unknown, indent: string): string
   ];
 }
 
-/** Turns the lines of an entry into a list item: the comment above the dash, the first option after the dash. */
+/** Turns the lines of an entry into a YAML list item, with the comment above the dash and the first option after it. */
 function withDash(lines: readonly string[], indent: string): string[] {
   const start = lines.findIndex((line) => !line.trimStart().startsWith('#'));
   return lines.map((line, index) => {

@@ -8,20 +8,20 @@ import type { Option } from './schema/option.js';
 import { asMapping, validate } from './validate.js';
 import { readYaml } from './yaml-source.js';
 
-/** The source of a configuration. Without file and text, the configuration consists of presets and defaults. */
+/** Where a configuration comes from. Without a file and a text, it consists of presets and defaults. */
 export interface ConfigSource {
   readonly file?: string | undefined;
-  /** Replaces the contents of the file; `file` then only names the source. */
+  /** Text to use instead of the file's contents; `file` is then only the name of the source. */
   readonly text?: string | undefined;
-  /** Values that the file overrides. Groups of options are merged, other values replaced. */
+  /** Values that the file may override. Groups of options are merged; other values are replaced. */
   readonly presets?: DeepPartial<Config> | undefined;
-  /** Environment for `${VAR}`; default: the environment of the process. */
+  /** Environment variables for `${VAR}`; by default those of the process. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
 }
 
 /**
- * Reads, completes and checks a configuration, and makes its paths absolute. Opens no connection and no file that the
- * configuration names.
+ * Reads a configuration, fills in its defaults, validates it, and makes its paths absolute. Opens no connection and
+ * none of the files that the configuration names.
  * @throws ConfigError with all problems
  */
 export function loadConfig({ file, text, presets = {}, env = process.env }: ConfigSource = {}): Config {
@@ -41,10 +41,10 @@ function fileText(file: string | undefined): string {
   return file === undefined ? '' : readConfigFile(file);
 }
 
-/** Merges two values: names missing in the upper one come from the lower one. */
+/** Merges two values; the upper one takes precedence, and groups are merged name by name. */
 function layer(option: Option, lower: unknown, upper: unknown): unknown {
   if (upper === undefined) return lower;
-  // Null is an empty section here; for other options null is a value.
+  // Null means an empty section here, but for an option that is not a section null is a value.
   if (upper === null && option.properties !== undefined) return lower;
   const [below, above] = [asMapping(lower), asMapping(upper)];
   if (below === null || above === null) return upper;
@@ -63,7 +63,7 @@ function own(mapping: Readonly<Record<string, unknown>>, name: string): unknown 
   return Object.hasOwn(mapping, name) ? mapping[name] : undefined;
 }
 
-/** The violated rules, except those that involve a replacement for an invalid value. */
+/** Returns the violated rules, except rules that read a replacement for an invalid value. */
 function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[] {
   const wrongPaths = new Set(wrong.map(({ path }) => path));
   const isSound = ({ path, others = [] }: RuleProblem): boolean =>
@@ -71,7 +71,7 @@ function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[]
   return ruleProblems(config).filter(isSound);
 }
 
-/** A path and its parents, without the root. */
+/** Returns a path and all its parents, without the root. */
 function ancestry(path: string): string[] {
   const paths: string[] = [];
   for (let rest = path; rest !== ''; rest = rest.replace(lastPart, '')) paths.push(rest);
@@ -88,7 +88,7 @@ function withLine(problem: Problem, lines: ReadonlyMap<string, number>): Problem
   return line === undefined ? problem : { ...problem, line };
 }
 
-/** Sorts by line in the file; problems without a line come last. */
+/** Sorts problems by line in the file; problems without a line come last. */
 function byLine(a: Problem, b: Problem): number {
   return (a.line ?? Number.MAX_SAFE_INTEGER) - (b.line ?? Number.MAX_SAFE_INTEGER);
 }
@@ -99,7 +99,7 @@ function deepFreeze(value: unknown): unknown {
   return Object.freeze(value);
 }
 
-/** Larger than any hand-written configuration. */
+/** Maximum size of a configuration, more than any hand-written file has. */
 const maxBytes = 1_048_576;
 
 const reasons: Readonly<Record<string, string>> = {
@@ -110,21 +110,21 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 /**
- * The text of a configuration file.
- * @throws ConfigError if it cannot be read, is too large or is not UTF-8
+ * Reads a configuration file as text.
+ * @throws ConfigError if the file cannot be read, is too large or is not UTF-8
  */
 function readConfigFile(file: string): string {
   return decode(readBytes(file), file);
 }
 
-/** Applies the size limit of files to a text from another source. */
+/** Applies the maximum size of configuration files to a text from another source. */
 function checkedText(text: string, file: string | null): string {
   if (Buffer.byteLength(text) > maxBytes) throw tooLarge(file);
   return text;
 }
 
 function readBytes(file: string): Buffer {
-  // Counts bytes instead of trusting `stat`: a pipe reports no size.
+  // Read one byte more than the maximum to detect larger files, because `stat` reports no size for a pipe.
   const buffer = Buffer.alloc(maxBytes + 1);
   let length = 0;
   try {

@@ -1,63 +1,64 @@
 import { totalmem } from 'node:os';
 import type { Config } from './schema.js';
 
-/** In bytes. */
+/** Bytes per MiB. */
 export const mebibyte = 1024 ** 2;
-/** Memory of an idle, warmed-up gateway: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
+/** Memory of an idle gateway after its warm-up: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
 const processBytes = 136 * mebibyte;
-/** An idle TLS connection after a request: 37 KiB on Node 20, 61 on Node 24, of which TLS itself takes 28 and 52. */
+/** Memory of an idle TLS connection after a request: 37 KiB on Node 20, 61 on Node 24. TLS takes 28 and 52 of these. */
 const tlsConnectionBytes = 64 * 1024;
-/** An idle plain TCP connection after a request: 14 KiB on Node 24. */
+/** Memory of an idle connection without TLS after a request: 14 KiB on Node 24. */
 const plainConnectionBytes = 16 * 1024;
-/** Maximum share of the memory for the process and idle connections. The rest is for requests. */
+/** Maximum share of the memory for the process and for idle connections. Requests use the rest. */
 const restingShare = 0.6;
-/** Share of the memory for bodies that wait for a permit of their upstream. */
+/** Share of the memory for request bodies that wait until their upstream may take another request. */
 const bodyShare = 0.1;
 /** Share of the memory for requests in flight, upstream connections, log lines and garbage. */
 const spareShare = 0.1;
-/** Maximum share of the memory beyond `processBytes` for caches. */
+/** Maximum share for caches, of the memory beyond `processBytes`. */
 const cacheShare = 0.5;
 
-/** Heap size per byte of live data: garbage collection needs headroom. */
+/** Heap bytes per byte of live data, because garbage collection needs headroom. */
 export const heapFactor = 1.5;
-/** Heap bytes of one cached key, and of one cached merchant with short lists. Measured, see docs/records.md. */
+/** Heap bytes of one cached key and of one cached merchant with short lists, as measured in docs/records.md. */
 export const bytesOfKey = 420;
 export const bytesOfMerchant = 650;
-/** Assumed number of keys per merchant. */
+/** Assumed average number of keys per merchant. */
 const keysOfMerchant = 4;
-/** Off-heap bytes of the note that a key exists, which a gateway stores also for keys that are not cached. */
+/** Off-heap bytes per existing key. A gateway stores for every key that it exists, even if the key is not cached. */
 const bytesOfKnown = 32;
-/** Heap bytes of a cached negative lookup, and of a source in the throttle. */
+/** Heap bytes of one cached lookup of an unknown key, and of one source address in the throttle. */
 const bytesOfUnknown = 140;
 const bytesOfSource = 170;
 
-/** How a gateway process divides its memory, in bytes, and the limits that follow. */
+/** How a gateway process divides its memory, in bytes, and which limits fit into it. */
 export interface MemoryPlan {
-  /** The memory that the process may use. */
+  /** Memory that the process may use. */
   readonly memory: number;
-  /** The source of `memory`: `limits.memory`, or the limit of the system. */
+  /** Where `memory` comes from: the option `limits.memory`, or the limit of the system. */
   readonly source: 'limits.memory' | 'system';
   readonly process: number;
-  /** Full caches of records, negative lookups and throttled sources. */
+  /** Memory of full caches: records, lookups of unknown keys, and throttled sources. */
   readonly caches: number;
-  /** The memory that the maximum number of connections takes while all of them are idle. */
+  /** Memory of the maximum number of connections while all are idle. */
   readonly connections: number;
-  /** Bodies that wait for a permit of their upstream. */
+  /** Memory for request bodies that wait until their upstream may take another request. */
   readonly bufferedBodyBytes: number;
-  /** The limits that fit, at most the configured ones. */
+  /** The limits that fit into the memory; never higher than the configured limits. */
   readonly allows: {
-    /** `limits.connections`, of each listener. */
+    /** The limit for `limits.connections`, for each listener. */
     readonly connections: number;
-    /** `keyStore.cache.maxEntries` and `unknownMaxEntries`. */
+    /** The limits for `keyStore.cache.maxEntries` and `unknownMaxEntries`. */
     readonly maxEntries: number;
     readonly unknownMaxEntries: number;
-    /** `throttle.maxSources`. */
+    /** The limit for `throttle.maxSources`. */
     readonly maxSources: number;
   };
 }
 
 /**
- * Plans the memory of a gateway process: `limits.memory`, or the limit of the system (the cgroup, or the machine).
+ * Divides the memory of a gateway process. The total is `limits.memory`, or else the limit of the cgroup or the size of
+ * the machine's memory.
  * @param processes number of worker processes that share the memory
  */
 export function planMemory(config: Config, processes = 1, system: number = memoryOfSystem()): MemoryPlan {
@@ -93,7 +94,7 @@ export function planMemory(config: Config, processes = 1, system: number = memor
   };
 }
 
-/** The configuration of a gateway process, with its limits reduced to its memory. */
+/** Returns the configuration of a gateway process, with its limits reduced to what fits into its memory. */
 export function fitToMemory(config: Config, processes = 1, system?: number): Config {
   const { memory, allows } = planMemory(config, processes, system);
   const { connections, maxEntries, unknownMaxEntries, maxSources } = allows;
@@ -123,7 +124,10 @@ function bytesOf({ maxEntries, unknownMaxEntries, maxSources }: CacheSizes): num
   );
 }
 
-/** Node returns 0 for an unknown limit and a huge number if there is no limit. */
+/**
+ * Returns the memory limit of the system. Node reports 0 if it does not know the limit, and a huge number if there is
+ * no limit.
+ */
 function memoryOfSystem(): number {
   const limit = process.constrainedMemory();
   const all = totalmem();

@@ -1,4 +1,4 @@
-/** An error that the operator can fix. Its message is one sentence, printed without a stack trace. */
+/** An error that the operator can fix. Its message is a full sentence that is printed without a stack trace. */
 export class OperatorError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -14,8 +14,8 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 /**
- * Turns a failure to listen into an OperatorError if the operator can fix its cause. Other errors return unchanged.
- * @param option path of the listener in the configuration: `listen.https`
+ * Converts a listen error to an OperatorError if the operator can fix its cause; returns any other error unchanged.
+ * @param option path of the listener in the configuration, such as `listen.https`
  */
 export function asListenError(error: unknown, option: string, at: { host: string; port: number }): unknown {
   const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];

@@ -11,19 +11,19 @@ const reasons: Readonly<Record<string, string>> = {
   EISDIR: 'it is a directory',
 };
 
-/** Whether the contents of a file are a secret, which must not be world-readable. */
+/** Tells whether a file's contents are secret; a secret file must not be world-readable. */
 export type IsSecret = (contents: Buffer) => boolean;
 
-/** For files that always hold a secret. */
+/** For files that always contain a secret. */
 export const alwaysSecret: IsSecret = () => true;
-/** For files of keys: secret if they contain a private key. */
+/** For key files: their contents are secret if they include a private key. */
 export const privateKeys: IsSecret = (contents) => contents.includes('PRIVATE KEY');
 const nothingSecret: IsSecret = () => false;
 
 /**
  * Reads a file that the configuration names.
- * @param what subject of an error message: `The certificate`
- * @throws OperatorError with one sentence if the file is unreadable, too large, or a world-accessible secret
+ * @param what subject of error messages, such as `The certificate`
+ * @throws OperatorError with one sentence if the file is unreadable or too large, or is a world-accessible secret
  */
 export async function readOperatorFile(
   file: string,
@@ -37,7 +37,7 @@ export async function readOperatorFile(
   } catch (error) {
     const reason = fileProblemOf(error);
     if (!mayBeSecret(file)) throw new OperatorError(`${what} ${file} cannot be read: ${reason}.`, { cause: error });
-    // No `cause`: the system error contains the file name, which may be a secret.
+    // Omit `cause`: the system error contains the file name, which may be a secret.
     throw new OperatorError(
       `${what} cannot be read: ${reason}. The configured file name looks like a secret, so it is not shown. Write ` +
         'the secret to a file and configure the path of that file; start a long name with ./.',
@@ -54,16 +54,23 @@ export async function readOperatorFile(
   return bytes;
 }
 
-/** Why a file cannot be read, in words. The system's own messages contain the file name, which may be a secret. */
+/**
+ * Describes why a file cannot be read. The system's own message is not used, because it contains the file name, which
+ * may be a secret.
+ */
 export function fileProblemOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
   return reasons[code] ?? (code || 'unknown reason');
 }
 
-/** Separates a directory from a file name that may be a secret, so that `mayBeSecret` can recover the name. */
+/**
+ * Stands between a directory and a file name that may be a secret, so that `mayBeSecret` finds that name in the path.
+ */
 const nameMark = '/./';
 
-/** Resolves a file name against a directory. A name that may be a secret is appended after a mark, unnormalised. */
+/**
+ * Makes a file name absolute. A name that may be a secret is appended unchanged after `nameMark`, and not normalised.
+ */
 export function absolutePath(directory: string, file: string): string {
   return secretPattern.test(file) ? `${directory}${nameMark}${file}` : path.resolve(directory, file);
 }
@@ -73,13 +80,22 @@ function mayBeSecret(file: string): boolean {
   return secretPattern.test(at === -1 ? file : file.slice(at + nameMark.length));
 }
 
-/** Matches a secret configured in place of a file path: long, and not starting like a path. Base64 contains slashes. */
+/**
+ * Matches a secret that was configured in place of a file path: a long text that does not start like a path. It may
+ * contain slashes, as Base64 does.
+ */
 const secretPattern = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
 
-/** World read and write bits. Group access is allowed: the secrets of a pod belong to root and the group of the pod. */
+/**
+ * Permission bits for reading and writing by all users. Group access is allowed, because the secrets of a Kubernetes
+ * pod belong to root and the group of the pod.
+ */
 const othersAccess = 0o006;
 
-/** Counts bytes instead of trusting `stat`: a pipe or device reports no size and could exhaust memory. */
+/**
+ * Reads a file up to a maximum size. Counts the bytes that it reads, because a pipe or device reports no size and could
+ * exhaust the memory.
+ */
 async function readBounded(file: string, maxBytes: number): Promise<{ bytes: Buffer; mode: number } | null> {
   const handle = await open(file, 'r');
   try {
@@ -103,18 +119,18 @@ const minSecretBytes = 16;
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
- * Reads a file with a secret. Removes one trailing line end, which editors add.
- * @param what subject of an error message: `The pepper`
+ * Reads a file that contains a secret. Removes one trailing line end, which editors add.
+ * @param what subject of error messages, such as `The pepper`
  * @throws OperatorError if the file is unreadable, world-accessible or too short, starts with a byte order mark or ends
- * with several line ends
+ *   with several line ends
  */
 export async function readSecretFile(file: string, what: string): Promise<Buffer> {
   return secretIn(file, what);
 }
 
 /**
- * Reads a file with a bearer token.
- * @throws OperatorError as `readSecretFile`, or if the token is not valid in a header; the message omits the token
+ * Reads a file that contains a bearer token.
+ * @throws OperatorError like `readSecretFile`, or if the token is not valid in a header; the message omits the token
  */
 export async function readToken(file: string, what: string): Promise<string> {
   const token = (await secretIn(file, what)).toString('latin1');
@@ -123,8 +139,9 @@ export async function readToken(file: string, what: string): Promise<string> {
 }
 
 /**
- * Reads a file with one secret per line: one or, during a rotation, two.
- * @throws OperatorError as `readSecretFile`, or if there are more than two lines, two equal lines, or a too short line
+ * Reads a file with one secret per line: one line, or two during a rotation.
+ * @throws OperatorError like `readSecretFile`, or if there are more than two lines, two equal lines, or a line that is
+ *   too short
  */
 export async function readSecretLines(file: string, what: string, minBytes: number): Promise<readonly Buffer[]> {
   const lines = (await secretIn(file, what)).toString('latin1').split(/\r?\n/);
@@ -139,7 +156,8 @@ export async function readSecretLines(file: string, what: string, minBytes: numb
 async function secretIn(file: string, what: string): Promise<Buffer> {
   const contents = await readOperatorFile(file, what, maxSecretBytes, alwaysSecret);
   const secret = Buffer.from(contents.toString('latin1').replace(/\r?\n$/, ''), 'latin1');
-  // An editor does not show these bytes, but they would be part of the secret, which then differs from the visible text.
+  // Editors do not show a byte order mark or trailing line ends, but these bytes would be part of the secret. It would
+  // then differ from the visible text.
   if (secret.subarray(0, 3).equals(byteOrderMark))
     throw new OperatorError(`${what} ${file} begins with a byte order mark: save it as plain text, without one.`);
   if (secret.at(-1) === 0x0a)

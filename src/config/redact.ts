@@ -3,13 +3,13 @@ import type { Config } from './schema.js';
 
 const mask = '***';
 
-/** Masks the parts of a URL that may be secret: user, password and query values. Other texts return unchanged. */
+/** Masks the parts of a URL that may be secret: user, password and query values. Returns other texts unchanged. */
 export function redact(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:/i.test(text)) return text;
   return text.replace(/:\/\/.*@/s, `://${mask}@`).replaceAll(/(?<=[?&][^=&#]*=)[^&#]*/g, mask);
 }
 
-/** A configuration for display, with every URL in it redacted. */
+/** Returns a configuration for display, in which all URLs are redacted. */
 export function redactConfig(config: Config): unknown {
   return redactAll(config);
 }
@@ -24,15 +24,15 @@ function redactAll(value: unknown): unknown {
 const digits = 16;
 
 /**
- * Digest of the effective configuration with secrets masked: the first 16 hex digits of its SHA-256. Replicas with
- * different digests have different configurations.
+ * Returns a digest of the effective configuration with secrets masked: the first 16 hex digits of its SHA-256. Replicas
+ * with different digests have different configurations.
  */
 export function configDigest(config: Config): string {
   const text = JSON.stringify(redactConfig(config), sorted);
   return createHash('sha256').update(text).digest('hex').slice(0, digits);
 }
 
-/** Sorts names, so that their order does not change the digest. */
+/** Replacer for JSON.stringify that sorts names, so that their order does not change the digest. */
 function sorted(_name: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)));

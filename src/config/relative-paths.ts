@@ -7,15 +7,15 @@ import { nonNull } from './schema/option.js';
 import type { PathForm, Option } from './schema/option.js';
 import { asMapping } from './validate.js';
 
-/** A configuration with absolute paths, and the problems of its relative paths. */
+/** A configuration with absolute paths, and the problems of the paths that were relative. */
 export interface ResolvedPaths {
   readonly value: unknown;
   readonly problems: readonly Problem[];
 }
 
 /**
- * The base directory of relative paths in a configuration: the directory of its file, or the working directory if the
- * configuration comes from no file or from a pipe.
+ * Returns the directory against which relative paths are resolved: the directory of the configuration file. Without a
+ * file, or if it is a pipe, the working directory is used.
  */
 export function baseOf(file: string | undefined): string {
   if (file === undefined) return process.cwd();
@@ -24,8 +24,9 @@ export function baseOf(file: string | undefined): string {
 }
 
 /**
- * Makes each path in a complete configuration absolute.
- * @param isGiven whether the file sets the option with this path; default paths are not checked for stray files
+ * Makes all paths in a complete configuration absolute.
+ * @param isGiven whether the file sets the option with this path; only such paths are checked for a file in the working
+ *   directory
  */
 export function resolvePaths(
   schema: Option,
@@ -69,7 +70,7 @@ function resolveHeld(text: string, held: PathForm, resolve: (file: string) => st
   if (held !== 'database') return resolve(text);
   const [, file] = /^sqlite:(.*)$/s.exec(text) ?? [];
   if (file !== undefined) return file === ':memory:' ? text : `sqlite:${resolve(file)}`;
-  // libpq and this client read these parameters as file paths.
+  // libpq and this program's PostgreSQL client read these URL parameters as file paths.
   return text.replaceAll(/(?<=[?&]ssl(?:rootcert|cert|key)=)[^&#]+/g, (value) => {
     const file = decoded(value);
     return file === null ? value : encodeURIComponent(resolve(file)).replaceAll('%2F', '/');
@@ -85,8 +86,8 @@ function decoded(text: string): string | null {
 }
 
 /**
- * Earlier releases resolved relative paths against the working directory. If the file exists only there, the operator
- * means it, and a start must not create a second file.
+ * Reports a relative path whose file exists only in the working directory, which earlier releases used as the base. The
+ * operator means that file, and a start must not create a second one.
  */
 function strayProblem(given: string, resolved: string): string | null {
   const former = path.resolve(given);

@@ -7,7 +7,7 @@ import { line, section } from './schema/option.js';
 import { accessLog } from './schema/access-log.js';
 import { identity, log, registry, services, traces } from './schema/parts.js';
 
-/** Schema of every option of every command: type, default, bounds and description. The only definition of each. */
+/** Schema of every option of every command, and the only definition of each: type, default, bounds and description. */
 export const configSchema = section(
   {
     environment: Type.Enum(['live', 'test'], {
@@ -58,10 +58,10 @@ export const configSchema = section(
 
 type DeepReadonly<T> = T extends object ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> } : T;
 
-/** The complete configuration, validated and frozen. */
+/** The complete configuration, which is validated and frozen. */
 export type Config = DeepReadonly<Static<typeof configSchema>>;
 
-/** A subset of the options of a configuration. Lists cannot be partial. */
+/** Some of the options of a configuration. A list is either complete or absent. */
 export type DeepPartial<T> = T extends readonly unknown[]
   ? T
   : T extends object

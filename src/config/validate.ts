@@ -5,14 +5,16 @@ import type { OptionPath, Problem } from './config-error.js';
 import { expectationOf, nonNull } from './schema/option.js';
 import type { Option } from './schema/option.js';
 
-/** A configuration with the defaults filled in, and the problems of the given values. */
+/** A configuration with its defaults filled in, and the problems of the given values. */
 export interface Validation {
-  /** Always conforms to the schema: an invalid value is replaced by the option's default or example. */
+  /** Always conforms to the schema, because the option's default or example replaces an invalid value. */
   readonly value: unknown;
   readonly problems: readonly Problem[];
 }
 
-/** Checks the given values against the schema, option by option, and fills in the defaults. Does not mutate `given`. */
+/**
+ * Validates the given values against the schema, option by option, and fills in the defaults. Does not change `given`.
+ */
 export function validate(schema: Option, given: unknown): Validation {
   const problems: Problem[] = [];
   const report = (path: OptionPath, message: string): void => {
@@ -21,7 +23,7 @@ export function validate(schema: Option, given: unknown): Validation {
   return { value: new Walk(report).complete(schema, given, []), problems };
 }
 
-/** The value if it is a plain object, otherwise null. */
+/** Returns the value if it is an object other than an array, otherwise null. */
 export function asMapping(value: unknown): Readonly<Record<string, unknown>> | null {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
     ? (value as Readonly<Record<string, unknown>>)
@@ -47,14 +49,14 @@ class Walk {
     value: unknown,
     path: OptionPath,
   ): unknown {
-    // In YAML, a section whose options are all commented out is null. It means the defaults, like an empty file.
+    // A YAML section whose options are all commented out is null. Like an empty file, it means the defaults.
     const given = asMapping(value ?? {});
     if (given === null) this.#reportUnexpected(option, path);
     const names = Object.keys(properties);
     for (const name of Object.keys(given ?? {})) {
       if (!names.includes(name)) this.#reportUnknown(name, names, path);
     }
-    // If the value is not a section, report that once instead of every missing option.
+    // If the value is not a section, report only that, and not each missing option.
     const walk = given === null ? new Walk(() => undefined) : this;
     return Object.fromEntries(
       Object.entries(properties).map(([name, child]) => [name, walk.complete(child, given?.[name], [...path, name])]),

@@ -13,22 +13,22 @@ import {
 } from 'yaml';
 import { type OptionPath, pathText, type Problem } from './config-error.js';
 
-/** The parsed content of a YAML text. */
+/** The values of a YAML text. */
 export interface YamlSource {
   readonly value: unknown;
-  /** Line of each option, by its path. */
+  /** Line number of each option, by the option's path. */
   readonly lines: ReadonlyMap<string, number>;
   readonly problems: readonly Problem[];
-  /** Paths of the options whose value could not be read. */
+  /** Paths of options whose values could not be read. */
   readonly unread: ReadonlySet<string>;
 }
 
-/** Stops alias expansion attacks ("billion laughs"). Hand-written files have fewer aliases. */
+/** Maximum number of aliases, against alias expansion attacks ("billion laughs"). Hand-written files have fewer. */
 const maxAliases = 100;
 
 /**
- * A line with deep indentation, of spaces or of `- - -`. The parser compiles a regular expression per depth, which can
- * exhaust the memory of the process.
+ * Matches a line with deep indentation by spaces or by `- - -`. The YAML parser compiles a regular expression per
+ * depth, which can exhaust the memory of the process.
  */
 const deepIndentation = /^[ ?:-]{200}/m;
 
@@ -44,14 +44,14 @@ const errorMessages: Partial<Record<YAMLError['code'], string>> = {
   TAG_RESOLVE_FAILED: 'tags (!name) are not supported; remove them',
 };
 
-/** Parses a YAML text and substitutes variables in its values. Reports errors in the text as problems; never throws. */
+/** Parses a YAML text and substitutes variables in its values. Never throws; errors in the text become problems. */
 export function readYaml(text: string, env: Readonly<Record<string, string | undefined>>): YamlSource {
   const lineCounter = new LineCounter();
   const lineAt = (offset: number): number => lineCounter.linePos(offset).line;
   const tooDeep = deepIndentation.exec(text);
   if (tooDeep !== null) return rejectedSource(notYaml(nestedTooDeep), text.slice(0, tooDeep.index).split('\n').length);
-  // `uniqueKeys` is off: the parser's duplicate check takes minutes for a large file, so `#mappingOf` checks instead.
-  // `messageOf` replaces the parser's messages, which quote the text and so may leak a secret.
+  // `uniqueKeys` is off, because the parser's check for duplicates takes minutes for a large file; `#mappingOf` checks
+  // instead. `messageOf` replaces the parser's messages, because they quote the text and so could reveal a secret.
   const documents = parseAllDocuments(text, {
     lineCounter,
     prettyErrors: false,
@@ -62,7 +62,7 @@ export function readYaml(text: string, env: Readonly<Record<string, string | und
   });
   const [document, second] = Array.isArray(documents) ? documents : [];
   if (document === undefined) return nothing;
-  // Report only the first fault: it causes the ones after it.
+  // Report only the first error, because it causes the later ones.
   const [fault] = [...document.errors, ...document.warnings];
   if (fault !== undefined) return rejectedSource(messageOf(fault, text), lineAt(fault.pos[0]));
   if (second !== undefined)
@@ -85,7 +85,7 @@ function notYaml(reason: string): string {
   return `not valid YAML: ${reason}`;
 }
 
-/** One pass over a document that converts it to plain values. */
+/** Converts a YAML document to plain values in one pass. */
 class Reading {
   readonly #lines = new Map<string, number>();
   readonly #problems: Problem[] = [];
@@ -114,7 +114,7 @@ class Reading {
     if (isScalar(node)) return this.#scalarOf(node, path);
     if (isAlias(node)) {
       this.#aliases += 1;
-      // The limit also ends the expansion of an alias inside its own anchor.
+      // This limit also stops an alias inside its own anchor, which would expand forever.
       if (this.#aliases === maxAliases) this.#report([], `more than ${maxAliases - 1} aliases (*name) in one file`);
       const target = this.#aliases < maxAliases ? node.resolve(this.document) : null;
       if (target === undefined)
@@ -146,7 +146,7 @@ class Reading {
     return changed && node.type === Scalar.PLAIN && node.tag === undefined ? this.#resolve(text) : text;
   }
 
-  /** Resolves a plain scalar: a number, true, false, null or the text itself. The result is never a list or mapping. */
+  /** Resolves an unquoted scalar to a number, true, false, null or the text itself, but never to a list or mapping. */
   #resolve(text: string): unknown {
     for (const tag of this.document.schema.tags) {
       if (tag.collection === undefined && tag.default === true && tag.test?.test(text) === true) {
@@ -173,20 +173,22 @@ class Reading {
   }
 }
 
-/** A text with its variables substituted. */
+/** A text after the substitution of its variables. */
 interface Interpolated {
   readonly text: string;
-  /** False if the text contains no variable. Then only escapes (`$${`) were replaced. */
+  /** False if the text contains no variable; then only the escape `$${` was replaced by `${`. */
   readonly changed: boolean;
   readonly problems: readonly string[];
 }
 
-/** Matches, in this order: an escaped `${` (written `$${`), a complete variable, the start of a malformed variable. */
+/**
+ * Matches, in this order: an escaped `${` (written as `$${`), a complete variable, and the start of a malformed one.
+ */
 const variable = /\$\$\{|\$\{(?<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?<fallback>[^}]*))?\}|\$\{/g;
 
 /**
- * Substitutes `${VAR}` and `${VAR:-default}` from the environment, in one pass: substituted values are not expanded.
- * An empty variable counts as unset, like `:-` in a shell. Trailing line ends of a value are removed.
+ * Substitutes `${VAR}` and `${VAR:-default}` from the environment, but not variables inside substituted values. An
+ * empty variable counts as unset, like with `:-` in a shell. Trailing line ends of a value are removed.
  */
 export function interpolate(source: string, env: Readonly<Record<string, string | undefined>>): Interpolated {
   const problems: string[] = [];

@@ -1,10 +1,10 @@
 /** Kinds of problems in a JSON text. */
 export type JsonProblem = 'invalid' | 'repeated-name' | 'forbidden-name' | 'too-deep' | 'too-precise';
 
-/** Error for a text that is invalid JSON, or JSON that two readers could understand differently. */
+/** Error for text that is not valid JSON, or that two JSON parsers could interpret differently. */
 export class StrictJsonError extends Error {
   /**
-   * @param position start of the problem, in UTF-16 code units from the start of the text
+   * @param position offset of the problem in the text, in UTF-16 code units
    * @param fieldName the repeated or forbidden name; it may be a secret
    */
   constructor(
@@ -26,8 +26,8 @@ const literal = /true|false|null/y;
 const literals: Readonly<Record<string, unknown>> = { true: true, false: false, null: null };
 
 /**
- * Parses one JSON text strictly. JSON.parse silently keeps the last of two fields with the same name, so a check that
- * read the first one would approve another amount. Here repeated names, `__proto__` and deep nesting are errors.
+ * Parses JSON text strictly. JSON.parse keeps the last of two fields with the same name, but another parser may check
+ * the first one and approve a different amount. So repeated names, `__proto__` and deep nesting are errors.
  * @throws StrictJsonError
  */
 export function parseStrictJson(text: string): unknown {
@@ -145,7 +145,8 @@ class Reader {
 }
 
 /**
- * Converts a number; null if it only looks like an integer after rounding, such as 1.00000000000000000001 (read as 1).
+ * Converts a JSON number. Returns null if the number becomes an integer only by rounding, such as
+ * 1.00000000000000000001 (parsed as 1).
  */
 function numberIn(literal: string): number | null {
   const value = Number(literal);
@@ -153,8 +154,8 @@ function numberIn(literal: string): number | null {
   const [, whole = '', fraction = '', exponent = '0'] = decimal.exec(literal) ?? [];
   const digits = whole + fraction;
   const places = fraction.length - Number(exponent);
-  // Not by a regular expression: it would backtrack at each zero, and a body of zeros would block the event loop for
-  // minutes.
+  // A regular expression would backtrack at each zero, so a body of zeros would block the event loop for minutes.
+  // Therefore this is a loop.
   let significant = digits.length;
   while (digits[significant - 1] === '0') significant -= 1;
   return significant === 0 || digits.length - significant >= places ? value : null;

@@ -1,5 +1,5 @@
 /**
- * The only access to node:http, limited to the exports in use. An import would evaluate every export, and for some of
+ * The only access to node:http, limited to the exports in use. An `import` would evaluate every export, and for some of
  * them Node 24 loads fetch and WebSocket: 4 MB of memory per process.
  */
 export const { createServer, IncomingMessage, METHODS, Server, ServerResponse, STATUS_CODES } =

@@ -1,18 +1,21 @@
 import type { FastifyRequest } from 'fastify';
 import { Refusal } from './refusal.js';
 
-/** The form of an actor's name. Events store it permanently, so it must not look like an API key. */
+/**
+ * Pattern for the name of an actor, the person or program that makes a change. Events store the name permanently, so it
+ * must not contain anything that looks like an API key.
+ */
 export const actorForm = /^(?!.*svc_(?:live|test)_)[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}$/i;
 
 /**
- * The actor of a change: `x-actor`, or `admin`. Not authenticated: each holder of the token may use any name. It
- * distinguishes the people and programs that share the token.
- * @throws Refusal for a name that cannot be shown as it is
+ * Returns the name of the person or program that makes a change: the `x-actor` header, or `admin` without the header.
+ * The name is not authenticated, because each client with the token may send any name.
+ * @throws Refusal 400 for an invalid name
  */
 export function actorOf({ headers }: FastifyRequest): string {
   const actor = headers['x-actor'];
   if (actor === undefined || actor === '') return 'admin';
-  // Node joins a repeated header with a comma, which the form rejects.
+  // Node joins repeated headers with a comma, which `actorForm` rejects.
   if (typeof actor === 'string' && actorForm.test(actor)) return actor;
   throw new Refusal(
     400,

@@ -3,7 +3,7 @@ import { collectProcessMetrics } from '../telemetry/process-metrics.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import type { RestApp } from './rest-app.js';
 
-/** The running build. */
+/** Version and configuration digest of the running program, for the metrics. */
 export type ApiBuild = Build;
 
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -14,15 +14,15 @@ type CounterValues<Label extends string> = readonly {
 }[];
 
 /**
- * Prometheus metrics of an API, at `/metrics`. Labels are declared routes, methods and statuses: clients cannot create
- * series, and no label names a merchant or key.
+ * Prometheus metrics of an API, at `/metrics`. Labels are only declared routes, methods and statuses, so clients cannot
+ * create series, and no label contains a merchant or a key.
  */
 export class ApiMetrics {
   readonly #registry = new Registry();
   #underWay: Promise<string> | null = null;
 
   /**
-   * Counts requests to routes added later, except those open to everyone.
+   * Counts requests to routes that are added later, except routes that need no authentication.
    * @param part prefix of the metric names
    */
   constructor(app: RestApp, part: 'registry' | 'services', build?: Build) {
@@ -55,7 +55,7 @@ export class ApiMetrics {
     });
   }
 
-  /** Adds a gauge that is evaluated on each scrape; NaN if that fails. */
+  /** Adds a gauge whose value is computed on each scrape; the value is NaN if the computation fails. */
   gauge(name: string, help: string, value: () => number | Promise<number>): void {
     new Gauge({
       name,
@@ -71,7 +71,9 @@ export class ApiMetrics {
     });
   }
 
-  /** Adds a counter that is evaluated on each scrape; keeps its values if that fails. */
+  /**
+   * Adds a counter whose values are computed on each scrape. If the computation fails, the counter keeps its values.
+   */
   counter<Label extends string>(
     name: string,
     help: string,
@@ -89,7 +91,7 @@ export class ApiMetrics {
     });
   }
 
-  /** Concurrent scrapes share one evaluation: they need no token, and each evaluation queries the database. */
+  /** Lets concurrent scrapes share one result, because scrapes need no token and each result costs a database query. */
   #read(): Promise<string> {
     this.#underWay ??= this.#registry.metrics().finally(() => {
       this.#underWay = null;

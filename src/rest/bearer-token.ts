@@ -10,9 +10,9 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]+$/;
 const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
 
 /**
- * Reads the administrators' token from its file, without a trailing line end.
+ * Reads the administrators' bearer token from a file, without surrounding white space.
  * @param option the configuration option that names the file
- * @throws OperatorError
+ * @throws OperatorError if the file cannot be read or has no valid token
  */
 export async function readToken(
   file: string | null,
@@ -33,15 +33,16 @@ export async function readToken(
 }
 
 /**
- * Admits requests with the token, before routing. Browsers send this header to another site only after a CORS
- * preflight, which nothing here allows. So no web page can act for an administrator.
+ * Returns a function that makes an app reject requests without the token. Browsers send `authorization` to another site
+ * only after a CORS preflight, which this API never allows. So no web page can act for an administrator.
  */
 export function requireToken(token: string): (app: FastifyInstance) => void {
   const expected = digestOf(token);
   return (app) => {
     app.addHook('onRequest', ({ headers, routeOptions }, reply, done) => {
       const given = headerForm.exec(headers.authorization ?? '')?.groups?.token;
-      // Compare digests, so that timing reveals neither content nor length of the token.
+      // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of the
+      // token.
       const isRight = given !== undefined && timingSafeEqual(digestOf(given), expected);
       if (isRight || routeOptions.config.isOpen === true) {
         done();

@@ -1,19 +1,19 @@
 import { maskKeys } from '../telemetry/mask-keys.js';
 import type { Page, Paging } from './paging.js';
 
-/** A problem with a request, and where it is. */
+/** A problem with a request, and the field that has it. */
 export interface Problem {
-  /** The field; empty for the whole body. */
+  /** Name of the field; empty if the problem concerns the whole body. */
   readonly path: string;
   readonly message: string;
 }
 
-/** A success response with its data. */
+/** Builds the body of a success response. */
 export function success<Data>(message: string, data: Data) {
   return { success: true, message, data } as const;
 }
 
-/** A success response with one page of a list. */
+/** Builds the body of a success response with one page of a list. */
 export function successPage<Item>(message: string, page: Page<Item>, { page: currentPage, perPage }: Paging) {
   return {
     success: true,
@@ -29,9 +29,9 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /**
- * The response to a request that was not carried out. Masks API keys: clients pass keys as names, and responses are
- * stored. With a code there is always a list of problems, even if empty: command lines of earlier releases reject other
- * `data`.
+ * Builds the body of an error response. API keys are masked, because clients send keys as names by mistake and
+ * responses are stored. With a code, `data.errors` is always present, even if empty: command lines of earlier releases
+ * reject other `data`.
  */
 export function failure(
   message: string,

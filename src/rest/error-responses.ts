@@ -2,29 +2,29 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from './refusal.js';
 
-/** Where an API reports internal errors. A pino logger is one. */
+/** Logger for internal errors, such as a pino logger. */
 export interface Logger {
   error(details: object, message: string): void;
 }
 
-/** Messages for errors of Fastify itself, by status; Fastify's own texts are for programmers. */
+/** Client messages for errors of Fastify itself, by status. Fastify's own messages are written for programmers. */
 const messages: Readonly<Record<number, string>> = {
   400: 'Bad request',
   413: 'The body is too large',
   415: 'Content-Type must be application/json',
 };
 
-/** `retry-after` of a 503: the database is unavailable, or this process stops. */
+/** Value of `retry-after` in a 503, which means that the database is unavailable or this process is stopping. */
 const retryAfterSeconds = 1;
 
-/** Responds to every error in the envelope. Logs unexpected errors, whose details the client does not get. */
+/** Sends an error response for every error. Unexpected errors are logged, because clients do not get their details. */
 export function respondToErrors(app: FastifyInstance, logger: Logger | undefined): void {
   app.setErrorHandler((error: FastifyError | Refusal, request, reply) => {
     respondToError(error, request, reply, logger);
   });
 }
 
-/** Responds to one error, also before a route is found. */
+/** Sends the response for one error, even before a route is found. */
 export function respondToError(
   error: FastifyError | Refusal,
   request: FastifyRequest,
@@ -51,6 +51,7 @@ function refusalOf(error: FastifyError | Refusal): Refusal {
   const { statusCode = 500 } = error;
   const message = messages[statusCode];
   if (message !== undefined) return new Refusal(statusCode, message);
-  // A problem that an operator can solve, such as an unavailable database, is no internal error and may pass.
+  // Operators can solve an OperatorError, such as an unavailable database. So it is a 503, which may pass, and not a
+  // 500.
   return error instanceof OperatorError ? Refusal.unavailable() : new Refusal(500, 'Internal error');
 }

@@ -1,9 +1,9 @@
 import { keyPrefixes } from '../policy/key-format.js';
 import Type from '../typebox/typebox.js';
 
-// Clients read the description of a field too: "name must be " followed by the description.
+// Error messages for clients contain a field's description: "name must be " followed by the description.
 
-/** One line of text. Rejects control characters and lone surrogates: databases truncate or replace them. */
+/** Schema for one line of text. Rejects control characters and lone surrogates, which databases truncate or replace. */
 export function line(longest: number, example = 'Amina Okafor') {
   return textOf(longest, example, '', '');
 }
@@ -12,13 +12,13 @@ const anyCase = Object.values(keyPrefixes).map((prefix) =>
   prefix.replaceAll(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`),
 );
 
-/** Start of a pattern that rejects any text with an API key: a key pasted by mistake would be stored. */
+/** Start of a pattern that rejects text with an API key, because a key pasted by mistake would be stored. */
 export const noKeyIn = `^(?!.*(?:${anyCase.join('|')}))`;
 
-/** The same in words, for clients. */
+/** The rule of `noKeyIn` in words, for error messages. */
 export const noKeyWords = 'without anything that looks like an API key';
 
-/** One line of text without an API key. */
+/** Schema for one line of text without an API key. */
 export function keylessLine(longest: number, example = 'Till 4') {
   return textOf(longest, example, noKeyIn.slice(1), `, ${noKeyWords}`);
 }

@@ -1,10 +1,10 @@
-/** An ISO 8601 date and time with its zone. */
+/** Pattern for an ISO 8601 date and time with a time zone. */
 export const dateTimeForm =
   /^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?(?:Z|[+-][0-9]{2}:[0-9]{2})$/;
 
 /**
- * Parses a date and time of that form; null for a day outside the calendar, which Date.parse would turn into a later
- * one.
+ * Parses an ISO 8601 date and time to milliseconds since 1970. Returns null for a day that does not exist, such as 30
+ * February, because Date.parse would turn it into a later day.
  */
 export function parseDateTime(text: string): number | null {
   if (!dateTimeForm.test(text) || !beginsWithDate(text)) return null;
@@ -12,7 +12,7 @@ export function parseDateTime(text: string): number | null {
   return Number.isNaN(moment) ? null : moment;
 }
 
-/** Whether the text begins with a date of the calendar. */
+/** Whether the text begins with a calendar date that exists. */
 export function beginsWithDate(text: string): boolean {
   const day = text.slice(0, 10);
   const midnight = Date.parse(`${day}T00:00:00Z`);

@@ -5,7 +5,7 @@ const largestPage = 999_999_999;
 const largestPerPage = 100;
 const defaultPerPage = 20;
 
-/** The query of every paged list. */
+/** Query parameters of every paged list. */
 export const pagingQuery = Type.Object({
   page: Type.Optional(
     withPurpose(
@@ -27,7 +27,7 @@ export const pagingQuery = Type.Object({
   ),
 });
 
-/** The requested part of a list. Pages are counted from 1. */
+/** The requested page of a list. Page numbers start at 1. */
 export interface Paging {
   readonly page: number;
   readonly perPage: number;
@@ -39,12 +39,12 @@ export interface Page<Item> {
   readonly totalRecords: number;
 }
 
-/** Reads the query of a paged list. */
+/** Reads page number and page size from the query of a paged list. */
 export function pagingOf(query: Static<typeof pagingQuery>): Paging {
   return { page: Number(query.page ?? 1), perPage: Number(query.per_page ?? defaultPerPage) };
 }
 
-/** Offset and length of the requested page. */
+/** Returns the SQL offset and limit of the requested page. */
 export function rangeOf({ page, perPage }: Paging): { offset: number; limit: number } {
   return { offset: (page - 1) * perPage, limit: perPage };
 }

@@ -1,6 +1,6 @@
 import { failure, type Problem } from './envelope.js';
 
-/** Default failure codes by status. A 401 has none: the spec defines its body. */
+/** Default failure codes by status. A 401 has no code, because the spec defines its exact body. */
 const codesByStatus: Readonly<Record<number, string>> = {
   400: 'bad_request',
   403: 'forbidden',
@@ -16,12 +16,12 @@ const codesByStatus: Readonly<Record<number, string>> = {
   503: 'service_unavailable',
 };
 
-/** The stable code of failures with this status; null without one. */
+/** Returns the stable failure code for a status; null if the status has no code. */
 export function codeOf(statusCode: number): string | null {
   return codesByStatus[statusCode] ?? null;
 }
 
-/** An error response that the client can act on. Its message is for the client. */
+/** An error whose response tells the client what to do. The message is written for the client. */
 export class Refusal extends Error {
   /**
    * @param code the stable code of this failure, for programs; never renamed
@@ -38,17 +38,19 @@ export class Refusal extends Error {
     this.name = 'Refusal';
   }
 
-  /** Used for missing records and for those of another merchant, so that clients cannot tell them apart. */
+  /**
+   * Creates a 404, both for a missing record and for one of another merchant, so that clients cannot tell them apart.
+   */
   static notFound(what: string): Refusal {
     return new Refusal(404, `${what} not found`);
   }
 
-  /** Invalid fields; the first one is the message. */
+  /** Creates a 422 for invalid fields, with the first problem as the message. */
   static invalid(problems: readonly [Problem, ...Problem[]], code?: string): Refusal {
     return new Refusal(422, problems[0].message, problems, code);
   }
 
-  /** This process cannot handle the request now, but may soon. */
+  /** Creates a 503: this process cannot handle the request now, but may soon. */
   static unavailable(): Refusal {
     return new Refusal(503, 'Service unavailable');
   }

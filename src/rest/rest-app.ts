@@ -17,7 +17,7 @@ import { failure } from './envelope.js';
 import { codeOf, Refusal } from './refusal.js';
 import { type TypeboxProvider, validatorCompiler } from './validation.js';
 
-/** A Fastify instance that knows the types of the schemas. */
+/** A Fastify app whose handlers get the static types of their schemas. */
 export type RestApp = FastifyInstance<
   RawServerDefault,
   RawRequestDefaultExpression,
@@ -26,18 +26,18 @@ export type RestApp = FastifyInstance<
   TypeboxProvider
 >;
 
-/** The query of a route without parameters. */
+/** Query schema of a route that accepts no query parameters. */
 export const noQuery = Type.Object({});
 
-/** The path parameter of a route for one record. */
+/** Schema of the path parameter of a route for one record. */
 export const idParams = Type.Object({ id: Type.String() });
 
-/** Options of an API with JSON bodies and one envelope for all responses. */
+/** Options of an API with JSON bodies and one response format. */
 export interface RestOptions {
   readonly logger?: Logger | undefined;
-  /** Adds the hook that authenticates requests, before routing and before the body is read. */
+  /** Adds the hook that authenticates requests, before unknown paths are rejected and before the body is read. */
   readonly admit: (app: FastifyInstance) => void;
-  /** By default plain HTTP. */
+  /** TLS certificate and key; without them the API uses plain HTTP. */
   readonly tls?: ServerTls | null;
 }
 
@@ -50,21 +50,21 @@ export interface ServerTls {
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
 /**
- * Only the request head limits the length. Fastify rejects a longer parameter before any hook, so also for
- * unauthenticated clients.
+ * Maximum length of a path parameter: unlimited, because the size of the request head is limited. Fastify rejects a
+ * longer parameter before any hook, and therefore before authentication.
  */
 const longestId = Number.MAX_SAFE_INTEGER;
-/** More connections than a fleet of gateways opens; further ones are closed at once. */
+/** Maximum number of open connections, more than all gateways together open. Further connections are closed at once. */
 const maxConnections = 10_000;
 
-/** Creates an app without routes. Every response is in the envelope and has `cache-control: no-store`. */
+/** Creates an app without routes. All responses have the same JSON format and `cache-control: no-store`. */
 export function createRestApp({ logger, admit, tls = null }: RestOptions): RestApp {
   const parserErrors = new ParserErrors();
   const app = Fastify({
     ...(tls === null ? {} : { https: { ...tls, minVersion: 'TLSv1.2' } }),
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
-    // Fastify's own 503 would not be in the envelope.
+    // Fastify's own 503 would not have the JSON format of all other responses.
     return503OnClosing: false,
     routerOptions: { maxParamLength: longestId },
     clientErrorHandler: parserErrors.clientErrorHandler,
@@ -88,7 +88,8 @@ export function createRestApp({ logger, admit, tls = null }: RestOptions): RestA
 }
 
 /**
- * Rejects a request pipelined behind one in progress during shutdown. Fastify closes the connection after the response.
+ * During shutdown, rejects requests that were pipelined behind one in progress. Fastify closes the connection after the
+ * response.
  */
 function refuseWhileStopping(app: FastifyInstance): void {
   let isStopping = false;
@@ -110,11 +111,11 @@ const identity = 'identity';
 const longestName = 64;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
-/** Accepts only JSON bodies, parsed strictly, as UTF-8 and without later conversion. */
+/** Accepts only JSON bodies in UTF-8, which are parsed strictly and without type conversion. */
 function acceptJsonBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
-    // Many clients send a content type even with the empty body of a DELETE.
+    // Many clients send a content type with a DELETE although its body is empty.
     if (body.length === 0 && !takesBody(request)) {
       done(null);
       return;
@@ -130,7 +131,7 @@ function acceptJsonBodies(app: FastifyInstance): void {
       done(Refusal.invalid([{ path: '', message }]));
     }
   });
-  // Fastify checks the content type only if there is a body.
+  // Fastify checks the content type only if there is a body, so this hook checks requests without one.
   app.addHook('onRequest', (request, _reply, done) => {
     const missing = takesBody(request) && request.headers['content-type'] === undefined;
     done(missing ? new Refusal(415, 'Content-Type must be application/json') : undefined);
@@ -149,24 +150,24 @@ function messageOf({ problem, fieldName }: StrictJsonError): string {
   return messages[problem];
 }
 
-/** A route without a body schema, such as one that only revokes, takes no body. */
+/** Whether the route accepts a body. A route without a body schema, such as one that only revokes a key, does not. */
 function takesBody({ method, is404, routeOptions }: FastifyRequest): boolean {
   return methodsWithBody.has(method) && !is404 && routeOptions.schema?.body !== undefined;
 }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Set on a route for the methods that its path does not support; the value of the `allow` header. */
+    /** Value of the `allow` header. Set only on routes that reject the methods which their path does not support. */
     allow?: string;
   }
 }
 
-/** Node emits CONNECT requests as an event of their own, so no route can get them. */
+/** Node emits CONNECT requests as a separate event, so no route can receive them. */
 const tunnelMethod = 'CONNECT';
 
 /**
- * Rejects unknown paths and unsupported methods before the body is read. Add it after authentication: other clients
- * must not learn which paths exist.
+ * Rejects unknown paths and unsupported methods before the body is read. Call it after adding authentication, because
+ * unauthenticated clients must not find out which paths exist.
  */
 function refuseOtherRequests(app: FastifyInstance): void {
   const taken = new Map<string, Set<string>>();
@@ -179,7 +180,7 @@ function refuseOtherRequests(app: FastifyInstance): void {
     for (const one of [method].flat()) methods.add(one);
     taken.set(url, methods);
   });
-  // A plugin loads after all routes were added.
+  // Fastify loads a plugin after all routes were added, so `taken` is complete here.
   void app.register((scope, _options, done) => {
     for (const [url, methods] of taken) {
       const others = scope.supportedMethods.filter((method) => !methods.has(method));
@@ -202,19 +203,19 @@ function refuseOtherRequests(app: FastifyInstance): void {
 
 const statuses: Readonly<Record<string, number>> = { ERR_HTTP_REQUEST_TIMEOUT: 408, HPE_HEADER_OVERFLOW: 431 };
 
-/** Responds in the envelope to requests that Node's HTTP parser rejects. */
+/** Sends error responses in the API's JSON format for requests that Node's HTTP parser rejects. */
 class ParserErrors {
   readonly #waiting = new WeakMap<Socket, number>();
 
-  /** For Fastify's option of this name. */
+  /** Value for Fastify's option of the same name. */
   readonly clientErrorHandler: NonNullable<FastifyServerOptions['clientErrorHandler']> = (error, socket) => {
-    // With a response outstanding, the peer would read this one as the response to its earlier request, which may have
-    // moved money.
+    // While a response is outstanding, the client would read this error as the response to its earlier request, which
+    // may have moved money. So the connection is then only closed.
     if (socket.writable && (this.#waiting.get(socket) ?? 0) === 0) socket.write(responseTo(error.code));
     socket.destroy(error);
   };
 
-  /** Counts outstanding responses by connection. */
+  /** Counts the outstanding responses of each connection. */
   watch(app: FastifyInstance): void {
     app.addHook('onRequest', ({ socket }, reply, done) => {
       this.#waiting.set(socket, (this.#waiting.get(socket) ?? 0) + 1);

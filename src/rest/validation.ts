@@ -3,7 +3,7 @@ import { Compile, type Static, type TObject, type TSchema } from '../typebox/typ
 import type { Problem } from './envelope.js';
 import { Refusal } from './refusal.js';
 
-/** Gives handlers the static types of their typebox schemas. */
+/** Gives route handlers the static types of their typebox schemas. */
 export interface TypeboxProvider extends FastifyTypeProvider {
   validator: this['schema'] extends TSchema ? Static<this['schema']> : unknown;
 }
@@ -11,7 +11,7 @@ export interface TypeboxProvider extends FastifyTypeProvider {
 const mostUnknownFields = 20;
 const longestName = 64;
 
-/** Validates requests against flat typebox objects without converting, defaulting or removing anything. */
+/** Validates requests against flat typebox objects, and never converts, adds or removes a field. */
 export const validatorCompiler: FastifySchemaCompiler<FastifySchema & TObject> = ({ schema, httpPart }) => {
   const problemsOf = fieldProblems(schema, httpPart === 'querystring' ? 'query parameter' : 'field');
   return (value: unknown) => {
@@ -21,8 +21,8 @@ export const validatorCompiler: FastifySchemaCompiler<FastifySchema & TObject> =
 };
 
 /**
- * Creates the check of a flat object, with one validator per field: each field is reported once, in the order of the
- * schema, with its own description.
+ * Creates the validation of a flat object. Each field has its own validator, so that each problem is reported once, in
+ * the order of the schema, with the description of its field.
  */
 export function fieldProblems(schema: TObject, kind: string): (value: unknown) => Problem[] {
   const names = Object.keys(schema.properties);

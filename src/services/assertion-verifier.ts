@@ -3,7 +3,7 @@ import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from '../rest/refusal.js';
 import Type, { Compile } from '../typebox/typebox.js';
 
-/** Production or the sandbox. Records of one environment are never visible in the other. */
+/** The production environment (`live`) or the sandbox (`test`). Records of one are never visible in the other. */
 export type Environment = 'live' | 'test';
 
 /** The merchant and environment whose records a request may access. */
@@ -12,31 +12,31 @@ export interface Tenant {
   readonly environment: Environment;
 }
 
-/** Identifies the merchant of a request by the gateway's signature only. */
+/** Identifies the merchant of a request, only by the assertion that the gateway signed. */
 export interface AssertionVerifier {
   /**
-   * @param path the request's path, which determines the upstream that `aud` must name
-   * @throws Refusal 403 if the gateway did not sign the assertion, or if it is for another upstream or time
+   * @param path path of the request, which determines the upstream that the `aud` claim must name
+   * @throws Refusal 403 if the gateway did not sign the assertion, or if it is expired or for another upstream
    * @throws OperatorError if the gateway's public keys cannot be fetched
    */
   verify(assertion: string, path: string): Promise<Tenant>;
 }
 
-/** How an assertion is verified. */
+/** Options of the assertion verifier. */
 export interface VerifierOptions {
-  /** Finds the gateway's public key for an assertion. */
+  /** Finds the public key with which the gateway signed an assertion. */
   readonly keys: JWTVerifyGetKey;
   readonly issuer: string;
-  /** The name of the upstream to which the gateway routes a path; null without a route. */
+  /** Returns the name of the upstream to which the gateway routes a path; null if no route matches. */
   readonly upstreamOf: (path: string) => string | null;
-  /** The single audience that gateways of the former release sign for every upstream; null: not accepted. */
+  /** The `aud` value that gateways of the previous release sign for every upstream; null rejects such assertions. */
   readonly formerAudience: string | null;
   readonly clock: { now(): number };
 }
 
 /** Tolerated difference between the clocks of two machines. */
 const clockToleranceSeconds = 5;
-/** Longer assertions are rejected before verification; a signed identity has about 400 bytes. */
+/** Maximum length of an assertion before verification; a signed identity has about 400 bytes. */
 const maxAssertionLength = 4096;
 
 const claims = Compile(
@@ -47,7 +47,7 @@ const claims = Compile(
   }),
 );
 
-/** Creates the verifier of `x-gateway-assertion`, which checks signature, algorithm, issuer, audience and time. */
+/** Creates the verifier of `x-gateway-assertion` headers. It checks signature, algorithm, issuer, audience and time. */
 export function createAssertionVerifier(options: VerifierOptions): AssertionVerifier {
   const { keys, issuer, upstreamOf, formerAudience, clock } = options;
   return {
@@ -62,7 +62,8 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
         try {
           const { payload } = await jwtVerify(assertion, findKey, {
             issuer,
-            // Never trust the header's `alg`: `none`, or HMAC with a public key as the secret (CVE-2015-9235).
+            // Never trust `alg` in the JWT header: an attacker could choose `none`, or HMAC with the public key as the
+            // secret (CVE-2015-9235).
             algorithms: ['EdDSA', 'ES256'],
             requiredClaims: ['aud', 'sub', 'exp', 'iat'],
             clockTolerance: clockToleranceSeconds,
@@ -76,7 +77,10 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
     },
   };
 
-  /** A failed key fetch is an outage: it must not look like a request from a client other than the gateway. */
+  /**
+   * Finds the public key of an assertion. A failed fetch of the keys is an outage, so it must not become the 403 for a
+   * request that bypassed the gateway.
+   */
   async function findKey(...named: Parameters<JWTVerifyGetKey>): Promise<Awaited<ReturnType<JWTVerifyGetKey>>> {
     try {
       return await keys(...named);
@@ -87,7 +91,10 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
   }
 }
 
-/** Gateways of this release name the upstream; an `aud` with only the former audience comes from the former release. */
+/**
+ * Whether the assertion is for this upstream. Gateways of this release name the upstream in `aud`; gateways of the
+ * previous release put only `formerAudience` there.
+ */
 function isFor({ aud = [] }: JWTPayload, upstream: string, formerAudience: string | null): boolean {
   const names = typeof aud === 'string' ? [aud] : aud;
   return names.includes(upstream) || (names.length === 1 && names[0] === formerAudience);

@@ -25,18 +25,23 @@ import { recordParams } from './fields.js';
 import { findWallet, listWallets } from './wallets/repository.js';
 import { walletSchema, walletsQuery } from './wallets/schema.js';
 
-/** Options of the services. */
+/** Options of `createServices`. */
 export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly logger?: Logger | undefined;
-  /** The running build, for the metrics; without it the metrics name no build. */
+  /** Version and configuration digest of the running program, which the metrics show. */
   readonly build?: ApiBuild | undefined;
-  /** Verifies that requests come from the gateway. Null: requests from loopback with a local Host are trusted. */
+  /**
+   * Verifies that requests come from the gateway. With null, requests from loopback with a local Host header are
+   * trusted.
+   */
   readonly assertions: AssertionVerifier | null;
-  /** Lower-case host names of this machine besides the loopback names, for the Host check without `assertions`. */
+  /**
+   * Lower-case host names of this machine, for the check of Host without `assertions`. Loopback names are always valid.
+   */
   readonly hosts?: ReadonlySet<string>;
-  /** Null: the database has a single connection (SQLite). */
+  /** Limits each merchant's share of the connections; null for SQLite, which has a single connection. */
   readonly connections: FairConnectionShares | null;
-  /** The results of the balance check; left out: no results and no warnings. */
+  /** The results of the balance check; without them `/readyz` shows no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;
 }
 
@@ -68,7 +73,10 @@ export function createServices(services: ServicesOptions): Services {
   return { app, openApi };
 }
 
-/** Takes a connection once the body has arrived and releases it before the response is sent: slow clients hold none. */
+/**
+ * Limits the database connections of each merchant. A slow client holds no connection, because a request takes one
+ * after its body has arrived and releases it before the response is sent.
+ */
 function limitConnections(app: RestApp, connections: FairConnectionShares): void {
   app.addHook('onRoute', (route) => {
     if (route.config?.isOpen === true) return;
@@ -80,15 +88,15 @@ function limitConnections(app: RestApp, connections: FairConnectionShares): void
   });
 }
 
-/** The sources of readiness and of the health metrics. */
+/** Sources of `/readyz` and of the health metrics. */
 interface HealthSources {
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly ledger: Pick<BalanceCheck, 'state' | 'warnings'>;
 }
 
 /**
- * Adds liveness, readiness and the health metrics, all without a merchant. A ledger mismatch is only a warning: without
- * the services no payout is paid, and the mismatch is no clearer.
+ * Adds `/livez`, `/readyz` and the health metrics, which need no merchant. A ledger mismatch only adds a warning to
+ * `/readyz`: taking the services offline would stop all payouts and would not explain the mismatch.
  */
 function addHealth(app: RestApp, metrics: ApiMetrics, { writes, ledger }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
@@ -118,7 +126,7 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { writes, ledger }: Health
   );
 }
 
-/** Adds the routes of transactions, at both paths. */
+/** Adds the routes of transactions under both paths, `/transactions` and `/dev/transactions`. */
 const transactionRoutes: Routes = (app, { database }) => {
   for (const path of ['/transactions', '/dev/transactions']) {
     app.get(

@@ -6,7 +6,7 @@ import { openWallet } from './ledger/open-wallet.js';
 import type { ServicesDatabase } from './services-database.js';
 import { findDefaultWallet } from './wallets/repository.js';
 
-/** The merchant of the sample records, and the creation time of the newest record in milliseconds since 1970. */
+/** The merchant and environment of the sample records, and the time of the newest record in milliseconds since 1970. */
 export interface DemoOptions extends Tenant {
   readonly now: number;
 }
@@ -15,7 +15,10 @@ const currency = 'NGN';
 const actor = 'dev';
 const millisecondsBetween = 5 * 60 * 60 * 1000;
 
-/** Movements in kobo, oldest first: positive in, negative out. They add up to the balance of the demo wallet. */
+/**
+ * Amounts of the sample transactions in kobo, oldest first; negative amounts are debits. They add up to the balance of
+ * the demo wallet.
+ */
 const movements = [
   1_500_000, -120_000, 350_000, 80_000, -45_500, 640_000, -210_000, 99_900, 275_000, -60_000, 1_200_000, -330_000,
   18_500, 42_000, -75_000, 505_000, 150_000, -199_900, 260_000, 33_000, -88_000, 720_000, -140_000, 310_000, 85_000,
@@ -27,7 +30,7 @@ const people = [
   { email: 'zainab.bello@example.com', firstName: 'Zainab', lastName: 'Bello' },
 ];
 
-/** Inserts sample records for a merchant without a default wallet; changes nothing if the merchant has one. */
+/** Inserts sample records for a merchant. Changes nothing if the merchant already has a default wallet. */
 export function seedDemo(database: ServicesDatabase, { now, ...tenant }: DemoOptions): Promise<{ walletId: string }> {
   return database.transaction().execute(async (transaction) => {
     const existing = await findDefaultWallet(transaction, tenant, currency);

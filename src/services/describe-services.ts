@@ -4,7 +4,7 @@ import type { OpenApi } from '../rest/openapi/describe-routes.js';
 import { createServices } from './create-services.js';
 import type { ServicesTables } from './tables.js';
 
-/** Generates the services' OpenAPI 3.1 description from the code; needs no configuration or database. */
+/** Generates the services' OpenAPI 3.1 description from the routes, without a configuration or an external database. */
 export async function describeServices(): Promise<OpenApi> {
   const database = openDatabase<ServicesTables>({ url: 'sqlite::memory:' });
   try {

@@ -1,13 +1,16 @@
 import type { Problem } from '../rest/envelope.js';
 
-/** A failure of the services: its status, its documented meaning, and the parts of an example envelope. */
+/** A failure of the services: its status, its documented meaning, and the parts of an example response. */
 interface FailureCode {
   readonly status: number;
   readonly meaning: string;
   readonly message: string;
   readonly problems?: readonly Problem[];
   readonly details?: Readonly<Record<string, string>>;
-  /** Possible only for operations that list the code; other codes are possible for every operation with the status. */
+  /**
+   * Set if only operations that list the code can return it. Without this, every operation with the status can return
+   * it.
+   */
   readonly isSpecial?: true;
 }
 
@@ -23,7 +26,7 @@ const keyReused = {
 };
 const missing = { path: 'amount', message: 'amount is required' };
 
-/** The codes of the services' failures, `data.code`: documented in docs/services.md, never renamed. */
+/** Failure codes of the services, sent as `data.code`. docs/services.md documents them, and they are never renamed. */
 const failureCodes = {
   bad_request: {
     status: 400,
@@ -121,8 +124,8 @@ const failureCodes = {
   },
 } as const satisfies Readonly<Record<string, FailureCode>>;
 
-/** The stable identifier of a failure of the services. */
+/** The stable code of a failure of the services. */
 export type ServiceFailureCode = keyof typeof failureCodes;
 
-/** The failure codes with their details, in the order of the documentation. */
+/** The failure codes and their details, in the order of the documentation. */
 export const failureCodeEntries = Object.entries(failureCodes) as readonly [ServiceFailureCode, FailureCode][];

@@ -9,14 +9,14 @@ export interface FairConnectionsOptions {
 }
 
 /**
- * Limits each merchant's share of the connection pool. Otherwise one merchant's requests could take all connections
- * while they wait for locks, and the requests of other merchants would queue behind them. A merchant may hold no more
- * connections than are free: a single merchant gets half, two get a third each, and one stays free for a newcomer.
+ * Limits each merchant's share of the connection pool. Otherwise requests of one merchant that wait for locks could
+ * take all connections and block other merchants. A merchant may take a connection only while it holds fewer than are
+ * free. So a single merchant gets half, two get a third each, and one connection always stays free.
  */
 export class FairConnectionShares {
   readonly #options: FairConnectionsOptions;
   readonly #held = new Map<string, number>();
-  /** Waiting requests by merchant, in order of arrival; each function lets its request proceed. */
+  /** Waiting requests by merchant, in order of arrival. Each request is a function that lets it proceed. */
   readonly #waiting = new Map<string, Set<() => void>>();
   #free: number;
 
@@ -26,8 +26,8 @@ export class FairConnectionShares {
   }
 
   /**
-   * Runs `act`, which uses one connection at a time, once the merchant may take a connection.
-   * @throws DatabaseError if the merchant gets none within `connectTimeoutSeconds`
+   * Runs `act` once the merchant may take a connection. `act` must use only one connection at a time.
+   * @throws DatabaseError if the merchant gets no connection within `connectTimeoutSeconds`
    */
   async use<Result>(merchantId: string, act: () => Result | Promise<Result>): Promise<Result> {
     if (this.#mayTake(merchantId)) this.#take(merchantId);
@@ -83,7 +83,9 @@ export class FairConnectionShares {
     });
   }
 
-  /** Lets waiting requests proceed while their merchant may take a connection, fewest held connections first. */
+  /**
+   * Lets waiting requests proceed while connections allow it, first those of the merchant with the fewest connections.
+   */
   #letIn(): void {
     for (;;) {
       const fewest = [...this.#waiting.keys()].reduce<string | null>(

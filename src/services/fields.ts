@@ -1,11 +1,11 @@
 import { describedAs } from '../rest/openapi/json-schema.js';
 import Type, { type TSchema } from '../typebox/typebox.js';
 
-// The description of a field is also part of its error message: "amount must be " plus the description.
+// Error messages contain a field's description: "amount must be " followed by the description.
 
 const exampleId = '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80';
 
-/** An amount of money. */
+/** An amount of money in minor units. */
 export const amount = Type.Integer({
   minimum: 1,
   maximum: Number.MAX_SAFE_INTEGER,
@@ -13,17 +13,17 @@ export const amount = Type.Integer({
   examples: [250_000],
 });
 
-/** A currency. */
+/** A 3-letter currency code. */
 export const currency = Type.String({
   pattern: /^[A-Z]{3}$/,
   description: 'a 3-letter currency code, such as NGN',
   examples: ['NGN'],
 });
 
-/** The form of every id except transaction ids. */
+/** Pattern for all ids except transaction ids. */
 export const uuidForm = /^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$/;
 
-/** A reference to another record. */
+/** The id of a record in a request. */
 export const uuid = Type.String({
   pattern: uuidForm,
   description: 'a UUID',
@@ -36,13 +36,18 @@ export const id = Type.String({
   examples: [exampleId],
 });
 
-/** The path of one record. The schema accepts any text: a malformed id gives 404, like an unknown one. */
+/**
+ * Path parameter of a route for one record. The schema accepts any text, because a malformed id must get the same 404
+ * as an unknown one.
+ */
 export const recordParams = Type.Object({ id: describedAs(Type.String(), uuid) });
 
 /** A time in a response. */
 export const timestamp = Type.String({ format: 'date-time', examples: ['2026-01-31T12:00:00.000Z'] });
 
-/** The services' own reference; a payout and the transaction that debited the wallet have the same one. */
+/**
+ * The reference that the services assign. A payout has the same reference as the transaction that debited its wallet.
+ */
 export const serviceReference = Type.String({
   description: 'Assigned by the service; a payout and the transaction that debited the wallet have the same reference',
   examples: ['01KFZ4S7Q2N8V3C5X6B9D0E1FG'],
@@ -55,7 +60,7 @@ export function textOrNull(example: string | null, description?: string) {
 }
 
 /**
- * A field that may be absent or null, with the same meaning: clients send null for fields that they do not set.
+ * A field that may be absent or null, with the same meaning, because clients send null for fields that they do not set.
  * @param purpose what the field is for
  */
 export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?: string) {
@@ -64,7 +69,7 @@ export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?:
   return Type.Optional(Type.Union([schema, Type.Null()], { ...words, description: `${form}, or null` }));
 }
 
-/** A number used as an identifier: a string, because leading zeros count. */
+/** An identifier made of digits. It is a string, because leading zeros are significant. */
 export function digits(least: number, most: number, example: string) {
   return Type.String({
     pattern: new RegExp(`^[0-9]{${least},${most}}$`),

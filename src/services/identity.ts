@@ -9,10 +9,10 @@ const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
 const hostForm = /^(?<name>\[[^\]]*\]|[^:[\]]+)(?::[0-9]*)?$/;
 
 /**
- * Accepts only requests that the gateway forwarded for a merchant. With a verifier, the request must carry a signed
- * assertion of the gateway; without one, it must come from loopback and name this machine in Host. The check runs
- * before routing, so that no other client learns which paths exist.
- * @param assertions null: no verifier
+ * Accepts only requests that the gateway forwarded for a merchant. With `assertions`, a request must have the gateway's
+ * signed assertion; otherwise it must come from loopback with a local Host. Other clients are rejected before unknown
+ * paths are, so they cannot find out which paths exist.
+ * @param assertions verifier of the gateway's signed assertions, or null
  * @param hosts lower-case names of this machine besides the loopback names
  */
 export function requireIdentity(
@@ -25,7 +25,7 @@ export function requireIdentity(
     const isOpen = request.routeOptions.config.isOpen === true;
     const isLocal = isFromLoopback(request) && isForThisMachine(request, hosts, isOpen);
     if (assertions === null && !isLocal) throw forbidden();
-    // Open routes show no merchant's records, so they need no tenant.
+    // Open routes, such as `/livez`, show no merchant's records, so they need no merchant.
     if (isOpen) return;
     const named = tenantIn(request);
     const verified = assertions === null ? named : await verifyAssertion(request, assertions);
@@ -36,7 +36,7 @@ export function requireIdentity(
   });
 }
 
-/** The tenant of an accepted request. */
+/** The merchant and environment of a request that `requireIdentity` accepted. */
 export function tenantOf(request: FastifyRequest): Tenant {
   return request.getDecorator<Tenant>(decorator);
 }
@@ -46,8 +46,9 @@ function isFromLoopback({ socket }: FastifyRequest): boolean {
 }
 
 /**
- * Prevents DNS rebinding: an attacker's host name resolves to this machine, and the browser sends that name as Host.
- * Open routes also accept an IP address or no Host, as probes and sidecars send: neither can be rebound.
+ * Checks the Host header against DNS rebinding, in which an attacker's host name resolves to this machine and the
+ * browser sends that name. Open routes also accept an IP address or no Host, because probes and sidecars send such
+ * requests and DNS rebinding cannot.
  */
 function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, isOpen: boolean): boolean {
   const [host, ...more] = hostsIn(request);
@@ -57,7 +58,7 @@ function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, i
   return isLoopback || hosts.has(name) || (isOpen && (isIPv4(name) || isIPv6(/^\[(.*)\]$/.exec(name)?.[1] ?? '')));
 }
 
-/** Reads the raw headers: of two Host headers Node silently keeps only the first. */
+/** Returns all Host headers. Reads the raw headers, because Node silently keeps only the first of two Host headers. */
 function hostsIn({ raw: { rawHeaders } }: FastifyRequest): string[] {
   return rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === 'host');
 }
@@ -66,20 +67,26 @@ function forbidden(): Refusal {
   return new Refusal(403, 'Forbidden');
 }
 
-/** Verifies the assertion. Node joins repeated headers with a comma, which makes the assertion invalid. */
+/** Verifies the gateway's assertion. Node joins repeated headers with a comma, which makes the assertion invalid. */
 function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier): Promise<Tenant> | null {
   const assertion = request.headers['x-gateway-assertion'];
   return typeof assertion === 'string' ? assertions.verify(assertion, pathOf(request)) : null;
 }
 
-/** The path as the router decoded it: a percent-encoded spelling could match a different upstream than the router's. */
+/**
+ * Returns the path as the router decoded it. A percent-encoded path could match a different upstream than the route
+ * does.
+ */
 function pathOf({ url, routeOptions, params }: FastifyRequest): string {
   const values = params as Readonly<Record<string, string>>;
   if (routeOptions.url === undefined) return url.split('?', 1)[0] ?? '';
   return routeOptions.url.replace(/:(\w+)/g, (_, name: string) => encodeURIComponent(values[name] ?? ''));
 }
 
-/** The tenant in the gateway's headers; null if invalid. Node joins repeated headers with a comma, which is invalid. */
+/**
+ * Reads merchant and environment from the gateway's headers; null if they are invalid. Node joins repeated headers with
+ * a comma, which is invalid too.
+ */
 function tenantIn({ headers }: FastifyRequest): Tenant | null {
   const merchantId = headers['x-merchant-id'];
   const environment = headers['x-merchant-environment'];

@@ -14,7 +14,7 @@ const dateOrTime = Type.String({
   examples: ['2026-01-31'],
 });
 
-/** The parameters that filter records by creation time; both ends are inclusive. */
+/** Query parameters that filter records by creation time; both ends are inclusive. */
 export const createdQuery = {
   from: Type.Optional(
     withPurpose(dateOrTime, 'Only records created at this time or later; a date means the start of that day in UTC'),
@@ -24,12 +24,12 @@ export const createdQuery = {
   ),
 };
 
-/** The parameter that filters records by their wallet. */
+/** Query parameter that filters records by their wallet. */
 export const walletFilter = withPurpose(uuid, 'Only records of this wallet; 404 if the merchant has no such wallet');
 
 /**
- * The parameter that keeps pages stable while records are added: the list contains only the record with this id and
- * older records.
+ * Query parameter `up_to`, which keeps pages stable while records are added: the list contains only the record with
+ * this id and older records.
  */
 export function upTo<Schema extends TSchema>(ids: Schema): Schema {
   return withPurpose(
@@ -38,7 +38,7 @@ export function upTo<Schema extends TSchema>(ids: Schema): Schema {
   );
 }
 
-/** A range of creation times in milliseconds since 1970, both ends inclusive; null: unbounded. */
+/** A range of creation times in milliseconds since 1970. Both ends are inclusive; null means unbounded. */
 export interface CreatedRange {
   readonly from: number | null;
   readonly to: number | null;

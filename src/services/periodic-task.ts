@@ -1,16 +1,16 @@
 import { DatabaseError } from '../database/database-error.js';
 import type { Logger } from '../rest/error-responses.js';
 
-/** Runs `act` once after a delay; the returned function cancels that. */
+/** `after` runs `act` once after a delay, and returns a function that cancels the timer. */
 export interface Timers {
   after(milliseconds: number, act: () => void): () => void;
 }
 
-/** A periodic task. */
+/** Options of a periodic task. */
 export interface PeriodicTaskOptions {
   /** The task's name in the log. */
   readonly name: string;
-  /** Runs one batch; resolves with true if more work may be due at once. */
+  /** Runs one batch; resolves with true if the next batch should run at once. */
   readonly act: () => Promise<boolean>;
   readonly pauseMilliseconds: number;
   readonly timers: Timers;
@@ -18,10 +18,13 @@ export interface PeriodicTaskOptions {
 }
 
 const longestPauseMilliseconds = 30_000;
-/** Retries after a DatabaseError stay frequent: a database does not report its recovery. */
+/**
+ * Maximum pause between retries after a DatabaseError, for tasks whose normal pause is shorter. It is short, because a
+ * database does not report its recovery.
+ */
 const longestForDatabaseMilliseconds = 500;
 
-/** Runs a task repeatedly, with a pause when no work is due; after failures with exponential backoff. */
+/** Runs a task repeatedly, with a pause when no work is due, and with exponential backoff after failures. */
 export class PeriodicTask {
   readonly #options: PeriodicTaskOptions;
   #running: Promise<void> = Promise.resolve();
@@ -54,7 +57,7 @@ export class PeriodicTask {
     } catch (error) {
       this.#failures += 1;
       this.#longestPause = error instanceof DatabaseError ? longestForDatabaseMilliseconds : longestPauseMilliseconds;
-      // Log a database outage once: an hour of outage is thousands of attempts.
+      // Log only the first failure of a database outage: an outage of one hour causes thousands of attempts.
       if (this.#failures === 1 || !(error instanceof DatabaseError))
         logger?.error({ err: error, task: name, failures: this.#failures }, 'a task failed; retrying');
     }

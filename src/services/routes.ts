@@ -11,7 +11,7 @@ export interface RouteContext {
   readonly database: ServicesDatabase;
   readonly clock: DatabaseClock;
   readonly bank: BankOptions;
-  /** Idempotency keys, each with its tenant, of the requests in progress in this process. */
+  /** Idempotency keys of the requests in progress in this process, each with its merchant and environment. */
   readonly running: Set<string>;
 }
 
@@ -19,7 +19,7 @@ export interface RouteContext {
 export type Routes = (app: RestApp, context: RouteContext) => void;
 
 /**
- * The id in a path, in lower case as stored. A malformed id gives the same 404 as an unknown one.
+ * Returns the id from a path in lower case, as stored. A malformed id gets the same 404 as an unknown one.
  * @throws Refusal 404
  */
 export function idIn({ id }: Static<typeof idParams>, what: string): string {

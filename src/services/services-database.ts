@@ -6,7 +6,7 @@ import { migrations } from './migrations/migrations.js';
 import type { ServicesTables } from './tables.js';
 
 /**
- * Connects to the services' database without changing it.
+ * Connects to the services' database and checks it, without changing it.
  * @throws DatabaseError if the services could not start with this database
  */
 export function checkServicesDatabase(options: MigratedOptions): Promise<void> {
@@ -27,29 +27,33 @@ export function openServicesDatabase(options: MigratedOptions): Promise<Services
   return openMigrated<ServicesTables>(options, migrations);
 }
 
-/** The condition of every query for a merchant: only records of this merchant and environment. */
+/** SQL condition that limits a merchant's query to records of this merchant and environment. */
 export function ownedBy({ merchantId, environment }: Tenant): RawBuilder<SqlBool> {
   return sql<SqlBool>`(merchant_id = ${merchantId} and environment = ${environment})`;
 }
 
-/** The owner columns of a new record. */
+/** The columns that name the owner of a new record. */
 export function ownerColumns({ merchantId, environment }: Tenant) {
   return { merchant_id: merchantId, environment };
 }
 
-// PostgreSQL numbers a record at its insert and shows it after the commit. Of two concurrent records the lower number
-// may therefore appear last, among records that a client has already read. An export by pages would then miss one
-// record and repeat another one.
+// PostgreSQL numbers a record when it is inserted, but shows the record only after the commit. So a record with a lower
+// number may appear among records that a client has already read. A paged export would then miss one record and repeat
+// another.
 
 /**
- * Call this in a transaction that inserts into the merchant's lists, before it locks rows or inserts. Until the
- * transaction has ended, lists omit its records and later ones. Inserting transactions do not wait for each other.
+ * Call this in a transaction that inserts into the merchant's lists, before it locks or inserts rows. Queries of these
+ * lists wait until the transaction ends, so that they miss no record. Inserting transactions do not wait for each
+ * other, because the lock is shared.
  */
 export async function lockListForInsert(transaction: ServicesDatabase, tenant: Tenant): Promise<void> {
   await takeSharedLock(transaction, nameOf(tenant));
 }
 
-/** The number up to which a list of the merchant is complete; null on SQLite, where every list is complete. */
+/**
+ * Waits until no transaction inserts into the merchant's lists, then returns the last number assigned in the table;
+ * null on SQLite. Later records get larger numbers, so a list up to this number is complete.
+ */
 export function lastCompleteNumber(
   database: ServicesDatabase,
   tenant: Tenant,

@@ -18,9 +18,9 @@ import { openServicesDatabase, type ServicesDatabase } from './services-database
 /** Options of `startServices`. */
 export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock' | 'connections' | 'ledger'> {
   readonly host: string;
-  /** 0: any free port. */
+  /** TCP port; 0 for any free port. */
   readonly port: number;
-  /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
+  /** Database URL: `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
   readonly pool?: PoolOptions | undefined;
   /** Whether to create a missing or empty database; default true. */
@@ -28,11 +28,11 @@ export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock'
   /** The machine's clock, in milliseconds since 1970. */
   readonly clock: { now(): number };
   readonly timers: Timers;
-  /** Address, token and TLS of the operators' API; null: no operators' API. */
+  /** Address, token and TLS of the operators' API; null to start without that API. */
   readonly operators?: OperatorsListener | null;
 }
 
-/** The listener of the operators' API; port 0: any free port. */
+/** Options of the operators' API and its listener; port 0 means any free port. */
 export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'tls'> & {
   readonly host: string;
   readonly port: number;
@@ -43,7 +43,7 @@ export interface RunningServices {
   readonly url: string;
   /** URL of the operators' API; null without that API. */
   readonly operatorsUrl: string | null;
-  /** Open until `close()`. */
+  /** Stays open until `close()` is called. */
   readonly database: ServicesDatabase;
   /** Finishes requests in progress, stops the tasks, then closes the database. */
   close(): Promise<void>;
@@ -52,7 +52,7 @@ export interface RunningServices {
 const payoutsPauseMilliseconds = 250;
 const purgePauseMilliseconds = 60_000;
 const ledgerPauseMilliseconds = 600_000;
-/** For how long a deleted customer remains valid in `up_to`. */
+/** How long a deleted customer's id stays valid in the `up_to` parameter of the customer list. */
 const deletedCustomersRetentionMilliseconds = 30 * 24 * 60 * 60 * 1000;
 
 /**
@@ -138,12 +138,13 @@ interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'cl
 }
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
-/** How far the database clock may advance beyond real time between two runs, e.g. by a small correction. */
+/** How far the database clock may advance beyond real time between two runs, e.g. because of a small correction. */
 const toleranceMilliseconds = 60_000;
 
 /**
- * Purges stored responses after 24 hours. A payout whose idempotency key is purged too early could be paid twice. So
- * after a forward jump of the database clock nothing is purged for 24 hours; by then older responses are that old.
+ * Purges stored responses after 24 hours. If a response were purged too early, a repeated request could pay a payout
+ * twice. So after a forward jump of the database clock nothing is purged for 24 hours, until all earlier responses
+ * really are that old.
  */
 export class StoredResponsePurge {
   readonly #options: StoredResponsePurgeOptions;
@@ -156,7 +157,7 @@ export class StoredResponsePurge {
     this.#monotonic = options.monotonic ?? (() => performance.now());
   }
 
-  /** Purges one batch, from the second call on; resolves with true if more may remain. */
+  /** Purges one batch; resolves with true if more may remain. The first call only records the clocks. */
   async forget(): Promise<boolean> {
     const { database, clock } = this.#options;
     const last = this.#last;

@@ -15,9 +15,9 @@ interface WalletRow extends OwnedRow {
   id: string;
   currency: string;
   balance: number;
-  /** 1 or 0: SQLite has no booleans. */
+  /** 1 or 0, because SQLite has no booleans. */
   is_default: number;
-  /** The name of the operator who created it; null for a wallet older than the ledger. */
+  /** Name of the operator who created the wallet; null for a wallet that is older than the ledger. */
   created_by: string | null;
 }
 
@@ -37,7 +37,7 @@ interface PayoutRow extends OwnedRow {
   recipient: string | null;
   remarks: string | null;
   failure_reason: string | null;
-  /** When the worker processes the payout next, or its lease ends; null once the payout has ended. */
+  /** When the worker processes the payout next, or when its lease ends; null once the payout has ended. */
   due_at: number | null;
   updated_at: number;
 }
@@ -50,11 +50,14 @@ interface TransactionRow extends OwnedRow {
   status: TransactionStatus;
   amount: number;
   currency: string;
-  /** The account on the other side: the operator's float, or `payouts` for money at the bank or on its way there. */
+  /**
+   * The account on the other side of the movement: the operator's `float`, or `payouts` for money at the bank or on its
+   * way there.
+   */
   counter_account: Generated<'float' | 'payouts'>;
   reference: string;
   balance_after: number;
-  /** The reason and the name (`actor`) of the operator who moved the money; both null for a payout. */
+  /** Why and by which operator (`actor`) the money was moved; both null for a payout. */
   reason: string | null;
   actor: string | null;
 }
@@ -66,12 +69,12 @@ interface CustomerRow extends OwnedRow {
   first_name: string;
   last_name: string;
   phone: string | null;
-  /** The text to search, in lower case: neither database folds the case of all letters. */
+  /** The text that a search matches, in lower case, because neither database converts the case of all letters. */
   search_text: string;
   updated_at: number;
 }
 
-/** The list position of a deleted customer, for clients that are paging through the list. */
+/** The list position of a deleted customer, for clients that are still paging through the list. */
 interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
   id: string;
   sequence: number;
@@ -81,14 +84,14 @@ interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
 /** The stored response to a request with an idempotency key. */
 interface StoredResponseRow extends OwnedRow {
   key: string;
-  /** Identifies the request, see `requestFingerprint`. */
+  /** Identifies the request; see `requestFingerprint`. */
   fingerprint: string;
   status: number;
-  /** JSON text. */
+  /** The body as JSON text. */
   body: string;
 }
 
-/** The tables of the services. `sequence` is the order of creation, also within one millisecond of the clock. */
+/** The tables of the services. `sequence` is the order in which records were created, even within one millisecond. */
 export interface ServicesTables {
   wallets: WalletRow;
   payouts: PayoutRow;

@@ -4,7 +4,7 @@ import { readToken } from '../../rest/bearer-token.js';
 import type { AdminAccess } from './admin-client.js';
 import { type Environment, type Peer, WrongUsage } from './peer.js';
 
-/** The options for the address of an API and its bearer token. */
+/** Command-line options for the address of an API and its bearer token. */
 export interface AccessOptions {
   readonly address?: string | undefined;
   readonly tokenFile?: string | undefined;
@@ -14,7 +14,8 @@ export interface AccessOptions {
 const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
 
 /**
- * Finds address and token. Options override environment variables, which override the configuration.
+ * Determines the address and token of an API. Options take precedence over environment variables, which take precedence
+ * over the configuration.
  * @throws WrongUsage if the token is missing, or address or token is malformed
  * @throws ConfigError for an invalid configuration
  * @throws OperatorError if the token file cannot be read
@@ -49,7 +50,9 @@ function urlIn(text: string, peer: Peer): URL {
   throw new WrongUsage(`${whose} must be an http or https URL without user, query and fragment, such as ${example}`);
 }
 
-/** The address of the API in the configuration; loopback if the listener has a wildcard address (0.0.0.0, ::). */
+/**
+ * Returns the address of the API from the configuration; loopback if it listens on a wildcard address (0.0.0.0, ::).
+ */
 function addressIn(config: Config, peer: Peer): string {
   const { host: listened, port, certFile = null } = peer.settings(config).listen;
   const loopbacks: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };

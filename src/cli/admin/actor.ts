@@ -3,9 +3,9 @@ import { actorForm } from '../../rest/actor.js';
 import { WrongUsage } from './peer.js';
 
 /**
- * The actor of changes: the given name, or the user of the operating system. Null if the name of that user is not valid
- * at the registry.
- * @throws WrongUsage if the given name is not valid at the registry
+ * Returns the name under which changes are recorded: the given name, or else the system user's. Null if the registry
+ * would reject the system user's name.
+ * @throws WrongUsage if the registry would reject the given name
  */
 export function actorNamed(given: string | undefined, user: () => string = systemUser): string | null {
   if (given === undefined) {
@@ -19,7 +19,7 @@ export function actorNamed(given: string | undefined, user: () => string = syste
   throw new WrongUsage('--actor must be a name of 1 to 64 letters, digits and . _ @ : + -');
 }
 
-/** The name of the user; empty if the system has no user with the uid of this process. */
+/** Returns the name of the system user; empty if the system does not know the uid of this process. */
 function systemUser(): string {
   try {
     return userInfo().username;

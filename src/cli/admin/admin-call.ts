@@ -8,16 +8,16 @@ import { AdminClient } from './admin-client.js';
 import { type Environment, registryPeer, WrongUsage } from './peer.js';
 import { printable, printableJson } from './printable.js';
 
-/** One running administration command. */
+/** The client, options and output functions of one administration command. */
 export interface AdminCall<Options> {
   readonly client: AdminClient;
   readonly options: Options;
   readonly args: readonly string[];
-  /** Prints the data of a response: as JSON with `--json`, otherwise as the given lines. */
+  /** Prints the data of a response as JSON with `--json`, otherwise the given lines. */
   readonly show: (data: unknown, lines: readonly string[]) => void;
   /**
-   * Prints a change and its propagation.
-   * @throws OperatorError if the change is not in force on every gateway, so that a script notices
+   * Prints a change, and on which gateways it is in force.
+   * @throws OperatorError if the change is not in force on every gateway, so that scripts notice
    */
   readonly showChange: (data: { readonly propagation: Propagation }, lines: readonly string[]) => void;
 }
@@ -35,7 +35,7 @@ type CallOptions = Omit<AccessOptions, 'address'> & {
   readonly token?: string | true;
 };
 
-/** Gives a command the common administration options and an action with a client of the registry. */
+/** Adds the common administration options to a command, and an action that gets a client of the registry. */
 export function administer<Options extends object>(
   command: Command,
   { io, env }: AdminEdge,
@@ -69,7 +69,7 @@ export function administer<Options extends object>(
     });
 }
 
-/** The print functions of a command. */
+/** Returns the functions that print a command's results. */
 export function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<object>, 'show' | 'showChange'> {
   const show = (data: unknown, lines: readonly string[]): void => {
     out(isJson ? `${printableJson(data)}\n` : `${lines.map(printable).join('\n')}\n`);
@@ -84,13 +84,13 @@ export function printers({ out }: CommandIo, isJson: boolean): Pick<AdminCall<ob
   };
 }
 
-/** The propagation of a change as text, and whether the change is in force on all gateways. */
+/** On which gateways a change is in force, as text, and whether it is in force on all of them. */
 interface PropagationText {
   readonly isEverywhere: boolean;
   readonly text: string;
 }
 
-/** Describes on which gateways a change is in force, and on which it is pending. */
+/** Describes on which gateways a change is in force, and on which it is still pending. */
 function propagationText({ gateways, confirmed, pending, ...rest }: Propagation): PropagationText {
   const { milliseconds, projected = true } = rest;
   if (!projected) {

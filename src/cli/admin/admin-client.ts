@@ -7,31 +7,31 @@ import { type RequestTarget, nextAfter, unexpectedResponse, failureOf, unreachab
 /** A request to the admin API. */
 export interface AdminRequest<Schema extends TSchema> {
   readonly method: 'GET' | 'POST' | 'PATCH';
-  /** Path below the address. Each part becomes one segment, percent-encoded. */
+  /** Path below the address, one part per segment. The parts are percent-encoded. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
-  /** Marks an idempotent request, which may be retried after any failure. */
+  /** Marks an idempotent request, which the user may safely repeat after any failure. */
   readonly isRepeatable?: true;
-  /** Advice if it is unknown whether the change was made. Default: to look before a retry. */
+  /** Advice for the user if it is unknown whether the change was made. Default: check before a retry. */
   readonly ifUnclear?: string | undefined;
-  /** Schema of `data` in the response. */
+  /** Schema of `data` in the success response. */
   readonly expects: Schema;
 }
 
 /** Address and credentials of an API. */
 export interface AdminAccess {
-  /** Default: the registry. */
+  /** Which API this is; the registry by default. */
   readonly peer?: Peer;
   readonly address: URL;
   readonly token: string;
-  /** The actor of changes (`x-actor`); null: the API uses its default actor. */
+  /** Name under which changes are recorded (`x-actor`); null for the default name of the API. */
   readonly actor?: string | null;
   readonly timeoutMilliseconds?: number;
   readonly maxBytes?: number;
 }
 
-/** A client of the admin API or the operators' API. No error contains the token. */
+/** A client of the admin API or the operators' API. Its error messages never contain the token. */
 export class AdminClient {
   readonly #access: Required<AdminAccess>;
 
@@ -47,7 +47,7 @@ export class AdminClient {
 
   /**
    * Sends a request and validates the response.
-   * @throws OperatorError if the API is unreachable, rejects the request or responds in another form
+   * @throws OperatorError if the API is unreachable, rejects the request, or sends an unexpected response
    * @throws WrongUsage if the registry rejects the query of a list
    */
   async ask<Schema extends TSchema>(request: AdminRequest<Schema>): Promise<AdminResponse<Static<Schema>>> {
@@ -103,13 +103,13 @@ function urlOf(address: URL, { path, query = {} }: AdminRequest<TSchema>): URL {
   return url;
 }
 
-/** Reads the body of a response as text. Stops and returns null if it exceeds `maxBytes`. */
+/** Reads the body of a response as text. Returns null, and stops reading, if the body exceeds `maxBytes`. */
 async function limitedText({ body }: Response, maxBytes: number): Promise<string | null> {
   if (body === null) return '';
   const decoder = new TextDecoder();
   let text = '';
   let size = 0;
-  // Leaving the loop cancels the stream.
+  // Returning from the loop cancels the stream.
   for await (const chunk of body as ReadableStream<Uint8Array>) {
     size += chunk.byteLength;
     if (size > maxBytes) return null;

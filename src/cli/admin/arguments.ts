@@ -14,18 +14,18 @@ export interface PageOptions {
 const spanForm = /^[1-9][0-9]{0,8}[smhd]$/;
 const seconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 
-/** Collects the values of a repeatable option. */
+/** Adds a value of a repeatable command-line option to its earlier values. */
 export function collect(value: string, earlier: readonly string[] = []): readonly string[] {
   return [...earlier, value];
 }
 
-/** Validates a time span such as 90d, in the notation of the API. */
+/** Validates a time span such as 90d, and returns it unchanged in the notation of the API. */
 export function spanIn(value: string): string {
   if (spanForm.test(value)) return value;
   throw new InvalidArgumentError('Expected a number of seconds, minutes, hours or days, such as 30m, 12h or 90d.');
 }
 
-/** Parses a time span into seconds. */
+/** Parses a time span such as 90d into seconds. */
 export function secondsIn(value: string): number {
   const span = spanIn(value);
   return Number(span.slice(0, -1)) * (seconds[span.slice(-1)] ?? NaN);
@@ -40,7 +40,7 @@ function isKey(text: string): boolean {
 }
 
 /**
- * Validates an id. The error for an API key in its place does not repeat the key: error messages end up in logs.
+ * Validates an id. If the text is an API key, the error does not repeat it, because error messages end up in logs.
  * @throws WrongUsage
  */
 export function idIn(text: string | undefined, what: 'merchant' | 'key'): string {
@@ -49,30 +49,33 @@ export function idIn(text: string | undefined, what: 'merchant' | 'key'): string
   throw new WrongUsage(`the id of a ${what} has 1 to 64 letters, digits, - and _: see ${what}s list`);
 }
 
-/** Accepts any text as an id to search in a log, except an API key. @throws InvalidArgumentError */
+/**
+ * Accepts any text as an id to search for in a log, except an API key.
+ * @throws InvalidArgumentError
+ */
 export function loggedIdIn(value: string): string {
   if (isKey(value)) throw new InvalidArgumentError(keyInPlaceOfId);
   return value;
 }
 
-/** `--key`, the former name of `--key-id`: still accepted, but not documented. */
+/** Creates the option `--key`, the earlier name of `--key-id`. It still works, but help texts omit it. */
 export function formerKeyOption(): Option {
   return new Option('--key <keyid>').conflicts('keyId').hideHelp();
 }
 
-/** Adds the options of a paginated list. */
+/** Adds the options for the page of a paginated list. */
 export function pageOptions(command: Command): Command {
   return command
     .option('--page <number>', 'page number, from 1 (default: 1)')
     .option('--per-page <number>', 'entries per page, 1 to 100 (default: 20)');
 }
 
-/** The query for a page. */
+/** Builds the query for the page of a list. */
 export function pageQuery({ page, perPage }: PageOptions): Record<'page' | 'per_page', string | undefined> {
   return { page, per_page: perPage };
 }
 
-/** The last line of a list: the number of shown entries, of all entries, and the page. */
+/** Builds the last line of a list: how many entries it shows, how many there are, and the page number. */
 export function pageLine(shown: number, what: string, page: Static<typeof pageSchema> | null): string {
   if (page === null || page.total_records === 0) return `No ${what}s.`;
   const { total_records: all, current_page: current, total_pages: pages } = page;

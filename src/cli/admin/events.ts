@@ -7,7 +7,7 @@ import { formerKeyOption, idIn, pageLine, pageOptions, type PageOptions, pageQue
 import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
-/** Accepts any action: a newer registry may have actions unknown to this version. */
+/** Schema of an event with any action, because a newer registry may have actions that this version does not know. */
 const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() });
 
 type ListOptions = PageOptions & {
@@ -18,7 +18,7 @@ type ListOptions = PageOptions & {
   readonly since?: string;
 };
 
-/** `events list`. */
+/** Creates the command `events list`. */
 export function eventsCommand(io: CommandIo, env: Environment = process.env): Command {
   const events = new Command('events').description('show who changed what and when');
   const list = events.command('list').description('list who changed what and when, newest first');

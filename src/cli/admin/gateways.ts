@@ -22,7 +22,7 @@ const knownGateways = Type.Array(
 
 const heading = ['INSTANCE', 'HOST', 'ENVIRONMENT', 'VERSION', 'CONFIRMED', 'LIFETIME', 'LAST SEEN', 'CLOCK SKEW'];
 
-/** `gateways list`. */
+/** Creates the command `gateways list`. */
 export function gatewaysCommand(io: CommandIo, env: Environment = process.env): Command {
   const gateways = new Command('gateways').description('show the gateways known to the registry');
   const list = gateways

@@ -25,7 +25,7 @@ interface CreateOptions {
   readonly label?: string;
 }
 
-/** `keys create`, `list`, `revoke`, `reset`, `import`, `export` and `fingerprint`. */
+/** Creates the commands `keys create`, `list`, `revoke`, `reset`, `import`, `export` and `fingerprint`. */
 export function keysCommand(io: CommandIo, env: Environment = process.env): Command {
   const keys = new Command('keys').description('create, list, revoke, reset, import and export API keys of merchants');
   const edge = { io, env };
@@ -100,7 +100,10 @@ function keyTable(keys: readonly ApiKey[]): string[] {
   );
 }
 
-/** Accepts any fields in entries: a newer registry may have fields unknown to this version. */
+/**
+ * Schema of one page of an export. Entries may have any fields, because a newer registry may have fields that this
+ * version does not know.
+ */
 const page = Type.Object({
   entries: Type.Array(Type.Object({})),
   next: Type.Union([Type.Null(), Type.String()]),
@@ -112,7 +115,7 @@ interface ExportOptions {
   readonly environment?: string;
 }
 
-/** `keys export`. */
+/** Creates the command `keys export`. */
 function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
   const command = keys
     .command('export')
@@ -131,7 +134,7 @@ function keysExportCommand(keys: Command, { io, env }: AdminEdge): void {
           ...({ method: 'GET', path: ['exports'], expects: page } as const),
           query: { ...filter, after, until },
         });
-        // JSON escapes terminal control characters except C1 controls, which stored texts cannot contain.
+        // JSON escapes all terminal control characters except C1 controls, which stored texts cannot contain.
         isEmpty &&= data.entries.length === 0;
         if (data.entries.length > 0) io.out(`${data.entries.map((entry) => JSON.stringify(entry)).join('\n')}\n`);
         await io.drained?.();

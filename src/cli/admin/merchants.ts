@@ -13,7 +13,7 @@ const changedMerchant = Type.Object({ ...merchantSchema.properties, propagation:
 
 type ListOptions = PageOptions & { readonly search?: string; readonly status?: string };
 
-/** `merchants create`, `set`, `list` and `show`. */
+/** Creates the commands `merchants create`, `set`, `list` and `show`. */
 export function merchantsCommand(io: CommandIo, env: Environment = process.env): Command {
   const merchants = new Command('merchants').description('create, change and show merchants');
   const edge = { io, env };
@@ -82,7 +82,7 @@ function countOf(list: readonly string[] | null): string {
   return list === null ? 'any' : list.length === 0 ? 'none' : String(list.length);
 }
 
-/** The options for the properties of a merchant. */
+/** Options that set the properties of a merchant. */
 interface SettingOptions {
   readonly name?: string;
   readonly status?: string;
@@ -96,7 +96,9 @@ interface SettingOptions {
   readonly confirm?: readonly string[];
 }
 
-/** Adds the options for the properties of a merchant. Options that reset a property exist only for `set`. */
+/**
+ * Adds the options that set the properties of a merchant. Options that reset a property exist only for `merchants set`.
+ */
 function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Command {
   const isSet = use === 'set';
   const lists = isSet ? 'replaces the list, ' : '';
@@ -123,7 +125,10 @@ function settingOptions(command: Command, use: 'create' | 'set' = 'create'): Com
   );
 }
 
-/** Adds separate options for no list (accepts all) and an empty list (rejects all), which are easily confused. */
+/**
+ * Adds separate options for removing a list (accepts all) and for an empty list (rejects all), because these are easily
+ * confused.
+ */
 function listEnds(command: Command, list: 'ip' | 'origin', what: string): void {
   const [allow, any] = list === 'ip' ? ['allowIp', 'anyIp'] : ['allowOrigin', 'anyOrigin'];
   command.addOption(new Option(`--any-${list}`, `remove the list: accept requests from any ${what}`).conflicts(allow));
@@ -136,8 +141,8 @@ function listEnds(command: Command, list: 'ip' | 'origin', what: string): void {
 }
 
 /**
- * The changes that the options request.
- * @throws WrongUsage if there are none
+ * Returns the changes that the options request.
+ * @throws WrongUsage if the options request no change
  */
 function changesOf({ name, status, goLive, confirm, ...lists }: SettingOptions): MerchantChanges {
   const ipAllowlist = lists.denyEveryIp === true ? [] : lists.anyIp === true ? null : lists.allowIp;

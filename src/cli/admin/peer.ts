@@ -1,22 +1,22 @@
 import type { Config } from '../../config/schema.js';
 
-/** An API that administration commands call: its options, its configuration, and its names in messages. */
+/** An API that administration commands call: its options, its part of the configuration, and its names in messages. */
 export interface Peer {
-  /** Name within a sentence. */
+  /** Name of the API within a sentence. */
   readonly name: string;
-  /** What to start if the API is down, and the log to read. */
+  /** What the user should start if the API is down, and which log to read. */
   readonly start: string;
   readonly log: string;
   readonly option: '--registry' | '--services';
   readonly tokenOption: '--token-file' | '--registry-token-file';
   readonly addressVariable: string;
   readonly tokenVariable: string;
-  /** Section of the configuration with the listener and the token. */
+  /** Section of the configuration that contains the listener and the token file. */
   readonly section: 'registry' | 'services.operators';
   readonly tokenFile: 'registry.tokenFile' | 'services.operators.tokenFile';
-  /** Commands that list ids. */
+  /** Commands that list the ids of the API's records, for messages. */
   readonly lists: string;
-  /** Commands that show whether a change was made. */
+  /** Commands that show whether a change was made, for messages. */
   readonly checkCommands: string;
   readonly settings: (config: Config) => {
     readonly listen: { readonly host: string; readonly port: number; readonly certFile?: string | null };
@@ -24,7 +24,7 @@ export interface Peer {
   };
 }
 
-/** The admin API of the registry. */
+/** How administration commands reach and name the admin API of the registry. */
 export const registryPeer: Peer = {
   name: 'the registry',
   start: 'the registry',
@@ -40,7 +40,7 @@ export const registryPeer: Peer = {
   settings: ({ registry }) => registry,
 };
 
-/** The operators' API of the services. */
+/** How administration commands reach and name the operators' API of the services. */
 export const operatorsPeer: Peer = {
   name: "the operators' API",
   start: 'the services, with services.operators.tokenFile set',
@@ -56,7 +56,7 @@ export const operatorsPeer: Peer = {
   settings: ({ services }) => services.operators,
 };
 
-/** A text with its first letter capitalised. */
+/** Returns the text with its first letter capitalised. */
 export function capital(text: string): string {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 }
@@ -64,5 +64,5 @@ export function capital(text: string): string {
 /** The environment variables of the process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A usage error. The message must not contain the given values, which may be secrets. */
+/** A usage error. Its message must not contain the given values, because they may be secrets. */
 export class WrongUsage extends Error {}

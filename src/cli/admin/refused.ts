@@ -4,7 +4,7 @@ import { failureSchema } from './admin-response.js';
 import { capital, type Peer, WrongUsage } from './peer.js';
 import { printable } from './printable.js';
 
-/** The API rejected a request or failed. */
+/** Error if the API rejected a request, or failed while processing it. */
 export class RejectedByApi extends OperatorError {
   constructor(
     message: string,
@@ -17,7 +17,7 @@ export class RejectedByApi extends OperatorError {
 const longestText = 500;
 const mostProblems = 100;
 
-/** What to do after a response with this status. */
+/** Returns advice for the user for each status of an error response. */
 const advice = ({ name, option, tokenOption, tokenVariable, lists }: Peer): Readonly<Record<number, string>> => ({
   400: 'Check the arguments.',
   401:
@@ -27,10 +27,13 @@ const advice = ({ name, option, tokenOption, tokenVariable, lists }: Peer): Read
   503: 'Try again when its database or store is available.',
 });
 
-/** The text by which the API requests a confirmation; on the command line, this is an option. */
+/** Matches the API's request for a confirmation, which the command line shows as an option. */
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
-/** Describes a failure response, what to do, and, for a change, whether it may have been made nevertheless. */
+/**
+ * Describes an error response and what to do next. For a change, also states whether it may have been made
+ * nevertheless.
+ */
 export function failureOf(asked: RequestTarget, response: Response, body: unknown): OperatorError {
   const { peer, address, isChange } = asked;
   const { status } = response;
@@ -43,7 +46,7 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
         `Give the direct address of ${peer.name} with ${peer.option}.`,
     );
   }
-  // The database or a proxy may have failed after the change but before the response.
+  // The database or a proxy may have failed after the change was made and before the response was sent.
   const isUnclear = isChange && status >= 500;
   if (!Check(failureSchema, body)) return unexpectedResponse(asked, response, isUnclear);
   const { errors = [] } = body.data ?? {};
@@ -60,7 +63,7 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
 }
 
 /**
- * The error for a response that is not in the form of the expected API.
+ * Describes a response that does not have the form of the expected API.
  * @param isUnclear it is unknown whether a change was made
  */
 export function unexpectedResponse(
@@ -76,10 +79,13 @@ export function unexpectedResponse(
   return new OperatorError(`${what} Check ${peer.option} and proxies in between.${next}`);
 }
 
-/** Options whose names differ from their query parameters. */
+/** Option names that differ from the names of their query parameters. */
 const optionNames: Readonly<Record<string, string>> = { name: 'search', merchantId: 'merchant' };
 
-/** The usage error for a rejected list query, with option names; null if the response has another reason. */
+/**
+ * Returns the usage error for a list query that the API rejected, with option names. Null if the response has another
+ * reason.
+ */
 export function wrongFilter({ status }: Response, body: unknown, query: object): WrongUsage | null {
   if (status !== 422 || !Check(failureSchema, body)) return null;
   const messages = (body.data?.errors ?? []).slice(0, mostProblems).map(({ message }) => {
@@ -103,11 +109,11 @@ export interface RequestTarget {
   readonly peer: Peer;
   readonly address: string;
   readonly isChange: boolean;
-  /** Advice if it is unknown whether the change was made; undefined: to look before a retry. */
+  /** Advice if it is unknown whether the change was made. Undefined for the default advice: check before a retry. */
   readonly ifUnclear: string | undefined;
 }
 
-/** Messages for failures before the request was sent, by error code. */
+/** Returns messages, by error code, for failures before the request was sent. */
 const neverSent = ({ start, option }: Peer): Readonly<Record<string, string>> => ({
   ECONNREFUSED: `the connection was refused. Start ${start}, or give its address with ${option}`,
   ENOTFOUND: `the host name does not exist. Check ${option}`,
@@ -121,7 +127,10 @@ const neverSent = ({ start, option }: Peer): Readonly<Record<string, string>> =>
 });
 const certificateCodes = /CERT|^UNABLE_TO_/;
 
-/** Describes why no response came, what to do, and, for a change, whether it may have been made nevertheless. */
+/**
+ * Describes why there is no response, and what to do next. For a change, also states whether it may have been made
+ * nevertheless.
+ */
 export function unreachable(asked: RequestTarget, cause: unknown, timeoutMilliseconds: number): OperatorError {
   const { peer, address } = asked;
   const code = codeOf(cause);
@@ -136,13 +145,13 @@ export function unreachable(asked: RequestTarget, cause: unknown, timeoutMillise
   return new OperatorError(`Cannot reach ${peer.name} at ${address}: ${reason}. ${nextAfter(asked)}`, { cause });
 }
 
-/** What to do if the result of a request is unknown. */
+/** Returns advice for a request whose result is unknown. */
 export function nextAfter({ peer, isChange, ifUnclear }: RequestTarget): string {
   if (!isChange) return `Check ${peer.name} and the network, and try again.`;
   return ifUnclear ?? `The change may have been made nevertheless: check (${peer.checkCommands}) before you try again.`;
 }
 
-/** The code of an error or of its nearest cause with a code. */
+/** Returns the code of an error, or of its nearest `cause` that has a code. */
 function codeOf(error: unknown): string {
   for (let one = error, depth = 0; one instanceof Error && depth < 5; one = one.cause, depth += 1) {
     if ('code' in one && typeof one.code === 'string') return one.code;

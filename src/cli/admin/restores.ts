@@ -8,7 +8,10 @@ import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from './argu
 import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
-/** `keyId` is optional: a registry of the former release sends only `id`, for keys and merchants. */
+/**
+ * Schema of a record that the registry holds back after a database restore. `keyId` is optional, because a registry of
+ * the previous release sends only `id`, for keys and merchants.
+ */
 const heldBack = Type.Object({ ...heldBackSchema.properties, keyId: Type.Optional(heldBackSchema.properties.keyId) });
 
 const lifted = Type.Object({
@@ -16,7 +19,7 @@ const lifted = Type.Object({
   propagation: propagationSchema,
 });
 
-/** `restores list`, `held` and `lift`. */
+/** Creates the commands `restores list`, `held` and `lift`. */
 export function restoresCommand(io: CommandIo, env: Environment = process.env): Command {
   const restores = new Command('restores').description(
     'show for which periods a restored database may lack changes, and release the records held back for that reason',

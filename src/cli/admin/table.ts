@@ -2,28 +2,34 @@ import { eastAsianWidth } from 'get-east-asian-width';
 import { printable } from './printable.js';
 
 const gap = '  ';
-/** Minimum width of a truncated cell. */
+/** Minimum width of a truncated cell, in terminal columns. */
 const minCutWidth = 8;
 const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' });
 
 /** How a table adapts to a narrow terminal. */
 export interface TableOptions {
-  /** Headings of the columns whose cells may be truncated: texts for people, not values to paste, such as ids. */
+  /**
+   * Headings of the columns whose cells may be truncated. Such cells are only read, whereas ids must stay complete for
+   * pasting.
+   */
   readonly cut?: readonly string[];
   /** Headings of the columns whose cells may wrap between words. */
   readonly wrap?: readonly string[];
-  /** Columns of the terminal; Infinity if the output is not a terminal. */
+  /** Width of the terminal in columns; Infinity if the output is not a terminal. */
   readonly width?: number;
 }
 
-/** Columns of the terminal; Infinity if standard output is a file or a pipe, which then gets untruncated lines. */
+/**
+ * Returns the width of the terminal in columns. Returns Infinity if standard output is a file or a pipe, so that its
+ * lines are not truncated.
+ */
 export function terminalWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number } = process.stdout): number {
   return isTTY === true && columns !== undefined && columns > 0 ? columns : Infinity;
 }
 
 /**
- * The lines of a table: the heading and the rows, in aligned columns. To fit the terminal, columns are truncated or
- * wrapped as `options` allow. If that is not enough, each row becomes a record with one line per cell.
+ * Formats a heading and rows as a table with aligned columns. To fit the terminal, columns are truncated or wrapped as
+ * far as `options` allow. If that is not enough, each row becomes a record with one line per cell.
  */
 export function tableLines(
   heading: readonly string[],
@@ -54,13 +60,13 @@ export function tableLines(
   });
 }
 
-/** The lines of one record, each with a name and a value. */
+/** Formats one record, with a name and a value per line. */
 export function recordLines(fields: readonly (readonly [name: string, value: string])[]): string[] {
   const width = Math.max(...fields.map(([name]) => widthOf(name)));
   return fields.map(([name, value]) => `${padded(name, width)}${gap}${printable(value)}`.trimEnd());
 }
 
-/** Width of a text in terminal columns. */
+/** Returns the width of a text in terminal columns. */
 export function widthOf(text: string): number {
   if (/^[\u0000-\u007f]*$/.test(text)) return text.length;
   return [...graphemes.segment(text)].reduce((sum, { segment }) => sum + graphemeWidth(segment), 0);
@@ -68,11 +74,11 @@ export function widthOf(text: string): number {
 
 function graphemeWidth(grapheme: string): number {
   if (/^[\p{Mark}\p{Format}]+$/u.test(grapheme)) return 0;
-  // Emoji presentation (a variation selector, as with a heart) takes two columns.
+  // A variation selector requests the emoji form of a character, such as a heart, which takes two columns.
   return grapheme.includes('\ufe0f') ? 2 : eastAsianWidth(grapheme.codePointAt(0) ?? 0);
 }
 
-/** Shrinks the widest shrinkable column until all columns fit; null if that is impossible. */
+/** Shrinks the widest column that may shrink until all columns fit; null if they cannot fit. */
 function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
   if (least.reduce((sum, one) => sum + one, 0) > room) return null;
   const widths = [...wanted];

@@ -6,7 +6,7 @@ import { searchCommand } from './search.js';
 import { summaryCommand } from './summary.js';
 import { verifyCommand } from './verify.js';
 
-/** `audit`: the commands that read access logs and prove their lines. */
+/** Creates the `audit` commands, which read access logs and prove their lines. */
 export function auditCommand(io: CommandIo): Command {
   return new Command('audit')
     .description('verify, search, summarise and prove access logs')

@@ -11,7 +11,10 @@ import type { SecretOptions } from './log-secrets.js';
 
 const maxKeyBytes = 4096;
 
-/** `keys fingerprint`: prints the fingerprint of a key in the access log, without showing the key. */
+/**
+ * Creates the command `keys fingerprint`. It prints the fingerprint of an API key in the access log, without showing
+ * the key.
+ */
 export function fingerprintCommand(io: CommandIo, input: Readable = process.stdin): Command {
   return new Command('fingerprint')
     .description('read a key from standard input and print its fingerprint in the access log')
@@ -35,7 +38,7 @@ export function fingerprintCommand(io: CommandIo, input: Readable = process.stdi
     });
 }
 
-/** Reads a key from standard input. Its errors never quote the input, which may be a mistyped key. */
+/** Reads an API key from standard input. Errors never quote the input, because it may be a mistyped key. */
 export async function readKey(input: Readable): Promise<string> {
   let text = '';
   for await (const chunk of input) {

@@ -13,8 +13,8 @@ import { beginsWithDate } from '../../rest/moment.js';
 import { formerKeyOption, loggedIdIn, secondsIn } from '../admin/arguments.js';
 
 /**
- * The named files, or the log file of a configuration if no file is named.
- * @param command reports a usage error if neither is given
+ * Returns the named log files, or the log file of a configuration if no file is named.
+ * @param command reports a usage error if there is neither a file nor a configuration
  */
 export function logFilesOf(command: Command, files: readonly string[], config?: string): readonly string[] {
   if (config === undefined && files.length === 0)
@@ -32,7 +32,7 @@ export function logFilesOf(command: Command, files: readonly string[], config?: 
   return [destination];
 }
 
-/** The worker logs next to a destination that does not exist: `access.1.log` for `access.log`. */
+/** Finds the log files of workers, such as `access.1.log`, next to a missing `access.log`. */
 function logsOfWorkers(destination: string): string[] {
   const { dir, name, ext } = path.parse(destination);
   const numberOf = (file: string): number => {
@@ -50,11 +50,11 @@ function filesIn(directory: string): string[] {
   try {
     return readdirSync(directory === '' ? '.' : directory);
   } catch {
-    return []; // the log itself cannot be read either, which is reported
+    return []; // the log itself is then unreadable too, and that is reported
   }
 }
 
-/** Adds the options with which `search` and `summary` filter lines. */
+/** Adds the options that filter lines in `audit search` and `audit summary`. */
 export function searchOptions(command: Command): Command {
   return command
     .option('--config <file>', 'configuration file with the log file (if no file is named)')
@@ -70,12 +70,12 @@ export function searchOptions(command: Command): Command {
     .option('--request-id <id>', 'x-request-id of the response');
 }
 
-/** The parsed options of `searchOptions`. */
+/** The parsed options that `searchOptions` adds. */
 export type SearchOptions = Search & { readonly key?: string };
 
 /**
- * The search for the given options.
- * @param command reports a usage error if nothing could match
+ * Returns the search that the options describe.
+ * @param command reports a usage error if no line could match
  */
 export function searchIn(command: Command, { key, keyId = key, ...search }: SearchOptions): Search {
   const { since = -Infinity, until = Infinity } = search;
@@ -104,13 +104,19 @@ function pathIn(value: string): string {
 
 const timeForm = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:\d{2}))?$/;
 
-/** Parses a date, or a date and time with a zone; null if invalid, e.g. for a day that does not exist. */
+/**
+ * Parses a date, or a date and time with a time zone. Returns null if it is invalid, e.g. for a day that does not
+ * exist.
+ */
 export function parseTime(value: string): number | null {
   const time = timeForm.test(value) && beginsWithDate(value) ? Date.parse(value) : NaN;
   return Number.isNaN(time) ? null : time;
 }
 
-/** Parses the time argument of an option. @returns milliseconds since 1970 */
+/**
+ * Parses a time in an option: a date, a date and time, or a time span before now.
+ * @returns milliseconds since 1970
+ */
 export function timeIn(value: string): number {
   if (/^\d+[smhd]$/.test(value)) return Date.now() - secondsIn(value) * 1000;
   const time = parseTime(value);

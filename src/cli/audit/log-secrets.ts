@@ -2,14 +2,14 @@ import { loadConfig } from '../../config/load.js';
 import { readLogSecret } from '../compose/secrets.js';
 import type { LogSecret } from '../../telemetry/chain.js';
 
-/** Options that locate the log's secret. */
+/** Options that locate the secret of the access log. */
 export interface SecretOptions {
   readonly secretFile?: readonly string[];
   readonly config?: string;
 }
 
 /**
- * Reads the log's secrets from the named files, or from the configuration if no file is named.
+ * Reads the secrets of the access log from the named files, or from the configured file if none is named.
  * @returns in the order of the files; empty without a secret
  * @throws OperatorError, ConfigError
  */

@@ -36,7 +36,7 @@ interface CheckOptions {
 
 const maxProofBytes = 2 * 1024 * 1024;
 
-/** `audit prove`. */
+/** Creates the command `audit prove`. */
 export function proveCommand(io: CommandIo): Command {
   const command = new Command('prove');
   return registryOptions(command)
@@ -60,7 +60,7 @@ export function proveCommand(io: CommandIo): Command {
     });
 }
 
-/** `audit check-proof`. */
+/** Creates the command `audit check-proof`. */
 export function checkProofCommand(io: CommandIo): Command {
   return new Command('check-proof')
     .description('verify the proof of a line with public keys only, and print the line')
@@ -73,7 +73,7 @@ export function checkProofCommand(io: CommandIo): Command {
 }
 
 async function prove(files: readonly string[], options: ProveOptions, { out, err }: CommandIo): Promise<void> {
-  // The files are read twice: to find the line, and to build its path.
+  // The log is read twice: first to find the line, then to build its Merkle path.
   if (files.includes('-'))
     throw new OperatorError('The log is read twice, which standard input does not allow: name the files of the log.');
   const given = await openGivenCheckpoints(options, err);
@@ -116,8 +116,8 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
 }
 
 /**
- * The best checkpoint that covers the line: one with a receipt, which proves more, and then the smallest, whose proof
- * needs the fewest lines.
+ * Returns the best checkpoint that covers the line. A checkpoint with a receipt of the registry is better, because it
+ * proves more. Otherwise the smallest is best, because its proof needs the fewest lines.
  */
 async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): Promise<GivenCheckpoint> {
   const witness = given.witnessed?.keys ?? null;
@@ -127,7 +127,7 @@ async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): 
   let [best, refused]: [GivenCheckpoint | null, string | null] = [null, null];
   for await (const lines of given.lines()) {
     for (const each of lines) {
-      // Checking a signature takes time: check only the checkpoints of this run.
+      // Verifying a signature takes time, so skip the checkpoints of other gateway runs.
       if (each.bytes?.includes(run) !== true) continue;
       try {
         const checkpoint = readGivenCheckpoint(each, given.keys, witness);

@@ -14,7 +14,7 @@ interface Options {
   readonly json?: true;
 }
 
-/** `audit public-key`. */
+/** Creates the command `audit public-key`. */
 export function publicKeyCommand(io: CommandIo): Command {
   return new Command('public-key')
     .description('print the public key that verifies the signed checkpoints of the log')

@@ -12,24 +12,24 @@ import { AdminClient } from '../admin/admin-client.js';
 import { type Environment, registryPeer } from '../admin/peer.js';
 import type { CommandIo } from '../command-io.js';
 
-/** Options that locate the registry, for commands that query it for checkpoints. */
+/** Options that locate the registry, for commands that fetch its checkpoints. */
 export interface RegistryOptions {
   readonly registry?: string;
   readonly tokenFile?: string;
   readonly config?: string;
 }
 
-/** The checkpoints, keys and list of the registry. */
+/** The checkpoints that the registry has stored, the keys that verify them, and its list of checkpoints. */
 export interface RegistryCheckpoints {
-  /** The newest checkpoint of each run and the checkpoints of the list, as lines of a checkpoint file. */
+  /** The checkpoints in the list and the newest one of each gateway run, in the form of lines of a checkpoint file. */
   readonly lines: readonly RawLine[];
   readonly keys: readonly PinnedKey[];
-  /** The instance names whose key no administrator has confirmed. */
+  /** Names of gateway instances whose key no administrator has confirmed yet. */
   readonly unconfirmed: readonly string[];
-  /** The key with which the registry signs receipts now. */
+  /** The current public key that verifies the registry's receipts for checkpoints. */
   readonly receiptKey: NoteKey;
   readonly list: WitnessedList;
-  /** The difference between the list and its current head; null if they match. */
+  /** How the list differs from its current signed head; null if they match. */
   readonly problem: string | null;
 }
 
@@ -43,8 +43,8 @@ export function registryOptions(command: Command): Command {
 }
 
 /**
- * Queries the registry for all its checkpoints and keys.
- * @param formerKeys keys for receipts that the registry had before
+ * Fetches all checkpoints and keys from the registry.
+ * @param formerKeys earlier public keys that verify the registry's receipts
  * @throws OperatorError
  */
 export async function fetchRegistryCheckpoints(
@@ -69,7 +69,7 @@ export async function fetchRegistryCheckpoints(
     }
   };
   const keys = await all('instance-keys', instanceKeySchema);
-  // Read the head first: checkpoints that are added meanwhile come after it in the list.
+  // Read the signed head before the list. Checkpoints that are added meanwhile then follow those that the head covers.
   const { data: witness } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });
   const listed = await all('checkpoints', checkpointSchema, { of: 'list' });
   const ofRuns = await all('checkpoints', checkpointSchema, { of: 'runs' });

@@ -17,7 +17,7 @@ interface Options extends SearchOptions {
 const defaultLimit = 1_000;
 const maxLimit = 100_000;
 
-/** `audit search`. */
+/** Creates the command `audit search`. */
 export function searchCommand(io: CommandIo): Command {
   const command = new Command('search')
     .description('print the lines of a log that match all given filters')
@@ -44,7 +44,7 @@ async function search(files: readonly string[], options: Options, { out, err }: 
       const read = findEntry(bytes);
       if (read === null || !matches(read.entry, options)) continue;
       if (!read.isSealed) {
-        leftOut += 1; // anyone who can write to the file can insert it, without any secret
+        leftOut += 1; // not in the hash chain: anyone who can write to the file can insert it
         continue;
       }
       if (found === options.limit) {
@@ -54,7 +54,7 @@ async function search(files: readonly string[], options: Options, { out, err }: 
         return;
       }
       found += 1;
-      // An inserted line may contain terminal control characters; a line of the gateway does not.
+      // A line of the gateway contains no terminal control characters, but an inserted line may.
       out(`${options.json === true ? printable(read.line) : rowOf(read.entry, terminalWidth())}\n`);
     }
   }
@@ -62,7 +62,10 @@ async function search(files: readonly string[], options: Options, { out, err }: 
   err(ignoredLinesWarning(leftOut));
 }
 
-/** One row, or several on a narrow terminal. Breaks only between cells, so that ids can be copied. */
+/**
+ * Formats a line of the log as one row, or as several on a narrow terminal. Breaks only between cells, so that ids can
+ * be copied.
+ */
 function rowOf(entry: AccessEntry, width: number): string {
   const { event, http, url, organization, gateway } = entry;
   const cells = [

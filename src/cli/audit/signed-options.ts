@@ -17,7 +17,7 @@ const betweenProgress = 20_000;
 const maxKeyFileBytes = 64 * 1024;
 const lineForm = /^(\S+)(?:\s+from\s+(\S+))?(?:\s+to\s+(\S+))?$/;
 
-/** The option `--public-key` of `audit verify`, `prove` and `check-proof`. */
+/** Creates the option `--public-key` of `audit verify`, `prove` and `check-proof`. */
 export function publicKeyOption(): Option {
   return new Option(
     '--public-key <file>',
@@ -25,7 +25,7 @@ export function publicKeyOption(): Option {
   ).argParser(collect);
 }
 
-/** The option `--witness-key` of `audit verify`, `summary` and `check-proof`. */
+/** Creates the option `--witness-key` of `audit verify`, `summary` and `check-proof`. */
 export function witnessKeyOption(): Option {
   return new Option(
     '--witness-key <file>',
@@ -33,7 +33,7 @@ export function witnessKeyOption(): Option {
   ).argParser(collect);
 }
 
-/** The option `--head` of `audit verify` and `summary`. */
+/** Creates the option `--head` of `audit verify` and `summary`. */
 export function headOption(): Option {
   return new Option(
     '--head <file>',
@@ -41,7 +41,7 @@ export function headOption(): Option {
   ).argParser(collect);
 }
 
-/** The option `--checkpoints` of `audit verify` and `prove`. */
+/** Creates the option `--checkpoints` of `audit verify` and `prove`. */
 export function checkpointsOption(): Option {
   return new Option(
     '--checkpoints <file>',
@@ -49,7 +49,7 @@ export function checkpointsOption(): Option {
   ).argParser(collect);
 }
 
-/** A type of public key, and the command that prints such keys. */
+/** A type of public key, and the command that prints keys of this type. */
 interface KeyType {
   readonly what: string;
   readonly purpose: KeyPurpose;
@@ -60,14 +60,17 @@ const ofInstances: KeyType = { what: 'The file of public keys', purpose: 'note',
 const ofWitness: KeyType = { what: 'The file of witness keys', purpose: 'receipt', printedBy: 'checkpoints head' };
 
 /**
- * Reads public keys of instances and the time in which each is valid.
+ * Reads the public keys of gateway instances, and the period in which each key is valid.
  * @throws OperatorError
  */
 export function readPublicKeys(files: readonly string[]): Promise<PinnedKey[]> {
   return readKeys(files, ofInstances);
 }
 
-/** Reads the public keys for the receipts of a witness. @throws OperatorError */
+/**
+ * Reads the public keys that verify a registry's receipts for checkpoints.
+ * @throws OperatorError
+ */
 export async function readWitnessKeys(files: readonly string[]): Promise<NoteKey[]> {
   return files.length === 0 ? [] : (await readKeys(files, ofWitness)).map(({ key }) => key);
 }
@@ -106,7 +109,7 @@ function timeIn(text: string | undefined, open: number, where: string): number {
   return time;
 }
 
-/** Options for the source of checkpoints and for the keys that verify them. */
+/** Options for where checkpoints come from, and for the keys that verify them. */
 export interface SignedOptions extends RegistryOptions {
   readonly checkpoints?: readonly string[];
   readonly publicKey?: readonly string[];
@@ -117,17 +120,20 @@ export interface SignedOptions extends RegistryOptions {
 /** Checkpoints and the keys that verify them. */
 export interface GivenCheckpoints {
   readonly keys: readonly PinnedKey[];
-  /** The list of the witness whose receipts are checked; null: receipts are ignored. */
+  /** Verifies the registry's receipts for checkpoints; null if receipts are ignored. */
   readonly witnessed: WitnessedList | null;
-  /** Notes about the keys that the registry supplied, e.g. that a key is not confirmed. */
+  /** Notes about the keys from the registry, e.g. that a key is not confirmed. */
   readonly notes: readonly string[];
-  /** Findings about the registry's list of checkpoints. */
+  /** Problems found in the registry's list of checkpoints. */
   readonly findings: readonly Finding[];
-  /** The checkpoints themselves, as lines of files. */
+  /** Reads the checkpoints as lines of files. */
   lines(): AsyncIterable<readonly RawLine[]>;
 }
 
-/** What the options lack; null if they are complete. The registry supplies its own keys. */
+/**
+ * Describes which option is missing; null if the options are complete. With the registry, no key is needed, because the
+ * registry supplies its own.
+ */
 export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): string | null {
   const isOfRegistry = checkpoints?.includes(registryWord) === true;
   if (head !== undefined && !isOfRegistry) return '--head needs --checkpoints registry';
@@ -136,7 +142,10 @@ export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): s
     : '--checkpoints and --public-key need each other, except with --checkpoints registry';
 }
 
-/** Opens the checkpoints that the options select. @throws OperatorError */
+/**
+ * Opens the checkpoints that the options select.
+ * @throws OperatorError
+ */
 export async function openGivenCheckpoints(options: SignedOptions, err: CommandIo['err']): Promise<GivenCheckpoints> {
   const { checkpoints = [], publicKey, witnessKey = [], head = [] } = options;
   const files = checkpoints.filter((name) => name !== registryWord);
@@ -172,7 +181,11 @@ function rewritten(file: string, message: string): Finding {
   return { file, line: 1, kind: 'rewritten', message };
 }
 
-/** Compares heads that were kept elsewhere with the list of the registry. @throws OperatorError */
+/**
+ * Compares signed heads, each a signed summary of the list, that the user has stored elsewhere with the registry's list
+ * of checkpoints.
+ * @throws OperatorError
+ */
 async function headFindings(files: readonly string[], list: WitnessedList): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const file of files) {
@@ -196,7 +209,10 @@ function isSigned(head: string, { keys }: WitnessedList): boolean {
   }
 }
 
-/** The head in the output of `checkpoints head --json`, or the note itself. */
+/**
+ * Returns the signed head of a list of checkpoints, from the output of `checkpoints head --json` or from the head
+ * itself.
+ */
 function headIn(text: string): string {
   try {
     const value = JSON.parse(text) as { readonly head?: unknown } | null;
@@ -207,9 +223,9 @@ function headIn(text: string): string {
 }
 
 /**
- * Reads all checkpoints.
- * @param since in milliseconds since 1970: a run whose newest checkpoint is older may be missing
- * @param err writes the progress: each checkpoint takes 0.25 ms
+ * Reads all checkpoints and verifies their signatures.
+ * @param since in milliseconds since 1970; the log may lack a gateway run whose newest checkpoint is older
+ * @param err writes the progress, because each checkpoint takes 0.25 ms
  * @throws OperatorError
  */
 export async function readSignedRuns(

@@ -37,7 +37,7 @@ const proofNames = [
   'partial',
 ] as const;
 
-/** `audit summary`. */
+/** Creates the command `audit summary`. */
 export function summaryCommand(io: CommandIo): Command {
   const command = new Command('summary')
     .description('count the requests in a log: refusals, merchants, addresses, countries, keys at risk')
@@ -65,7 +65,7 @@ export function summaryCommand(io: CommandIo): Command {
 
 async function summarise(files: readonly string[], options: Options, { out, err }: CommandIo): Promise<void> {
   const summing = new SummaryBuilder();
-  // Verify all lines, including lines that the filters exclude.
+  // Verify all lines, even those that the filters exclude.
   const verifier = options.verify === undefined ? null : await openVerifier(options, -Infinity, err);
   const isEmpty = new Set(files);
   for await (const lines of readLogLines(files)) {

@@ -34,7 +34,7 @@ be missing. A running process (--running), a killed process and a truncated log 
 (accessLog.checkpoints) distinguish them, up to the newest checkpoint.
 `;
 
-/** `audit verify`. */
+/** Creates the command `audit verify`. */
 export function verifyCommand(io: CommandIo): Command {
   const command = new Command('verify');
   command
@@ -54,14 +54,14 @@ export function verifyCommand(io: CommandIo): Command {
     });
 }
 
-/** The options with which `verify` and `summary` verify a log. */
+/** Options with which `audit verify` and `audit summary` verify a log. */
 export interface ProofOptions extends SecretOptions, SignedOptions {
   readonly running?: true;
   readonly asOf?: number;
   readonly partial?: true;
 }
 
-/** Adds the options of `ProofOptions`, without `--config`. */
+/** Adds the options in `ProofOptions`, except `--config`. */
 export function proofOptions(command: Command): Command {
   return registryOptions(command)
     .option('--secret-file <file>', 'secret of the log (repeatable, e.g. with an earlier secret)', collect)
@@ -74,7 +74,7 @@ export function proofOptions(command: Command): Command {
     .option('--partial', 'the lines are a part of a log: accept missing earlier lines');
 }
 
-/** Reports options that need others. */
+/** Reports a usage error if an option lacks another one that it needs. */
 export function requireUsable(command: Command, options: ProofOptions): void {
   const problem =
     options.asOf !== undefined && options.running !== true ? '--as-of needs --running' : usageProblem(options);
@@ -83,7 +83,7 @@ export function requireUsable(command: Command, options: ProofOptions): void {
 
 /**
  * Creates the verifier of a log.
- * @param since in milliseconds since 1970: a run whose newest checkpoint is older may be missing
+ * @param since in milliseconds since 1970; the log may lack a gateway run whose newest checkpoint is older
  * @throws OperatorError
  */
 export async function openVerifier(options: ProofOptions, since: number, err: CommandIo['err']): Promise<Verifier> {
@@ -104,7 +104,10 @@ async function verify(files: readonly string[], options: VerifyOptions, { out, e
   if (!verdict.intact) throw new OperatorError(`The log is NOT INTACT: ${sizeOf(verdict)}.`);
 }
 
-/** Takes the lines of all files, up to an unreadable one. The findings up to there are still reported. */
+/**
+ * Passes the lines of all files to the verifier. Stops at an unreadable file and returns its error, so that the
+ * findings up to there are still reported.
+ */
 async function takeAll(
   files: readonly string[],
   verifier: Verifier,
@@ -130,7 +133,10 @@ async function takeAll(
   return null;
 }
 
-/** A verdict as JSON. @param unreadable the error of a file that could not be read to its end; null without one */
+/**
+ * Converts a verdict to JSON.
+ * @param unreadable the error of a file that could not be read to its end; null if all files were read
+ */
 export function verdictJson(verdict: Verdict, unreadable: UnreadableLog | null): object {
   const { intact, lines, requests, findingCount, findings, notes, chains, proofs } = verdict;
   return {

@@ -20,7 +20,10 @@ import { openGeoIp } from '../compose/gateway-ports.js';
 import { readLogSecret, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
-/** A problem outside the configuration. `error`: the part would not work; `warning`: it would work in part. */
+/**
+ * A problem outside the configuration. With an `error` the command would not work; with a `warning` it would work in
+ * part.
+ */
 export interface Finding {
   readonly severity: 'error' | 'warning';
   readonly option: string;
@@ -32,7 +35,10 @@ type Check = () => Promise<readonly Finding[]>;
 const reachMilliseconds = 2_000;
 const maxPemBytes = 1024 * 1024;
 
-/** Opens all files and tests all connections of a part. Writes nothing. Returns problems as findings, never rejects. */
+/**
+ * Opens all files and tests all connections that a command uses, without writing anything. Problems become findings, so
+ * the promise never rejects.
+ */
 export async function checkConnections(command: ServerCommand, config: Config): Promise<Finding[]> {
   const checks = { gateway: checksOfGateway, registry: checksOfRegistry, services: checksOfServices }[command](config);
   return (await Promise.all(checks.map((check) => check()))).flat();
@@ -77,7 +83,7 @@ function checksOfGateway(config: Config): Check[] {
   ];
 }
 
-/** Checks a key file. A missing one must be creatable, because a start creates it. */
+/** Checks the file of a signing key. A missing file is created at startup, so its directory must be writable. */
 function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<unknown>): Check {
   return existsSync(keyFile) ? works(`${path}.keyFile`, read) : canWrite(`${path}.keyFile`, keyFile, 'error');
 }
@@ -116,7 +122,7 @@ function checksOfServices(config: Config): Check[] {
   ];
 }
 
-/** A check that reports an error if `act` throws. */
+/** Creates a check that reports an error if `act` throws. */
 function works(option: string, act: () => Promise<unknown>): Check {
   return async () => {
     try {
@@ -172,7 +178,7 @@ function exitSource(source: string, index: number): Check {
       });
 }
 
-/** Checks that a file is writable or, if it does not exist, its nearest existing directory. */
+/** Creates a check that a file is writable or, if it does not exist, that its nearest existing parent directory is. */
 function canWrite(option: string, file: string, severity: Finding['severity']): Check {
   return async () => {
     try {
@@ -199,7 +205,10 @@ function canWrite(option: string, file: string, severity: Finding['severity']): 
 
 const defaultPorts: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443, 'tls:': 6514, 'tcp:': 601 };
 
-/** Checks that a TCP connection opens. Failure is only a warning, because the service may start later. */
+/**
+ * Creates a check that a TCP connection can be opened. A failure is only a warning, because the service may start
+ * later.
+ */
 function reach(option: string, url: string): Check {
   const { hostname, port, protocol } = new URL(url);
   const at = { host: hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(port || defaultPorts[protocol]) };
@@ -223,7 +232,9 @@ function reach(option: string, url: string): Check {
     });
 }
 
-/** Checks that a port is free. Failure is only a warning, because this part itself may be running on the port. */
+/**
+ * Creates a check that a port is free. A used port is only a warning, because the checked server itself may be running.
+ */
 function portIsFree(option: string, { host, port }: { readonly host: string; readonly port: number }): Check {
   return async () =>
     new Promise((resolve) => {

@@ -1,20 +1,20 @@
 import type { Argument, Command, Option } from 'commander';
 
-/** The completions of a word: file names, directory names, a list of words, or none. */
+/** What completes a word: file names, directory names, nothing, or the words of a list. */
 export type CompletionKind = 'file' | 'directory' | 'nothing' | readonly string[];
 
-/** An option for shell completion. */
+/** An option, as shell completion needs it. */
 export interface CompletedOption {
-  /** One or both of `-h` and `--help`. */
+  /** The short form, the long form, or both, such as `-h` and `--help`. */
   readonly flags: readonly string[];
   readonly description: string;
-  /** Completions of its value; null if it takes no value. */
+  /** What completes the option's value; null if the option takes no value. */
   readonly value: CompletionKind | null;
 }
 
-/** A command, or the program itself, for shell completion. */
+/** A command or the program itself, as shell completion needs it. */
 export interface CompletedCommand {
-  /** The words after the program name, such as `keys create`; empty for the program. */
+  /** The words after the program name, such as `keys create`; empty for the program itself. */
   readonly path: readonly string[];
   readonly commands: readonly { readonly name: string; readonly description: string }[];
   readonly options: readonly CompletedOption[];
@@ -25,10 +25,10 @@ export interface CompletedCommand {
   }[];
 }
 
-/** Completions by placeholder in options and arguments, such as `<file>`. */
+/** What completes a placeholder, such as `<file>`, in options and arguments. */
 const placeholderCompletions: Readonly<Record<string, CompletionKind>> = { file: 'file', dir: 'directory' };
 
-/** The program and all commands below it, each before its subcommands, without hidden commands and options. */
+/** Returns the program and all commands below it, each before its subcommands. Omits hidden commands and options. */
 export function completedCommands(program: Command, path: readonly string[] = []): CompletedCommand[] {
   const help = program.createHelp();
   const commands = help.visibleCommands(program).filter((command) => command.name() !== 'help');

@@ -13,7 +13,7 @@ A new version may have other options: if you stored the script in a file, genera
 `;
 
 /**
- * `completion`: prints the completion script of a shell.
+ * Creates the command `completion`, which prints the completion script of a shell.
  * @param wholeProgram loads the program with all commands
  */
 export function completionCommand({ out }: Pick<CommandIo, 'out'>, wholeProgram: () => Promise<Command>): Command {

@@ -10,7 +10,10 @@ const maxPemBytes = 1024 * 1024;
 
 type Destinations = Pick<NonNullable<Config['accessLog']['checkpoints']>, 'file' | 'https' | 'syslog'>;
 
-/** Opens the configured destinations of access-log checkpoints. @throws OperatorError */
+/**
+ * Opens the configured destinations of access-log checkpoints.
+ * @throws OperatorError
+ */
 export async function openDestinations({ file, https, syslog }: Destinations): Promise<CheckpointDestination[]> {
   return [
     ...(file === null ? [] : [new CheckpointFile(file)]),

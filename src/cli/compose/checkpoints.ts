@@ -12,7 +12,9 @@ import { readRecordSeals } from './secrets.js';
 import { ensureSigner, instanceKeySubject } from './note-signer.js';
 import { redisAddressOf } from './redis-address.js';
 
-/** Longer than for key lookups: no client request waits for this command. */
+/**
+ * Timeout of Redis commands for checkpoints. It is longer than for key lookups, because no client request waits for it.
+ */
 const commandTimeoutMilliseconds = 5_000;
 
 type Checkpoints = NonNullable<Config['accessLog']['checkpoints']>;
@@ -26,7 +28,8 @@ const replySchema = Type.Object({
 });
 
 /**
- * Opens the signer of access-log checkpoints; null if checkpoints are not configured. Creates a missing key.
+ * Opens the signer of access-log checkpoints, and creates its key if that is missing. Null if checkpoints are not
+ * configured.
  * @param channel channel to a registry in this process; null: over Redis, if a witness is configured
  * @throws OperatorError
  */

@@ -26,17 +26,18 @@ import { systemClock } from './system-clock.js';
 import { openTorExits, type TorExitEvents } from './tor-exits.js';
 import { openTraces } from './traces.js';
 
-/** Resources that are already open, and the role of this process. */
+/** Resources that are already open, and the role of this process among several. */
 interface GivenPorts {
   readonly records?: Records;
-  /** Channel to a registry in this process; null or absent: there is none. */
+  /** Channel to a registry in this process; null or absent if there is no such registry. */
   readonly channel?: RegistryChannel | null;
-  /** Whether this process, instead of another one, fetches the Tor exit list. Default: true. */
+  /** Whether this process fetches the Tor exit list, instead of another process. Default: true. */
   readonly fetchesTorExits?: boolean;
 }
 
 /**
- * Opens the adapters that the configuration names: everything outside the process that the gateway depends on.
+ * Opens everything outside the process that the gateway needs, as the configuration specifies: stores, logs, lists and
+ * databases.
  * @throws OperatorError
  */
 export async function openPorts(
@@ -71,17 +72,19 @@ export async function openPorts(
       accessLog: openAccessLog(config, { secret: logSecret, checkpoints }, log),
       ...reports(log),
     };
-    // Register before the first request. Otherwise an attacker could remove all lines of a run without a witness.
+    // Register this gateway run with the witness before the first request. An attacker could remove all log lines of a
+    // run that the witness does not know.
     await checkpoints?.register();
     return ports;
   } catch (error) {
-    // Open resources would keep the process alive, and it would continue to confirm changes without serving requests.
+    // Close what is already open. It would keep the process alive, and the process would confirm changes to the
+    // registry without serving requests.
     for (const close of closers.toReversed()) await close();
     throw error;
   }
 }
 
-/** Logs the events of the gateway. */
+/** Returns callbacks that log the events of the gateway. */
 function reports(
   log: Logger,
 ): Pick<
@@ -162,7 +165,7 @@ function openAccessLog(
     });
     if (proof.secret === null && proof.checkpoints === null)
       log.warn('accessLog.secretFile is not set: anyone who changes the access log can also rebuild its hash chain');
-    // Log rotation sends SIGUSR2 after it has moved the file.
+    // Tools for log rotation send SIGUSR2 after they have moved the file.
     process.on('SIGUSR2', () => {
       opened.reopen();
     });
@@ -176,7 +179,7 @@ function openAccessLog(
   }
 }
 
-/** Opens the records that the configuration names. */
+/** Opens the store of API keys and merchants that the configuration names. */
 export async function openRecords(config: Config, log: Logger, check: RedisSelfCheck | null = null): Promise<Records> {
   const onMalformed = (storeKey: string, problem: string, reason: RecordProblem = 'malformed'): void => {
     log.error({ storeKey, problem, reason }, 'invalid record in the key store; requests with its key get 503');
@@ -187,9 +190,9 @@ export async function openRecords(config: Config, log: Logger, check: RedisSelfC
   return new MemoryRecords(stored, onMalformed);
 }
 
-/** Opens the GeoIP databases; null if the configuration names none. */
+/** Opens the GeoIP databases; null if the configuration names no database. */
 export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promise<GeoIp | null> {
-  // The Anonymous IP database serves only to reject Tor exits.
+  // The Anonymous IP database is used only to reject Tor exits.
   const files = { ...geoip, anonymousIpFile: torExits.enabled ? geoip.anonymousIpFile : null };
   if (Object.values(files).every((file) => file === null)) return null;
   return GeoIpDatabases.open(files, {
@@ -204,8 +207,8 @@ export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promi
 }
 
 /**
- * Opens the Tor exit list and loads its stored snapshot. A slow fetch does not delay the start, but the gateway is not
- * ready until a list is loaded.
+ * Opens the Tor exit list and loads its stored snapshot. The start does not wait for a slow fetch, but the gateway is
+ * not ready until a list is loaded.
  * @param upkeep `fetched`: this process fetches updates; `followed`: another process does; `none`: no updates
  */
 export async function openLoadedTorExits(
@@ -231,7 +234,7 @@ export async function openLoadedTorExits(
     onRecovered: (what) => {
       log.info(what);
     },
-    onConnectionError: () => undefined, // the read that fails because of it is reported
+    onConnectionError: () => undefined, // ignored, because the read that fails is reported
   };
   const exits = await openTorExits(config, events, upkeep === 'followed');
   await exits.load();

@@ -3,13 +3,13 @@ import type { CallerIdentity } from '../../gateway/ports.js';
 import { systemClock } from './system-clock.js';
 
 /**
- * Opens the signer of assertions; null if the configuration names no key.
+ * Opens the signer of the assertions that identify callers to upstreams; null if the configuration names no key.
  * @throws OperatorError
  */
 export async function openIdentity({ identity, keyStore }: Config): Promise<CallerIdentity | null> {
   const { signingKeyFile, publishedKeyFiles, issuer, audience, lifetimeSeconds } = identity;
   if (signingKeyFile === null) return null;
-  // Imported lazily: these load jose and Web Crypto, which most gateways do not need.
+  // Import these modules only here: they load jose and Web Crypto, which most gateways do not need.
   const { SignedIdentity } = await import('../../adapters/identity/signed-identity.js');
   const { readPublicKeys, readSigningKey } = await import('../../adapters/identity/signing-keys.js');
   return new SignedIdentity({

@@ -7,16 +7,20 @@ import { InvalidNote, NoteSigner } from '../../evidence/signed-note.js';
 
 const maxPemBytes = 4_096;
 
-/** Subject of error messages about the key that signs for an instance. */
+/** Subject of error messages about the key with which a gateway instance signs. */
 export const instanceKeySubject = 'The instance key';
 
-/** Name and file of a key that signs notes. */
+/** Name and key file of a signer of notes, which are signed texts such as checkpoints. */
 export interface SignerOptions {
   readonly name: string;
   readonly keyFile: string;
 }
 
-/** Reads a key that signs notes. @param what subject of error messages @throws OperatorError */
+/**
+ * Reads a private key that signs notes, such as checkpoints.
+ * @param what subject of error messages
+ * @throws OperatorError
+ */
 export async function readSigner({ name, keyFile }: SignerOptions, what: string): Promise<NoteSigner> {
   const pem = await readOperatorFile(keyFile, what, maxPemBytes, privateKeys);
   try {
@@ -27,12 +31,18 @@ export async function readSigner({ name, keyFile }: SignerOptions, what: string)
   }
 }
 
-/** Reads the key that signs for an instance. @throws OperatorError */
+/**
+ * Reads the private key with which a gateway instance signs.
+ * @throws OperatorError
+ */
 export function readInstanceKey(key: SignerOptions): Promise<NoteSigner> {
   return readSigner(key, instanceKeySubject);
 }
 
-/** Reads a key that signs notes; creates it first if it is missing. @throws OperatorError */
+/**
+ * Reads a private key that signs notes, and creates it first if it is missing.
+ * @throws OperatorError
+ */
 export async function ensureSigner(
   options: SignerOptions,
   what: string,
@@ -42,9 +52,9 @@ export async function ensureSigner(
 }
 
 /**
- * Creates the key if it is missing. Writes a temporary file and links it atomically, because several processes may
- * start at the same time.
- * @returns whether this process created it
+ * Creates a key if it is missing. Several processes may start at the same time, so it writes a temporary file and links
+ * that atomically.
+ * @returns whether this process created the key
  */
 async function makeKey(keyFile: string, what: string): Promise<boolean> {
   const unfinished = `${keyFile}.${randomUUID()}`;
@@ -56,7 +66,7 @@ async function makeKey(keyFile: string, what: string): Promise<boolean> {
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // A read-only directory may contain a provisioned key: the following read shows whether it does.
+    // A read-only directory may already contain the key. If it does not, the read that follows fails.
     if (code === 'EEXIST' || code === 'EROFS' || code === 'EACCES') return false;
     throw new OperatorError(`${what} ${keyFile} cannot be created: ${fileProblemOf(error)}.`, { cause: error });
   } finally {

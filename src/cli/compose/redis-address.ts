@@ -8,7 +8,10 @@ import type { Logger } from '../../telemetry/logger.js';
 const maxPasswordBytes = 4096;
 const maxPemBytes = 1024 * 1024;
 
-/** Connection settings of Redis, with secrets and CA read from their files. @throws OperatorError */
+/**
+ * Returns the connection settings of Redis, with the secrets and the CA from their files.
+ * @throws OperatorError
+ */
 export async function redisAddressOf(redis: Config['keyStore']['redis']): Promise<RedisAddress> {
   const { url, sentinel, cluster, username, passwordFile, caFile, commandTimeoutMilliseconds, replicas } = redis;
   return {
@@ -45,7 +48,7 @@ function serverOf(text: string): { host: string; port: number } {
   return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port: Number(text.slice(colon + 1)) };
 }
 
-/** Logs the start and the end of a Redis outage once each, however many attempts fail in between. */
+/** Logs the start and the end of a Redis outage only once each, even if many attempts fail in between. */
 export function redisOutageLog(log: Logger): OutageEvents {
   return {
     onLost: (reason) => {
@@ -57,11 +60,11 @@ export function redisOutageLog(log: Logger): OutageEvents {
   };
 }
 
-/** Logs once that Redis may evict required records; logs again only after the policy was corrected in between. */
+/** Warns that Redis may evict records that the gateways need. Warns again only after the policy has changed. */
 export function evictionLog(log: Logger): (policies: readonly string[]) => void {
   let lastWarned = '';
   return (policies) => {
-    if (policies.length === 0) return; // the policy is not known yet
+    if (policies.length === 0) return; // empty while the policy is still unknown
     const wrong = policies.filter((policy) => policy !== 'noeviction').join(', ');
     if (wrong !== '' && wrong !== lastWarned)
       log.warn(

@@ -11,7 +11,9 @@ import { evictionLog, redisAddressOf, redisOutageLog } from './redis-address.js'
 import type { RedisSelfCheck } from './redis-self-check.js';
 import { systemClock } from './system-clock.js';
 
-/** Opens the records in Redis under a new instance id, which differs from other gateways and from earlier runs. */
+/**
+ * Opens the records in Redis under a new instance id, which differs from those of other gateways and of earlier runs.
+ */
 export async function openRedisRecords(
   config: Config,
   log: Logger,
@@ -49,7 +51,7 @@ export async function openRedisRecords(
   });
 }
 
-/** Logs if keys would be rejected during a Redis outage. */
+/** Logs a warning if not all records can be cached: during a Redis outage, keys that are not cached are rejected. */
 function preloadLog(maxEntries: number, log: Logger): PreloadEvents {
   return {
     onFull: (seen) => {

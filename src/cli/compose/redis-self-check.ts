@@ -4,10 +4,13 @@ import type { Config } from '../../config/schema.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { redisAddressOf, redisOutageLog } from './redis-address.js';
 
-/** Interval of checks while a finding exists, so that a corrected problem is no longer reported. */
+/** Pause between checks while there are findings, so that a corrected problem is soon no longer reported. */
 const againMilliseconds = 15_000;
 
-/** The parameters of the Redis inspection of a part. @throws OperatorError for a secret file that cannot be read */
+/**
+ * Returns what the inspection of Redis needs to know about a gateway or registry.
+ * @throws OperatorError for a secret file that cannot be read
+ */
 export async function inspectionOf(config: Config, part: 'gateway' | 'registry'): Promise<Inspection> {
   const { redis, cache } = config.keyStore;
   const usesChannel =
@@ -16,7 +19,10 @@ export async function inspectionOf(config: Config, part: 'gateway' | 'registry')
   return { address: await redisAddressOf(redis), prefix: redis.prefix, use };
 }
 
-/** Checks the Redis set-up for operator mistakes, at the start and when an outage starts or ends, and logs findings. */
+/**
+ * Checks the set-up of Redis for mistakes by operators and logs the findings. Runs at startup, when an outage starts or
+ * ends, and regularly while there are findings.
+ */
 export class RedisSelfCheck {
   readonly #inspection: Inspection;
   readonly #log: Logger;
@@ -35,13 +41,13 @@ export class RedisSelfCheck {
     return new RedisSelfCheck(await inspectionOf(config, part), log);
   }
 
-  /** The current findings, each with its option. */
+  /** The current findings, each with the name of its option. */
   readonly warnings = (): string[] => this.#findings.map(textOf);
 
-  /** The first finding that is an error; null without one. */
+  /** Message of the first finding that is an error; null if there is no such finding. */
   readonly problem = (): string | null => this.#findings.find(({ severity }) => severity === 'error')?.message ?? null;
 
-  /** Logs an outage, like `redisOutageLog`, and inspects Redis for its reason. */
+  /** Logs the start and end of an outage like `redisOutageLog`, and each time inspects Redis for the reason. */
   outageEvents(): OutageEvents {
     const outageLog = redisOutageLog(this.#log);
     return {

@@ -3,19 +3,29 @@ import { readSecretFile, readSecretLines } from '../../config/operator-file.js';
 import { type Pepper, pepperOf } from '../../gateway/api-key.js';
 import { type LogSecret, logSecretOf } from '../../telemetry/chain.js';
 
-/** Reads the pepper of look-up ids; null without a file. @throws OperatorError */
+/**
+ * Reads the pepper, the secret with which API keys are hashed; null without a file.
+ * @throws OperatorError
+ */
 export async function readPepper(file: string | null): Promise<Pepper | null> {
   return file === null ? null : pepperOf(await readSecretFile(file, 'The pepper'));
 }
 
 const minSecretBytes = 32;
 
-/** Reads the secrets that seal records. @param file null: records are not sealed @throws OperatorError */
+/**
+ * Reads the secrets with which records in Redis are authenticated ("sealed").
+ * @param file null: records are not sealed
+ * @throws OperatorError
+ */
 export async function readRecordSeals(file: string | null): Promise<Seals> {
   return new Seals(file === null ? [] : await readSecretLines(file, 'The secret of records', minSecretBytes));
 }
 
-/** Reads the secret of the access log; null without a file. @throws OperatorError */
+/**
+ * Reads the secret of the access log; null without a file.
+ * @throws OperatorError
+ */
 export async function readLogSecret(file: string | null): Promise<LogSecret> {
   return file === null ? null : logSecretOf(await readSecretFile(file, 'The secret of the access log'));
 }

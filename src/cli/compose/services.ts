@@ -10,7 +10,10 @@ import type { Logger } from '../../telemetry/logger.js';
 import type { Build } from '../../telemetry/process-metrics.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
-/** Starts the backing services from the configuration. @param mayCreate whether to create a missing database */
+/**
+ * Starts the backing services as configured.
+ * @param mayCreate whether to create a missing database
+ */
 export async function startConfiguredServices(
   config: Config,
   logger: Logger,
@@ -38,7 +41,8 @@ export async function startConfiguredServices(
 }
 
 /**
- * The listener of the operators' API; null without a token, because no request could be authenticated.
+ * Returns the listener options of the operators' API. Null without a token, because no request could then be
+ * authenticated.
  * @throws OperatorError for an invalid token or certificate
  */
 export async function operatorsListener({
@@ -53,7 +57,7 @@ export async function operatorsListener({
 }
 
 const fetchTimeoutMilliseconds = 5_000;
-/** The audience in assertions of the former release if `identity.audience` is absent. */
+/** Audience in assertions of the previous release if `identity.audience` is not configured. */
 const formerDefaultAudience = 'merchant-gateway';
 
 /**
@@ -68,7 +72,8 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return 'route' in found ? found.route.upstream : null;
   };
   const former = audience ?? formerDefaultAudience;
-  // If an upstream has this name, its assertions would look like those of the former release and be valid everywhere.
+  // If an upstream has this name, its assertions would look like assertions of the previous release. All services would
+  // then accept them.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

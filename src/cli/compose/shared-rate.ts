@@ -4,11 +4,12 @@ import type { SharedRate } from '../../gateway/ports.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { redisAddressOf } from './redis-address.js';
 
-/** Upper bound on the time that a request waits for the shared count; `commandTimeoutMilliseconds` may be lower. */
+/** Maximum time that a request waits for the shared count; `commandTimeoutMilliseconds` may be lower. */
 const longestWaitMilliseconds = 50;
 
 /**
- * Opens the shared rate limiter of merchants in Redis; null if each process counts separately or there is no limit.
+ * Opens the rate limiter that all gateways share in Redis. Null if there is no limit, or if each process counts
+ * separately.
  * @throws OperatorError for a Redis secret file that cannot be read
  */
 export async function openSharedRate(

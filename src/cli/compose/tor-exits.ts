@@ -12,7 +12,7 @@ import { systemClock } from './system-clock.js';
 
 /** Callbacks for events of the Tor exit list. */
 export interface TorExitEvents extends Pick<MaintenanceOptions, 'onRefused' | 'onList' | 'onProblem' | 'onRecovered'> {
-  /** Receives each error of the Redis connection. */
+  /** Called with each error of the Redis connection. */
   readonly onConnectionError: (error: Error) => void;
 }
 
@@ -23,7 +23,7 @@ const hourMilliseconds = 3_600_000;
 
 /**
  * Opens the configured Tor exit list without loading it.
- * @param follows true: another process of this machine fetches; this one only reads its snapshot
+ * @param follows true: another process on this machine fetches the list, and this process only reads its snapshot
  * @throws OperatorError for a Redis secret file that cannot be read
  */
 export async function openTorExits(
@@ -43,7 +43,7 @@ export async function openTorExits(
   return new MaintainedTorExits({
     sources: torExits.sources.map((entry) => exitSourceOf(entry, torExits.allowReserved)),
     rules: { allowReserved: torExits.allowReserved, trustedProxies: compileIpRanges(trustedProxies) },
-    // At least twice within the maximum age, so that one failed fetch does not make the list too old.
+    // Refresh at least twice within the maximum age, so that one failed fetch does not make the list too old.
     refreshMilliseconds: Math.min(torExits.refreshMinutes * 60_000, maxAgeMilliseconds / 2),
     maxAgeMilliseconds,
     denyWhenUnavailable: torExits.whenUnavailable === 'deny',
@@ -62,12 +62,12 @@ export async function openTorExits(
   });
 }
 
-/** A read-only view of a snapshot that another process writes. */
+/** Returns a read-only view of a snapshot that another process writes. */
 function onlyRead(snapshot: SnapshotFile): Pick<SnapshotFile, 'readChanged' | 'write'> {
   return { readChanged: () => snapshot.readChanged(), write: () => Promise.resolve() };
 }
 
-/** The shared lists for a gateway that never claims the role of the fetcher. */
+/** Returns the shared lists for a gateway that never fetches, because its `claim` always fails. */
 function onlyFollowed(shared: SharedExitLists | null): SharedExitLists {
   return {
     read: () => shared?.read() ?? Promise.resolve(null),

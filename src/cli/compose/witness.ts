@@ -7,12 +7,16 @@ import { readRecordSeals } from './secrets.js';
 import { ensureSigner, readSigner, type SignerOptions } from './note-signer.js';
 import { redisAddressOf } from './redis-address.js';
 
-/** Minimum interval between log lines about rejected messages, so that an attacker cannot flood the log. */
+/** Minimum interval between log lines about rejected messages. Without it, an attacker could flood the log. */
 const betweenReportsMilliseconds = 60_000;
 const commandTimeoutMilliseconds = 5_000;
 const what = 'The key of receipts';
 
-/** Opens the signer of receipts; null if no witness is configured. Creates a missing key. @throws OperatorError */
+/**
+ * Opens the signer of receipts for checkpoints, and creates its key if that is missing. Null if the configuration has
+ * no `registry.witness`.
+ * @throws OperatorError
+ */
 export async function openWitness({ registry: { witness } }: Config, log: Logger): Promise<NoteSigner | null> {
   if (witness === null) return null;
   const { signer, isNew } = await ensureSigner(witness, what);
@@ -24,12 +28,18 @@ export async function openWitness({ registry: { witness } }: Config, log: Logger
   return signer;
 }
 
-/** Reads the key that signs receipts. @throws OperatorError */
+/**
+ * Reads the key with which the registry signs receipts for checkpoints.
+ * @throws OperatorError
+ */
 export function readWitnessKey(key: SignerOptions): Promise<NoteSigner> {
   return readSigner(key, what);
 }
 
-/** Opens the inbox of the registry for messages of gateways over Redis. @throws OperatorError */
+/**
+ * Opens the inbox in which the registry receives messages of gateways over Redis.
+ * @throws OperatorError
+ */
 export async function openInbox({ keyStore: { redis }, keys }: Config, log: Logger): Promise<GatewayInbox> {
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const seals = await readRecordSeals(keys.recordSecretFile);

@@ -6,7 +6,7 @@ import { OperatorError } from '../../config/operator-error.js';
 
 const renewBeforeMilliseconds = 86_400_000;
 
-/** The directory for the files of `dev`: one of the user, or a temporary one that `close` removes. */
+/** The directory for the files of `dev`: a directory of the user, or a temporary one that `close` removes. */
 export class DataDirectory {
   #storeId = randomBytes(8).toString('hex');
 
@@ -16,7 +16,7 @@ export class DataDirectory {
   ) {}
 
   /**
-   * Opens or creates the directory.
+   * Opens the directory, and creates it if it is missing.
    * @param directory path; null: a temporary directory
    * @throws OperatorError if the directory cannot be created or written
    */
@@ -41,7 +41,10 @@ export class DataDirectory {
     return path.join(this.path, name);
   }
 
-  /** A unique prefix on a shared Redis, because a registry removes records that it does not know. */
+  /**
+   * Prefix of the records in Redis. It is unique, because several registries may share Redis and each removes unknown
+   * records under its prefix.
+   */
   get redisPrefix(): string {
     return `mg-dev:${this.#storeId}:`;
   }
@@ -74,43 +77,43 @@ export class DataDirectory {
     return this.file('access-log-secret');
   }
 
-  /** Creates the certificate if it is missing, expired or expires within a day. */
+  /** Creates the certificate if it is missing, has expired, or expires within a day. */
   async ensureCertificate(now: Date): Promise<void> {
     if (await this.#hasCertificate(now)) return;
-    const { createSelfSigned } = await import('./self-signed.js'); // loaded lazily, because it is large
+    const { createSelfSigned } = await import('./self-signed.js'); // imported only here, because the module is large
     const { cert, key } = await createSelfSigned(now);
     await this.#write(this.keyFile, key, { mode: 0o600 });
     await this.#write(this.certFile, cert, {});
   }
 
-  /** Creates the administrators' token if it is missing. */
+  /** Creates the file with the administrators' token, if it is missing. */
   async ensureAdminToken(): Promise<void> {
     await this.#writeSecret(this.adminTokenFile);
   }
 
-  /** Creates the operators' token of the services if it is missing. */
+  /** Creates the file with the operators' token of the services, if it is missing. */
   async ensureOperatorsToken(): Promise<void> {
     await this.#writeSecret(this.operatorsTokenFile);
   }
 
-  /** Creates the secret that seals records if it is missing. */
+  /** Creates the file with the secret that authenticates records in the store, if it is missing. */
   async ensureRecordSecret(): Promise<void> {
     await this.#writeSecret(this.recordSecretFile);
   }
 
-  /** Creates the secret of the access log if it is missing. */
+  /** Creates the file with the secret of the access log, if it is missing. */
   async ensureLogSecret(): Promise<void> {
     await this.#writeSecret(this.logSecretFile);
   }
 
-  /** Creates the key that signs assertions for upstreams if it is missing. */
+  /** Creates the file with the key that signs assertions for upstreams, if it is missing. */
   async ensureSigningKey(): Promise<void> {
     const { privateKey } = generateKeyPairSync('ed25519');
     const pem = privateKey.export({ type: 'pkcs8', format: 'pem' });
     await this.#write(this.signingKeyFile, pem.toString(), { mode: 0o600, flag: 'wx' });
   }
 
-  /** Runs `act`. If it throws, closes the directory first, which removes a temporary one. */
+  /** Runs `act`. If `act` throws, first closes the directory, so that a temporary one is removed. */
   async orClose<Result>(act: () => Result): Promise<Result> {
     try {
       return act();
@@ -120,7 +123,7 @@ export class DataDirectory {
     }
   }
 
-  /** Removes a temporary directory, but not one of the user. */
+  /** Removes a temporary directory; a directory of the user stays. */
   async close(): Promise<void> {
     if (!this.kept) await rm(this.path, { recursive: true, force: true });
   }
@@ -136,7 +139,7 @@ export class DataDirectory {
     await this.#write(file, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flag: 'wx' });
   }
 
-  /** Writes a file. With the flag `wx`, an existing file stays unchanged. */
+  /** Writes a file. With the flag `wx`, an existing file is not overwritten. */
   async #write(file: string, text: string, options: { mode?: number; flag?: string }): Promise<void> {
     try {
       await writeFile(file, text, options);

@@ -35,7 +35,10 @@ const pollMilliseconds = 10;
 const longestWaitMilliseconds = 10_000;
 const exampleExits = fileURLToPath(new URL('../../../tor-exit-list/example-snapshot.txt', import.meta.url));
 
-/** `dev`: gateway, registry and backing services in one process on embedded stores, with a demo merchant. */
+/**
+ * Creates the command `dev`. It runs gateway, registry and services in one process with embedded stores and a demo
+ * merchant.
+ */
 export function devCommand(io: Pick<CommandIo, 'out'>): Command {
   return new Command('dev')
     .description('run a demo: all parts in one process, with self-signed TLS and a demo merchant')
@@ -54,11 +57,12 @@ async function dev(
   const directory = await DataDirectory.open(dataDir ?? null);
   const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
   const log = createLogger(config.log.level);
-  // Imported lazily: most commands need no SQL.
+  // Import these modules only here, because most commands need no SQL.
   const { startEmbeddedRegistry } = await import('./embedded-registry.js');
   const { startConfiguredServices } = await import('../compose/services.js');
   const { seedDemo } = await import('../../services/demo.js');
-  // The terminal was closed, so no user can see the output or stop the process: end it.
+  // SIGHUP means that the terminal was closed. The user can then neither see the output nor stop the process, so stop
+  // it.
   process.on('SIGHUP', () => process.kill(process.pid, 'SIGTERM'));
   await runServer(config, log, async (closeLater, saveAnyhow) => {
     closeLater(() => directory.close());
@@ -82,7 +86,7 @@ async function dev(
     closeLater(() => services.close());
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 
-    // The upstream URLs are known only now, because the services may listen on any free port.
+    // Load the configuration again with the URL of the services, which may listen on any free port.
     const upstream = { url: services.url, readsBodies: true };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
     const wired = fitToMemory(loadConfig({ file, presets: { ...presetsFor(directory), upstreams } }));
@@ -122,7 +126,7 @@ async function dev(
   });
 }
 
-/** Presets of `dev` below the configuration file: loopback listeners, and files in its data directory. */
+/** Returns values that the configuration file may override: loopback listeners, and files in the data directory. */
 function presetsFor(directory: DataDirectory): DeepPartial<Config> {
   const { certFile, keyFile } = directory;
   const redisUrl = process.env.REDIS_URL;
@@ -137,7 +141,7 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
       database: { url: `sqlite:${directory.file('registry.db')}` },
       ...{ tokenFile: directory.adminTokenFile, witness: { keyFile: directory.file('witness-key.pem') } },
     },
-    // A file, so that `dev` works without a network.
+    // The list comes from a file, so that `dev` works without a network.
     torExits: {
       sources: [exampleExits],
       allowReserved: true,
@@ -159,7 +163,10 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
   };
 }
 
-/** Pins the instance key without manual comparison, because gateway and registry are one process. */
+/**
+ * Pins the instance key, so that the registry trusts it. No administrator has to compare it, because gateway and
+ * registry are one process.
+ */
 async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise<void> {
   if (key === null) return;
   const { signer } = await ensureSigner(key, 'The instance key');
@@ -169,7 +176,10 @@ async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise
 
 const anotherPrefix = 'choose another keyStore.redis.prefix, or remove it.';
 
-/** Waits for the first projection of the registry, so that the first pasted command succeeds. */
+/**
+ * Waits until the registry has written its records for the first time, so that the first command that a user pastes
+ * succeeds.
+ */
 async function untilAvailable(records: Records, { keyStore: { kind, redis } }: Config): Promise<void> {
   for (let waited = 0; records.unavailableReason() !== null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
@@ -183,7 +193,10 @@ async function untilAvailable(records: Records, { keyStore: { kind, redis } }: C
   }
 }
 
-/** Waits for the demo key. The store of another registry would never contain it, and each request would get 401. */
+/**
+ * Waits until the gateway finds the demo key. If the records belong to another registry, that never happens, and each
+ * request would get 401.
+ */
 async function untilKnown(records: Records, lookupId: string, config: Config): Promise<void> {
   for (let waited = 0; (await records.key(lookupId)).record === null; waited += pollMilliseconds) {
     if (waited > longestWaitMilliseconds)
@@ -199,10 +212,10 @@ function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
   return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }
 
-/** The demo merchant, and its key if this run created it. */
+/** The demo merchant, and its API key if this run created the key. */
 interface DemoMerchant {
   readonly merchantId: string;
-  /** Null where the key was shown in an earlier run. */
+  /** Null if the key was shown in an earlier run. */
   readonly key: string | null;
 }
 
@@ -211,7 +224,7 @@ const merchant = Type.Object({ id: Type.String(), name: Type.String() });
 const storedKey = Type.Object({ keyId: Type.String(), environment: Type.String(), status: Type.String() });
 const shownKey = Type.Object({ key: Type.String() });
 
-/** Finds the demo merchant and its key through the admin API, or creates them. */
+/** Finds the demo merchant and its key through the admin API, and creates them if they are missing. */
 async function ensureDemoMerchant(
   registry: AdminClient,
   environment: Environment,

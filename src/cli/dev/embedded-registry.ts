@@ -21,14 +21,15 @@ import { version } from '../version.js';
 export interface EmbeddedRegistry {
   readonly registry: RunningRegistry;
   readonly records: Records;
-  /** Channel for messages from the gateway to the registry. */
+  /** Carries messages from the gateway to the registry. */
   readonly channel: RegistryChannel;
   close(): Promise<void>;
 }
 
 /**
- * Starts a registry over Redis or, with `keyStore.kind: memory`, over in-memory records shared with the gateway.
- * @param temporaryPrefix Redis prefix of this process; `close` removes the records below it. Null: removes nothing
+ * Starts a registry that writes to Redis. With `keyStore.kind: memory`, it writes to records in memory that the gateway
+ * shares.
+ * @param temporaryPrefix prefix in Redis whose records `close` removes; null: `close` removes nothing
  */
 export async function startEmbeddedRegistry(
   config: Config,
@@ -68,7 +69,9 @@ export async function startEmbeddedRegistry(
   }
 }
 
-/** Opens the store of the registry and the records of the gateway. `close` closes only the store. */
+/**
+ * Opens the store to which the registry writes and the records that the gateway reads. `close` closes only the store.
+ */
 async function openBothSides(
   config: Config,
   log: Logger,

@@ -1,6 +1,6 @@
 import { generate } from 'selfsigned';
 
-/** A PEM certificate and its private key. */
+/** A certificate and its private key, in PEM. */
 export interface SelfSigned {
   readonly cert: string;
   readonly key: string;

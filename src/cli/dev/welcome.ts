@@ -1,6 +1,6 @@
-/** The content of the welcome text. */
+/** The values that the welcome text shows. */
 export interface Welcome {
-  /** `https://host:port/v1` */
+  /** Base URL of the API, such as `https://host:port/v1`. */
   readonly baseUrl: string;
   readonly plainUrl: string | null;
   readonly managementUrl: string | null;
@@ -16,17 +16,17 @@ export interface Welcome {
   readonly certFile: string;
   readonly accessLog: string;
   readonly logSecretFile: string;
-  /** File with signed checkpoints of the access log; null if the configuration turns them off. */
+  /** File with signed checkpoints of the access log; null if the configuration turns checkpoints off. */
   readonly checkpoints: string | null;
-  /** File with the key that signs checkpoints; null if the configuration turns them off. */
+  /** File with the key that signs checkpoints; null if the configuration turns checkpoints off. */
   readonly instanceKeyFile: string | null;
   readonly merchantId: string;
   readonly walletId: string;
-  /** Null if an earlier run showed the key. */
+  /** API key of the demo merchant; null if an earlier run showed it. */
   readonly key: string | null;
 }
 
-/** The text that `dev` prints when all parts accept requests. */
+/** Returns the text that `dev` prints once all parts accept requests. */
 export function welcomeText(welcome: Welcome): string {
   const { baseUrl, key } = welcome;
   const payout = {
@@ -72,7 +72,7 @@ ${operators.lines}${verifyLines(welcome)}
 `;
 }
 
-/** The commands that verify the access log with only its public key. */
+/** Returns the commands that verify the access log with nothing but the public key of its checkpoints. */
 function verifyLines({ accessLog, instanceKeyFile, checkpoints }: Welcome): string {
   if (checkpoints === null || instanceKeyFile === null || accessLog === 'stdout') return '';
   const keys = quote(`${checkpoints}.keys`);
@@ -84,7 +84,7 @@ npx merchant-gateway audit verify --running --checkpoints ${quote(checkpoints)} 
 `;
 }
 
-/** The address of the operators' API, and the command that funds the wallet of the demo merchant. */
+/** Returns the address of the operators' API, and the command that adds money to the demo merchant's wallet. */
 function operatorsText({ operatorsUrl, operatorsTokenFile, walletId, environment }: Welcome) {
   if (operatorsUrl === null) return { place: '', lines: '' };
   const access = `--services ${operatorsUrl} --token-file ${quote(operatorsTokenFile)}`;

@@ -4,7 +4,7 @@ import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
 import { WrongUsage } from '../admin/peer.js';
 import type { KeySought } from './stored-record.js';
 
-/** The request given on the command line. Missing parts come from the log line, or from defaults. */
+/** The request described on the command line. A log line or defaults supply its missing parts. */
 export interface Description {
   readonly method?: string;
   readonly path?: string;
@@ -14,13 +14,16 @@ export interface Description {
   readonly at?: number;
 }
 
-/** The host if none is given. No allowlist contains it. */
+/** Host of a request if the user gives no host. No allowlist contains it. */
 const unnamedHost = 'unnamed.invalid';
 
-/** Builds the described request, without its API key. @throws WrongUsage if the path or the address is missing */
+/**
+ * Builds the described request without its API key.
+ * @throws WrongUsage if the path or the address is missing
+ */
 export function describedRequest(description: Description, entry: AccessEntry | null): DescribedRequest {
   const { method = entry?.http.request.method ?? 'GET', plain, at } = description;
-  // Log lines of requests that the HTTP parser rejected have no path.
+  // Log lines of requests that the HTTP parser rejected contain no path.
   const path = description.path ?? entry?.url?.path ?? (entry === null ? undefined : '/');
   if (path === undefined) throw new WrongUsage('give the path with --path');
   const remote = description.address ?? addressIn(entry);
@@ -41,7 +44,7 @@ export function describedRequest(description: Description, entry: AccessEntry | 
   return { method, target: path, headers, remote, tls, at: at ?? timeOf(entry) };
 }
 
-/** The key or merchant in a log line; null if it has neither. */
+/** Returns the key or merchant that a log line names; null if it names neither. */
 export function keyOf({ gateway, organization }: AccessEntry): KeySought | null {
   if (gateway.key?.id !== undefined) return { keyId: gateway.key.id };
   return organization?.id === undefined ? null : { merchantId: organization.id };

@@ -6,7 +6,7 @@ import { parseTime } from '../audit/log-options.js';
 import type { Description } from './described-request.js';
 import type { KeySought } from './stored-record.js';
 
-/** The unparsed options that describe a request. */
+/** The options that describe a request, before they are parsed. */
 export interface DescriptionOptions {
   readonly keyId?: string;
   readonly merchant?: string;
@@ -25,7 +25,7 @@ const pathForm = /^\/[!-~]*$/;
 
 /**
  * Parses the options that describe a request. Errors do not repeat values that may be API keys.
- * @returns the description, and the key: null if none is given, `stdin` if standard input contains it
+ * @returns the description, and the key: null if no key is given, `stdin` if standard input contains the key
  * @throws WrongUsage
  */
 export function descriptionIn(options: DescriptionOptions): {

@@ -34,7 +34,7 @@ Relevant headers: Origin, Referer, Host, X-Forwarded-For and X-Forwarded-Proto. 
   audit search --json --request-id … access.log | explain --line -
 `;
 
-/** `explain`: shows what a gateway would decide about a request, and why. */
+/** Creates the command `explain`, which shows what a gateway would decide about a request and why. */
 export function explainCommand(io: CommandIo, input: Readable = process.stdin): Command {
   const command = new Command('explain')
     .description('explain rule by rule how a gateway would decide about a request, without sending it')
@@ -106,7 +106,7 @@ async function explainWith(
       geoIp,
       clock: systemClock,
       keyStore: record?.keyStore ?? emptyKeyStore,
-      pepper: null, // not needed: the record was already looked up
+      pepper: null, // not needed, because the record was already looked up
       routes: createRouteTable(config),
       headLimits: config.limits,
       maxBodyBytes: config.limits.bodyBytes,
@@ -121,7 +121,10 @@ const emptyKeyStore = {
   find: () => Promise.resolve({ credential: null, source: 'store', ageMilliseconds: 0 } as const),
 };
 
-/** A placeholder for an unknown API key. The rules check only its prefix, and the record is already looked up. */
+/**
+ * Returns a placeholder for the unknown API key. That is enough, because the rules check only the prefix of the key,
+ * and its record was already looked up.
+ */
 function placeholder({ environment }: Config, record: StoredRecord | null, entry: AccessEntry | null): string | null {
   const stored = record?.key?.environment;
   if (record !== null) return keyPrefixes[stored === 'live' || stored === 'test' ? stored : environment];

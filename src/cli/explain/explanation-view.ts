@@ -8,21 +8,21 @@ import type { RuleOutcome } from '../../policy/explain.js';
 import { recordLines, tableLines } from '../admin/table.js';
 import type { StoredRecord } from './stored-record.js';
 
-/** The input of the explanation view. */
+/** The values that an explanation shows. */
 export interface Explained {
   readonly environment: string;
   readonly request: DescribedRequest;
-  /** Null if the request has no key to look up. */
+  /** The stored records of the key; null if the request has no key to look up. */
   readonly record: StoredRecord | null;
   readonly explanation: Explanation;
-  /** Decision and reason in the log line; null without a line. */
+  /** Decision and reason in the log line; null if no line is given. */
   readonly logged: { readonly code: string; readonly reason: string | null } | null;
 }
 
-/** The gateway's own errors that `explain` can reproduce: they depend only on path, method and configuration. */
+/** Gateway errors that `explain` can reproduce, because they depend only on path, method and configuration. */
 const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowed', 'invalid_path']);
 
-/** The explanation as data, for `--json` and for the text. */
+/** Returns the explanation as data, for `--json` and as the source of the text. */
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
   const { code, detail, facts, hops, route, torListDigest, keyLookup, rules } = explanation;
   const { method, target, remote, tls, at } = request;
@@ -30,7 +30,8 @@ export function explanationView({ environment, request, record, explanation, log
     ...denials,
     ...Object.entries(gatewayErrors).map(([name, error]) => ({ code: name, ...error })),
   ];
-  // Configuration and records do not show outages, rate limits, service failures and headers. Only the log line does.
+  // Outages, rate limits, upstream failures and header problems appear only in the log line, not in configuration and
+  // records. For these errors, the verdict is the logged one.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };
@@ -81,12 +82,15 @@ function addressEntries(address: IpAddress): (readonly [string, string])[] {
   return [['clientAddress', address.text], ...(embedded === null ? [] : [['embeddedAddress', embedded] as const])];
 }
 
-/** The IPv4 address embedded in an IPv6 address, which the address rules also check; null without one. */
+/**
+ * Returns the IPv4 address embedded in an IPv6 address, which the address rules check too; null if there is no such
+ * address.
+ */
 function embeddedIn(address: IpAddress): string | null {
   return address.family === 6 ? (address.embedded?.text ?? null) : null;
 }
 
-/** The record field behind each field of a credential. */
+/** Maps each field of a credential to the stored record and the field from which it comes. */
 const placeOf: Readonly<Partial<Record<keyof Credential, readonly ['key' | 'merchant', string]>>> = {
   keyStatus: ['key', 'status'],
   keyStatusChangedAt: ['key', 'statusChangedAt'],
@@ -106,7 +110,7 @@ function sawRecord({ sawCredential }: RuleOutcome, record: StoredRecord | null):
   );
 }
 
-/** The explanation as lines of text. */
+/** Formats the explanation as lines of text. */
 export function explanationLines(view: ReturnType<typeof explanationView>): string[] {
   const { verdict, logged, request, hops, clientAddress, embeddedAddress, key, torListDigest, rules } = view;
   const { seals, generationProblem, byRules } = view;

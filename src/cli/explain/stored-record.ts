@@ -12,35 +12,47 @@ import { parseRecordText } from '../../gateway/records.js';
 import { readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf } from '../compose/redis-address.js';
 
-/** The key of a request: given by its id, by its merchant, or as the key itself from standard input. */
+/** Identifies the key of a request by its id, by its merchant, or by the key itself from standard input. */
 export type KeySought = { readonly keyId: string } | { readonly merchantId: string } | { readonly key: string };
 
-/** The stored records of a key and its merchant; null for a missing one. */
+/** The stored records of a key and its merchant; null for a missing record. */
 export interface StoredRecord {
   readonly key: Readonly<Record<string, unknown>> | null;
   readonly merchant: Readonly<Record<string, unknown>> | null;
-  /** Whether the seals of the records are valid, and the problem if not; null without a secret or a key record. */
+  /**
+   * Whether the seals (HMACs) of the records are valid, and the problem otherwise. Null without a secret or a key
+   * record.
+   */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
-  /** A record of an earlier generation than the meta record, which gateways reject; null if there is none. */
+  /**
+   * The problem if a record comes from an earlier generation (history of the database) than the meta record, because
+   * gateways reject it; otherwise null.
+   */
   readonly generationProblem: string | null;
-  /** Key store that returns this record for every look-up, with the checks of a gateway. */
+  /** A key store that returns this record for every lookup, after the same checks as in a gateway. */
   readonly keyStore: Pick<KeyStore, 'find'>;
 }
 
-/** Read access to the stored records. */
+/** Read access to the records in a file or in Redis. */
 interface Stored {
-  /** The problem with the seals of these records; null if they are valid. Undefined if records are not sealed. */
+  /**
+   * Returns the problem with the seals (HMACs) of these records; null if they are valid. Undefined if records are not
+   * sealed.
+   */
   readonly sealProblem?: (names: readonly string[]) => string | null;
-  /** The problem with a record of an earlier generation; null without one. Undefined if records have no generation. */
+  /**
+   * Returns the problem with a record from an earlier generation (history of the database); otherwise null. Undefined
+   * if records have no generation.
+   */
   readonly generationProblem?: (name: string, record: object, own: string) => string | null;
-  /** Reads a record by its name after the prefix; null if it does not exist. */
+  /** Reads a record by its name without the prefix; null if it does not exist. */
   read(name: string): Promise<unknown>;
-  /** Look-up ids and records. */
+  /** Iterates over the lookup ids and records of all keys. */
   keys(): AsyncIterable<readonly [string, unknown]>;
 }
 
 /**
- * Finds the records of a key in the key store of the gateway.
+ * Finds the records of a key in the store that the gateway uses.
  * @throws OperatorError if the store is unavailable or has no such key
  */
 export async function findStoredRecord(config: Config, sought: KeySought): Promise<StoredRecord> {
@@ -131,7 +143,10 @@ async function keyIn(
 
 const highestRank = 4;
 
-/** Ranks the keys of a merchant: best is an active key of this environment. 0: not a match. */
+/**
+ * Rates how well a key fits: 0 means that it does not match. Of a merchant's keys, an active key of this environment
+ * fits best.
+ */
 function rankOf(
   record: Readonly<Record<string, unknown>> | null,
   sought: Exclude<KeySought, { key: string }>,
@@ -204,7 +219,7 @@ function problemOf(check: () => void): string | null {
   }
 }
 
-/** Parses a record. Returns an unparsable one as text, which the gateway's checks then reject. */
+/** Parses a record. Returns invalid JSON as text, which the gateway's checks then reject. */
 function jsonIn(text: string | null): unknown {
   try {
     return text === null ? null : parseRecordText(text);

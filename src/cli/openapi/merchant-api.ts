@@ -17,15 +17,15 @@ connection.
 A failure of the services has a stable \`data.code\` for programs; \`data\` of the gateway's own failures is null.
 A method that a path does not support gets 405, with the header \`allow\`.`;
 
-/** A response of the services that merchants never see: the gateway's own 403 responses replace it. */
+/** Merchants never see the 403 of the services, because the gateway sends its own 403 responses instead. */
 const gatewayOnlyStatus = '403';
 
-/** Not described: each operation has an allowed method. */
+/** Omitted from the description, because each described operation has a method that its path supports. */
 const seenWithoutOperation = 405;
 
 const license = { name: 'Apache License 2.0', identifier: 'Apache-2.0' };
 
-/** Descriptions of the tags. The tag of an operation is the last part of its path that is not a parameter. */
+/** Descriptions of the OpenAPI tags. The tag of an operation is the last part of its path that is not a parameter. */
 const tags: Readonly<Record<string, string>> = {
   transactions: 'Movements on the wallets',
   payouts: 'Payouts from wallets, and their status',
@@ -33,12 +33,12 @@ const tags: Readonly<Record<string, string>> = {
   customers: 'Customers of the merchant',
 };
 
-/** Responses shared by operations, by their names in the components. */
+/** Responses that several operations share, by their names in the OpenAPI components. */
 type SharedResponses = Map<string, object>;
 
 /**
- * The complete merchant API in OpenAPI 3.1: the operations of the services as seen through the gateway, and the
- * gateway's own responses.
+ * Builds the OpenAPI 3.1 description of the complete merchant API. It contains the operations of the services as seen
+ * through the gateway, and the gateway's own responses.
  */
 export function merchantApi(services: OpenApi, basePath: string): object {
   const failures = gatewayFailures();
@@ -90,7 +90,10 @@ function throughGateway(
   return { ...operation, responses };
 }
 
-/** Adds a response to the shared ones, unless it is there. Different responses with one name get a number suffix. */
+/**
+ * Adds a response to the shared ones, unless it is already there, and returns a reference to it. A number is appended
+ * if the name belongs to a different response.
+ */
 function referenceTo(name: string, response: object, shared: SharedResponses): { readonly $ref: string } {
   for (let number = 1; ; number += 1) {
     const tried = number === 1 ? name : `${name}-${number}`;
@@ -102,7 +105,7 @@ function referenceTo(name: string, response: object, shared: SharedResponses): {
   }
 }
 
-/** The response for a failure of the gateway, merged with that of the services with the same status. */
+/** Builds the response for a failure of the gateway, merged with the services' response of the same status. */
 function responseOf({ description, headers, examples }: GatewayFailure, own?: DescribedResponse): object {
   const text = own === undefined ? description : `${own.description}. ${description}`;
   const ofGateway = Object.entries(examples).map(([code, example]) => [`gateway_${code}`, example] as const);
@@ -110,11 +113,11 @@ function responseOf({ description, headers, examples }: GatewayFailure, own?: De
   return { ...failureResponse(text, all), headers: { ...own?.headers, ...headers } };
 }
 
-/** The gateway's own responses with one status. */
+/** The gateway's own responses that have one status. */
 interface GatewayFailure {
   readonly description: string;
   readonly headers: Readonly<Record<string, object>>;
-  /** The envelopes, by error code. */
+  /** Example bodies of the responses, by error code. */
   readonly examples: Readonly<Record<string, { readonly value: unknown }>>;
 }
 
@@ -125,12 +128,12 @@ const describedHeaders: Readonly<Record<string, object>> = {
   'x-request-id': { description: 'Id of the request, for support', schema: text },
 };
 
-/** All of the gateway's own failures that a merchant can receive, by status, from the gateway's error tables. */
+/** Returns all failures of the gateway that a merchant can receive, by status, from the gateway's error tables. */
 function gatewayFailures(): ReadonlyMap<number, GatewayFailure> {
   const all: [code: string, failure: Failure][] = [
     ...denials.map(({ code }): [string, Failure] => [code, denialFailure(code)]),
     ...Object.keys(gatewayErrors)
-      // A client that closed the connection receives no response.
+      // A client that has closed its connection receives no response.
       .filter((code) => code !== 'client_closed')
       .map((code): [string, Failure] => [code, errorFailure(code as GatewayErrorCode)]),
   ];

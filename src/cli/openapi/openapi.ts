@@ -9,7 +9,7 @@ const heading = `# The merchant API in OpenAPI 3.1 as seen through the gateway. 
 
 const dateForm = /^[0-9]{4}-[0-9]{2}-[0-9]{2}/;
 
-/** The description as YAML. Quotes dates, because YAML 1.1 parsers would read them as timestamps. */
+/** Formats the description as YAML. Quotes dates, because YAML 1.1 parsers would read them as timestamps. */
 function yamlOf(api: object): string {
   const document = new Document(api, { aliasDuplicateObjects: false });
   visit(document, {
@@ -20,7 +20,7 @@ function yamlOf(api: object): string {
   return heading + document.toString({ lineWidth: 0 });
 }
 
-/** `openapi`: prints the description of the merchant API. */
+/** Creates the command `openapi`, which prints the description of the merchant API. */
 export function openapiCommand({ out }: Pick<CommandIo, 'out'>): Command {
   return new Command('openapi')
     .description('print the merchant API, including the errors of the gateway, in OpenAPI 3.1')

@@ -8,7 +8,7 @@ import { openIdentity } from '../compose/identity.js';
 import { runServer } from '../run-server.js';
 import { WorkerPool } from './worker-processes.js';
 
-/** Problems that keep a gateway with several worker processes from starting. */
+/** Returns the problems with which a gateway cannot start several worker processes. */
 export function workersProblems(config: Config): Problem[] {
   const problems = gatewayProblems(config);
   if (config.accessLog.destination !== 'stdout') return problems;
@@ -18,7 +18,10 @@ export function workersProblems(config: Config): Problem[] {
   return [...problems, { path: 'accessLog.destination', message }];
 }
 
-/** Runs a gateway as worker processes that share its ports, and serves the management listener for all of them. */
+/**
+ * Runs a gateway as several worker processes that share its ports. This primary process serves the management listener
+ * for all of them.
+ */
 export async function runPrimary(config: Config, log: Logger, count: number): Promise<void> {
   await runServer(config, log, async (closeLater) => {
     const workers = new WorkerPool(count, log);
@@ -27,7 +30,7 @@ export async function runPrimary(config: Config, log: Logger, count: number): Pr
       metrics: workers,
       identity: await openIdentity(config),
     });
-    closeLater(() => health.close()); // closes last, so that health checks work during the drain
+    closeLater(() => health.close()); // closed last, so that health checks work during the drain
     const { management: at } = config.listen;
     const management = at && (await listen(health, 'management', at));
     closeLater(() => workers.stop());

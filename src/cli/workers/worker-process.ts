@@ -7,15 +7,15 @@ import type { WorkerStatus, WorkerMessage, StatusRequest } from './worker.js';
 /** A worker that does not reply within this time counts as not ready. */
 const replyTimeoutMilliseconds = 2_000;
 
-/** How a process ended: its exit code, or the signal. */
+/** The exit code of a process, or the signal that ended it. */
 export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: string | null;
 }
 
-/** One worker process, as the primary sees it. */
+/** A worker process, as the primary process sees it. */
 export class WorkerProcess {
-  /** The addresses that the worker listens on; null if it ended before it listened. */
+  /** The addresses on which the worker listens; null if it ended before it listened. */
   readonly started: Promise<RunningGateway['addresses'] | null>;
   readonly ended: Promise<ProcessEnd>;
   readonly #worker: Worker;
@@ -41,7 +41,7 @@ export class WorkerProcess {
         } else this.#take(message.question, message.answer);
       });
     });
-    // Sending to a process that is ending fails; the `exit` event reports its end.
+    // Sending to a process that is ending fails. The `exit` event reports that end, so ignore the error.
     this.#worker.on('error', () => undefined);
   }
 
@@ -54,7 +54,7 @@ export class WorkerProcess {
     return this.#worker.process.pid;
   }
 
-  /** Queries the health and metrics of the worker; null if it has not started or does not reply in time. */
+  /** Requests the health and metrics of the worker. Null if the worker has not started or does not reply in time. */
   ask(): Promise<WorkerStatus | null> {
     if (!this.#isStarted || !this.#worker.isConnected()) return Promise.resolve(null);
     const question = (this.#asked += 1);
@@ -67,7 +67,10 @@ export class WorkerProcess {
     });
   }
 
-  /** Sends a signal. Before the worker listens for SIGHUP and SIGUSR2, they would end it, so they are not sent. */
+  /**
+   * Sends a signal to the worker. SIGHUP and SIGUSR2 are sent only to a started worker, because before it listens for
+   * them they would end it.
+   */
   signal(signal: 'SIGHUP' | 'SIGUSR2' | 'SIGTERM'): void {
     if (this.#isStarted || signal === 'SIGTERM') this.#worker.process.kill(signal);
   }

@@ -13,15 +13,16 @@ import { readinessMetric } from '../../telemetry/metrics.js';
 import { WorkerProcess } from './worker-process.js';
 import type { WorkerStatus } from './worker.js';
 
-/** Stores the counters of slow and ended workers, so that no aggregated counter decreases. */
+/** Keeps the last counters of workers that are slow or have ended, so that no aggregated counter decreases. */
 export class WorkerMetrics<Worker extends object> {
   readonly #last = new Map<Worker, MetricObjects>();
   readonly #gone = new WeakSet<Worker>();
   #ended: Promise<MetricObjects> = Promise.resolve([]);
 
   /**
-   * The metrics of all workers, including ended ones.
-   * @param replies the metrics of each running worker; null for one that did not reply: then its last counters apply
+   * Returns the metrics of all workers, including ended ones.
+   * @param replies the metrics of each running worker; null for a worker that did not reply, whose last counters then
+   *   apply
    */
   async all(replies: readonly (readonly [worker: Worker, metrics: MetricObjects | null])[]): Promise<MetricObjects[]> {
     const ended = this.#ended;
@@ -29,7 +30,7 @@ export class WorkerMetrics<Worker extends object> {
     return [...running, await ended];
   }
 
-  /** Adds the last counters of an ended worker to the sum of all ended ones. */
+  /** Adds the last counters of an ended worker to the sum of all ended workers. */
   ended(worker: Worker): void {
     const last = this.#last.get(worker);
     this.#last.delete(worker);
@@ -38,17 +39,17 @@ export class WorkerMetrics<Worker extends object> {
   }
 
   #of(worker: Worker, metrics: MetricObjects | null): MetricObjects {
-    if (this.#gone.has(worker)) return [readinessMetric(false)]; // its counters are in the sum of the ended workers
+    if (this.#gone.has(worker)) return [readinessMetric(false)]; // its counters are in the sum of ended workers
     if (metrics === null) return [readinessMetric(false), ...(this.#last.get(worker) ?? [])];
     this.#last.set(worker, counterMetrics(metrics));
     return metrics;
   }
 }
 
-/** Delay before a worker that failed to start is replaced; avoids a tight loop. */
+/** Delay before a worker that failed to start is replaced. It prevents a tight loop. */
 const pauseMilliseconds = 1_000;
 
-/** The worker processes of a gateway. Starts and stops them together, and replaces each one that ends. */
+/** The worker processes of a gateway. Starts and stops all of them together, and replaces each worker that ends. */
 export class WorkerPool {
   readonly #count: number;
   readonly #log: Logger;
@@ -64,7 +65,7 @@ export class WorkerPool {
 
   /**
    * Starts all workers.
-   * @returns the addresses that they listen on
+   * @returns the addresses on which they listen
    * @throws OperatorError if a worker ends before it accepts requests
    */
   async start(): Promise<RunningGateway['addresses']> {
@@ -83,7 +84,10 @@ export class WorkerPool {
     for (const worker of this.#workers.values()) worker.signal(signal);
   }
 
-  /** The combined health of all workers: problems per worker, distinct warnings, details of the first worker. */
+  /**
+   * Combines the health of all workers: the problems of each worker, distinct warnings, and the details of the first
+   * worker.
+   */
   async health(): Promise<Health> {
     const replies: readonly (readonly [number: number, status: WorkerStatus | null])[] = await Promise.all(
       [...this.#workers].map(async ([number, worker]) => [number, await worker.ask()] as const),
@@ -99,7 +103,7 @@ export class WorkerPool {
     };
   }
 
-  /** The aggregated metrics of all workers. */
+  /** Returns the aggregated metrics of all workers. */
   async render(): Promise<RenderedMetrics> {
     const replies = await Promise.all(
       [...this.#workers.values()].map(async (worker) => [worker, (await worker.ask())?.figures ?? null] as const),
@@ -130,7 +134,7 @@ export class WorkerPool {
     this.#log.info({ worker: number, pid: worker.pid }, 'worker process started');
     void worker.ended.then((end) => {
       this.#metrics.ended(worker);
-      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // `start` throws
+      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // in this case `start` throws
       this.#log.error({ worker: number, ...end }, 'worker process ended unexpectedly; starting a replacement');
       setTimeout(
         () => {

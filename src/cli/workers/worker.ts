@@ -4,32 +4,38 @@ import type { Config } from '../../config/schema.js';
 import type { Health } from '../../edge/observe/management.js';
 import type { RunningGateway } from '../../edge/start-gateway.js';
 
-/** Environment variable with the number of a worker process. */
+/** Name of the environment variable that contains the number of a worker process. */
 export const workerNumberVariable = 'MERCHANT_GATEWAY_WORKER';
 
-/** A worker's reply to a query of the primary. */
+/** A worker's reply to a query from the primary process. */
 export interface WorkerStatus {
   readonly health: Health;
-  /** The metrics of the worker, in the form that `aggregateMetrics` takes. */
+  /** The metrics of the worker, in the form that `aggregateMetrics` needs. */
   readonly figures: readonly object[];
 }
 
-/** A message from a worker to the primary: once the addresses that it listens on, then a reply to each query. */
+/**
+ * A message from a worker to the primary process. The first one contains the addresses on which the worker listens;
+ * each later one is the reply to a query.
+ */
 export type WorkerMessage =
   { readonly started: RunningGateway['addresses'] } | { readonly question: number; readonly answer: WorkerStatus };
 
-/** A query from the primary to a worker. */
+/** A query from the primary process to a worker. */
 export interface StatusRequest {
   readonly question: number;
 }
 
-/** The number of this worker, from 1; null in a process that is not a worker. */
+/** Returns the number of this worker, from 1; null if this process is not a worker. */
 export function ownWorkerNumber(): number | null {
   const number = process.env[workerNumberVariable];
   return cluster.isWorker && number !== undefined ? Number(number) : null;
 }
 
-/** The configuration of a worker: with its own log file, without the management listener, which the primary serves. */
+/**
+ * Returns the configuration of a worker. It has its own log file, and no management listener, because the primary
+ * process serves that.
+ */
 export function configOfWorker(config: Config, number: number): Config {
   const { dir, name, ext } = path.parse(config.accessLog.destination);
   return {
@@ -39,7 +45,7 @@ export function configOfWorker(config: Config, number: number): Config {
   };
 }
 
-/** Reports to the primary that this worker accepts requests, and replies to its queries from then on. */
+/** Reports to the primary process that this worker accepts requests, and from then on replies to its queries. */
 export function servePrimary(running: RunningGateway): void {
   const send = (message: WorkerMessage): void => {
     if (process.connected) process.send?.(message);
@@ -52,7 +58,10 @@ export function servePrimary(running: RunningGateway): void {
   send({ started: running.addresses });
 }
 
-/** Drains a worker whose primary is gone, as on SIGTERM. Node would exit at once and drop pending requests. */
+/**
+ * Drains a worker like on SIGTERM when its primary process is gone. By default, Node would exit at once and drop
+ * pending requests.
+ */
 export function drainWithoutPrimary(): void {
   cluster.worker?.once('disconnect', () => {
     if (cluster.worker !== undefined) cluster.worker.exitedAfterDisconnect = true;

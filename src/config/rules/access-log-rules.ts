@@ -2,7 +2,7 @@ import type { Rule, RuleProblem } from '../config-error.js';
 import type { Config } from '../schema.js';
 import { isLoopback } from './loopback.js';
 
-/** Rules that make sure that log lines and checkpoints reach the configured destinations. */
+/** Rules which ensure that log lines and checkpoints reach the configured destinations. */
 export const accessLogRules: readonly Rule[] = [
   destinationIsNotMisspelt,
   checkpointsHaveDestination,
@@ -13,7 +13,10 @@ export const accessLogRules: readonly Rule[] = [
 
 const path = 'accessLog.checkpoints';
 
-/** Rejects misspelt streams: the log would go to a file of that name, unread, until the disk is full. */
+/**
+ * Rejects misspelt names of streams. Otherwise the log would be written to a file of that name, unnoticed until the
+ * disk is full.
+ */
 function destinationIsNotMisspelt({ accessLog: { destination } }: Config): RuleProblem[] {
   if (destination === 'stdout' || !/^\s*(?:stdout|stderr)\s*$/i.test(destination)) return [];
   return [{ path: 'accessLog.destination', message: 'expected stdout, in lower case, or the path of a file' }];
@@ -35,7 +38,7 @@ function checkpointsHaveTheirOwnFile({ accessLog: { destination, checkpoints } }
   ];
 }
 
-/** Rejects invalid URLs at the start; otherwise they would only fail at the first checkpoint. */
+/** Rejects invalid URLs at startup. Otherwise they would fail only at the first checkpoint. */
 function checkpointUrlsAreUrls({ accessLog: { checkpoints } }: Config): RuleProblem[] {
   const problems: RuleProblem[] = [];
   const { https = null, syslog = null } = checkpoints ?? {};
@@ -46,7 +49,9 @@ function checkpointUrlsAreUrls({ accessLog: { checkpoints } }: Config): RuleProb
   return problems;
 }
 
-/** Requires TLS beyond loopback: an attacker on the network could replace plain-text checkpoints undetected. */
+/**
+ * Requires TLS except on loopback, because an attacker on the network could replace plain-text checkpoints undetected.
+ */
 function syslogIsEncryptedBeyondLoopback({ accessLog: { checkpoints } }: Config): RuleProblem[] {
   const syslog = checkpoints?.syslog ?? null;
   if (syslog === null || !URL.canParse(syslog.url)) return [];

@@ -1,7 +1,7 @@
 import type { Rule, RuleProblem } from '../config-error.js';
 import type { Config } from '../schema.js';
 
-/** Rules between the options of Redis. */
+/** Rules between the options for Redis. */
 export const redisRules: readonly Rule[] = [
   redisUrlIsUrl,
   caFileRequiresTls,
@@ -11,7 +11,10 @@ export const redisRules: readonly Rule[] = [
   sharedRateIsCounted,
 ];
 
-/** Any other notation of a database, such as `?db=7`, would select database 0, perhaps of another deployment. */
+/**
+ * Allows the Redis database only as `/number` in the URL. Other notations, such as `?db=7`, would select database 0,
+ * which may belong to another deployment.
+ */
 function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
   const { url } = keyStore.redis;
   const parsed = URL.canParse(url) ? new URL(url) : null;
@@ -19,12 +22,15 @@ function redisUrlIsUrl({ keyStore }: Config): RuleProblem[] {
   if (parsed === null || !/^\/?\d{0,4}$/.test(parsed.pathname)) {
     return [{ path, message: 'expected redis://host:port or rediss://host:port, optionally with /number' }];
   }
-  // The parsed URL has no trace of a single trailing ? or #.
+  // `search` and `hash` of a parsed URL are empty if it ends with a single ? or #, so check the text.
   if (!/[?#]/.test(url)) return [];
   return [{ path, message: 'expected nothing after the database number, as in redis://host:6379/7' }];
 }
 
-/** An ignored CA file would suggest protection, while the traffic to Redis is readable on the network. */
+/**
+ * Rejects a CA file without TLS. The file would suggest protection, but the traffic to Redis would be readable on the
+ * network.
+ */
 function caFileRequiresTls({ keyStore }: Config): RuleProblem[] {
   const { url, caFile, sentinel } = keyStore.redis;
   if (caFile === null || url.startsWith('rediss:') || sentinel?.tls === true) return [];
@@ -38,7 +44,10 @@ function sentinelsAreNamed({ keyStore }: Config): RuleProblem[] {
   return [{ path: 'keyStore.redis.sentinel.servers', message: 'expected at least one sentinel' }];
 }
 
-/** The AUTH command needs a password to name a user; without one the client sends no AUTH. */
+/**
+ * Requires a password for a Sentinel user: the AUTH command cannot name a user without one, so the client would not
+ * authenticate.
+ */
 function sentinelUserHasPassword({ keyStore }: Config): RuleProblem[] {
   const { sentinel } = keyStore.redis;
   if ((sentinel?.username ?? null) === null || sentinel?.passwordFile !== null) return [];
@@ -68,7 +77,7 @@ function clusterHasNoConflicts({ keyStore }: Config): RuleProblem[] {
   return problems;
 }
 
-/** Rejects a shared rate limit without effect: the operator would believe that it applies. */
+/** Rejects a shared rate limit that has no effect, because the operator would rely on it. */
 function sharedRateIsCounted({ rateLimit: { shared, requestsPerSecond }, keyStore }: Config): RuleProblem[] {
   if (!shared) return [];
   const path = 'rateLimit.shared';

@@ -6,7 +6,7 @@ import { isLoopback } from './loopback.js';
 import { redisRules } from './redis-rules.js';
 import type { Config } from '../schema.js';
 
-/** Rules that protect the operators' API, which moves money. */
+/** Rules that protect the operators' API, which can move money. */
 const operatorsRules: readonly Rule[] = [certificateIsWhole, tlsBeyondLoopback, upstreamIsNotForOperators];
 
 const listen = 'services.operators.listen';
@@ -19,7 +19,7 @@ function certificateIsWhole({ services: { operators } }: Config): RuleProblem[] 
   return [{ path: `${listen}.${missing}`, message, others: [`${listen}.${other}`] }];
 }
 
-/** Without TLS, the operators' token would be readable on the network. */
+/** Requires TLS except on loopback, because otherwise the operators' token would be readable on the network. */
 function tlsBeyondLoopback({ services: { operators } }: Config): RuleProblem[] {
   const { host, certFile, keyFile } = operators.listen;
   if (isLoopback(host) || certFile !== null || keyFile !== null) return [];
@@ -29,7 +29,10 @@ function tlsBeyondLoopback({ services: { operators } }: Config): RuleProblem[] {
   return [{ path: `${listen}.host`, message, others: [`${listen}.certFile`] }];
 }
 
-/** Otherwise the gateway would forward requests of merchants to the API that moves money. */
+/**
+ * Rejects an upstream with the address of the operators' API. Otherwise the gateway would forward merchants' requests
+ * to the API that moves money.
+ */
 function upstreamIsNotForOperators({ upstreams, services: { operators } }: Config): RuleProblem[] {
   if (operators.tokenFile === null) return [];
   const { port, host } = operators.listen;
@@ -45,7 +48,7 @@ function upstreamIsNotForOperators({ upstreams, services: { operators } }: Confi
   });
 }
 
-/** Conflicts between options that are each valid on their own. */
+/** Returns conflicts between options that are each valid on their own. */
 export function ruleProblems(config: Config): RuleProblem[] {
   return rules.flatMap((rule) => rule(config));
 }
@@ -90,8 +93,8 @@ function listenersDoNotCollide({ listen }: Config): RuleProblem[] {
 }
 
 /**
- * Node's HTTP/2 drops header fields with invalid values. A lost Idempotency-Key pays twice. Without X-Forwarded-For,
- * the address rules apply to the proxy instead of the client.
+ * Rejects HTTP/2, because Node's HTTP/2 server drops header fields with invalid values. Without its Idempotency-Key, a
+ * retried payout is paid twice. Without X-Forwarded-For, the address rules apply to the proxy instead of the client.
  */
 function httpIsVersion1({ listen: { https } }: Config): RuleProblem[] {
   if (https?.http2 !== true) return [];
@@ -106,7 +109,7 @@ function hostsOverlap(one: string, other: string): boolean {
   return one.toLowerCase() === other.toLowerCase() || coversHost(one, other) || coversHost(other, one);
 }
 
-/** A socket on `::` also accepts IPv4. */
+/** Whether a socket on a wildcard address also accepts connections to the host. A socket on `::` accepts IPv4 too. */
 function coversHost(everyAddress: string, host: string): boolean {
   return everyAddress === '::' || (everyAddress === '0.0.0.0' && !host.includes(':'));
 }
@@ -119,7 +122,10 @@ function proxiesAreAddresses({ trustedProxies }: Config): RuleProblem[] {
   );
 }
 
-/** Rejects ranges wider than the largest private networks (10/8, fc00::/7; /16 in other IPv6): they contain clients. */
+/**
+ * Rejects trusted ranges that are wider than the largest private networks, because clients would be among them. The
+ * limits are 10/8 and fc00::/7, and /16 for other IPv6.
+ */
 function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
   return trustedProxies.flatMap((entry, index) => {
     const range = parseIpRange(entry);
@@ -133,7 +139,7 @@ function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
   });
 }
 
-/** Without trusted proxies, the gateway would close every connection. */
+/** Requires trusted proxies for the PROXY protocol. Without any, the gateway would close every connection. */
 function proxyProtocolHasProxies({ proxyProtocol, trustedProxies }: Config): RuleProblem[] {
   if (!proxyProtocol || trustedProxies.length > 0) return [];
   const message =
@@ -141,7 +147,7 @@ function proxyProtocolHasProxies({ proxyProtocol, trustedProxies }: Config): Rul
   return [{ path: 'proxyProtocol', message, others: ['trustedProxies'] }];
 }
 
-/** Without a CA file, Node would accept any certificate of a public CA as a client certificate. */
+/** Requires a CA file for client certificates. Without it, Node would accept any certificate from a public CA. */
 function clientCertificatesHaveAuthority({ listen: { https } }: Config): RuleProblem[] {
   if (https === null || (https.clientCertificates === 'none') === (https.clientCaFile === null)) return [];
   const message =
@@ -163,7 +169,7 @@ function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {
   );
 }
 
-/** An ignored CA file would suggest protection. */
+/** Rejects a CA file that has no effect, because it would suggest protection. */
 function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
   return Object.entries(upstreams).flatMap(([name, { url, caFile }]) =>
     caFile === null || url.startsWith('https:')
@@ -178,7 +184,10 @@ function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
   );
 }
 
-/** Rejects an ignored CA file or token, and an invalid URL, which otherwise would only fail at the first trace. */
+/**
+ * Rejects a CA file or token that has no effect. Also rejects an invalid URL, which would otherwise fail only at the
+ * first trace.
+ */
 function tracesHaveEndpoint({ traces: { endpoint, tokenFile, caFile } }: Config): RuleProblem[] {
   const others = ['traces.endpoint'];
   if (endpoint !== null && !URL.canParse(endpoint)) {
@@ -211,7 +220,10 @@ function routesAreDistinct({ routes }: Config): RuleProblem[] {
   });
 }
 
-/** Some services treat the two paths as equal. There, a key for one resource would also give access to the other. */
+/**
+ * Rejects two paths with different resources that some services treat as equal. There, a key for one resource would
+ * also give access to the other.
+ */
 function routesDifferForServices({ routes }: Config): RuleProblem[] {
   const first = new Map<string, number>();
   return routes.flatMap(({ path, resource }, index) => {
@@ -242,7 +254,10 @@ function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
   );
 }
 
-/** Every assertion contains this audience. An upstream of that name would accept the assertions for all others. */
+/**
+ * Rejects an audience that is the name of an upstream. Every assertion contains the audience, so this upstream would
+ * accept the assertions for all others.
+ */
 function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
   if (audience === null || !Object.hasOwn(upstreams, audience)) return [];
   const message =
@@ -250,7 +265,7 @@ function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): Ru
   return [{ path: 'identity.audience', message, others: ['upstreams'] }];
 }
 
-/** Node rejects a server whose headersTimeout exceeds its requestTimeout. */
+/** Limits headersTimeout to requestTimeout, because Node rejects a server with a higher value. */
 function headFitsIntoRequest({ limits }: Config): RuleProblem[] {
   const { headersTimeoutSeconds, requestTimeoutSeconds } = limits;
   if (headersTimeoutSeconds <= requestTimeoutSeconds) return [];
@@ -258,7 +273,10 @@ function headFitsIntoRequest({ limits }: Config): RuleProblem[] {
   return [{ path: 'limits.headersTimeoutSeconds', message, others: ['limits.requestTimeoutSeconds'] }];
 }
 
-/** A URL with a misspelt scheme would count as a file. A password in a URL would appear in the logs of proxies. */
+/**
+ * Rejects unreadable sources. A URL with a misspelt scheme would count as a file, and a password in a URL would appear
+ * in the logs of proxies.
+ */
 function exitSourcesAreReadable({ torExits }: Config): RuleProblem[] {
   return torExits.sources.flatMap((entry, index) => {
     const problem = exitSourceProblem(entry);

@@ -1,7 +1,7 @@
 import Type from '../../typebox/typebox.js';
 import { nullable, section } from './option.js';
 
-/** Throttling of sources that send many requests without an acceptable key. */
+/** Options that throttle sources which send many requests without an acceptable API key. */
 export const throttle = section(
   {
     enabled: Type.Boolean({
@@ -68,7 +68,7 @@ export const throttle = section(
   },
 );
 
-/** The rate limit of one merchant. */
+/** Options of the rate limit per merchant. */
 export const rateLimit = section(
   {
     requestsPerSecond: nullable(Type.Integer({ minimum: 1, maximum: 100_000 }), {

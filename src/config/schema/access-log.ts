@@ -1,7 +1,10 @@
 import Type from '../../typebox/typebox.js';
 import { line, nullable, optionalFile, requiredFile, section } from './option.js';
 
-/** The form of a signer's name in signed notes. With the appended run id it stays within 200 characters. */
+/**
+ * Pattern for the name of a signer in signed notes, such as checkpoints. With the run id that is appended, the name has
+ * at most 200 characters.
+ */
 export const noteName = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,172}$';
 
 const witness = section(
@@ -101,7 +104,7 @@ const checkpoints = section(
   { description: '' },
 );
 
-/** The access log. */
+/** Options of the access log. */
 export const accessLog = section(
   {
     destination: line({

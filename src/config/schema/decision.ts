@@ -115,7 +115,7 @@ const memory = section(
   { description: 'An in-process store, read from a file at the start.' },
 );
 
-/** The store in which API keys and merchants are looked up. */
+/** Options of the store that contains API keys and merchants. */
 export const keyStore = section(
   {
     kind: Type.Enum(['redis', 'memory'], { default: 'redis', description: 'The kind of store.' }),
@@ -126,7 +126,7 @@ export const keyStore = section(
   { description: 'The store in which API keys and merchants are looked up.' },
 );
 
-/** The secrets for API keys and their records. */
+/** Options of the secrets for API keys and their records. */
 export const keys = section(
   {
     pepperFile: optionalFile(
@@ -141,7 +141,7 @@ export const keys = section(
   { description: 'How API keys are hashed and their records are sealed.' },
 );
 
-/** Rejection of clients that connect from Tor exits. */
+/** Options for rejecting clients that connect from Tor exits. */
 export const torExits = section(
   {
     enabled: Type.Boolean({ default: true, description: 'Whether clients from Tor exits are rejected.' }),
@@ -196,7 +196,7 @@ export const torExits = section(
   { description: 'The exits of the Tor network, whose clients are rejected.' },
 );
 
-/** GeoIP databases. */
+/** Options of the GeoIP databases. */
 export const geoip = section(
   {
     countryFile: optionalFile('Country database, for the access log. null: no country in the log.'),

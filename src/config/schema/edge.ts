@@ -71,7 +71,7 @@ const https = section(
 const http = section(address('0.0.0.0', 8080), { description: '' });
 const management = section(address('127.0.0.1', 9090), { description: '' });
 
-/** The gateway's listeners. */
+/** Options of the gateway's listeners. */
 export const listen = section(
   {
     https: nullable(https, { description: 'The TLS listener for clients. Absent or null: no TLS listener.' }),
@@ -91,7 +91,7 @@ export const listen = section(
   { description: 'The addresses that the gateway listens on.' },
 );
 
-/** Limits on the resources of the gateway that clients may use. */
+/** Options that limit how much of the gateway's resources clients may use. */
 export const limits = section(
   {
     headerBytes: Type.Integer({

@@ -48,7 +48,7 @@ const upstream = section(
 
 const local = { url: 'http://127.0.0.1:7080' };
 
-/** The upstream services, by name. */
+/** Options of the upstream services, by name. */
 export const upstreams = Type.Record(Type.String({ pattern: name.pattern }), upstream, {
   additionalProperties: false,
   default: { transactions: local, payouts: local, customers: local },
@@ -79,7 +79,7 @@ const route = section(
   { description: '' },
 );
 
-/** The routes from paths to upstreams. */
+/** Options of the routes from paths to upstreams. */
 export const routes = Type.Array(route, {
   default: [
     { path: '/transactions', upstream: 'transactions', resource: 'transactions' },

@@ -8,7 +8,7 @@ import Type, {
   type TUnion,
 } from '../../typebox/typebox.js';
 
-/** An option's schema for the loader and the documentation: JSON Schema plus the keywords `expects` and `holds`. */
+/** Schema of an option, used for loading and documentation: JSON Schema plus the keywords `expects` and `holds`. */
 export interface Option {
   readonly type?: string;
   readonly description?: string;
@@ -22,26 +22,26 @@ export interface Option {
   readonly patternProperties?: Readonly<Record<string, Option>>;
   readonly items?: Option;
   readonly maxItems?: number;
-  /** The form of a valid value, as a phrase that follows "expected". */
+  /** Phrase for the valid values that follows "expected" in error messages. */
   readonly expects?: string;
-  /** Set when the value is or contains the path of a file. */
+  /** How the value contains the path of a file; absent if it contains no path. */
   readonly holds?: PathForm;
 }
 
 /**
- * How a value contains the path of a file. `path`: a path. `destination`: a path or `stdout`. `source`: a path or a
+ * How a value contains the path of a file. `path`: a path; `destination`: a path or `stdout`; `source`: a path or a
  * URL. `database`: a path after `sqlite:`, or in the parameters of a `postgres://` URL.
  */
 export type PathForm = 'path' | 'destination' | 'source' | 'database';
 
-/** Options of a schema: the JSON Schema keywords plus `expects` and `holds`. */
+/** Keywords of an option's schema: those of JSON Schema plus `expects` and `holds`. */
 export interface OptionKeywords extends TSchemaOptions {
   description: string;
   expects?: string;
   holds?: PathForm;
 }
 
-/** A group of options. An unknown name in the group is an error. */
+/** Schema of a group of options, in which unknown names are errors. */
 export function section<Properties extends TProperties>(
   properties: Properties,
   keywords: OptionKeywords,
@@ -49,31 +49,31 @@ export function section<Properties extends TProperties>(
   return Type.Object(properties, { additionalProperties: false, ...keywords });
 }
 
-/** An option that accepts null, its default. */
+/** Schema of an option that may be null, which is also its default. */
 export function nullable<Schema extends TSchema>(schema: Schema, keywords: OptionKeywords): TUnion<[Schema, TNull]> {
   return Type.Union([schema, Type.Null()], { default: null, ...keywords });
 }
 
-/** One line of text without control characters, 1 to 4096 characters long. */
+/** Schema for one line of text, 1 to 4096 characters long and without control characters. */
 export function line(keywords: Partial<OptionKeywords>): TString {
   return Type.String({ pattern: '^[^\\u0000-\\u001f\\u007f]{1,4096}$', ...keywords });
 }
 
-/** A required path of a file. */
+/** Schema of a required file path. */
 export function requiredFile(description: string, example: string): TString {
   return line({ description, expects: 'the path of a file', examples: [example], holds: 'path' });
 }
 
 /**
- * An optional path of a file; null by default.
- * @param example value shown in the documented configuration while its group is commented out
+ * Schema of an optional file path, which is null by default.
+ * @param example value that the documented configuration shows while the group of the option is commented out
  */
 export function optionalFile(description: string, example?: string): TUnion<[TString, TNull]> {
   const examples = example === undefined ? {} : { examples: [example] };
   return nullable(line({ expects: 'the path of a file', holds: 'path', ...examples }), { description });
 }
 
-/** The host and port of a listener. */
+/** Schema of the host and port of a listener. */
 export function address(host: string, port: number) {
   return {
     host: line({
@@ -90,12 +90,12 @@ export function address(host: string, port: number) {
   };
 }
 
-/** The non-null schema of a nullable option; any other option unchanged. */
+/** Returns the non-null schema of a nullable option, and the schema of any other option unchanged. */
 export function nonNull(option: Option): Option {
   return option.anyOf?.[0] ?? option;
 }
 
-/** The form of an option's valid values, as a phrase that follows "expected". */
+/** Returns the phrase for an option's valid values that follows "expected" in error messages. */
 export function expectationOf(option: Option): string {
   const inner = nonNull(option);
   const words = option.expects ?? inner.expects ?? defaultExpectation(inner);

@@ -12,7 +12,7 @@ function databaseUrl(keywords: OptionKeywords & { default: string }) {
   });
 }
 
-/** The control plane. */
+/** Options of the registry, which manages merchants and API keys. */
 export const registry = section(
   {
     listen: section(address('127.0.0.1', 9443), { description: 'The admin API.' }),
@@ -64,7 +64,7 @@ export const registry = section(
   { description: 'The control plane: merchants, keys and the admin API.' },
 );
 
-/** The connection pool to PostgreSQL. */
+/** Options of the connection pool to PostgreSQL. */
 const pool = {
   maxConnections: Type.Integer({
     minimum: 1,
@@ -87,7 +87,7 @@ const pool = {
   }),
 };
 
-/** The backing services. */
+/** Options of the backing services. */
 export const services = section(
   {
     listen: section(address('127.0.0.1', 7080), { description: 'The listener for the gateway only.' }),
@@ -152,7 +152,7 @@ export const services = section(
   { description: 'The backing services: transactions, payouts, wallets and customers.' },
 );
 
-/** The identity that a gateway proves to upstreams. */
+/** Options of the signed assertions with which a gateway identifies the caller to upstreams. */
 export const identity = section(
   {
     signingKeyFile: optionalFile(
@@ -198,7 +198,7 @@ export const identity = section(
   { description: 'How the gateway proves its identity to upstreams, and how the backing services verify it.' },
 );
 
-/** The export of traces. */
+/** Options of the trace export. */
 export const traces = section(
   {
     endpoint: nullable(
@@ -228,7 +228,7 @@ export const traces = section(
   { description: 'Request spans for a trace store. Spans are dropped and counted while it is slow or unavailable.' },
 );
 
-/** The product's own log. */
+/** Options of the program's own log. */
 export const log = section(
   {
     level: Type.Enum(['trace', 'debug', 'info', 'warn', 'error', 'silent'], {

@@ -12,34 +12,34 @@ import {
   recordSchema,
 } from './json-schema.js';
 
-/** A route of the described API. */
+/** A route that the OpenAPI description contains. */
 export interface DescribedRoute {
-  /** In lower case. */
+  /** HTTP method in lower case. */
   readonly method: string;
   readonly path: string;
   readonly operation: Operation;
   readonly schema: RouteOptions['schema'];
 }
 
-/** The parts of a description that hold for the whole API. */
+/** The parts of an OpenAPI description that concern the whole API. */
 export interface ApiDescription {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly security: Readonly<Record<string, object>>;
-  /** Failures common to routes of this kind, by status. */
+  /** Returns the failures that all routes of the same kind have in common, by status. */
   readonly failuresOf: (route: DescribedRoute) => Readonly<Record<number, string>>;
-  /** Properties of a failure's `data` besides the code. */
+  /** Schemas of the properties in a failure's `data`, besides the code. */
   readonly failureDetails?: TProperties;
-  /** Example envelopes of a route's failures with one status, by code. */
+  /** Returns example bodies of a route's failures with one status, by failure code. */
   readonly failureExamples?: (route: DescribedRoute, status: number) => FailureExamples;
-  /** Request headers that a route reads. */
+  /** Returns the request headers that a route reads, as OpenAPI parameters. */
   readonly headersOf: (route: DescribedRoute) => readonly object[];
-  /** Response headers of a route, by status. */
+  /** Returns the response headers of a route, by status. */
   readonly responseHeaders?: (route: DescribedRoute) => Readonly<Record<number, object>>;
-  /** Further success responses, by status. */
+  /** Returns descriptions of further success responses of a route, by status. */
   readonly otherResponses?: (route: DescribedRoute) => Readonly<Record<number, string>>;
 }
 
-/** An OpenAPI 3.1 description, as far as this program reads it. */
+/** The parts of an OpenAPI 3.1 description that this program reads. */
 export interface OpenApi {
   readonly openapi: '3.1.0';
   readonly info: ApiDescription['info'];
@@ -48,24 +48,24 @@ export interface OpenApi {
   readonly paths: Readonly<Record<string, Readonly<Record<string, DescribedOperation>>>>;
 }
 
-/** One operation of a description. */
+/** One operation of an OpenAPI description. */
 export interface DescribedOperation {
   readonly responses: Readonly<Record<string, DescribedResponse>>;
 }
 
-/** The response of one status. */
+/** The description of an operation's response with one status. */
 export interface DescribedResponse {
   readonly description: string;
   readonly headers?: object;
   readonly content: { readonly 'application/json': { readonly examples?: FailureExamples } };
 }
 
-/** Example envelopes of failures, by code. */
+/** Example bodies of error responses, by failure code. */
 export type FailureExamples = Readonly<Record<string, { readonly value: unknown }>>;
 
 /**
- * Describes routes added later in OpenAPI 3.1, from the schemas that validate their requests.
- * @returns a function for the description; call it after all routes were added
+ * Describes the routes that are added later in OpenAPI 3.1, from the schemas that validate their requests.
+ * @returns a function that builds the description; call it after all routes were added
  */
 export function describeRoutes(app: RestApp, api: ApiDescription): () => OpenApi {
   const routes: DescribedRoute[] = [];
@@ -144,7 +144,7 @@ function successResponse(description: string, operation: Operation): DescribedRe
   return { description, content: { 'application/json': withExample(schema, successExample(operation)) } };
 }
 
-/** Example envelope of a success, if the operation's records have examples. */
+/** Example body of a success response; undefined if the schema of the records has no examples. */
 function successExample({ data = Type.Null(), page, message = 'Done', example = {} }: Operation): unknown {
   const record = exampleOf(page ?? data);
   if (record === undefined) return undefined;
@@ -157,7 +157,7 @@ function withExample(schema: object, example: unknown): object {
   return { schema, ...(example === undefined ? {} : { example }) };
 }
 
-/** The response of a failure, in the envelope. */
+/** OpenAPI response object of a failure. */
 export function failureResponse(description: string, examples: FailureExamples = {}) {
   const schema = { $ref: '#/components/schemas/Failure' };
   const shown = Object.keys(examples).length === 0 ? {} : { examples };
@@ -171,34 +171,34 @@ function mapValues<Value, Result>(
   return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, act(value, name)]));
 }
 
-/** What a route adds to the description besides its request schemas. */
+/** The parts of a route's description that its request schemas do not contain. */
 interface Operation {
   readonly summary: string;
-  /** The request body, if its description is more precise than the validated schema. */
+  /** Schema of the request body for the description, if it is more precise than the schema for validation. */
   readonly body?: TSchema;
-  /** The response data: one record. */
+  /** Schema of `data` in a success response with one record. */
   readonly data?: TSchema;
-  /** The response data: a page of these records. */
+  /** Schema of each record in a success response with a page of a list. */
   readonly page?: TSchema;
-  /** The operation changes nothing, even if its method suggests so. */
+  /** Set if the operation only reads, even if its HTTP method suggests a change. */
   readonly isRead?: true;
-  /** Success status other than 200. */
+  /** Success status, if it is not 200. */
   readonly status?: 201;
   /** The success message in the example response. */
   readonly message?: string;
-  /** Fields of `data` in that example that differ from the schema's examples. */
+  /** Fields of `data` whose values in the example response differ from the schema's examples. */
   readonly example?: Readonly<Record<string, unknown>>;
-  /** Failure codes of only some routes of its kind. */
+  /** Failure codes that only some routes of this kind return. */
   readonly codes?: readonly string[];
-  /** Failures besides those of every route of its kind, by status. */
+  /** Descriptions of the route's failures besides those of all routes of its kind, by status. */
   readonly failures?: Readonly<Record<number, string>>;
 }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The operation, for routes of the described API. */
+    /** Description of the route's operation; undefined if the OpenAPI description omits the route. */
     operation?: Operation;
-    /** The route needs no token. */
+    /** Set if requests to the route need no token and no merchant. */
     isOpen?: true;
   }
 }

@@ -1,11 +1,11 @@
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 
-/** A schema as JSON that references titled schemas by `$ref`. */
+/** Converts a schema to JSON, in which `$ref` references replace schemas with a title. */
 export function byName(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
 }
 
-/** The schemas with a title, by title. */
+/** Converts the schemas that have a title to JSON, by title. */
 export function namedSchemas(schemas: readonly TSchema[]): object {
   return Object.fromEntries(
     schemas.flatMap((schema) => ('title' in schema ? [[String(schema.title), plain(schema)] as const] : [])),
@@ -17,14 +17,14 @@ function referenceTo(value: unknown): unknown {
   return isNamed ? { $ref: `#/components/schemas/${String(value.title)}` } : value;
 }
 
-/** A schema as JSON: patterns as text, without typebox's internal properties. */
+/** Converts a schema to JSON, with patterns as text and without typebox's internal properties. */
 function plain(schema: unknown): unknown {
   return JSON.parse(
     JSON.stringify(schema, (_, value: unknown) => (value instanceof RegExp ? value.source : value)),
   ) as unknown;
 }
 
-/** The schema of a body. Validation rejects unknown fields, so `additionalProperties` is false. */
+/** Converts the schema of a body to JSON. Validation rejects unknown fields, so `additionalProperties` is false. */
 export function closed(body: TSchema): object {
   const { properties = {}, ...rest } = plain(body) as { properties?: Readonly<Record<string, Purposeful>> };
   const fields = Object.entries(properties).map(([name, { purpose, description, ...form }]) => {
@@ -39,17 +39,23 @@ interface Purposeful {
   readonly description?: string;
 }
 
-/** Adds the purpose of a parameter or field. The schema's description states the form of its value. */
+/**
+ * Adds the purpose of a parameter or field to its schema. The schema's own description states only the form of the
+ * value.
+ */
 export function withPurpose<Schema extends TSchema>(schema: Schema, purpose: string): Schema {
   return { ...schema, purpose };
 }
 
-/** Describes another form than the validated one: a numeric query parameter is validated as text. */
+/**
+ * Sets the schema that the OpenAPI description shows instead of the validated one. For example, a numeric query
+ * parameter is validated as text.
+ */
 export function describedAs<Schema extends TSchema>(schema: Schema, shown: TSchema): Schema {
   return { ...schema, shown };
 }
 
-/** The parameters of a path or a query. */
+/** Builds the OpenAPI parameters of a path or a query. */
 export function parametersIn(place: 'path' | 'query', schema: TObject | undefined): object[] {
   const required = new Set<string>(schema?.required);
   return Object.entries(schema?.properties ?? {}).map(([name, field]) => {
@@ -62,12 +68,12 @@ export function parametersIn(place: 'path' | 'query', schema: TObject | undefine
   });
 }
 
-/** The envelope around a page of records. */
+/** Schema of a success response with a page of records. */
 export function pageSchema(item: TSchema): TSchema {
   return Type.Object({ ...succeeded, data: Type.Array(item), meta: pageMeta });
 }
 
-/** The envelope around one record. */
+/** Schema of a success response with one record. */
 export function recordSchema(data: TSchema): TSchema {
   return Type.Object({ ...succeeded, data });
 }
@@ -82,8 +88,8 @@ const pageMeta = Type.Object({
 });
 
 /**
- * The envelope of a request that was not carried out.
- * @param details properties of `data` besides the code
+ * Schema of an error response.
+ * @param details schemas of properties in `data` besides the code
  */
 export function failureSchema(details: TProperties): TObject {
   const errors = Type.Array(Type.Object({ path: Type.String(), message: Type.String() }), {
@@ -94,7 +100,7 @@ export function failureSchema(details: TProperties): TObject {
   return Type.Object({ success: Type.Literal(false), message: Type.String(), data }, { title: 'Failure' });
 }
 
-/** The parts of a schema from which an example is made. */
+/** The parts of a schema that determine its example. */
 interface Form {
   readonly examples?: readonly unknown[];
   readonly enum?: readonly unknown[];
@@ -105,7 +111,7 @@ interface Form {
   readonly type?: string;
 }
 
-/** An example for a schema, made from its fields' examples; undefined if a field has none. */
+/** Builds an example value from the examples in a schema; undefined if a field has no example. */
 export function exampleOf(schema: TSchema): unknown {
   const form: Form = schema;
   const { examples, anyOf, items, properties } = form;

@@ -45,7 +45,10 @@ export async function findCustomer(database: ServicesDatabase, tenant: Tenant, i
   return row === undefined ? null : toCustomer(row);
 }
 
-/** A customer's `sequence` in the list, also after its deletion: a client may be paging through the list meanwhile. */
+/**
+ * Returns a customer's `sequence`, which is its position in the list. Works for a deleted customer too, because a
+ * client may still be paging through the list.
+ */
 async function sequenceOf(database: ServicesDatabase, tenant: Tenant, id: string): Promise<number | null> {
   const row = await rowOf(database, tenant, id);
   if (row !== undefined) return row.sequence;
@@ -114,7 +117,8 @@ export function updateCustomer(
         .executeTakeFirst();
       if (row === undefined) return null;
       const customer = toCustomer(row);
-      // The first update locked the row, so of two concurrent changes the later one sees the fields of the earlier one.
+      // The first update locked the row. So of two concurrent changes, the second one builds its search text from the
+      // fields of both.
       await transaction
         .updateTable('customers')
         .set({ search_text: searchTextOf(customer) })
@@ -125,7 +129,10 @@ export function updateCustomer(
   );
 }
 
-/** Deletes a customer but stores its position in the list, for paging; returns false for an unknown id. */
+/**
+ * Deletes a customer, but keeps its list position for clients that are paging through the list. Returns false for an
+ * unknown id.
+ */
 export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: string, now: SqlTime): Promise<boolean> {
   return database.transaction().execute(async (transaction) => {
     const row = await transaction
@@ -143,7 +150,10 @@ export function deleteCustomer(database: ServicesDatabase, tenant: Tenant, id: s
   });
 }
 
-/** Purges up to 1000 positions of customers deleted at `until` or before; returns true if more may remain. */
+/**
+ * Purges up to 1000 list positions of customers that were deleted at `until` or before. Returns true if more may
+ * remain.
+ */
 export async function purgeDeletedCustomers(database: ServicesDatabase, until: SqlTime): Promise<boolean> {
   const old = database.selectFrom('deleted_customers').select('id').where('deleted_at', '<=', until).limit(batch);
   const { numDeletedRows } = await database.deleteFrom('deleted_customers').where('id', 'in', old).executeTakeFirst();
@@ -159,12 +169,15 @@ async function unlessEmailTaken<Result>(write: () => Promise<Result>): Promise<R
   }
 }
 
-/** Joins the fields with a line feed, which a search text cannot contain, so that no match spans two fields. */
+/**
+ * Builds the text that a search matches. A line feed separates the fields: a search cannot contain one, so no match
+ * spans two fields.
+ */
 function searchTextOf({ firstName, lastName, email, phone }: NewCustomer | Customer): string {
   return [`${firstName} ${lastName}`, email, phone ?? ''].map(caseFolded).join('\n');
 }
 
-/** Lower case, in Unicode NFC: the same letter may be encoded composed or decomposed. */
+/** Converts text to lower case and to Unicode NFC, because the same letter may be encoded composed or decomposed. */
 function caseFolded(text: string): string {
   return text.normalize('NFC').toLowerCase();
 }

@@ -47,7 +47,7 @@ export const customersQuery = Type.Object({
 /** The fields of a new customer. */
 export type NewCustomer = Static<typeof newCustomerBody>;
 
-/** Changes to a customer. */
+/** The fields of a customer to change. */
 export type CustomerChanges = Static<typeof customerChangesBody>;
 
 /** The parsed query of the list of customers. */

@@ -7,7 +7,7 @@ const problem = {
   message: 'Idempotency-Key must be given once, and be 1 to 255 visible ASCII characters without spaces',
 };
 
-/** The `Idempotency-Key` header in the OpenAPI description. */
+/** The OpenAPI description of the `Idempotency-Key` header. */
 export const idempotencyKeyParameter = {
   name: 'Idempotency-Key',
   in: 'header',
@@ -19,8 +19,9 @@ export const idempotencyKeyParameter = {
 } as const;
 
 /**
- * The request's idempotency key; null without the header. An empty key is rejected, because its client relies on a
- * protection that it does not have. Node joins repeated headers with a comma and a space, which `keyForm` rejects.
+ * Returns the request's idempotency key; null without the header. An empty key is rejected, because its client would
+ * wrongly expect protection against duplicates. Node joins repeated headers with a comma and a space, which `keyForm`
+ * rejects.
  * @throws Refusal 422
  */
 export function idempotencyKeyIn({ headers }: FastifyRequest): string | null {

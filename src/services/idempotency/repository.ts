@@ -15,7 +15,10 @@ export interface StoredResponse extends ResponseToStore {
 
 const batch = 1000;
 
-/** Finds the response stored under a key, whatever its age: only after its deletion may the request run again. */
+/**
+ * Finds the response stored under an idempotency key, whatever its age. A request may run again only after its stored
+ * response was purged.
+ */
 export async function findStoredResponse(
   database: ServicesDatabase,
   tenant: Tenant,
@@ -31,7 +34,7 @@ export async function findStoredResponse(
 }
 
 /**
- * Stores a response. Call this in the database transaction of the effect.
+ * Stores a response. Call this in the database transaction that makes the request's changes.
  * @throws Error if the key already has a response; the whole transaction must then roll back
  */
 export async function storeResponse(

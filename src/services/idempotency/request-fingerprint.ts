@@ -1,13 +1,16 @@
 import { createHash } from 'node:crypto';
 
-/** Identifies a request: the hex SHA-256 of its route and of its body as JSON with sorted fields. */
+/** Identifies a request by the hex SHA-256 of its route and of its body as JSON with sorted fields. */
 export function requestFingerprint(route: string, body: unknown): string {
   return createHash('sha256')
     .update(`${route}\n${canonicalJson(body)}`)
     .digest('hex');
 }
 
-/** Sorts fields and omits nulls: a retry may order its fields differently, or send null for an absent field. */
+/**
+ * Serializes JSON with sorted fields and without nulls: a retry may order its fields differently, or send null for an
+ * absent field.
+ */
 function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join()}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);

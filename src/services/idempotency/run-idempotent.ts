@@ -9,15 +9,18 @@ import { idempotencyKeyIn } from './idempotency-key.js';
 import { findStoredResponse, storeResponse, type ResponseToStore } from './repository.js';
 import { requestFingerprint } from './request-fingerprint.js';
 
-/** Creates a record inside a database transaction and returns the response body. A Refusal rolls the record back. */
+/**
+ * Creates a record in the given database transaction and returns the response body. If it throws a Refusal, the record
+ * is rolled back.
+ */
 type Create = (transaction: ServicesDatabase) => Promise<object>;
 
 const created = 201;
 
 /**
- * Carries out a creating request, once per idempotency key if the request has one. The transaction of the effect also
- * stores the response, so that a crash leaves both or neither. A Refusal thrown by `create` is stored too. A database
- * failure is not stored, so the client may retry the request.
+ * Runs a request that creates a record, only once per idempotency key if the request has one. The response is stored in
+ * the same database transaction as the record, so a crash leaves both or neither. A Refusal thrown by `create` is
+ * stored too, but a database failure is not, so that the client may retry.
  * @throws Refusal 409 `idempotency_in_progress`, 422 `idempotency_key_reused`
  */
 export async function runIdempotent(
@@ -44,7 +47,8 @@ export async function runIdempotent(
   running.add(name);
   try {
     const { response, isRepeated } = await database.transaction().execute(async (transaction) => {
-      // Another process has the lock while it carries out this request, or after a crash until its session ends.
+      // Another process holds this lock while it runs the same request, or after a crash until its database session
+      // ends.
       if (!(await tryLock(transaction, name))) throw inProgress();
       const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)

@@ -2,16 +2,16 @@ import type { Logger } from '../../rest/error-responses.js';
 import type { ServicesDatabase } from '../services-database.js';
 import { readLedger } from './read-ledger.js';
 
-/** Most wallet ids in one log line. */
+/** Maximum number of wallet ids in one log line. */
 const maxLoggedWallets = 20;
 
-/** The result of one check of the whole ledger. */
+/** The result of one balance check of the whole ledger. */
 export interface LedgerState {
-  /** Wallets whose balance is not the sum of their entries. */
+  /** Number of wallets whose balance is not the sum of their entries. */
   readonly mismatchedWallets: number;
-  /** Environments and currencies whose accounts do not add up to zero. */
+  /** Number of environment and currency pairs whose accounts do not add up to zero. */
   readonly unbalancedCurrencies: number;
-  /** Milliseconds since 1970, by the process clock. */
+  /** Time of the check in milliseconds since 1970, by the process clock. */
   readonly checkedAt: number;
 }
 
@@ -23,8 +23,8 @@ export interface BalanceCheckOptions {
 }
 
 /**
- * Compares every balance with its entries; the services run it at the start and every ten minutes. It only reports a
- * difference: an operator must find out which side is right.
+ * Compares every wallet balance with the sum of its ledger entries, at startup and every ten minutes. It only reports a
+ * mismatch, because an operator must find out which of the two is right.
  */
 export class BalanceCheck {
   readonly #options: BalanceCheckOptions;
@@ -40,7 +40,7 @@ export class BalanceCheck {
     return this.#state;
   }
 
-  /** Warnings for operators. `/readyz` shows them without a token, so they contain no wallet id. */
+  /** Warnings for operators. `/readyz` shows them without authentication, so they contain no wallet ids. */
   get warnings(): string[] {
     const { mismatchedWallets = 0, unbalancedCurrencies = 0 } = this.#state ?? {};
     const wallets = `ledger mismatch: wallets whose balance is not the sum of their entries: ${mismatchedWallets}`;
@@ -48,13 +48,13 @@ export class BalanceCheck {
     return [...(mismatchedWallets > 0 ? [wallets] : []), ...(unbalancedCurrencies > 0 ? [currencies] : [])];
   }
 
-  /** Checks the ledger once. Resolves with false, because a check never leaves more work. */
+  /** Checks the ledger once. Resolves with false, which means that no more work is due now. */
   async check(): Promise<boolean> {
     const { database, now, logger } = this.#options;
     const { mismatched, unbalanced } = await readLedger(database);
     const mismatchedWallets = mismatched.length;
     this.#state = { mismatchedWallets, unbalancedCurrencies: unbalanced.length, checkedAt: now() };
-    // Log a mismatch again only when it changes: it persists until an operator repairs it.
+    // A mismatch persists until an operator repairs it, so log it again only when it changes.
     const found = JSON.stringify([mismatched, unbalanced]);
     if (found !== this.#lastLogged && mismatchedWallets + unbalanced.length > 0) {
       logger?.error(

@@ -9,7 +9,9 @@ import { lockListForInsert, type ServicesDatabase, type ServicesTransaction } fr
 import { type EntryRow, type Movement, moveMoney } from './move-money.js';
 import type { WalletRow } from './open-wallet.js';
 
-/** An operator's order: move money from the float into a wallet (`credit`), or back (`debit`). */
+/**
+ * An operator's order to move money from the operator's account (`float`) into a wallet (`credit`), or back (`debit`).
+ */
 export interface OperatorMovement {
   readonly type: Movement['type'];
   readonly amount: number;
@@ -17,22 +19,26 @@ export interface OperatorMovement {
   readonly environment: Environment;
   /** The expected owner of the wallet; null accepts any merchant. */
   readonly merchantId: string | null;
-  /** The operator's reference, unique among all entries. Repeated orders with the same reference move money once. */
+  /**
+   * The operator's reference, unique among all ledger entries. Repeated orders with the same reference move money once.
+   */
   readonly reference: string;
   readonly reason: string;
   readonly actor: string;
 }
 
-/** The entry of a movement. `isRepeated` tells whether an earlier order with the same reference created the entry. */
+/**
+ * The ledger entry of a movement. `isRepeated` is true if an earlier order with the same reference created the entry.
+ */
 export interface OperatorEntry {
   readonly entry: EntryRow;
   readonly isRepeated: boolean;
 }
 
-/** A movement and the id of its wallet. */
+/** A movement, with the id of its wallet. */
 type WalletMovement = OperatorMovement & { readonly walletId: string };
 
-/** The refusals that are stored under the reference, with their messages. */
+/** Rejections that are stored under the order's reference, with their messages. */
 const storedRefusals = {
   insufficient_balance: 'Insufficient wallet balance',
   balance_too_large: `The balance plus the payouts in progress would exceed ${Number.MAX_SAFE_INTEGER}`,
@@ -40,8 +46,8 @@ const storedRefusals = {
 type RefusalCode = keyof typeof storedRefusals;
 
 /**
- * Carries out an operator's order, once per reference. A delayed copy of the order must not move money after the
- * operator has received a refusal. So a refusal that is due to the balance is stored too.
+ * Carries out an operator's order, once per reference. A rejection because of the balance is stored too: a delayed copy
+ * of the order must not move money after the operator has received the rejection.
  * @throws Refusal 422 `wrong_environment`, `wrong_currency`, `wrong_merchant`, `insufficient_balance` or
  *   `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement
  */
@@ -113,7 +119,10 @@ async function move(
   return 'balance_too_large';
 }
 
-/** Stores the refusal like a response under an idempotency key. Merchants' keys contain no space, so none collides. */
+/**
+ * Stores a rejection like a response under an idempotency key. This key contains a space, so it cannot equal the key of
+ * a merchant.
+ */
 function storeRefusal(
   transaction: ServicesTransaction,
   clock: DatabaseClock,
@@ -133,7 +142,10 @@ function fingerprintOf({ walletId, type, amount, reason }: WalletMovement): stri
   return requestFingerprint(`operator ${type}`, { walletId, amount, reason });
 }
 
-/** Checks the environment, currency and owner that the order repeats, so that a wrong wallet id moves nothing. */
+/**
+ * Returns the wallet's owner. Rejects an order whose environment, currency or merchant differs from the wallet's,
+ * because the order then probably has a wrong wallet id.
+ */
 function ownerOf(wallet: WalletRow, { environment, currency, merchantId }: OperatorMovement): Tenant {
   const { merchant_id: owner, environment: actual } = wallet;
   if (environment !== actual)
@@ -162,7 +174,10 @@ function referenceTaken(reference: string): Refusal {
   );
 }
 
-/** Whether the balance plus all payouts in progress is a safe integer. The wallet's lock keeps that sum unchanged. */
+/**
+ * Whether the balance plus all payouts in progress is a safe integer, so that their refunds would fit. The wallet is
+ * locked, so the sum cannot change meanwhile.
+ */
 async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {
   const { underway } = await transaction
     .selectFrom('payouts')

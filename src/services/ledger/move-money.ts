@@ -4,41 +4,41 @@ import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 
-/** The account on the other side of a wallet. Each environment and currency has its own. */
+/** The account on the other side of a movement. Each environment and currency has its own. */
 type CounterAccount = EntryRow['counter_account'];
 
-/** One row of the ledger, as it is stored. */
+/** One row of the ledger, as stored in the database. */
 export type EntryRow = Selectable<ServicesTables['transactions']>;
 
 /** Money that moves between a wallet and another account. */
 export interface Movement {
   readonly walletId: string;
-  /** `credit` puts money into the wallet, `debit` takes it out. */
+  /** `credit` adds money to the wallet, `debit` takes money from it. */
   readonly type: EntryRow['type'];
-  /** In minor units, a positive safe integer. */
+  /** Amount in minor units, a positive safe integer. */
   readonly amount: number;
   readonly currency: string;
   readonly counterAccount: CounterAccount;
 }
 
-/** The other columns of a ledger entry. */
+/** The columns of a ledger entry that its movement does not determine. */
 export interface EntryDetails {
   readonly payoutId: string | null;
   readonly status: EntryRow['status'];
-  /** Unique among all entries. */
+  /** Reference of the entry, unique among all entries. */
   readonly reference: string;
-  /** Milliseconds since 1970. */
+  /** Creation time in milliseconds since 1970. */
   readonly createdAt: number | SqlTime;
-  /** The reason and the name (`actor`) of the operator who moved the money; both null for a payout. */
+  /** Why and by which operator (`actor`) the money was moved; both null for a payout. */
   readonly reason: string | null;
   readonly actor: string | null;
 }
 
 /**
- * Changes a wallet's balance and inserts the ledger entry; no other code changes a balance. The entry names both
- * accounts, so the sum over all accounts stays zero. Call this in a database transaction, so that both writes commit
- * together.
- * @param detailsOf called once the wallet is locked and its balance changed; inserts rows to which the entry refers
+ * Changes a wallet's balance and inserts the ledger entry; no other code changes a balance. Both writes must commit
+ * together, so call this in a database transaction. Each entry names both accounts, so all accounts together always add
+ * up to zero.
+ * @param detailsOf called after the wallet was locked and its balance changed; inserts rows to which the entry refers
  * @returns the entry and its details, or null if the balance is too small for a debit or has no room for a credit
  */
 export async function moveMoney<Details extends EntryDetails>(
@@ -73,7 +73,10 @@ export async function moveMoney<Details extends EntryDetails>(
   return { entry, details };
 }
 
-/** Checks and changes the balance in one statement: no other transaction can spend in between. Locks the wallet. */
+/**
+ * Checks and changes the balance in one statement, so that no other transaction can spend the money in between. Also
+ * locks the wallet.
+ */
 async function changeBalance(
   transaction: ServicesDatabase,
   tenant: Tenant,

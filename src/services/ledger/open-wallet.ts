@@ -10,13 +10,13 @@ export type WalletRow = Selectable<ServicesTables['wallets']>;
 
 /** A wallet to create. */
 export interface NewWallet {
-  /** Null: a random UUID. */
+  /** Id of the wallet; null for a random UUID. */
   readonly id: string | null;
   readonly currency: string;
   /** Whether payouts without a wallet id use this wallet. The first wallet in a currency is always the default. */
   readonly isDefault: boolean;
   readonly createdBy: string;
-  /** Milliseconds since 1970. */
+  /** Creation time in milliseconds since 1970. */
   readonly createdAt: number | SqlTime;
 }
 
@@ -27,8 +27,8 @@ export interface OpenedWallet {
 }
 
 /**
- * Creates an empty wallet; no other code creates wallets. An existing wallet with the same id, or the existing default
- * wallet where a default is requested, is returned unchanged. The caller checks that it is the intended wallet.
+ * Creates an empty wallet; no other code creates wallets. Returns an existing wallet with the same id unchanged, or the
+ * existing default wallet if a default is requested. The caller must check that this is the intended wallet.
  */
 export async function openWallet(
   transaction: ServicesDatabase,

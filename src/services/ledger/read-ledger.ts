@@ -2,10 +2,10 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql } from '../../database/kysely.js';
 import type { ServicesDatabase } from '../services-database.js';
 
-/** Rows per statement. A statement on SQLite blocks all other requests of the process. */
+/** Rows per SQL statement. On SQLite, a statement blocks all other requests of the process. */
 const batch = 5000;
 
-/** Differences between the ledger and the balances. */
+/** Mismatches between the ledger entries and the balances. */
 export interface LedgerReading {
   /** Ids of wallets whose balance is not the sum of their entries, oldest first. */
   readonly mismatched: readonly string[];
@@ -13,7 +13,7 @@ export interface LedgerReading {
   readonly unbalanced: readonly string[];
 }
 
-/** Reads the whole ledger in batches and compares it with a snapshot of the balances. */
+/** Adds up the whole ledger in batches, and compares the sums with a snapshot of the balances. */
 export async function readLedger(database: ServicesDatabase): Promise<LedgerReading> {
   const sums = new Sums();
   if (isPostgres(database)) {
@@ -23,8 +23,8 @@ export async function readLedger(database: ServicesDatabase): Promise<LedgerRead
       return sums.compare(transaction);
     });
   }
-  // On SQLite a transaction blocks the only connection. Entries are appended in the order of their ids, so only the
-  // newest entries must be read inside the transaction.
+  // On SQLite a transaction blocks the only connection, so most entries are read before it. Entries are appended in the
+  // order of their ids, so the transaction reads only the newest ones.
   await sums.addEntries(database);
   return database.transaction().execute(async (transaction) => {
     await sums.addEntries(transaction);
@@ -44,7 +44,7 @@ interface EntrySum {
 class Sums {
   #last = 0;
   readonly #ofWallets = new Map<string, bigint>();
-  /** Sums of the accounts other than wallets, by environment and currency. */
+  /** Sums of all accounts other than wallets, by environment and currency. */
   readonly #ofOthers = new Map<string, bigint>();
 
   async addEntries(database: ServicesDatabase): Promise<void> {

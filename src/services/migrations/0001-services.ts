@@ -4,7 +4,7 @@ import { addSequence } from '../../database/dialects.js';
 const largestAmount = sql.lit(Number.MAX_SAFE_INTEGER);
 const owner = ['merchant_id', 'environment'] as const;
 
-/** Creates the tables and their constraints: the database also enforces the rules about money. */
+/** Creates the tables. Their constraints make the database enforce the rules about money too. */
 export const services: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;
@@ -65,7 +65,7 @@ export const services: Migration = {
       .addCheckConstraint('transactions_status', sql`status in ('pending', 'successful', 'reversed')`)
       .addCheckConstraint('transactions_amount', sql`amount between 1 and ${largestAmount}`)
       .addCheckConstraint('transactions_balance_after', sql`balance_after between 0 and ${largestAmount}`)
-      // A payout is debited once and refunded once.
+      // A payout has at most one debit and at most one refund.
       .addUniqueConstraint('transactions_once', ['payout_id', 'type'])
       .execute();
     await index('transactions_list', 'transactions', [...owner, 'id']).execute();

@@ -1,13 +1,13 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Makes the transactions a ledger: each row names the wallet and the account on the other side of the movement. During
- * an upgrade the former release inserts payout rows without that account, so `payouts` is the default.
+ * Turns the transactions into a ledger, in which each row names the wallet and the account on the other side. The
+ * default is `payouts`, because during an upgrade the previous release inserts payout rows without that account.
  */
 export const ledger: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;
-    // One statement per column: SQLite adds one column at a time.
+    // SQLite adds only one column per statement.
     await schema
       .alterTable('transactions')
       .addColumn('counter_account', 'text', (column) =>

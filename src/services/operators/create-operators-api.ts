@@ -12,12 +12,15 @@ import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 export interface OperatorsOptions extends OperatorContext {
   /** The operators' bearer token. */
   readonly token: string;
-  /** Null: plain HTTP. */
+  /** TLS certificate and key; null for plain HTTP. */
   readonly tls: ServerTls | null;
   readonly logger?: Logger | undefined;
 }
 
-/** Creates the operators' API for wallets and their money. A separate app and listener keep merchants' requests out. */
+/**
+ * Creates the API with which operators manage wallets and their money. It has its own app and listener, so that
+ * merchants' requests cannot reach it.
+ */
 export function createOperatorsApi({ token, tls, logger, ...context }: OperatorsOptions): RestApp {
   const admit = requireToken(token);
   const app = createRestApp({
@@ -37,8 +40,8 @@ export function createOperatorsApi({ token, tls, logger, ...context }: Operators
 }
 
 /**
- * Rejects requests that came through the gateway, in case an upstream has this address by mistake. The gateway sets
- * `x-merchant-id` on every request and removes that header from clients' requests.
+ * Rejects requests that the gateway forwarded, in case an upstream has this API's address by mistake. The gateway sets
+ * `x-merchant-id` on every request, and removes that header from clients' requests.
  */
 function refuseForwarded(app: FastifyInstance): void {
   app.addHook('onRequest', ({ headers }, _reply, done) => {

@@ -23,7 +23,7 @@ const movements = [
   },
 ] as const;
 
-/** Adds the routes for movements, entries and accounts. */
+/** Adds the routes for movements, ledger entries and accounts. */
 export function movementRoutes(app: RestApp, context: OperatorContext): void {
   const { database } = context;
   for (const { path, type, summary } of movements) {
@@ -99,19 +99,21 @@ function toEntry(row: EntryRow): Entry {
   };
 }
 
-/** The balance of an account. All wallets of an environment and currency together are one account. */
+/** An account and its balance. All wallets of an environment and currency together are one account. */
 export interface Account {
   readonly environment: Environment;
   readonly currency: string;
-  /** `float`: the operator's money; `payouts`: money at the bank or on its way; `wallets`: the merchants' money. */
+  /**
+   * `float`: the operator's money; `payouts`: money at the bank or on its way there; `wallets`: the merchants' money.
+   */
   readonly account: 'float' | 'payouts' | 'wallets';
-  /** In minor units, as text: the sum of many wallets may exceed what a JSON number holds exactly. */
+  /** Balance in minor units, as text, because the sum of many wallets may exceed what a JSON number holds exactly. */
   readonly balance: string;
 }
 
 /**
- * Lists all accounts: wallets from their balances, other accounts from the entries. The accounts of an environment and
- * currency add up to zero. One statement reads the whole ledger, so that all sums come from one snapshot.
+ * Lists all accounts, which add up to zero per environment and currency. The wallets' sum comes from their balances,
+ * the other sums from the ledger entries. One statement reads everything, so that all sums come from one snapshot.
  */
 export async function listAccounts(database: ServicesDatabase): Promise<Account[]> {
   const { rows } = await sql<Account>`
@@ -125,7 +127,10 @@ export async function listAccounts(database: ServicesDatabase): Promise<Account[
   return rows;
 }
 
-/** Lists a wallet's entries, newest first. Ids are assigned under the wallet's lock, so ids follow the commit order. */
+/**
+ * Lists a wallet's ledger entries, newest first. Ids are assigned while the wallet is locked, so they follow the commit
+ * order.
+ */
 async function listEntries(
   database: ServicesDatabase,
   wallet: { readonly id: string; readonly merchant_id: string; readonly environment: string },
@@ -133,7 +138,7 @@ async function listEntries(
 ): Promise<Page<EntryRow>> {
   const wanted = database
     .selectFrom('transactions')
-    // Filter by merchant and environment too: the index starts with these columns.
+    // The index starts with merchant and environment, so the query filters by them too.
     .where('merchant_id', '=', wallet.merchant_id)
     .where('environment', '=', wallet.environment as EntryRow['environment'])
     .where('wallet_id', '=', wallet.id);

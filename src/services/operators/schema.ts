@@ -11,7 +11,7 @@ const merchantId = Type.String({
   examples: ['m_01JH3Z7Q4X'],
 });
 
-/** The form of the reference that an operator gives a movement. */
+/** Pattern for an operator's reference of a movement. */
 export const referenceForm = new RegExp(`${noKeyIn}[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`);
 
 /** The body of `POST /wallets`. */
@@ -25,7 +25,10 @@ export const newWalletBody = Type.Object({
   id: Type.Optional(uuid),
 });
 
-/** The body of a movement. It repeats the wallet's currency and environment: a wrong wallet id moves nothing. */
+/**
+ * The body of a movement. It repeats the wallet's currency and environment, so that the id of a wallet in another
+ * currency or environment is rejected.
+ */
 export const movementBody = Type.Object({
   amount,
   currency,
@@ -56,7 +59,7 @@ export const operatorWalletSchema = Type.Object(
     currency,
     balance: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     isDefault: Type.Boolean(),
-    /** The name of the operator who created it; null if unknown. */
+    /** Name of the operator who created the wallet; null if unknown. */
     createdBy: textOrNull('alice'),
     createdAt: timestamp,
   },
@@ -66,7 +69,7 @@ export const operatorWalletSchema = Type.Object(
 /** A wallet, as operators see it. */
 export type OperatorWallet = Readonly<Static<typeof operatorWalletSchema>>;
 
-/** The response to `POST /wallets`; `isRepeated` if the wallet existed before. */
+/** The response to `POST /wallets`. `isRepeated` is true if the wallet existed before. */
 export const openedWalletSchema = Type.Object(
   { ...operatorWalletSchema.properties, isRepeated: Type.Boolean() },
   { title: 'OpenedWallet' },
@@ -74,7 +77,7 @@ export const openedWalletSchema = Type.Object(
 
 const account = Type.String({ description: 'float, payouts, or the id of a wallet' });
 
-/** One row of the ledger: an amount that went from one account to another. */
+/** One row of the ledger: an amount that moved from one account to another. */
 export const entrySchema = Type.Object(
   {
     id: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
@@ -101,7 +104,7 @@ export const entrySchema = Type.Object(
 /** One row of the ledger. */
 export type Entry = Readonly<Static<typeof entrySchema>>;
 
-/** The response to a movement; `isRepeated` if an earlier request made it. */
+/** The response to a movement. `isRepeated` is true if an earlier request moved the money. */
 export const movedSchema = Type.Object(
   { ...entrySchema.properties, isRepeated: Type.Boolean() },
   { title: 'MovedEntry' },

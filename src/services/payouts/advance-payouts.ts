@@ -18,11 +18,20 @@ export type AdvanceContext = Pick<RouteContext, 'database' | 'clock' | 'bank'> &
 };
 
 const batch = 100;
-/** Lease on a processing payout: if its process dies, another one may ask the bank again after this time. */
+/**
+ * Lease time of a processing payout. If the process that holds the lease dies, another process takes the payout over
+ * after this time.
+ */
 const leaseMilliseconds = 30_000;
-/** Slack above the longest lease: a statement that waited for a row lock compares with its own, earlier start time. */
+/**
+ * Margin on top of the longest lease. A statement that waited for a row lock compares `due_at` with its own, earlier
+ * start time, so a new lease looks longer than it is.
+ */
 const leaseSlackMilliseconds = 900_000;
-/** Lock timeout of a refund. A hung process may hold the wallet's lock, and other payouts wait behind this refund. */
+/**
+ * Lock timeout of a refund. A hung process may hold the lock of this wallet, and the payouts after this refund would
+ * have to wait.
+ */
 const lockWaitMilliseconds = 1000;
 
 /**
@@ -33,7 +42,8 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   const { database, clock, bank } = context;
   const now = clock.now();
   const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
-  // Processing payouts first: a payout sent to the bank in this run ends in a later run, even with a bank delay of 0.
+  // Processing payouts are leased first. So a payout that is sent to the bank in this run ends in a later run, even
+  // with a bank delay of 0.
   const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
   const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
   const paid = processed.filter((payout) => outcomeOf(bank, payout).status === 'successful');
@@ -47,16 +57,18 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   return Math.max(processed.length, taken.length) === batch || (taken.length > 0 && bank.delayMilliseconds === 0);
 }
 
-/** When payouts are leased, for how long (`wait`, ms), and the longest lease with its slack (`longest`, ms). */
+/** When payouts are leased, for how long (`wait`, ms), and the longest lease plus its margin (`longest`, ms). */
 interface LeaseTimes {
   readonly now: SqlTime;
   readonly wait: number;
   readonly longest: number;
 }
 
-/** Leases due payouts of one status by moving `due_at` into the future, so that a concurrent process skips them. */
+/**
+ * Leases due payouts of one status: moves `due_at` into the future, so that concurrent processes skip these payouts.
+ */
 function leaseDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: LeaseTimes) {
-  // A due time beyond the longest lease was set before the clock was set back, so this payout counts as due.
+  // A due time beyond the longest lease shows that the clock was set back after the lease. Such a payout counts as due.
   const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${addMilliseconds(now, longest)})`;
   const due = database
     .selectFrom('payouts')
@@ -84,7 +96,7 @@ function outcomeOf(bank: BankOptions, { destination_account_number: destinationA
   return bankOutcomeOf(bank, { destinationAccountNumber, recipient });
 }
 
-/** Marks paid payouts and their debits as successful, all in one transaction: no balance changes. */
+/** Marks paid payouts and their debits as successful. One transaction is enough, because no balance changes. */
 async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRow[], now: SqlTime): Promise<void> {
   if (payouts.length === 0) return;
   await database.transaction().execute(async (transaction) => {
@@ -108,8 +120,10 @@ async function settlePaid(database: ServicesDatabase, payouts: readonly PayoutRo
 }
 
 /**
- * Refunds one failed payout. An error is logged and does not block other payouts; the lease's expiry triggers a retry.
- * @returns false after a DatabaseError, e.g. a lock timeout: the wallet's other refunds are skipped in this run
+ * Refunds one failed payout. An error is only logged, so that other payouts continue; the refund is retried when the
+ * lease expires.
+ * @returns false after a DatabaseError, e.g. a lock timeout: the caller then skips the wallet's other refunds in this
+ *   run
  */
 async function giveBack(
   { database, clock, logger }: AdvanceContext,
@@ -126,8 +140,8 @@ async function giveBack(
 }
 
 /**
- * Marks a payout as failed and refunds its amount in one transaction. Only the first caller finds the payout in
- * `processing`, so it is refunded once.
+ * Marks a payout as failed and refunds its amount in one transaction. Only the first call finds the status
+ * `processing`, so the payout is refunded only once.
  */
 export function refundFailed(
   database: ServicesDatabase,
@@ -154,7 +168,7 @@ export function refundFailed(
       ...({ payoutId: id, status: 'successful', reason: null, actor: null } as const),
       ...{ reference: ulid(), createdAt: ended.updated_at },
     }));
-    // Credits by operators leave room in the wallet for its payouts in progress, so a refund always fits.
+    // Operators' credits leave room in the wallet for refunds of its payouts in progress, so a refund always fits.
     if (moved === null) throw new Error(`the refund would exceed the largest balance of the wallet ${walletId}`);
   });
 }

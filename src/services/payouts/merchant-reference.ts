@@ -5,17 +5,17 @@ import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, type ServicesDatabase } from '../services-database.js';
 
 /**
- * Matches payouts whose merchant reference or service reference is this text. A client that searched by the service
- * reference and found nothing would pay again.
+ * Matches payouts by the merchant's reference or by the reference of the services. A client that searched by either one
+ * and found nothing would pay again.
  */
 export function hasReference(reference: string): RawBuilder<SqlBool> {
   return sql<SqlBool>`(merchant_reference = ${reference} or reference = ${reference})`;
 }
 
 /**
- * Reserves a merchant reference for the payout that this database transaction creates. A concurrent request with this
- * reference waits for the lock and then sees the first payout. Call this before any other lock and before the wallet
- * query: a taken reference is reported whatever the rest of the body.
+ * Reserves a merchant's reference for the payout that this database transaction creates. A concurrent request with the
+ * same reference waits for the lock and then finds the first payout. Call this before any other lock and before the
+ * query for the wallet, so that a taken reference is reported whatever else the body contains.
  * @throws Refusal 409 `reference_taken`, with the id of the existing payout in `payoutId`
  */
 export async function reserveReference(

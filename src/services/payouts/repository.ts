@@ -10,7 +10,7 @@ import { findWallet } from '../wallets/repository.js';
 import { hasReference } from './merchant-reference.js';
 import type { Payout, PayoutsQuery } from './schema.js';
 
-/** A payout to insert; the worker first processes it at `dueAt`. */
+/** A payout to insert. The payout worker processes it for the first time at `dueAt`. */
 export type NewPayout = Omit<Payout, 'status' | 'failureReason' | 'createdAt' | 'updatedAt'> & {
   readonly createdAt: SqlTime;
   readonly dueAt: SqlTime;

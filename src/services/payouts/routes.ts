@@ -115,7 +115,7 @@ export const payoutRoutes: Routes = (app, context) => {
   );
 };
 
-/** Only the operator of the services can create a wallet, so the message says what to ask for. */
+/** The message says what to ask the provider for, because merchants cannot create wallets. */
 function noDefaultWallet(currency: string, environment: Environment): Refusal {
   const message =
     `There is no default wallet in ${currency} for the ${environment} environment: ` +
@@ -130,7 +130,7 @@ const noAccount = {
   remarks: null,
 };
 
-/** A payout that a merchant orders. */
+/** A payout that a merchant requests. */
 interface PayoutOrder {
   readonly wallet: Wallet;
   readonly amount: number;
@@ -143,8 +143,8 @@ const insufficientBalance = { path: 'amount', message: 'Insufficient wallet bala
 
 /**
  * Debits the wallet, inserts the ledger entry and creates the payout. Call this in a database transaction, so that all
- * three writes commit together. Insufficient balance is 422, like any invalid field: clients that support 402 would
- * read 402 as a charge by the gateway itself.
+ * three writes commit together. Insufficient balance is a 422 like any invalid field: clients that support 402 would
+ * read it as a charge by the gateway itself.
  * @throws Refusal 422 `insufficient_balance`
  */
 async function createPayout(

@@ -15,7 +15,10 @@ import {
 } from '../fields.js';
 import { createdQuery, walletFilter, upTo } from '../list-query.js';
 
-/** The merchant's own reference of a payout. ASCII only: in Unicode, two encodings of the same letters look alike. */
+/**
+ * The merchant's own reference of a payout. Only ASCII is valid, because two Unicode encodings of the same letters look
+ * alike.
+ */
 const reference = Type.String({
   pattern: new RegExp(`${noKeyIn}[!-~]{1,64}$`),
   description: `1 to 64 visible ASCII characters without spaces, and ${noKeyWords}`,
@@ -75,7 +78,7 @@ export const payoutsQuery = Type.Object({
 /** The parsed query of the list of payouts. */
 export type PayoutsQuery = Static<typeof payoutsQuery>;
 
-/** A payout, as a merchant sees it. The transaction that debited the wallet has the same `reference`. */
+/** A payout, as a merchant sees it. The transaction that debited its wallet has the same `reference`. */
 export const payoutSchema = Type.Object(
   {
     id,
@@ -101,7 +104,7 @@ export const payoutSchema = Type.Object(
 /** A payout, as a merchant sees it. */
 export type Payout = Readonly<Static<typeof payoutSchema>>;
 
-/** Where the money goes. */
+/** The destination of a payout. */
 export type PayoutDestination = Pick<
   Payout,
   'destinationBankCode' | 'destinationAccountNumber' | 'destinationAccountName' | 'recipient' | 'remarks'

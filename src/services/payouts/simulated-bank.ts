@@ -2,16 +2,16 @@ import type { Payout } from './schema.js';
 
 /** Options of the simulated bank. */
 export interface BankOptions {
-  /** Delay until the bank accepts a payout, and the same delay again until the bank has paid it. */
+  /** Delay before the bank accepts a payout. The same delay follows before the payout is paid. */
   readonly delayMilliseconds: number;
-  /** Account numbers and recipients to which every transfer fails. */
+  /** Account numbers and recipients for which every transfer fails. */
   readonly failingAccounts: readonly string[];
 }
 
 /** The outcome of a transfer. */
 export type BankOutcome = { readonly status: 'successful' } | { readonly status: 'failed'; readonly reason: string };
 
-/** Returns the bank's outcome for a transfer. Every query about the same payout gives the same outcome. */
+/** Returns the outcome of a transfer, which is always the same for the same payout. */
 export function bankOutcomeOf(
   { failingAccounts }: BankOptions,
   { destinationAccountNumber, recipient }: Pick<Payout, 'destinationAccountNumber' | 'recipient'>,

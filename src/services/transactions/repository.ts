@@ -9,8 +9,8 @@ import { findWallet } from '../wallets/repository.js';
 import type { Transaction, TransactionsQuery, TransactionStatus } from './schema.js';
 
 /**
- * Lists the merchant's transactions that match the query, newest first. Ids are assigned under the wallet's lock, so a
- * wallet's transactions are in the order in which its money moved.
+ * Lists the merchant's transactions that match the query, newest first. Ids are assigned while the wallet is locked, so
+ * a wallet's transactions are in the order in which its money moved.
  * @throws Refusal 404 for an unknown wallet or an unknown transaction in `up_to`
  */
 export async function listTransactions(

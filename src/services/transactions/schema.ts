@@ -16,7 +16,7 @@ export type TransactionType = (typeof types)[number];
  */
 export type TransactionStatus = (typeof statuses)[number];
 
-/** The form of a transaction id: a positive integer of at most 15 digits. */
+/** Pattern for a transaction id: a positive integer of at most 15 digits. */
 export const transactionNumberForm = /^[1-9][0-9]{0,14}$/;
 
 const type = Type.Enum([...types], { type: 'string', description: `one of ${types.join(', ')}` });
@@ -27,7 +27,10 @@ const number = Type.Integer({
 });
 const numberText = Type.String({ pattern: transactionNumberForm, description: 'the id of a transaction' });
 
-/** The path of one transaction. The schema accepts any text: a malformed id gives 404, like an unknown one. */
+/**
+ * Path parameter of a route for one transaction. The schema accepts any text, because a malformed id must get the same
+ * 404 as an unknown one.
+ */
 export const transactionParams = Type.Object({ id: describedAs(Type.String(), number) });
 
 /** The query of the list of transactions. */
@@ -44,13 +47,13 @@ export const transactionsQuery = Type.Object({
 export type TransactionsQuery = Static<typeof transactionsQuery>;
 
 /**
- * A movement on a wallet, as a merchant sees it. Movements are append-only except for their status. All movements of a
+ * A movement on a wallet, as a merchant sees it. After its creation, only its status can change. All movements of a
  * wallet, whatever their status, add up to its balance.
  */
 export const transactionSchema = Type.Object(
   {
     id: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, examples: [1] }),
-    /** In minor units, always positive; `type` gives the direction. */
+    /** Amount in minor units, always positive; `type` gives the direction. */
     amount,
     currency,
     type,

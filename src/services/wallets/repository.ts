@@ -39,7 +39,10 @@ function rowOf(database: ServicesDatabase, tenant: Tenant, id: string) {
   return database.selectFrom('wallets').selectAll().where(ownedBy(tenant)).where('id', '=', id).executeTakeFirst();
 }
 
-/** Finds the merchant's default wallet in a currency, which pays payouts without a wallet id; null if none exists. */
+/**
+ * Finds the merchant's default wallet in a currency, which pays payouts without a wallet id; null if there is no such
+ * wallet.
+ */
 export async function findDefaultWallet(
   database: ServicesDatabase,
   tenant: Tenant,

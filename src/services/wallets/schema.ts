@@ -14,7 +14,7 @@ export const walletsQuery = Type.Object({
 /** The parsed query of the list of wallets. */
 export type WalletsQuery = Static<typeof walletsQuery>;
 
-/** A merchant's wallet; its balance is in minor units. A default wallet pays payouts that name no wallet. */
+/** A merchant's wallet, with its balance in minor units. The default wallet pays payouts that name no wallet. */
 export const walletSchema = Type.Object(
   {
     id,

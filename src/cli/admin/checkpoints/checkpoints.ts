@@ -7,7 +7,7 @@ import { pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments
 import type { Environment } from '../peer.js';
 import { tableLines } from '../table.js';
 
-/** `checkpoints runs`, `findings` and `head`. */
+/** Creates the commands `checkpoints runs`, `findings` and `head`. */
 export function checkpointsCommand(io: CommandIo, env: Environment = process.env): Command {
   const checkpoints = new Command('checkpoints').description(
     'show the access-log checkpoints that the registry has witnessed',

@@ -12,7 +12,7 @@ interface SpanOptions {
   readonly to?: string;
 }
 
-/** `instance-keys list`, `pin`, `confirm` and `end`. */
+/** Creates the commands `instance-keys list`, `pin`, `confirm` and `end`. */
 export function instanceKeysCommand(io: CommandIo, env: Environment = process.env): Command {
   const keys = new Command('instance-keys').description(
     'show, confirm and replace the instance keys that sign access logs',

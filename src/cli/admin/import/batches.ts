@@ -1,14 +1,14 @@
-/** An entry of a batch, with its line number and its size as JSON. */
+/** An entry to import, with its line number and its size as JSON. */
 export interface SizedEntry {
   readonly line: number;
   readonly value: object;
   readonly bytes: number;
 }
 
-/** Maximum size of a batch, below the body limit of the registry. */
+/** Maximum size of a batch, which is below the body limit of the registry. */
 const maxBytes = 800_000;
 
-/** Groups entries into batches within the limits of the registry. */
+/** Groups entries into batches that the limits of the registry allow, and sends them. */
 export class Batcher<Item extends SizedEntry> {
   readonly #most: number;
   readonly #send: (batch: readonly Item[]) => Promise<void>;
@@ -26,7 +26,7 @@ export class Batcher<Item extends SizedEntry> {
     this.#bytes += item.bytes + 1;
   }
 
-  /** Sends the incomplete last batch. */
+  /** Sends the last batch, which may be incomplete. */
   async flush(): Promise<void> {
     const batch = this.#batch;
     [this.#batch, this.#bytes] = [[], 0];

@@ -7,36 +7,36 @@ import { Batcher, type SizedEntry } from './batches.js';
 import { linesOf } from './lines.js';
 import { addCounts, noCounts, type Totals } from './totals.js';
 
-/** Maximum number of lines of a file. The first line of each id is stored in memory. */
+/** Maximum number of lines in a file. It bounds the memory, because the first line of each id is kept there. */
 const mostLines = 2_000_000;
 const mostProblems = 100;
 
-/** A problem of one line. */
+/** A problem in one line of the file. */
 interface LineProblem {
   readonly line: number;
   readonly message: string;
 }
 
-/** The result of checking a file. */
+/** The result of checking a file before its import. */
 export interface CheckedFile extends Totals {
   readonly lines: number;
-  /** Number of invalid lines. */
+  /** Number of invalid lines in the file. */
   readonly bad: number;
-  /** The first problems, by line, at most 100. */
+  /** The first 100 problems, sorted by line. */
   readonly problems: readonly LineProblem[];
 }
 
-/** The input and callbacks of `checkFile`. */
+/** The input and the callbacks of `checkFile`. */
 export interface CheckOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
-  /** Receives each line that is valid on its own, and undefined for every other line. */
+  /** Called with each line that is valid on its own, and with undefined for every other line. */
   readonly keep: (line: string | undefined) => Promise<void>;
   readonly onProgress: (lines: number, bytes: number) => void;
 }
 
 /**
- * Checks every line of a file: on its own, against the lines before, and against the registry, which stores nothing.
+ * Checks every line of a file: on its own, against earlier lines, and against the registry, which stores nothing.
  * @throws OperatorError if the registry is unreachable or rejects the request, or if the file has too many lines
  */
 export async function checkFile({ client, stream, keep, onProgress }: CheckOptions): Promise<CheckedFile> {
@@ -67,7 +67,10 @@ export async function checkFile({ client, stream, keep, onProgress }: CheckOptio
   await batcher.flush();
   return { lines, ...found.result() };
 
-  /** Reads a line that is valid before the check by the registry; null for an invalid or blank line. */
+  /**
+   * Reads a line and checks it on its own and against earlier lines, before the registry checks it. Returns null for an
+   * invalid or blank line.
+   */
   function readGood(bytes: Buffer | null, line: number): (ReadLine & { readonly text: string }) | null {
     if (bytes !== null && isBlank(bytes)) return null;
     const read = bytes === null ? [{ message: `is longer than ${longestLineBytes} bytes` }] : readLine(bytes);
@@ -82,7 +85,7 @@ export async function checkFile({ client, stream, keep, onProgress }: CheckOptio
   }
 }
 
-/** Totals, the first problems, and the number of invalid lines so far. */
+/** Collects the totals, the first problems, and the number of invalid lines. */
 class Found {
   readonly #problems: LineProblem[] = [];
   readonly #totals = { created: noCounts(), present: noCounts() };
@@ -95,7 +98,7 @@ class Found {
   problem(line: number, ...messages: readonly string[]): void {
     this.#bad += 1;
     this.#problems.push(...messages.map((message) => ({ line, message })));
-    // Sorts, because the problems that the registry reports arrive a batch later.
+    // Sort by line, because problems from the registry arrive one batch later.
     this.#problems.sort((a, b) => a.line - b.line).splice(mostProblems);
   }
 
@@ -108,23 +111,23 @@ function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09);
 }
 
-/** Stores the first line of each id in a file. */
+/** Remembers in which line of the file each id first occurs. */
 class FirstLines {
   readonly #lookupIds = new Map<string, number>();
   readonly #keyIds = new Map<string, number>();
   readonly #merchants = new Map<string, number>();
 
-  /** Records the ids of an entry. Returns a problem if one of them has occurred before, otherwise null. */
+  /** Remembers the ids of an entry. Returns a problem if one of them occurs in an earlier line, otherwise null. */
   take(entry: Entry, line: number): string | null {
     if (entry.type === 'merchant') return repeated(this.#merchants, 'merchantId', entry.merchantId, line);
-    // Stores the hash as a Latin-1 string, half as long as the hex text: there may be millions.
+    // There may be millions of hashes. As a Latin-1 string, a hash is half as long as in hex.
     const hash = Buffer.from(entry.lookupId, 'hex').toString('latin1');
     const problem = repeated(this.#lookupIds, 'lookupId', hash, line);
     if (problem !== null || entry.keyId === null) return problem;
     return repeated(this.#keyIds, 'keyId', entry.keyId, line);
   }
 
-  /** Whether an earlier line defines this merchant. */
+  /** Whether an earlier line contains this merchant. */
   hasMerchant(merchantId: string): boolean {
     return this.#merchants.has(merchantId);
   }

@@ -8,7 +8,7 @@ import { addCounts, noCounts, type Totals } from './totals.js';
 
 /** The result of an import. */
 export interface ImportedFile extends Totals {
-  /** Whether the gateways' store already contains all imported records. */
+  /** Whether all imported records are already in the store that the gateways read. */
   readonly projected: boolean;
 }
 
@@ -17,13 +17,13 @@ export interface ImportOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
   readonly onProgress: (line: number) => void;
-  /** Stops the import before the next batch. */
+  /** When aborted, stops the import before the next batch. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Imports checked lines in atomic batches. Existing records stay unchanged, so that repeating an interrupted import
- * continues it.
+ * Imports checked lines in atomic batches. Existing records stay unchanged, so an interrupted import can simply be
+ * repeated.
  * @throws OperatorError with the last imported line and how to continue
  */
 export async function importLines({ client, stream, onProgress, signal }: ImportOptions): Promise<ImportedFile> {

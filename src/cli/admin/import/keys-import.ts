@@ -12,7 +12,7 @@ import { importLines } from './import-lines.js';
 import { Spool } from './spool.js';
 import { countsText } from './totals.js';
 
-/** `keys import FILE`. */
+/** Creates the command `keys import FILE`. */
 export function keysImportCommand(keys: Command, edge: AdminEdge): void {
   const command = keys
     .command('import <file>')
@@ -113,7 +113,7 @@ const width = 30;
 const pauseMilliseconds = 100;
 const eraseLine = '\r\u001b[K';
 
-/** A progress bar on one line of a terminal. Prints nothing if standard error is not a terminal. */
+/** A progress bar on one terminal line. Prints nothing if standard error is not a terminal. */
 class Progress {
   readonly #io: CommandIo;
   #shownAt = -Infinity;
@@ -122,7 +122,10 @@ class Progress {
     this.#io = io;
   }
 
-  /** @param total null if unknown */
+  /**
+   * Updates the bar.
+   * @param total null if unknown
+   */
   show(what: string, done: number, total: number | null, detail: string): void {
     const now = performance.now();
     if (this.#io.isTerminal !== true || now - this.#shownAt < pauseMilliseconds) return;
@@ -144,16 +147,16 @@ function percent(share: number): string {
   return `${String(Math.floor(share * 100)).padStart(3)} %`;
 }
 
-/** Turns the first SIGINT or SIGTERM into an abort signal; a second one ends the process at once. */
+/** The first SIGINT or SIGTERM aborts `signal`; a second one ends the process at once. */
 interface Interruption {
   readonly signal: AbortSignal;
-  /** Removes the listeners, so that signals end the process again. */
+  /** Removes the listeners, so that signals end the process at once again. */
   readonly forget: () => void;
 }
 
 const signals = ['SIGINT', 'SIGTERM'] as const;
 
-/** Listens for an interruption, so that a running import can report its progress before it ends. */
+/** Listens for SIGINT and SIGTERM, so that an interrupted import can report how far it is before it ends. */
 function untilInterrupted(): Interruption {
   const controller = new AbortController();
   const forget = (): void => {

@@ -1,16 +1,18 @@
 /** One line of a stream. `bytes` is null if the line is too long. */
 export interface Line {
-  /** Line number, from 1. */
+  /** Line number in the stream, from 1. */
   readonly number: number;
   readonly bytes: Buffer | null;
-  /** Number of bytes of the stream up to the end of this line. */
+  /** Number of bytes from the start of the stream to the end of this line. */
   readonly end: number;
 }
 
 const lineFeed = 0x0a;
 const carriageReturn = 0x0d;
 
-/** Splits a stream into lines. Does not buffer more than `longestBytes` of a line. */
+/**
+ * Splits a stream into lines. Buffers at most `longestBytes` of a line, so that long lines cannot exhaust the memory.
+ */
 export async function* linesOf(stream: AsyncIterable<Buffer>, longestBytes: number): AsyncGenerator<Line> {
   let [number, end, size] = [1, 0, 0];
   let pieces: Buffer[] = [];

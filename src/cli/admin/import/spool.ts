@@ -5,8 +5,8 @@ import path from 'node:path';
 const flushBytes = 256 * 1024;
 
 /**
- * Stores the valid lines, so that exactly the checked lines are imported, even from a pipe or if the file changes. The
- * temporary file is unlinked while it is open, so that it disappears with the process in any case.
+ * Copies the valid lines to a temporary file, so that exactly the checked lines are imported, even from a pipe or if
+ * the input file changes. The temporary file is unlinked while open, so it always disappears with the process.
  */
 export class Spool {
   readonly #file: FileHandle;
@@ -26,7 +26,7 @@ export class Spool {
     }
   }
 
-  /** Adds a line. Without an argument, adds an empty line, so that line numbers stay the same. */
+  /** Adds a line; without an argument an empty one, so that line numbers stay the same. */
   async add(line = ''): Promise<void> {
     const bytes = Buffer.from(`${line}\n`);
     this.#waiting.push(bytes);
@@ -34,7 +34,7 @@ export class Spool {
     if (this.#size >= flushBytes) await this.#flush();
   }
 
-  /** All added lines, from the beginning. */
+  /** Reads all added lines from the beginning. */
   async read(): Promise<AsyncIterable<Buffer>> {
     await this.#flush();
     return this.#file.createReadStream({ start: 0, autoClose: false, highWaterMark: flushBytes });

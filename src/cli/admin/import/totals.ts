@@ -1,17 +1,17 @@
 import type { Counts } from '../../../registry/imports/schema.js';
 
-/** Counts of records that an import creates, or would create, and of records already present. */
+/** How many records an import creates or would create, and how many already exist. */
 export interface Totals {
   readonly created: Counts;
   readonly present: Counts;
 }
 
-/** New counts of zero. */
+/** Returns counts of zero. */
 export function noCounts() {
   return { merchants: 0, keys: 0 };
 }
 
-/** Adds totals to a mutable sum. */
+/** Adds totals to a sum, which is modified. */
 export function addCounts(
   sum: { readonly created: { merchants: number; keys: number }; readonly present: { merchants: number; keys: number } },
   { created, present }: Totals,
@@ -22,7 +22,7 @@ export function addCounts(
   }
 }
 
-/** Counts in words, e.g. `2 merchants and 1 key`. */
+/** Formats counts as text, e.g. `2 merchants and 1 key`. */
 export function countsText({ merchants, keys }: Counts): string {
   const parts = [merchants === 0 ? null : counted(merchants, 'merchant'), counted(keys, 'key')];
   return parts.filter((part) => part !== null).join(' and ');

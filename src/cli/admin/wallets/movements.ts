@@ -29,7 +29,7 @@ const descriptions = {
   withdraw: "move money from a wallet back to the operator's float; idempotent by reference",
 };
 
-/** `wallets fund` and `wallets withdraw`. */
+/** Creates the command `wallets fund` or `wallets withdraw`. */
 export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' | 'withdraw'): void {
   const command = wallets.command(`${kind} <id>`).description(descriptions[kind]);
   command
@@ -47,7 +47,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     const id = walletIdIn(args[0]);
     const reference = referenceIn(options.reference) ?? `${kind}-${ulid()}`;
     const merchantId = merchant === undefined ? undefined : idIn(merchant, 'merchant');
-    // Print it before the request: the operator needs it to retry after an interruption.
+    // Print the generated reference before the request, because the operator needs it to retry after an interruption.
     if (options.reference === undefined)
       edge.io.err(`Reference ${reference}. If interrupted, retry with --reference ${reference}\n`);
     const { data } = await client.ask({
@@ -64,7 +64,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
   });
 }
 
-/** `wallets entries`. */
+/** Creates the command `wallets entries`. */
 export function entriesCommand(wallets: Command, edge: AdminEdge): void {
   const command = wallets.command('entries <id>').description('list the ledger entries of a wallet, newest first');
   operate<PageOptions>(pageOptions(command), edge, async ({ client, args, options, show }) => {
@@ -81,7 +81,7 @@ export function entriesCommand(wallets: Command, edge: AdminEdge): void {
   });
 }
 
-/** `wallets accounts`. */
+/** Creates the command `wallets accounts`. */
 export function accountsCommand(wallets: Command, edge: AdminEdge): void {
   const command = wallets
     .command('accounts')

@@ -5,10 +5,10 @@ import { type AdminCall, type AdminEdge, printers } from '../admin-call.js';
 import { AdminClient } from '../admin-client.js';
 import { operatorsPeer, WrongUsage } from '../peer.js';
 
-/** One running command of operators. */
+/** The client, options and output functions of one operators' command. */
 export type OperatorCall<Options> = Omit<AdminCall<Options>, 'showChange'>;
 
-/** The common options of operators' commands. */
+/** Options that all operators' commands have. */
 export interface OperatorOptions {
   readonly services?: string;
   readonly tokenFile?: string;
@@ -18,7 +18,7 @@ export interface OperatorOptions {
   readonly token?: string | true;
 }
 
-/** Gives a command the common operators' options and an action with a client of the operators' API. */
+/** Adds the common options of operators' commands, and an action that gets a client of the operators' API. */
 export function operate<Options extends object>(
   command: Command,
   { io, env }: AdminEdge,

@@ -2,7 +2,10 @@ import { InvalidArgumentError, Option } from 'commander';
 import { uuidForm } from '../../../services/fields.js';
 import { WrongUsage } from '../peer.js';
 
-/** The option `--environment`. @param purpose its description */
+/**
+ * Creates the option `--environment`.
+ * @param purpose the description of the option
+ */
 export function environmentOption(purpose: string): Option {
   return new Option('--environment <name>', purpose).choices(['live', 'test']);
 }
@@ -23,7 +26,7 @@ export function amountIn(text: string): number {
 }
 
 /**
- * Validates the id of a wallet. The error does not repeat an invalid value, which may be an API key.
+ * Validates the id of a wallet. The error does not repeat an invalid value, because it may be an API key.
  * @throws WrongUsage
  */
 export function walletIdIn(text: string | undefined): string {

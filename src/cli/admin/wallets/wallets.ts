@@ -29,7 +29,7 @@ interface ListOptions extends PageOptions {
   readonly currency?: string;
 }
 
-/** `wallets create`, `list`, `show`, `fund`, `withdraw`, `entries` and `accounts`. */
+/** Creates the commands `wallets create`, `list`, `show`, `fund`, `withdraw`, `entries` and `accounts`. */
 export function walletsCommand(io: CommandIo, env: Environment = process.env): Command {
   const wallets = new Command('wallets').description('create, fund and show wallets and their ledger entries');
   const edge = { io, env };
@@ -118,7 +118,7 @@ function walletLines(wallet: OperatorWallet): string[] {
   ]);
 }
 
-/** The options for the look-up of a merchant at the registry. */
+/** Options for looking up a merchant in the registry. */
 interface RegistryOptions {
   readonly registry?: string;
   readonly registryTokenFile?: string;
@@ -129,8 +129,8 @@ interface RegistryOptions {
 const peer = { ...registryPeer, tokenOption: '--registry-token-file' } as const;
 
 /**
- * Makes sure that the merchant exists at the registry, which the services cannot check. No merchant could pay out the
- * money in a wallet of a mistyped id.
+ * Makes sure that the registry knows the merchant, which the services cannot check. With a mistyped merchant id, no
+ * merchant could pay out the money in the wallet.
  * @throws OperatorError if the merchant does not exist, or the registry is unreachable or rejects the request
  */
 async function requireMerchant(id: string, options: RegistryOptions, env: Environment): Promise<void> {
