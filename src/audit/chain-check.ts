@@ -166,8 +166,8 @@ export class ChainCheck {
   }
 
   /**
-   * Corrects the last gap: it exists only because the number of the previous line was changed. This line has the number
-   * that follows the original number.
+   * Takes back the last gap. Lines 5, 9, 7 are lines 5, 6, 7, of which line 6 was changed to 9: no line is missing.
+   * @param sequence the number of the line after the changed one, such as 7
    */
   #undoJump(sequence: number): void {
     if (this.#jump !== null) {

@@ -14,7 +14,7 @@ const flags = [
   '--no-wasm-dynamic-tiering',
 ];
 
-/** Flags for Node 24 and later, whose V8 has the Maglev compiler. They do not change the cost of requests. */
+/** Flags for Node 24 and later, whose V8 has the Maglev compiler. They save memory, and requests cost the same. */
 const maglevFlags = [
   // At the first load, Maglev compiles many functions at once. With inlining this temporarily takes 5 MB more, and
   // malloc's heap keeps that size.

@@ -6,8 +6,8 @@ import { InvalidNote, isSignedBy, type NoteKey, type NoteSigner, parseNote, type
  */
 export interface Submission {
   /**
-   * How many lines the previous checkpoint of the same gateway process covers, according to the witness; 0 if there is
-   * none.
+   * How many access-log lines the previous checkpoint of this gateway process covers, as far as the registry knows; 0 if
+   * there is no previous one.
    */
   readonly oldSize: number;
   /** The Merkle consistency proof that this checkpoint's lines begin with the lines of the previous checkpoint. */

@@ -185,7 +185,7 @@ interface RunRow {
   signed_at: number;
   began_at: number;
   received_at: number;
-  /** When the registry last appended a checkpoint of this run to the list. */
+  /** When a checkpoint of this run (the access log of one gateway process) was last appended to the list of checkpoints. */
   listed_at: number;
   every_seconds: number;
   /** The origin of the run that this run continues; null if there is none. */

@@ -69,8 +69,8 @@ export class SourceLists {
   }
 
   /**
-   * Adopts newer lists from a stored record. For a file, a list is adopted only while no list is stored yet, because
-   * the file on this machine takes precedence.
+   * Adopts newer lists from a record in Redis. If a source is a local file, its list in the record is adopted only until
+   * this process has a list of that source: the local file takes precedence.
    * @returns the sources whose list in the record was rejected, with the reason; their previous lists stay
    */
   async adopt(record: ExitListRecord, now: number): Promise<(readonly [ExitSource, ExitListRejected])[]> {

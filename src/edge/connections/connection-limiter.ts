@@ -30,13 +30,13 @@ export interface ConnectionCounts {
  * without a key cannot lock out clients with a key:
  * - first the oldest connection without an accepted request, of the source (IPv4 address or IPv6 /64) with the most
  *   such connections;
- * - otherwise a connection of a merchant that holds more than half of all. The victim has been idle, or waiting for its
- *   request body, for the longest time.
+ * - otherwise, if one merchant holds more than half of the listener's connections, the one of them that has been idle,
+ *   or waiting for its request body, for the longest time.
  *
  * While few connections lack an accepted request, the second rule comes first. Otherwise new connections would evict
  * each other. A connection is never evicted while its current request is accepted and complete. A trusted proxy carries
- * many clients, so it is not a source. Its connections are evicted only for the share of the merchant that they served
- * last.
+ * many clients, so the first rule does not apply to its connections. For the second rule, such a connection counts as
+ * one of the merchant that it served last.
  */
 export class ConnectionLimiter {
   readonly #limits: ConnectionCounts;

@@ -114,7 +114,7 @@ const mostBeforePath = 256;
  */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);
-  // Only the end of the authority can belong to such a key. A long authority must not push the path out of the log.
+  // A key has a bounded length, so the end of the authority suffices. All of it could push the path out of the log.
   const before = absolute.authority.slice(-mostBeforePath);
   const shown = cut(path);
   const logged = cutAtKey(before + shown);

@@ -150,7 +150,7 @@ export class Findings {
   /** The key store's result; null without a look-up. */
   keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
-  /** Look-up id of the key in a request that was denied before the look-up. Third parties may have read such a key. */
+  /** Look-up id of the key in a request that was denied before the look-up. The key may be known to others. */
   exposedLookupId: string | null = null;
   /** Headers that the gateway adds to every response to this request, its own or the upstream's. */
   readonly responseHeaders: HeaderList;

@@ -4,8 +4,8 @@ import { listEntry, signListHead } from '../../evidence/submission.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /**
- * Locks the list until the end of the transaction. Without the lock, two concurrent submissions for one run, or two
- * runs that continue the same run, would not see each other.
+ * Locks the list of checkpoints until the end of the transaction. Without the lock, two concurrent submissions of one
+ * gateway process, or two processes that both claim to continue the same log, would not see each other.
  */
 export async function lockList(transaction: RegistryDatabase): Promise<void> {
   await transaction.updateTable('checkpoint_tree').set({ id: 1 }).execute();

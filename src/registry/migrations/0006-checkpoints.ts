@@ -1,7 +1,10 @@
 import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
-/** The keys that sign for gateways, the runs of their access logs, and the append-only list of signed checkpoints. */
+/**
+ * Tables: the keys that sign for gateways; the runs (a run is the access log of one gateway process); and the append-only
+ * list of signed checkpoints.
+ */
 export const checkpoints: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const { schema } = database;

@@ -189,7 +189,7 @@ export async function hasGeneration(database: RegistryDatabase, generation: stri
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }
 
-/** Returns the name of the database: its first generation, which all of its backups share. */
+/** Returns the id that a database shares with all its backups: the id of the first time that it filled Redis. */
 export async function databaseName(database: RegistryDatabase): Promise<string> {
   const rows = await database
     .selectFrom('revision')

@@ -76,7 +76,7 @@ export async function readEach(masters: ClusterMasters, names: readonly string[]
   return replies.map((reply) => (reply === null ? null : Buffer.isBuffer(reply) ? reply : Buffer.from(nonStringText)));
 }
 
-/** Replaces those records that are still unchanged. */
+/** Replaces each record that still has the text that the caller has read. */
 export async function replaceEach(masters: ClusterMasters, replacements: readonly Replacement[]): Promise<void> {
   const calls = replacements.map(({ name, digest, text }) => ({
     ...{ name, command: ['EVAL', ifUnchanged, '1', name, digest, text] },

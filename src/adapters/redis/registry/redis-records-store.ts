@@ -117,8 +117,8 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   /**
-   * Always whole, because a single server can only be emptied or rolled back as a whole. Its run id, the meta record
-   * and the revision show that.
+   * The snapshot always says that no part is missing: a single server can only be emptied or rolled back as a whole,
+   * which its run id, the meta record and the revision reveal.
    */
   async snapshot(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;
