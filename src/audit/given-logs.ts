@@ -8,7 +8,7 @@ interface Fragment {
   readonly bytes: number;
   /** Whether it may be the beginning of an incompletely written line. */
   readonly mayBegin: boolean;
-  /** Whether it has a line end. */
+  /** Whether the fragment ends with a line end. */
   readonly ended: boolean;
 }
 

@@ -138,7 +138,7 @@ export interface TorExits {
   readonly digest: string | null;
   /** Returns why requests cannot be checked against the list, for operators; null if they can. */
   unavailableReason(): string | null;
-  /** Returns why the list is too old and should be replaced, for operators; null if it is current. */
+  /** Returns why the list of Tor exits is too old, for operators; null if it is current. */
   ageWarning?(): string | null;
   /** Returns the status of the list, for operators. */
   status(): TorListStatus;

@@ -48,7 +48,10 @@ export class BodyBuffers {
     return body;
   }
 
-  /** Adds memory to a body. To stay within the limit, drops another body or this one. */
+  /**
+   * Counts more bytes for a buffered request body. Above the limit, refuses the request with the oldest body of the
+   * merchant that uses the most memory, perhaps this one.
+   */
   grow(body: BufferedBody, bytes: number): void {
     const share = this.#shares.get(body.merchantId);
     if (share?.bodies.has(body) !== true) return;

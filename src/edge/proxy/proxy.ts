@@ -76,7 +76,7 @@ type Callback = (
   response?: { readonly statusCode: number; readonly headers: object; readonly body: ForwardedResponse },
 ) => void;
 
-/** An upstream response that the plugin passes on. The plugin destroys it if the client has disconnected. */
+/** An upstream response that @fastify/reply-from passes on. The plugin destroys it if the client has disconnected. */
 class ForwardedResponse {
   constructor(readonly response: UpstreamResponse) {}
 

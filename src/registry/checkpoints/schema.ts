@@ -48,7 +48,7 @@ export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment)
 
 /** The newest checkpoint of a run (a part of an access log), or a checkpoint in the list. */
 export const checkpointSchema = Type.Object({
-  /** Index in the list, from 0; null for the newest checkpoint of a run. */
+  /** Index in the list of checkpoints, from 0; null in a response with the newest checkpoint of each run. */
   index: Type.Union([Type.Integer(), Type.Null()]),
   /**
    * When the registry received the checkpoint, in milliseconds since 1970. The list's Merkle tree covers this number

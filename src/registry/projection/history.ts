@@ -2,7 +2,7 @@ import { decodeTime, encodeTime } from 'ulid';
 import type { Position, StoredMeta } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** What the database stores about its changes and about the store to which they are written. */
+/** What the database remembers of its own changes, and of the Redis server to which the registry writes them. */
 export interface History {
   /**
    * Id of the current complete rewrite of the store. A new generation begins when changes or records may have been

@@ -19,8 +19,8 @@ export const restoreSchema = Type.Object({
 });
 
 /**
- * A key or merchant that the registry deactivated after a restore, because another source has it as inactive under a
- * later revision.
+ * A key or merchant that the registry deactivated after its database was restored from a backup: a gateway, or the
+ * records in Redis, had a later change that made it inactive.
  */
 export const heldBackSchema = Type.Object({
   kind: Type.Enum(['key', 'merchant']),

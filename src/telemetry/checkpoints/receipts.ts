@@ -52,8 +52,8 @@ export interface ReceiptOptions {
   /** Closes the connection to the registry. */
   readonly close: () => Promise<void>;
   /**
-   * The public key of the registry, which then never changes. Null: the key in its first reply is trusted, because the
-   * channel is authenticated. A later key must sign a receipt and a list head.
+   * The public key of the registry, if it is configured; no other key is accepted then. Null: the key in the registry's
+   * first reply is trusted, because the channel is authenticated, and a new key must sign a receipt and a list head.
    */
   readonly key: NoteKey | null;
   /** Called after a new key of the registry was accepted. */

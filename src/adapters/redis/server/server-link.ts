@@ -231,8 +231,8 @@ class ReplicaWitness {
   }
 
   /**
-   * Writes the acknowledgement on the server with this run id. Returns whether this many replicas received it. Never
-   * rejects.
+   * Writes this gateway's acknowledgement on the server if it has this run id. Returns whether this many replicas
+   * received the write. Never rejects.
    */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
     if (runId === null || this.#runId !== runId) return false;
