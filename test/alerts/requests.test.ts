@@ -101,12 +101,17 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     ['GatewayBodiesSlow', 'slow', 16, () => beginBodies(16, 100_000, 70_000)],
   ] as const) {
     const opened: Socket[] = [];
-    await caused(
-      [alert],
-      { 'gateway 1': roomy },
-      () => void opened.push(...open()),
-      async () => (await figure(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough,
-    );
+    let openedAt = 0;
+    const begin = (): void => {
+      openedAt = performance.now();
+      opened.push(...open());
+    };
+    await caused([alert], { 'gateway 1': roomy }, begin, async () => {
+      // A busy machine may have refused all of them for another reason: send them again.
+      const isGone = performance.now() - openedAt > 5_000 && (await figure(roomy, 'gateway_buffered_body_bytes')) === 0;
+      if (isGone) begin();
+      return (await figure(roomy, `gateway_bodies_refused_total{reason="${reason}"}`)) >= enough;
+    });
     for (const socket of opened) socket.destroy();
     await until('the requests are gone', async () => (await figure(roomy, 'gateway_buffered_body_bytes')) === 0);
   }
