@@ -1,3 +1,4 @@
+import type { Author } from './events/author.js';
 import { ulid } from 'ulid';
 import type { NewEvent } from './events/repository.js';
 import { recordEvents } from './events/repository.js';
@@ -29,7 +30,7 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
  */
 export async function makeChange<Result>(
   { database, clock, onChange }: ChangeContext,
-  actor: string,
+  author: Author,
   act: (change: Change) => Promise<Outcome<Result>>,
 ): Promise<Result> {
   try {
@@ -43,7 +44,7 @@ export async function makeChange<Result>(
       const change = ulid(now);
       const { result, changed } = await act({ transaction, revision, now });
       if (changed === null) throw new NothingChanged(result);
-      await recordEvents(transaction, changed.events, { at: now, actor, revision });
+      await recordEvents(transaction, changed.events, { at: now, author, revision });
       await transaction
         .insertInto('outbox')
         .values(changed.records.map((name) => ({ revision, name, change })))
@@ -56,6 +57,28 @@ export async function makeChange<Result>(
     if (error instanceof NothingChanged) return error.result as Result;
     throw error;
   }
+}
+
+/**
+ * Makes one change that gateways need not know, with its events, in one transaction. It locks the revision but does not
+ * increment it, so such changes are committed one after another too.
+ */
+export function makeUnpublishedChange<Result>(
+  { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
+  author: Author,
+  act: (change: Omit<Change, 'revision'>) => Promise<{ readonly result: Result; readonly events: readonly NewEvent[] }>,
+): Promise<Result> {
+  return database.transaction().execute(async (transaction) => {
+    const { value: revision } = await transaction
+      .updateTable('revision')
+      .set((it) => ({ value: it.ref('value') }))
+      .returning('value')
+      .executeTakeFirstOrThrow();
+    const now = clock.now();
+    const { result, events } = await act({ transaction, now });
+    await recordEvents(transaction, events, { at: now, author, revision });
+    return result;
+  });
 }
 
 /** Thrown to roll the transaction back if nothing changed. The next change then gets the same revision. */

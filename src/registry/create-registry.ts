@@ -1,7 +1,10 @@
 import { WriteProbe } from '../database/open-database.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { type ApiBuild, ApiMetrics } from '../rest/api-metrics.js';
-import { requireToken } from '../rest/bearer-token.js';
+import { type Access, callerOf, requireAccess } from './administrators/access.js';
+import { Attempts } from './administrators/attempts.js';
+import { Identities } from './administrators/caller.js';
+import { administratorRoutes } from './administrators/routes.js';
 import { failure, success, successPage } from '../rest/envelope.js';
 import { type ApiDescription, type DescribedRoute, describeRoutes } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
@@ -39,8 +42,10 @@ export interface RegistryOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: (size: number) => Buffer;
-  /** The bearer token that administrators send. */
-  readonly token: string;
+  /** The shared token of `registry.tokenFile`; null without it, or if `registry.bootstrap` is `off`. */
+  readonly token: string | null;
+  /** Permissions whose use requires a reason. Default: empty. */
+  readonly reasonFor?: ReadonlySet<string> | undefined;
   /** Secret for the HMAC that hashes keys to lookup ids. The gateways must have the same one. Null: plain SHA-256. */
   readonly pepper: Pepper | null;
   /** The resources of all configured routes. Permissions of a new key may name only these. */
@@ -68,7 +73,10 @@ export function longestLifetime(maxStaleSeconds: number): number {
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
   const { database, projector } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
-  const app = createRestApp({ logger, admit: requireToken(token) });
+  const identities = new Identities({ database, bootstrapToken: token });
+  const attempts = new Attempts(options);
+  const { clock, reasonFor } = options;
+  const app = createRestApp({ logger, admit: requireAccess({ database, identities, attempts, clock, reasonFor }) });
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
   addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes });
@@ -89,6 +97,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     eventRoutes,
     restoreRoutes,
     checkpointRoutes(options.witness ?? null),
+    administratorRoutes,
   ]) {
     addRoutes(app, context);
   }
@@ -102,8 +111,15 @@ const unclear = 'The change may have been made even without a success response: 
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'The actor that the event of the change names',
+  description: 'With the shared token: a name that the event notes as claimed',
   schema: { type: 'string', maxLength: 64 },
+};
+
+const reason = {
+  name: 'x-reason',
+  in: 'header',
+  description: 'Why the request is made, percent-encoded; the event contains it',
+  schema: { type: 'string', maxLength: 1800 },
 };
 
 /** The OpenAPI description of the admin API. */
@@ -116,7 +132,8 @@ const registryDescription: ApiDescription = {
   },
   security: { token: { type: 'http', scheme: 'bearer' } },
   failuresOf,
-  headersOf: (route) => (isRead(route) ? [] : [actor]),
+  headersOf: (route) => (isRead(route) ? [reason] : [actor, reason]),
+  extensionsOf: ({ config: { access } }) => (access === undefined ? {} : { 'x-access': access }),
   otherResponses: (route) =>
     isRead(route)
       ? {}
@@ -128,12 +145,14 @@ function failuresOf(route: DescribedRoute): Record<number, string> {
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
+    403: 'The role of the caller lacks the permission, which details name',
     404: 'The record does not exist',
     409: 'The state of the record does not allow this request',
     ...(takesBody
       ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
       : {}),
     422: 'Invalid fields; data.errors lists each of them',
+    429: 'Too many failed attempts from this address',
     500: 'An unexpected error',
     503: isRead(route) ? 'A database is unavailable' : `A database is unavailable. ${unclear}`,
   };
@@ -176,18 +195,26 @@ function addHealth(app: RestApp, { database, writes, projector, storeWarnings }:
   });
 }
 
+const eventAccess: Access = { permission: 'events:read', merchant: 'list' };
+
 /** The route that lists the events of the audit trail. */
 const eventRoutes: Routes = (app, { database }) => {
   const operation = { summary: 'Who changed what and when, newest first', page: eventSchema };
-  app.get('/events', { schema: { querystring: eventsQuery }, config: { operation } }, async ({ query }) => {
-    const { since, ...filter } = query;
-    const moment = since === undefined ? undefined : parseDateTime(since);
-    if (moment === null) {
-      throw Refusal.invalid([{ path: 'since', message: 'since must be a date and time that exists' }]);
-    }
-    const paging = pagingOf(query);
-    return successPage('Events retrieved', await listEvents(database, { ...filter, since: moment }, paging), paging);
-  });
+  app.get(
+    '/events',
+    { schema: { querystring: eventsQuery }, config: { operation, access: eventAccess } },
+    async (request) => {
+      const { query } = request;
+      const { since, ...given } = query;
+      const moment = since === undefined ? undefined : parseDateTime(since);
+      if (moment === null) {
+        throw Refusal.invalid([{ path: 'since', message: 'since must be a date and time that exists' }]);
+      }
+      const filter = { ...given, since: moment, memberOf: callerOf(request).merchantId };
+      const paging = pagingOf(query);
+      return successPage('Events retrieved', await listEvents(database, filter, paging), paging);
+    },
+  );
 };
 
 /** The route that exports merchants and keys in the format of an import. */
@@ -201,6 +228,7 @@ const exportRoutes: Routes = (app, { database }) => {
           summary: 'Merchants and keys as an import takes them: keys by their hashes, without the keys themselves',
           data: exportPageSchema,
         },
+        access: { permission: 'records:export' },
       },
     },
     async ({ query: { after, until, ...filter } }) => {

@@ -23,7 +23,11 @@ export interface RegistryContext {
 const randomCharacters = 16;
 
 /** Creates an id, such as `m_01J…`. Ids sort by creation time. */
-export function newId(prefix: 'm' | 'key' | 'r', now: number, random: (size: number) => Buffer): string {
+export function newId(
+  prefix: 'm' | 'key' | 'r' | 'adm' | 'tok',
+  now: number,
+  random: (size: number) => Buffer,
+): string {
   // Calls the random generator once for all 16 characters, because an import creates millions of ids.
   const bytes = random(randomCharacters);
   let at = 0;

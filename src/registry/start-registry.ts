@@ -23,6 +23,8 @@ export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projec
   readonly mayCreate?: boolean | undefined;
   /** Path of the file with the bearer token of administrators. */
   readonly tokenFile: string | null;
+  /** `off`: the shared token is not accepted. Default: `on`. */
+  readonly bootstrap?: 'on' | 'off' | undefined;
   /** Receives messages of gateways, such as checkpoints. Default: no messages are received. The caller closes it. */
   readonly inbox?: GatewayInbox | null | undefined;
   /** Retention period of events in days; null, the default, means no limit. */
@@ -63,12 +65,13 @@ export async function startRegistry({
   databaseUrl,
   mayCreate = true,
   tokenFile,
+  bootstrap = 'on',
   eventsDays = null,
   inbox = null,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random } = options;
-  const token = await readToken(tokenFile, 'registry.tokenFile');
+  const token = bootstrap === 'off' ? null : await readToken(tokenFile, 'registry.tokenFile');
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({
     url: databaseUrl,

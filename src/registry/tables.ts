@@ -52,6 +52,52 @@ interface EventRow {
   before: string | null;
   after: string | null;
   revision: number;
+  administrator_id: Generated<string | null>;
+  /** How the identity of the actor was proven; null in an event of an earlier release, where nothing proves it. */
+  proof: Generated<string | null>;
+  claimed: Generated<string | null>;
+  source: Generated<string | null>;
+  request_id: Generated<string | null>;
+  reason: Generated<string | null>;
+}
+
+/** A person or machine that may use the admin API. */
+interface AdministratorRow {
+  id: string;
+  name: string;
+  kind: 'person' | 'machine';
+  status: 'ACTIVE' | 'DISABLED';
+  /** The names of the roles, as a JSON list. */
+  roles: string;
+  /** The only merchant that a member may see; null for administrators of the platform. */
+  merchant_id: string | null;
+  /** Issuer and subject of the identity at an OpenID provider; null without one. */
+  issuer: string | null;
+  subject: string | null;
+  created_at: number;
+  updated_at: number;
+  /** Number of changes, from 1. A change names the version that it is based on. */
+  version: number;
+}
+
+/** A bearer token of an administrator. */
+interface TokenRow {
+  id: string;
+  administrator_id: string;
+  /** `session`: a short-lived token of a sign-in. */
+  kind: 'token' | 'session';
+  name: string;
+  /** SHA-256 of the token, in hex. The database does not store the token itself. */
+  digest: string;
+  /** The roles of the administrator that the token has, as a JSON list. */
+  roles: string;
+  /** The addresses and CIDRs from which the token is valid, as a JSON list; null for all. */
+  sources: string | null;
+  created_at: number;
+  expires_at: number;
+  revoked_at: number | null;
+  last_used_at: number | null;
+  last_source: string | null;
 }
 
 /** A row of the outbox: a record that still has to be written to the store because of a change. */
@@ -246,4 +292,6 @@ export interface RegistryTables {
   checkpoint_list: CheckpointListRow;
   checkpoint_tree: CheckpointTreeRow;
   checkpoint_findings: CheckpointFindingRow;
+  administrators: AdministratorRow;
+  administrator_tokens: TokenRow;
 }

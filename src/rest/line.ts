@@ -23,9 +23,16 @@ export function keylessLine(longest: number, example = 'Till 4') {
   return textOf(longest, example, noKeyIn.slice(1), `, ${noKeyWords}`);
 }
 
+/** Matches one line of text of any length without an API key. */
+export const keylessText = lineForm('', noKeyIn.slice(1));
+
+function lineForm(longest: number | '', never: string): RegExp {
+  return new RegExp(`^${never}(?=.*\\S)[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,${longest}}$`, 'u');
+}
+
 function textOf(longest: number, example: string, never: string, words: string) {
   return Type.String({
-    pattern: new RegExp(`^${never}(?=.*\\S)[^\\p{Cc}\\p{Cs}\\p{Zl}\\p{Zp}]{1,${longest}}$`, 'u'),
+    pattern: lineForm(longest, never),
     description: `a text of 1 to ${longest} characters on one line${words}`,
     examples: [example],
   });

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import Fastify, {
   type FastifyBaseLogger,
@@ -67,6 +68,7 @@ export function createRestApp({ logger, admit, tls = null }: RestOptions): RestA
     // Fastify's own 503 would not have the JSON format of all other responses.
     return503OnClosing: false,
     routerOptions: { maxParamLength: longestId },
+    genReqId: () => randomUUID(),
     clientErrorHandler: parserErrors.clientErrorHandler,
     frameworkErrors: (error, request, reply) => {
       respondToError(error, request, forbidCaching(reply), logger);

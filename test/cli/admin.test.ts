@@ -1,3 +1,4 @@
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -306,7 +307,7 @@ t.test('the event of a forged record contains the record name and the cause', as
     ...{ action: 'record.forged', merchantId: 'm_1', keyId: null, before: null, after: { record, cause } },
   });
   const events = [forged('key:0123abcd', 'older'), forged('key:\u001b[2J', 'unknown')];
-  await recordEvents(database, events, { at: 0, actor: 'registry', revision: 1 });
+  await recordEvents(database, events, { at: 0, author: registryAuthor, revision: 1 });
   const lines = (await admin('events', 'list', '--action', 'record.forged')).stdout.split('\n');
   t.match(lines[0], / CHANGED$/);
   t.match(

@@ -2,6 +2,7 @@ import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
 import type { RecordRequest, RecordInbox } from '../../src/gateway/store-ports.js';
 import type { Test } from 'tap';
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { MemoryWatch } from './memory-watch.js';
 import { projectionFixture } from './projection-fixture.js';
@@ -34,8 +35,8 @@ async function askedFixture(t: Test, url: string) {
   [store.inbox, store.watched] = [inbox, watch];
   const one = projection('one');
   await one.run();
-  const merchant = await createMerchant(context, 'test', { name: 'x', status: 'ACTIVE', goLive: true });
-  const key = await createKey(context, 'test', merchant.id, { environment: 'live' });
+  const merchant = await createMerchant(context, registryAuthor, { name: 'x', status: 'ACTIVE', goLive: true });
+  const key = await createKey(context, registryAuthor, merchant.id, { environment: 'live' });
   await one.run();
   await one.run();
   const [name = ''] = [...store.records.keys()].filter((record) => record.startsWith('key:'));
@@ -57,7 +58,7 @@ onEachDatabase('a requested record is rewritten with its merchant, or reported a
 onEachDatabase('record requests from gateways do not delay the projection of changes', async (t, url) => {
   const { context, inbox, key, one, store } = await askedFixture(t, url);
   inbox.ask(...Array.from({ length: 2_000 }, (_, number) => `key:${number}`));
-  await revokeKey(context, 'test', key.keyId);
+  await revokeKey(context, registryAuthor, key.keyId);
   let answered = -1;
   store.fails = (call) => {
     if (call === 'publish') answered = inbox.answers.size;
@@ -103,7 +104,7 @@ onEachDatabase(
     t.equal(asks, true);
     store.meta = earlier as typeof store.meta;
     await one.end();
-    await revokeKey(context, 'test', key.keyId);
+    await revokeKey(context, registryAuthor, key.keyId);
     const [change] = await database.selectFrom('outbox').selectAll().execute();
     [store.revision, store.change] = [change?.revision ?? 0, change?.change ?? null];
     const completed: number[] = [];

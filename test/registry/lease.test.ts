@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { openSession, type DatabaseSession } from '../../src/database/session.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
 import { Lease } from '../../src/registry/projection/lease.js';
@@ -30,13 +31,13 @@ onEachDatabase(
     const ending = opened(t, url);
     const [crashing, next] = [projection('crashing', ending), projection('next', opened(t, url))];
     await crashing.run();
-    await createMerchant(context, 'test', { name: 'x' });
+    await createMerchant(context, registryAuthor, { name: 'x' });
     for (let attempt = 0; attempt < 3; attempt += 1) await next.run();
     t.equal((await differences(database, store)).length, 1, 'the lease holder is running');
     await crashing.run();
     t.same(await differences(database, store), []);
 
-    await createMerchant(context, 'test', { name: 'y' });
+    await createMerchant(context, registryAuthor, { name: 'y' });
     await ending.close();
     // The clock does not advance, so the lease has not expired. The server may notice the closed connection late.
     await until(async () => {
@@ -44,7 +45,7 @@ onEachDatabase(
       return (await holderOf(database)) === 'next+lock';
     });
     t.same(await differences(database, store), []);
-    await createMerchant(context, 'test', { name: 'z' });
+    await createMerchant(context, registryAuthor, { name: 'z' });
     await crashing.run();
     t.equal((await differences(database, store)).length, 1, 'a process that lost its session stops projecting');
     await next.run();
@@ -56,7 +57,7 @@ onEachDatabase('the lease of a hung registry that still holds its lock expires n
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [hanging, next] = [projection('hanging', opened(t, url)), projection('next', opened(t, url))];
   await hanging.run();
-  await createMerchant(context, 'test', { name: 'x' });
+  await createMerchant(context, registryAuthor, { name: 'x' });
   await next.run();
   time.advance(3_499);
   await next.run();
@@ -67,7 +68,7 @@ onEachDatabase('the lease of a hung registry that still holds its lock expires n
   t.equal(await holderOf(database), 'next', "the holder's row records that it has no lock");
 
   // The lock of the formerly hung process does not entitle it to project: the holder of the lease is running.
-  await createMerchant(context, 'test', { name: 'y' });
+  await createMerchant(context, registryAuthor, { name: 'y' });
   for (let attempt = 0; attempt < 3; attempt += 1) await hanging.run();
   t.equal((await differences(database, store)).length, 1);
   await next.run();
@@ -81,7 +82,7 @@ onEachDatabase(
     const { context, database, projection, store, time } = await projectionFixture(t, url);
     const [former, current] = [projection('former'), projection('current', opened(t, url))];
     await former.run();
-    await createMerchant(context, 'test', { name: 'x' });
+    await createMerchant(context, registryAuthor, { name: 'x' });
     for (let attempt = 0; attempt < 3; attempt += 1) await current.run();
     t.equal(
       (await differences(database, store)).length,
@@ -92,7 +93,7 @@ onEachDatabase(
     await current.run();
     t.same(await differences(database, store), []);
 
-    await createMerchant(context, 'test', { name: 'y' });
+    await createMerchant(context, registryAuthor, { name: 'y' });
     await former.run();
     time.advance(3_000);
     await current.run();
@@ -125,7 +126,7 @@ onEachDatabase('a recently renewed lease is kept without a write', async (t, url
   t.equal(await take(0), 'taken, written');
   t.equal(await take(999), 'taken, read');
   t.equal(await take(1), 'taken, written', 'one second has passed');
-  await createMerchant(context, 'test', { name: 'x' });
+  await createMerchant(context, registryAuthor, { name: 'x' });
   t.equal(await take(1_749), 'taken, read', 'the pending change will renew the lease');
   t.equal(await take(1), 'taken, written', 'a pending change delays the renewal to half of the lease at most');
 
@@ -161,7 +162,7 @@ onEachDatabase('a lease that is kept without writes cannot be taken by another p
     await one.run();
     await other.run();
     t.equal(await holderOf(database), 'one');
-    if (second % 7 === 0) await createMerchant(context, 'test', { name: 'x' });
+    if (second % 7 === 0) await createMerchant(context, registryAuthor, { name: 'x' });
     time.advance(1_000);
   }
   await one.run();
@@ -217,7 +218,7 @@ t.test(
     });
     for (let change = 1; change <= 3; change += 1) {
       // The clock does not advance: neither the polling interval nor the wait can expire.
-      await createMerchant({ ...context, onChange }, 'test', { name: 'x' });
+      await createMerchant({ ...context, onChange }, registryAuthor, { name: 'x' });
       t.ok(await wait(change));
       t.equal(store.revision, change);
     }

@@ -1,6 +1,7 @@
 import { sql } from '../../src/database/kysely.js';
 import fc from 'fast-check';
 import t from 'tap';
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
 import { onEachDatabase } from '../database/each-database.js';
@@ -25,9 +26,9 @@ onEachDatabase('after a crash at any point of a projection the next one complete
           store.records.clear();
           store.records.set('key:strange', { keyId: 'strange' });
         }
-        const { id } = await createMerchant(context, 'test', { name: 'x' });
-        const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
-        await resetKey(context, 'test', keyId, {});
+        const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+        const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+        await resetKey(context, registryAuthor, keyId, {});
         let left = skipped;
         store.fails = (one) => (one === call && (left -= 1) < 0 ? where : null);
         const title = `${call} ${where}, ${skipped} before, ${seeded ? 'seeded' : 'empty'}`;
@@ -53,14 +54,14 @@ onEachDatabase('after a crash at any point of a projection the next one complete
 onEachDatabase('changes are projected in order of revision, completely and in bounded batches', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
   const keys: string[] = [];
   for (let count = 0; count < 150; count += 1) {
-    keys.push((await createKey(context, 'test', id, { environment: 'live' })).keyId);
+    keys.push((await createKey(context, registryAuthor, id, { environment: 'live' })).keyId);
   }
   await one.run();
-  await createMerchant(context, 'test', { name: 'y' });
-  for (const keyId of keys) await resetKey(context, 'test', keyId, {});
+  await createMerchant(context, registryAuthor, { name: 'y' });
+  for (const keyId of keys) await resetKey(context, registryAuthor, keyId, {});
   const published: number[] = [];
   const sizes: number[] = [];
   store.onWrite = (entries) => {
@@ -97,8 +98,8 @@ onEachDatabase('changes are projected in order of revision, completely and in bo
 onEachDatabase('a store with another history is refilled without a gap for valid records', async (t, url) => {
   const { context, database, insertMerchants, projection, store } = await projectionFixture(t, url);
   await insertMerchants(1200);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   await projection('one').run();
   const complete = storedRecords(store);
   t.equal(Object.keys(complete).length, 1202);
@@ -114,7 +115,7 @@ onEachDatabase('a store with another history is refilled without a gap for valid
     t.same([...missing, ...removed.filter((name) => name in complete)], []);
     t.ok(entries.length <= 500, 'the page size is bounded');
     writes += 1;
-    if (writes === 2) await revokeKey(context, 'test', keyId);
+    if (writes === 2) await revokeKey(context, registryAuthor, keyId);
     if (writes === 3)
       t.match(entries, [{ value: { keyId, status: 'REVOKED' } }], 'a change is projected before the refill ends');
   };
@@ -135,8 +136,8 @@ onEachDatabase('only one process projects at a time, and a slow one does not res
   const [slow, other] = [projection('slow'), projection('other')];
   store.keepsLater = false;
   await slow.run();
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   await other.run();
   t.equal(await waitingChanges(database), 2, 'only the lease holder projects during the lease');
 
@@ -150,7 +151,7 @@ onEachDatabase('only one process projects at a time, and a slow one does not res
   const held = slow.run();
   await until(() => isHeld);
   time.advance(10_000);
-  await revokeKey(context, 'test', keyId);
+  await revokeKey(context, registryAuthor, keyId);
   await other.run();
   t.same(await differences(database, store), []);
   goOn();
@@ -161,7 +162,7 @@ onEachDatabase('only one process projects at a time, and a slow one does not res
   t.equal(store.revision, 3);
 
   await other.end();
-  await createMerchant(context, 'test', { name: 'y' });
+  await createMerchant(context, registryAuthor, { name: 'y' });
   await slow.run();
   t.same(await differences(database, store), [], 'a released lease is available at once');
 });
@@ -170,7 +171,7 @@ onEachDatabase("a lease expires by the waiting process's clock, whatever time th
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [crashed, next, third] = [projection('crashed'), projection('next'), projection('third')];
   await crashed.run();
-  await createMerchant(context, 'test', { name: 'x' });
+  await createMerchant(context, registryAuthor, { name: 'x' });
   for (const hours of [1, -1]) {
     // The row left by a killed process whose clock was wrong by this many hours.
     const { holder } = await database.selectFrom('projector').selectAll().executeTakeFirstOrThrow();
@@ -202,11 +203,11 @@ onEachDatabase(
   'a database that is behind the gateways continues after the highest revision they know',
   async (t, url) => {
     const { context, projection, store } = await projectionFixture(t, url);
-    await createMerchant(context, 'test', { name: 'x' });
+    await createMerchant(context, registryAuthor, { name: 'x' });
     store.meta = { version: 1, generation: 'generation-0', projectedAt: '2020-01-01T00:00:00.000Z' };
     store.live = [gateway('g1', { revision: 40 }), gateway('g2', { revision: 41 })];
     await projection('one').run();
-    t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 42);
+    t.equal((await createMerchant(context, registryAuthor, { name: 'y' })).revision, 42);
     t.not(store.meta.generation, 'generation-0');
   },
 );
@@ -217,7 +218,7 @@ onEachDatabase(
     const { context, database, projection, store } = await projectionFixture(t, url);
     const one = projection('one');
     const merchants = await Promise.all(
-      Array.from({ length: 40 }, () => createMerchant(context, 'test', { name: 'x' })),
+      Array.from({ length: 40 }, () => createMerchant(context, registryAuthor, { name: 'x' })),
     );
     const state = { isChanging: true };
     const projecting = (async () => {
@@ -225,10 +226,12 @@ onEachDatabase(
     })();
     const changes = await Promise.all(
       merchants.flatMap(({ id }, index) => [
-        changeMerchant(context, 'test', id, { goLive: true }),
-        createKey(context, 'test', id, { environment: 'live' }),
-        changeMerchant(context, 'test', id, { name: `number ${index}` }),
-        createKey(context, 'test', id, { environment: 'test' }).then(({ keyId }) => revokeKey(context, 'test', keyId)),
+        changeMerchant(context, registryAuthor, id, { goLive: true }),
+        createKey(context, registryAuthor, id, { environment: 'live' }),
+        changeMerchant(context, registryAuthor, id, { name: `number ${index}` }),
+        createKey(context, registryAuthor, id, { environment: 'test' }).then(({ keyId }) =>
+          revokeKey(context, registryAuthor, keyId),
+        ),
       ]),
     );
     state.isChanging = false;
@@ -268,7 +271,8 @@ onEachDatabase('after any sequence of changes and failures the store ends equal 
         const pick = (list: string[], which: number): string => list[which % list.length] ?? '';
         let one = projection(`run ${(count += 1)}`);
         for (const { act, which } of steps) {
-          if (act === 'merchant') merchants.push((await createMerchant(context, 'test', { name: `n${which}` })).id);
+          if (act === 'merchant')
+            merchants.push((await createMerchant(context, registryAuthor, { name: `n${which}` })).id);
           if (act === 'empty') {
             store.records.clear();
             store.meta = null;
@@ -285,19 +289,21 @@ onEachDatabase('after any sequence of changes and failures the store ends equal 
             store.fails = () => null;
           }
           if (act === 'change' && merchants.length > 0) {
-            await changeMerchant(context, 'test', pick(merchants, which), {
+            await changeMerchant(context, registryAuthor, pick(merchants, which), {
               name: `m${which}`,
               goLive: which % 2 === 0,
             });
           }
           if (act === 'key' && merchants.length > 0) {
-            keys.push((await createKey(context, 'test', pick(merchants, which), { environment: 'live' })).keyId);
+            keys.push(
+              (await createKey(context, registryAuthor, pick(merchants, which), { environment: 'live' })).keyId,
+            );
           }
           if (act === 'reset' && keys.length > 0) {
-            const reset = await resetKey(context, 'test', pick(keys, which), {}).catch(() => null);
+            const reset = await resetKey(context, registryAuthor, pick(keys, which), {}).catch(() => null);
             if (reset !== null) keys.push(reset.keyId);
           }
-          if (act === 'revoke' && keys.length > 0) await revokeKey(context, 'test', pick(keys, which));
+          if (act === 'revoke' && keys.length > 0) await revokeKey(context, registryAuthor, pick(keys, which));
         }
         await one.run();
         await one.end();
@@ -332,7 +338,7 @@ t.test('the wait for unknown gateways ends in time even under continuous changes
   const { context, database, projection, projector, store, time } = await projectionFixture(t, 'sqlite::memory:');
   const one = projection('one');
   await one.run();
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
   await one.run();
   await one.end();
   const isOpen = async () =>
@@ -344,9 +350,9 @@ t.test('the wait for unknown gateways ends in time even under continuous changes
   store.onWrite = async () => {
     count += 1;
     if (count === 5) time.advance(31_000);
-    if (count < 200 && (await isOpen()) === 0) await changeMerchant(context, 'test', id, { name: `m${count}` });
+    if (count < 200 && (await isOpen()) === 0) await changeMerchant(context, registryAuthor, id, { name: `m${count}` });
   };
-  await changeMerchant(context, 'test', id, { name: 'first' });
+  await changeMerchant(context, registryAuthor, id, { name: 'first' });
   projector.wake();
   await until(async () => {
     if (time.untilNext === 0) time.advance(0);
@@ -409,7 +415,7 @@ t.test('the projector retries with increasing backoff, reacts to a change at onc
   t.equal(failures.length, 1, 'an outage is logged once, not per attempt');
 
   const failed = store.calls.length;
-  await createMerchant(context, 'test', { name: 'x' });
+  await createMerchant(context, registryAuthor, { name: 'x' });
   projector.wake();
   await until(() => store.calls.length > failed && time.untilNext !== null);
   store.fails = () => null;
@@ -419,7 +425,7 @@ t.test('the projector retries with increasing backoff, reacts to a change at onc
   t.match(logged.at(-1), { message: 'records are projected again', details: { failures: 11 } });
 
   t.equal(time.untilNext, 1000);
-  await createMerchant(context, 'test', { name: 'of another process' });
+  await createMerchant(context, registryAuthor, { name: 'of another process' });
   time.advance(1000);
   await until(async () => (await waitingChanges(database)) === 0 && time.untilNext !== null);
   store.records.clear();
@@ -428,7 +434,7 @@ t.test('the projector retries with increasing backoff, reacts to a change at onc
   await until(() => store.meta !== null && time.untilNext !== null);
   t.same(await differences(database, store), [], 'an emptied store is filled again');
 
-  await createMerchant(context, 'test', { name: 'y' });
+  await createMerchant(context, registryAuthor, { name: 'y' });
   projector.wake();
   projector.wake();
   await until(async () => (await waitingChanges(database)) === 0);
@@ -443,12 +449,12 @@ t.test('the projector retries with increasing backoff, reacts to a change at onc
 onEachDatabase('changes that the store has lost are written again', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   await one.run();
   const before = new Map(store.records);
   const revision = store.revision;
-  await revokeKey(context, 'test', keyId);
+  await revokeKey(context, registryAuthor, keyId);
   await one.run();
   t.not(store.revision, revision);
 
@@ -465,7 +471,7 @@ onEachDatabase('changes that the store has lost are written again', async (t, ur
     for (const [name, record] of before) store.records.set(name, record);
     store.revision = revision;
     const told = store.calls.length;
-    await changeMerchant(context, 'test', id, { name: `changed before ${holder}` });
+    await changeMerchant(context, registryAuthor, id, { name: `changed before ${holder}` });
     await projection(holder).run();
     t.same(await differences(database, store), [], holder);
     t.equal(store.revision, await context.revision());

@@ -4,6 +4,7 @@ import { changeMerchant, createMerchant } from '../../src/registry/merchants/rep
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import { onEachDatabase } from '../database/each-database.js';
 import type { Test } from 'tap';
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { MemoryWatch } from './memory-watch.js';
 import { projectionFixture } from './projection-fixture.js';
 import { differences } from './stored-state.js';
@@ -20,9 +21,9 @@ async function watchedFixture(t: Test, url: string) {
   const log = (details: object, message: string): void => void logged.push({ details, message });
   const one = projection('one', undefined, { error: log, warn: log, info: log });
   await one.run();
-  const merchant = await createMerchant(context, 'test', { name: 'x', status: 'ACTIVE', goLive: true });
+  const merchant = await createMerchant(context, registryAuthor, { name: 'x', status: 'ACTIVE', goLive: true });
   const keys = [];
-  for (let count = 0; count < 3; count += 1) keys.push(await createKey(context, 'test', merchant.id, live));
+  for (let count = 0; count < 3; count += 1) keys.push(await createKey(context, registryAuthor, merchant.id, live));
   await one.run();
   await one.run();
   const names = [...store.records.keys()].filter((name) => name.startsWith('key:'));
@@ -43,7 +44,7 @@ onEachDatabase(
     const { context, database, keys, nameOf, one, repaired, store, time, watch } = await watchedFixture(t, url);
     const keyId = keys[0]?.keyId ?? '';
     const name = nameOf(keyId);
-    await revokeKey(context, 'test', keyId);
+    await revokeKey(context, registryAuthor, keyId);
     await one.run();
     const { statusChangedAt, ...earlier } = store.records.get(name) as { statusChangedAt?: string };
     t.match(statusChangedAt, /^2026-/);
@@ -66,7 +67,7 @@ onEachDatabase('unauthorised changes to a record are repaired, counted and logge
   const merchantName = `merchant:${merchant.id}`;
   const generation = store.meta?.generation;
   t.same(repaired(), {}, "the process's own writes are not counted as repairs");
-  await revokeKey(context, 'test', keys[0]?.keyId ?? '');
+  await revokeKey(context, registryAuthor, keys[0]?.keyId ?? '');
   const older = { ...store.records.get(first) };
   await one.run();
 
@@ -112,9 +113,9 @@ onEachDatabase('unauthorised changes to a record are repaired, counted and logge
 onEachDatabase('a pending change is not a forgery, and a record forged in the meantime is detected', async (t, url) => {
   const { context, database, keys, merchant, nameOf, one, repaired, store, watch } = await watchedFixture(t, url);
   const [first = '', second = ''] = keys.map(({ keyId }) => nameOf(keyId));
-  await revokeKey(context, 'test', keys[0]?.keyId ?? '');
-  await revokeKey(context, 'test', keys[1]?.keyId ?? '');
-  const created = await createKey(context, 'test', merchant.id, live);
+  await revokeKey(context, registryAuthor, keys[0]?.keyId ?? '');
+  await revokeKey(context, registryAuthor, keys[1]?.keyId ?? '');
+  const created = await createKey(context, registryAuthor, merchant.id, live);
   const generation = store.meta?.generation;
   store.records.set(second, { ...store.records.get(second), revision: 1_000_000 });
   watch.notice(first, second);
@@ -160,7 +161,7 @@ onEachDatabase('an emptied store is refilled as a whole, not record by record', 
   t.same(await differences(database, store), []);
   await changeMerchant(
     context,
-    'test',
+    registryAuthor,
     (await database.selectFrom('merchants').select('id').executeTakeFirstOrThrow()).id,
     {
       name: 'y',
@@ -176,7 +177,7 @@ onEachDatabase('a restored database does not overwrite newer records in the stor
   const history = await database.selectFrom('revision').selectAll().executeTakeFirstOrThrow();
   const key = database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId);
   const { status, revision } = await key.executeTakeFirstOrThrow();
-  await revokeKey(context, 'test', keyId);
+  await revokeKey(context, registryAuthor, keyId);
   await one.run();
   watch.notice(names[0] ?? '');
   watch.onCompared = async () => {

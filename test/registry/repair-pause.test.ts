@@ -1,5 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
+import { registryAuthor } from '../../src/registry/events/author.js';
 import type { Test } from 'tap';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
@@ -22,8 +23,8 @@ async function fullStore(t: Test) {
   const one = projection('one', undefined, { error: log, warn: log, info: log });
   await insertMerchants(1_500);
   await one.run();
-  const merchant = await createMerchant(context, 'test', { name: 'x', status: 'ACTIVE', goLive: true });
-  const { keyId } = await createKey(context, 'test', merchant.id, { environment: 'live' });
+  const merchant = await createMerchant(context, registryAuthor, { name: 'x', status: 'ACTIVE', goLive: true });
+  const { keyId } = await createKey(context, registryAuthor, merchant.id, { environment: 'live' });
   await one.run();
   const room = { records: Infinity };
   const written = { missing: 0 };
@@ -69,7 +70,7 @@ t.test('only the repair of missing records pauses while each repair evicts other
   t.equal(written.missing, 1_000, 'two batches were repaired');
   t.equal(logged.filter((line) => line.startsWith(warning)).length, 1);
 
-  await revokeKey(context, 'test', keyId);
+  await revokeKey(context, registryAuthor, keyId);
   const name = `merchant:${merchant.id}`;
   store.records.set(name, { ...store.records.get(name), status: 'FORGED' });
   store.records.set('key:strange', { status: 'ACTIVE' });
@@ -159,7 +160,7 @@ t.test('a trial write that Redis rejects delays no change, and the pause ends wi
   await passes(1);
   set('noeviction', 1_000);
   watch.repair = () => Promise.reject(new Error("OOM command not allowed when used memory > 'maxmemory'"));
-  await revokeKey(context, 'test', keyId);
+  await revokeKey(context, registryAuthor, keyId);
   await t.rejects(one.run(), /OOM/);
   await one.run();
   t.same(

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import t, { type Test } from 'tap';
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { DatabaseError } from '../../src/database/database-error.js';
 import { OldEvents } from '../../src/registry/events/old-events.js';
 import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
@@ -100,18 +101,18 @@ onEachDatabase('an event dated too late by a fast clock retains only itself', as
 
 onEachDatabase('the reset of a key is known for as long as the key may be reset again', async (t, url) => {
   const { context, database, forget, oldEvents, time } = await keepingEvents(t, url, 1);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
-  await resetKey(context, 'test', keyId, { graceSeconds: 7 * 86_400 });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+  await resetKey(context, registryAuthor, keyId, { graceSeconds: 7 * 86_400 });
   const events = oldEvents();
   await forget(events);
   time.advance(3 * day);
-  await createMerchant(context, 'test', { name: 'y' });
+  await createMerchant(context, registryAuthor, { name: 'y' });
   await forget(events);
   const actions = async () =>
     (await database.selectFrom('events').select('action').orderBy('seq').execute()).map(({ action }) => action);
   t.same(await actions(), ['key.reset', 'merchant.created']);
-  const { expiresAt } = await resetKey(context, 'test', keyId, { graceSeconds: 60 });
+  const { expiresAt } = await resetKey(context, registryAuthor, keyId, { graceSeconds: 60 });
   t.equal(expiresAt, null, 'the successor has no expiry, like the first key, and not the end of the grace period');
 
   await database.updateTable('api_keys').set({ expires_at: 0 }).where('key_id', '=', keyId).execute();
@@ -208,13 +209,13 @@ onEachDatabase('the last hundred restores are retained', async (t, url) => {
 
 onEachDatabase('a revocation stays in force after its event was deleted', async (t, url) => {
   const { context, database, forget, oldEvents, time } = await keepingEvents(t, url, 1);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
-  await revokeKey(context, 'test', keyId);
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+  await revokeKey(context, registryAuthor, keyId);
   const events = oldEvents();
   await forget(events);
   time.advance(3 * day);
-  await createMerchant(context, 'test', { name: 'y' });
+  await createMerchant(context, registryAuthor, { name: 'y' });
   await forget(events);
   t.equal((await database.selectFrom('events').selectAll().execute()).length, 1);
   t.match(await database.selectFrom('api_keys').selectAll().execute(), [{ key_id: keyId, status: 'REVOKED' }]);

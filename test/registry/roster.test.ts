@@ -1,4 +1,5 @@
 import t from 'tap';
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { createMerchant } from '../../src/registry/merchants/repository.js';
 import { onEachDatabase } from '../database/each-database.js';
@@ -222,9 +223,9 @@ for (const { title, happens, waits } of disasters) {
       const { context, known, projection, store, time } = fixture;
       const first = projection('first');
       await first.run();
-      const { id } = await createMerchant(context, 'test', { name: 'x' });
-      const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
-      await revokeKey(context, 'test', keyId);
+      const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+      const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+      await revokeKey(context, registryAuthor, keyId);
       await first.run();
       t.ok((await known()).isComplete, 'a new database has no unknown gateways');
       const generation = store.meta?.generation;
@@ -279,7 +280,7 @@ t.test('a handled loss stays handled even if the store fails during the refill',
   const { context, known, projection, store } = await rosterFixture(t, 'sqlite::memory:');
   const one = projection('one');
   await one.run();
-  await createMerchant(context, 'test', { name: 'x' });
+  await createMerchant(context, registryAuthor, { name: 'x' });
   await one.run();
   for (const call of ['write', 'names', 'complete'] as const) {
     empty(store);

@@ -1,3 +1,4 @@
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { migrate, openDatabase } from '../../src/database/open-database.js';
 import { createKey, resetKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
@@ -19,8 +20,8 @@ async function merchantOf(database: RegistryDatabase, id: string) {
 
 onEachDatabase('a revocation by a registry of the previous release is dated by its change', async (t, url) => {
   const { context, database, time } = await projectionFixture(t, url);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   const created = time.now();
   t.equal((await keyOf(database, keyId)).status_changed_at, created);
   // Writes as the previous release does, which does not know the column `status_changed_at`.
@@ -44,11 +45,11 @@ onEachDatabase(
   'holding back or lifting a record updates the time of its status change only if the status changes',
   async (t, url) => {
     const { context, database, time } = await projectionFixture(t, url);
-    const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
-    const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
-    const ending = await createKey(context, 'test', id, { environment: 'live' });
+    const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+    const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
+    const ending = await createKey(context, registryAuthor, id, { environment: 'live' });
     time.advance(1_000);
-    await changeMerchant(context, 'test', id, { status: 'SUSPENDED' });
+    await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
     const suspended = time.now();
     time.advance(1_000);
     const { name: keyName, value: key } = keyEntry(await keyOf(database, keyId));
@@ -64,7 +65,7 @@ onEachDatabase(
     t.match(await keyOf(database, ending.keyId), { status: 'ACTIVE', status_changed_at: suspended - 1_000 });
     t.match(await merchantOf(database, id), { go_live: 0, status: 'SUSPENDED', status_changed_at: suspended });
     time.advance(1_000);
-    for (const held of [keyId, ending.keyId, id]) await lift(context, 'test', held);
+    for (const held of [keyId, ending.keyId, id]) await lift(context, registryAuthor, held);
     t.match(await keyOf(database, keyId), { status: 'ACTIVE', status_changed_at: time.now() });
     t.match(await keyOf(database, ending.keyId), { status: 'ACTIVE', status_changed_at: suspended - 1_000 });
     t.match(await merchantOf(database, id), { go_live: 1, status: 'SUSPENDED', status_changed_at: suspended });
@@ -73,14 +74,14 @@ onEachDatabase(
 
 onEachDatabase('a reset dates the old key if it expires at once, and not if it has a grace period', async (t, url) => {
   const { context, database, time } = await projectionFixture(t, url);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   const created = time.now();
   time.advance(1_000);
-  const graced = await resetKey(context, 'test', keyId, { graceSeconds: 60 });
+  const graced = await resetKey(context, registryAuthor, keyId, { graceSeconds: 60 });
   t.match(await keyOf(database, keyId), { status: 'ACTIVE', status_changed_at: created });
   time.advance(1_000);
-  const { replaces } = await resetKey(context, 'test', graced.keyId, {});
+  const { replaces } = await resetKey(context, registryAuthor, graced.keyId, {});
   t.equal(replaces.statusChangedAt, new Date(time.now()).toISOString(), 'the response contains the same time');
   t.match(await keyOf(database, graced.keyId), { status: 'REVOKED', status_changed_at: time.now() });
 });

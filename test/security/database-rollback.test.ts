@@ -1,3 +1,4 @@
+import { registryAuthor } from '../../src/registry/events/author.js';
 import type { Test } from 'tap';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import type { InactiveReport } from '../../src/gateway/store-ports.js';
@@ -35,11 +36,11 @@ async function revokedSinceBackup(t: Test, url: string) {
   const { context, database, projection } = fixture;
   const one = projection('one');
   await one.run();
-  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   await one.run();
   const restore = await backUp(database);
-  await revokeKey(context, 'test', keyId);
+  await revokeKey(context, registryAuthor, keyId);
   await one.run();
   await one.end();
   return { ...fixture, keyId, restore };
@@ -51,21 +52,21 @@ onEachDatabase(
     const { context, database, projection, store, time } = await projectionFixture(t, url);
     const one = projection('one');
     await one.run();
-    const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
-    const suspended = await createMerchant(context, 'test', { name: 'y' });
+    const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+    const suspended = await createMerchant(context, registryAuthor, { name: 'y' });
     const live = { environment: 'live' } as const;
     const [good, revoked, reset] = [
-      await createKey(context, 'test', id, live),
-      await createKey(context, 'test', id, live),
-      await createKey(context, 'test', id, live),
+      await createKey(context, registryAuthor, id, live),
+      await createKey(context, registryAuthor, id, live),
+      await createKey(context, registryAuthor, id, live),
     ];
     await one.run();
     const restore = await backUp(database);
 
-    await revokeKey(context, 'test', revoked.keyId);
-    await resetKey(context, 'test', reset.keyId, { graceSeconds: 3600 });
-    await changeMerchant(context, 'test', suspended.id, { status: 'SUSPENDED' });
-    await changeMerchant(context, 'test', id, { goLive: false, name: 'another name' });
+    await revokeKey(context, registryAuthor, revoked.keyId);
+    await resetKey(context, registryAuthor, reset.keyId, { graceSeconds: 3600 });
+    await changeMerchant(context, registryAuthor, suspended.id, { status: 'SUSPENDED' });
+    await changeMerchant(context, registryAuthor, id, { goLive: false, name: 'another name' });
     await one.run();
     await one.end();
 
@@ -99,13 +100,13 @@ onEachDatabase(
       { found_at: time.now(), newest_at: time.now() - 60_000, is_certain: 1 },
     ]);
 
-    await lift(context, 'ada', revoked.keyId);
-    await lift(context, 'ada', id);
-    await lift(context, 'ada', reset.keyId);
+    await lift(context, registryAuthor, revoked.keyId);
+    await lift(context, registryAuthor, id);
+    await lift(context, registryAuthor, reset.keyId);
     t.equal(await status(revoked.keyId), 'ACTIVE');
     t.match(await database.selectFrom('merchants').selectAll().where('id', '=', id).execute(), [{ go_live: 1 }]);
     t.equal((await listHeldBack(database, paging)).totalRecords, 1);
-    await t.rejects(lift(context, 'ada', revoked.keyId), { message: /not found/i });
+    await t.rejects(lift(context, registryAuthor, revoked.keyId), { message: /not found/i });
     await next.run();
     t.same(await differences(database, store), []);
     const actions = (await database.selectFrom('events').select(['action', 'actor']).orderBy('seq').execute()).slice(
@@ -128,7 +129,7 @@ onEachDatabase(
     const { context, database, projection, store, time } = await projectionFixture(t, url);
     const one = projection('one');
     await one.run();
-    await createMerchant(context, 'test', { name: 'x' });
+    await createMerchant(context, registryAuthor, { name: 'x' });
     await one.run();
     t.same(await database.selectFrom('restores').selectAll().execute(), []);
     const newest = time.now();
@@ -149,8 +150,8 @@ async function restoredBesideEmptyStore(t: Parameters<typeof projectionFixture>[
   const { context, database, projection, store } = fixture;
   const one = projection('one');
   await one.run();
-  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
-  const key = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
+  const key = await createKey(context, registryAuthor, id, { environment: 'live' });
   await one.run();
   await one.end();
   const { lookup_id } = await database.selectFrom('api_keys').selectAll().executeTakeFirstOrThrow();
@@ -272,7 +273,7 @@ onEachDatabase('a gateway’s report counts only when the database may lack chan
   t.same(store.inactive, []);
 
   await database.deleteFrom('restores').execute();
-  await createMerchant(context, 'test', { name: 'y' });
+  await createMerchant(context, registryAuthor, { name: 'y' });
   await next.run();
   store.inactive = [report];
   await rosterOf(next).update();
@@ -301,15 +302,15 @@ onEachDatabase('a merchant that changes between restore and comparison is still 
   const { context, database, projection } = await projectionFixture(t, url);
   const one = projection('one');
   await one.run();
-  const { id } = await createMerchant(context, 'test', { name: 'x', goLive: true });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x', goLive: true });
   await one.run();
   const restore = await backUp(database);
-  await changeMerchant(context, 'test', id, { status: 'SUSPENDED' });
+  await changeMerchant(context, registryAuthor, id, { status: 'SUSPENDED' });
   await one.run();
   await one.end();
   await restore();
 
-  for (const name of ['a', 'b', 'c']) await changeMerchant(context, 'test', id, { name });
+  for (const name of ['a', 'b', 'c']) await changeMerchant(context, registryAuthor, id, { name });
   await projection('next').run();
   t.match(await database.selectFrom('merchants').select(['status', 'name']).execute(), [
     { status: 'SUSPENDED', name: 'c' },
@@ -351,12 +352,12 @@ async function rolledBack(t: Test, url: string) {
   const fixture = await projectionFixture(t, url);
   const { context, database, projection, store } = fixture;
   const one = projection('one');
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const kept = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const kept = await createKey(context, registryAuthor, id, { environment: 'live' });
   await one.run();
   const { generation = '' } = store.meta ?? {};
-  const lost = await createKey(context, 'test', id, { environment: 'live' });
-  await revokeKey(context, 'test', lost.keyId);
+  const lost = await createKey(context, registryAuthor, id, { environment: 'live' });
+  await revokeKey(context, registryAuthor, lost.keyId);
   await one.run();
   t.equal(store.revision, 4);
   await database.deleteFrom('events').where('revision', '>', 2).execute();
@@ -377,14 +378,14 @@ onEachDatabase('database rollback under a running registry is detected, also wit
     published.push(position.revision);
     await complete(meta, position);
   };
-  const { revision } = await revokeKey(context, 'test', kept.keyId);
+  const { revision } = await revokeKey(context, registryAuthor, kept.keyId);
   t.notOk(await one.hasProjected(revision), 'a revision published before the rollback does not confirm it');
   await one.run();
   t.ok(await one.hasProjected(revision));
   t.same(await differences(database, store), [], 'a key that the database does not have is removed from the store');
   t.equal(await waitingChanges(database), 0);
   t.not(store.meta?.generation, generation);
-  const next = await createMerchant(context, 'test', { name: 'y' });
+  const next = await createMerchant(context, registryAuthor, { name: 'y' });
   t.equal(next.revision, 5);
   await one.run();
   t.same(await differences(database, store), []);
@@ -402,7 +403,7 @@ onEachDatabase('database rollback while no registry ran is detected', async (t, 
   await projection('another').run();
   t.same(await differences(database, store), []);
   t.not(store.meta?.generation, generation);
-  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 5);
+  t.equal((await createMerchant(context, registryAuthor, { name: 'y' })).revision, 5);
 });
 
 onEachDatabase('database rollback together with Redis is detected by the published revision', async (t, url) => {
@@ -410,14 +411,14 @@ onEachDatabase('database rollback together with Redis is detected by the publish
   store.revision = 2;
   await one.run();
   t.same(await differences(database, store), []);
-  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 5);
+  t.equal((await createMerchant(context, registryAuthor, { name: 'y' })).revision, 5);
 });
 
 onEachDatabase('database rollback: the next revision exceeds those of Redis and the gateways', async (t, url) => {
   const { context, one, store } = await rolledBack(t, url);
   store.live = [gateway('g', { revision: 9, acknowledges: false })];
   await one.run();
-  t.equal((await createMerchant(context, 'test', { name: 'y' })).revision, 10);
+  t.equal((await createMerchant(context, registryAuthor, { name: 'y' })).revision, 10);
 });
 
 // A write of a closed connection can arrive late, and put an older record into the store than the database has.
@@ -493,8 +494,8 @@ onEachDatabase('a registry on another database leaves the store unchanged', asyn
   const before = store.text();
   const message = /another registry's: of its 5 records this database knows 0\. Is it the right database/;
   await t.rejects(projection('one').run(), message);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  await createKey(context, registryAuthor, id, { environment: 'live' });
   await t.rejects(projection('one').run(), message, 'also when it has records of its own');
   t.equal(store.text(), before);
 
@@ -509,8 +510,8 @@ onEachDatabase('a registry on another database leaves the store unchanged', asyn
 
 onEachDatabase('a store rolled back to an older generation is rewritten', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  await createKey(context, registryAuthor, id, { environment: 'live' });
   await projection('one').run();
   store.meta = { version: 1, generation: 'before', projectedAt: '2026-01-01T00:00:00.000Z' };
   store.records.set('key:gone', { revision: 1 });
@@ -521,11 +522,11 @@ onEachDatabase('a store rolled back to an older generation is rewritten', async 
 // A record with a higher revision than the database was never replaced: a change was confirmed, but was not in the store.
 onEachDatabase('a record of a later generation is replaced too', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
   const one = projection('one');
   await one.run();
   store.records.set(`merchant:${id}`, { ...store.records.get(`merchant:${id}`), status: 'OTHER', revision: 900 });
-  await createKey(context, 'test', id, { environment: 'live' });
+  await createKey(context, registryAuthor, id, { environment: 'live' });
   await one.run();
   t.match(store.records.get(`merchant:${id}`), { revision: 900 }, 'the record has not been replaced yet');
   store.meta = null;
@@ -540,7 +541,7 @@ onEachDatabase(
   'a record of a lost generation is replaced even when the database has reached its revision',
   async (t, url) => {
     const { context, database, projection, store } = await projectionFixture(t, url);
-    const { id } = await createMerchant(context, 'test', { name: 'x' });
+    const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
     const one = projection('one');
     await one.run();
     const lost = { ...store.records.get(`merchant:${id}`), name: 'lost', revision: 3 };
@@ -549,16 +550,16 @@ onEachDatabase(
     store.meta = null;
     store.onWrite = async () => {
       store.onWrite = () => undefined;
-      for (const name of ['y', 'z']) await createMerchant(context, 'test', { name });
+      for (const name of ['y', 'z']) await createMerchant(context, registryAuthor, { name });
     };
     await one.run();
     t.same(await differences(database, store), [], 'after a full write');
 
     store.records.set(`merchant:${id}`, { ...lost, revision: 5 });
-    await changeMerchant(context, 'test', id, { name: 'changed' });
+    await changeMerchant(context, registryAuthor, id, { name: 'changed' });
     store.onWrite = async () => {
       store.onWrite = () => undefined;
-      await createMerchant(context, 'test', { name: 'meanwhile' });
+      await createMerchant(context, registryAuthor, { name: 'meanwhile' });
     };
     await one.run();
     t.same(await differences(database, store), [], 'after a change');
@@ -568,7 +569,7 @@ onEachDatabase(
 // The first pass begins a new generation. When it was interrupted, every later pass took the store for another registry's.
 onEachDatabase('a restored database is projected, also after its first pass was interrupted', async (t, url) => {
   const { context, database, projection, store } = await projectionFixture(t, url);
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
   await projection('one').run();
   for (let count = 0; count < 5; count += 1) store.records.set(`key:since ${count}`, { revision: 7 });
   store.revision = 7;
@@ -588,7 +589,7 @@ onEachDatabase('a Redis name that no database can query is removed and stops no 
   const { context, database, projection, store } = await projectionFixture(t, url);
   const one = projection('one');
   await one.run();
-  await createMerchant(context, 'test', { name: 'x' });
+  await createMerchant(context, registryAuthor, { name: 'x' });
   await one.run();
   const fields = { merchantId: 'm', status: 'REVOKED', revision: 99 };
   store.records.set('key:\u0000', { ...fields, keyId: 'k', environment: 'live', permissions: [], expiresAt: null });

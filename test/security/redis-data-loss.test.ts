@@ -1,3 +1,4 @@
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { readBytes } from '../../src/adapters/redis/calls.js';
@@ -314,7 +315,7 @@ async function start(t: Test) {
     await client.flushall();
     for (const [name, text] of saved) await client.set(name, text);
   };
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
   const statuses = async (): Promise<string[]> => {
     const keys = [...(await save())].filter(([name]) => name.startsWith('mg:key:'));
     return keys.map(([, text]) => (JSON.parse(text) as { status: string }).status);
@@ -327,14 +328,14 @@ async function start(t: Test) {
 for (const moment of ['before it is written', 'when it is written'] as const) {
   t.test(`a store replaced during a change, ${moment}, is detected`, { skip: withoutRedis }, async (t) => {
     const { context, id, projection, restore, save, statuses, store } = await start(t);
-    const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+    const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
     await projection.run();
     const replica = await save();
-    await revokeKey(context, 'test', keyId);
+    await revokeKey(context, registryAuthor, keyId);
     await projection.run();
     t.same(await statuses(), ['REVOKED']);
 
-    await changeMerchant(context, 'test', id, { name: 'y' });
+    await changeMerchant(context, registryAuthor, id, { name: 'y' });
     const write = store.write.bind(store);
     store.write = async (...args) => {
       store.write = write;
@@ -356,7 +357,7 @@ for (const moment of ['before it is written', 'when it is written'] as const) {
 // all other keys were permanently unknown.
 t.test('a store flushed during a full rewrite is not marked complete', { skip: withoutRedis }, async (t) => {
   const { client, context, id, projection, statuses, store } = await start(t);
-  for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
+  for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });
   const rewrite = store.rewrite.bind(store);
   let pages = 0;
   store.rewrite = async (...args) => {
@@ -400,7 +401,7 @@ t.test(
 // A wrong registry set its writer mark before it checked the store. This ended each pass of the right registry.
 t.test('a registry on another database writes nothing', { skip: withoutRedis }, async (t) => {
   const { context, id, projection, save, store } = await start(t);
-  for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
+  for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });
   await projection.run();
   const before = await save();
   const { database, time } = await projectionFixture(t, 'sqlite::memory:');
@@ -417,7 +418,7 @@ t.test(
   { skip: withoutRedis },
   async (t) => {
     const { client, context, id, projection, save, store } = await start(t);
-    for (let count = 0; count < 3; count += 1) await createKey(context, 'test', id, { environment: 'live' });
+    for (let count = 0; count < 3; count += 1) await createKey(context, registryAuthor, id, { environment: 'live' });
     await projection.run();
     const { database, time } = await projectionFixture(t, 'sqlite::memory:');
     const wrong = new Projection({

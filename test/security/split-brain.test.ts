@@ -1,3 +1,4 @@
+import { registryAuthor } from '../../src/registry/events/author.js';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -204,10 +205,10 @@ for (const [what, [refuse, allow]] of Object.entries(full)) {
 onEachDatabase('split brain: of two registries, the one that reaches Redis projects', async (t, url) => {
   const { context, database, projection, store, time } = await projectionFixture(t, url);
   const [disconnected, other] = [projection('lost'), projection('other')];
-  const { id } = await createMerchant(context, 'test', { name: 'x' });
-  const { keyId } = await createKey(context, 'test', id, { environment: 'live' });
+  const { id } = await createMerchant(context, registryAuthor, { name: 'x' });
+  const { keyId } = await createKey(context, registryAuthor, id, { environment: 'live' });
   await disconnected.run();
-  await revokeKey(context, 'test', keyId);
+  await revokeKey(context, registryAuthor, keyId);
   // Its pauses after failures become as long as a lease. It runs first each time.
   for (let attempt = 0; attempt < 3; attempt += 1) {
     store.fails = () => 'before';

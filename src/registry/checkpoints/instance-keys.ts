@@ -3,6 +3,7 @@ import type { Selectable } from '../../database/kysely.js';
 import { InvalidNote, keyText, type NoteKey, parseKey } from '../../evidence/signed-note.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
+import type { Author } from '../events/author.js';
 import { recordEvents } from '../events/repository.js';
 import type { Action } from '../events/schema.js';
 import { readHistory } from '../projection/history.js';
@@ -54,9 +55,9 @@ export async function listInstanceKeys(database: RegistryDatabase, paging: Pagin
   return { items: rows.map(shownKey), totalRecords: total };
 }
 
-/** The actor and the time of a change to a key. */
+/** The author and the time of a change to a key. */
 interface KeyChange {
-  readonly actor: string;
+  readonly author: Author;
   readonly now: number;
 }
 
@@ -68,15 +69,15 @@ export async function pinKey(
   database: RegistryDatabase,
   text: string,
   { from, to }: { readonly from: number; readonly to: number | null },
-  { actor, now }: KeyChange,
+  { author, now }: KeyChange,
 ): Promise<InstanceKey> {
   const key = readKey(text);
   const known = database.selectFrom('instance_keys').select('name').where('public_key', '=', keyText(key));
-  if ((await known.executeTakeFirst()) !== undefined) return confirmKey(database, text, { actor, now });
-  return changed(database, 'instance-key.pinned', { actor, now }, async (transaction) => {
+  if ((await known.executeTakeFirst()) !== undefined) return confirmKey(database, text, { author, now });
+  return changed(database, 'instance-key.pinned', { author, now }, async (transaction) => {
     const row = {
-      ...{ public_key: keyText(key), name: key.name, pinned_at: now, pinned_by: actor, counts_from: from },
-      ...{ counts_to: to, confirmed_at: now, confirmed_by: actor },
+      ...{ public_key: keyText(key), name: key.name, pinned_at: now, pinned_by: author.actor, counts_from: from },
+      ...{ counts_to: to, confirmed_at: now, confirmed_by: author.actor },
     };
     await transaction.insertInto('instance_keys').values(row).execute();
     return { before: null, after: shownKey(row) };
@@ -84,10 +85,10 @@ export async function pinKey(
 }
 
 /** Confirms that a key that was pinned on first use belongs to the gateway of that name. */
-export function confirmKey(database: RegistryDatabase, text: string, { actor, now }: KeyChange): Promise<InstanceKey> {
-  return changed(database, 'instance-key.confirmed', { actor, now }, (transaction) =>
+export function confirmKey(database: RegistryDatabase, text: string, { author, now }: KeyChange): Promise<InstanceKey> {
+  return changed(database, 'instance-key.confirmed', { author, now }, (transaction) =>
     update(transaction, text, ({ confirmed_at }) =>
-      confirmed_at === null ? { confirmed_at: now, confirmed_by: actor } : null,
+      confirmed_at === null ? { confirmed_at: now, confirmed_by: author.actor } : null,
     ),
   );
 }
@@ -97,9 +98,9 @@ export function endKey(
   database: RegistryDatabase,
   text: string,
   to: number,
-  { actor, now }: KeyChange,
+  { author, now }: KeyChange,
 ): Promise<InstanceKey> {
-  return changed(database, 'instance-key.ended', { actor, now }, (transaction) =>
+  return changed(database, 'instance-key.ended', { author, now }, (transaction) =>
     update(transaction, text, () => ({ counts_to: to })),
   );
 }
@@ -123,7 +124,7 @@ async function update(
 function changed(
   database: RegistryDatabase,
   action: Action,
-  { actor, now }: KeyChange,
+  { author, now }: KeyChange,
   act: (transaction: RegistryDatabase) => Promise<{ readonly before: object | null; readonly after: InstanceKey }>,
 ): Promise<InstanceKey> {
   return database.transaction().execute(async (transaction) => {
@@ -131,7 +132,7 @@ function changed(
     if (isDeepStrictEqual(before, after)) return after; // no change
     const { revision } = await readHistory(transaction);
     const event = { action, merchantId: '', keyId: null, before, after };
-    await recordEvents(transaction, [event], { at: now, actor, revision });
+    await recordEvents(transaction, [event], { at: now, author, revision });
     return after;
   });
 }

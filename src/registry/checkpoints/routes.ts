@@ -1,11 +1,11 @@
 import { type NoteSigner, keyText } from '../../evidence/signed-note.js';
-import { actorOf } from '../../rest/actor.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { parseDateTime } from '../../rest/moment.js';
 import { type Page, pagingOf, type Paging, pagingQuery, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { authorOf } from '../administrators/access.js';
 import type { Routes } from '../routes.js';
 import { listFindings } from './findings.js';
 import { confirmKey, endKey, listInstanceKeys, pinKey } from './instance-keys.js';
@@ -31,7 +31,10 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       '/instance-keys',
       {
         schema: { querystring: pagingQuery },
-        config: { operation: { summary: 'The keys that sign access logs, newest first', page: instanceKeySchema } },
+        config: {
+          operation: { summary: 'The keys that sign access logs, newest first', page: instanceKeySchema },
+          access: { permission: 'checkpoints:read' },
+        },
       },
       async ({ query }) => {
         const paging = pagingOf(query);
@@ -45,13 +48,14 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
         schema: { body: pinBody, querystring: noQuery },
         config: {
           operation: { summary: 'Pin a key that signs for a gateway', data: instanceKeySchema },
+          access: { permission: 'checkpoints:write' },
         },
       },
       async (request, reply) => {
         const { publicKey, from, to } = request.body;
         const now = clock.now();
         const span = { from: momentOr(from, 'from', now), to: momentOr(to, 'to', null) };
-        const key = await pinKey(database, publicKey, span, { actor: actorOf(request), now });
+        const key = await pinKey(database, publicKey, span, { author: authorOf(request), now });
         reply.code(201);
         return success('Instance key pinned', key);
       },
@@ -63,10 +67,11 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
         schema: { body: confirmBody, querystring: noQuery },
         config: {
           operation: { summary: 'Confirm that a key belongs to its gateway', data: instanceKeySchema },
+          access: { permission: 'checkpoints:write' },
         },
       },
       async (request) => {
-        const by = { actor: actorOf(request), now: clock.now() };
+        const by = { author: authorOf(request), now: clock.now() };
         return success('Instance key confirmed', await confirmKey(database, request.body.publicKey, by));
       },
     );
@@ -75,12 +80,15 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       '/instance-keys/end',
       {
         schema: { body: endBody, querystring: noQuery },
-        config: { operation: { summary: 'End the validity of a key', data: instanceKeySchema } },
+        config: {
+          operation: { summary: 'End the validity of a key', data: instanceKeySchema },
+          access: { permission: 'checkpoints:write' },
+        },
       },
       async (request) => {
         const { publicKey, to } = request.body;
         const now = clock.now();
-        const by = { actor: actorOf(request), now };
+        const by = { author: authorOf(request), now };
         return success('Instance key ended', await endKey(database, publicKey, momentOr(to, 'to', now), by));
       },
     );
@@ -89,7 +97,10 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       '/checkpoints',
       {
         schema: { querystring: checkpointsQuery },
-        config: { operation: { summary: 'Signed checkpoints of access logs', page: checkpointSchema } },
+        config: {
+          operation: { summary: 'Signed checkpoints of access logs', page: checkpointSchema },
+          access: { permission: 'checkpoints:read' },
+        },
       },
       async ({ query }) => {
         const paging = pagingOf(query);
@@ -102,7 +113,10 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       '/checkpoints/head',
       {
         schema: { querystring: noQuery },
-        config: { operation: { summary: 'The signed head of the list of checkpoints', data: witnessSchema } },
+        config: {
+          operation: { summary: 'The signed head of the list of checkpoints', data: witnessSchema },
+          access: { permission: 'checkpoints:read' },
+        },
       },
       async () => {
         if (signer === null) throw new Refusal(404, 'This registry signs no receipts: set registry.witness');
@@ -115,7 +129,10 @@ export function checkpointRoutes(signer: NoteSigner | null): Routes {
       '/checkpoints/findings',
       {
         schema: { querystring: pagingQuery },
-        config: { operation: { summary: 'Findings about access logs, newest first', page: findingSchema } },
+        config: {
+          operation: { summary: 'Findings about access logs, newest first', page: findingSchema },
+          access: { permission: 'checkpoints:read' },
+        },
       },
       async ({ query }) => {
         const paging = pagingOf(query);

@@ -12,6 +12,7 @@ import {
 import { parseSubmission, type Submission } from '../../evidence/submission.js';
 import type { Clock, Logger } from '../../gateway/store-ports.js';
 import Type, { Check, type Static } from '../../typebox/typebox.js';
+import { registryAuthor } from '../events/author.js';
 import { recordEvents } from '../events/repository.js';
 import { readHistory } from '../projection/history.js';
 import type { Selectable } from '../../database/kysely.js';
@@ -199,7 +200,7 @@ export class Witness {
       after: { name, publicKey: keyText(instance) },
     };
     const { revision } = await readHistory(transaction);
-    await recordEvents(transaction, [event], { at: now, actor: 'registry', revision });
+    await recordEvents(transaction, [event], { at: now, author: registryAuthor, revision });
     this.#options.logger?.warn(
       { name, publicKey: keyText(instance) },
       'pinned the first instance key of a gateway: compare it with audit public-key, then instance-keys confirm',

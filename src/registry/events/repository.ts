@@ -2,6 +2,7 @@ import type { Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
+import { type Author, authorColumns } from './author.js';
 import type { Action, RegistryEvent } from './schema.js';
 
 /** An event to store. `before` and `after` are objects as the admin API shows them, without secrets. */
@@ -21,6 +22,8 @@ export interface EventFilter {
   readonly action?: string | undefined;
   /** Earliest time of the events, inclusive, in milliseconds since 1970. */
   readonly since?: number | undefined;
+  /** Only events of this merchant, for its members; null: all. */
+  readonly memberOf?: string | null;
 }
 
 /**
@@ -29,11 +32,12 @@ export interface EventFilter {
 export async function recordEvents(
   database: RegistryDatabase,
   events: readonly NewEvent[],
-  common: { readonly at: number; readonly actor: string; readonly revision: number },
+  { at, author, revision }: { readonly at: number; readonly author: Author; readonly revision: number },
 ): Promise<void> {
   if (events.length === 0) return;
   const rows = events.map(({ action, merchantId, keyId, before, after }) => ({
-    ...{ ...common, action, merchant_id: merchantId, key_id: keyId, before: textOf(before), after: textOf(after) },
+    ...{ at, revision, ...authorColumns(author) },
+    ...{ action, merchant_id: merchantId, key_id: keyId, before: textOf(before), after: textOf(after) },
   }));
   await database.insertInto('events').values(rows).execute();
 }
@@ -41,7 +45,7 @@ export async function recordEvents(
 /** Returns one page of the events that match the filter, newest first. */
 export async function listEvents(
   database: RegistryDatabase,
-  { merchantId, keyId, action, since }: EventFilter,
+  { merchantId, keyId, action, since, memberOf = null }: EventFilter,
   paging: Paging,
 ): Promise<Page<RegistryEvent>> {
   const { offset, limit } = rangeOf(paging);
@@ -49,6 +53,7 @@ export async function listEvents(
     (keyId === undefined ? everything(database) : eventsAbout(database, keyId)).as('events'),
   );
   if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
+  if (memberOf !== null) wanted = wanted.where('merchant_id', '=', memberOf);
   if (action !== undefined) wanted = wanted.where('action', '=', action);
   if (since !== undefined) wanted = wanted.where('at', '>=', since);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
@@ -166,6 +171,12 @@ function toEvent(row: Selectable<RegistryTables['events']>): RegistryEvent {
     before: objectIn(row.before),
     after: objectIn(row.after),
     revision: row.revision,
+    administratorId: row.administrator_id,
+    proof: row.proof,
+    claimed: row.claimed,
+    source: row.source,
+    requestId: row.request_id,
+    reason: row.reason,
   };
 }
 

@@ -5,6 +5,8 @@ import { identifierForm } from '../fields.js';
 
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 
+const optionalText = Type.Optional(Type.Union([Type.Null(), Type.String()]));
+
 /** The type of an event. Types are in the past tense and are never renamed. */
 export type Action = (typeof actions)[number];
 
@@ -12,6 +14,8 @@ const actions = [
   ...(['merchant.created', 'merchant.changed', 'merchant.imported'] as const),
   ...(['key.created', 'key.revoked', 'key.reset', 'keys.imported'] as const),
   ...(['merchant.held-back', 'merchant.lifted', 'key.held-back', 'key.lifted', 'record.forged'] as const),
+  ...(['administrator.created', 'administrator.changed', 'token.created', 'token.revoked'] as const),
+  ...(['sign-in.failed', 'attempt.refused', 'merchant.read'] as const),
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
 ] as const;
 
@@ -26,6 +30,13 @@ export const eventSchema = Type.Object({
   before: snapshot,
   after: snapshot,
   revision: Type.Integer(),
+  // Responses of the previous release do not contain the following fields.
+  administratorId: optionalText,
+  proof: optionalText,
+  claimed: optionalText,
+  source: optionalText,
+  requestId: optionalText,
+  reason: optionalText,
 });
 
 /** An event in the admin API. */

@@ -36,19 +36,23 @@ export function gatewayRoutes(sources: GatewaySources): Routes {
       summary: 'Gateways that may use cached records, and the newest change that each has confirmed',
       data: Type.Array(gatewaySchema),
     };
-    app.get('/gateways', { schema: { querystring: noQuery }, config: { operation } }, async () => {
-      const { gateways } = await knownGateways(sources).catch(() => {
-        throw new Refusal(503, 'The store of the gateways is unavailable');
-      });
-      const sorted = gateways.toSorted((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
-      const shown = sorted.map(({ instanceId, host, environment, version, startedAt, revision, ...one }) => ({
-        ...{ instanceId, host, environment, version, startedAt, revision },
-        ...{ enrolled: one.isEnrolled, confirms: one.namesGeneration },
-        lifetimeSeconds: one.lifetimeMilliseconds / 1000,
-        lastSeenAt: new Date(clock.now() - one.silentMilliseconds).toISOString(),
-        clockSkewMilliseconds: one.clockSkewMilliseconds,
-      }));
-      return success('Gateways retrieved', shown);
-    });
+    app.get(
+      '/gateways',
+      { schema: { querystring: noQuery }, config: { operation, access: { permission: 'gateways:read' } } },
+      async () => {
+        const { gateways } = await knownGateways(sources).catch(() => {
+          throw new Refusal(503, 'The store of the gateways is unavailable');
+        });
+        const sorted = gateways.toSorted((a, b) => (a.instanceId < b.instanceId ? -1 : 1));
+        const shown = sorted.map(({ instanceId, host, environment, version, startedAt, revision, ...one }) => ({
+          ...{ instanceId, host, environment, version, startedAt, revision },
+          ...{ enrolled: one.isEnrolled, confirms: one.namesGeneration },
+          lifetimeSeconds: one.lifetimeMilliseconds / 1000,
+          lastSeenAt: new Date(clock.now() - one.silentMilliseconds).toISOString(),
+          clockSkewMilliseconds: one.clockSkewMilliseconds,
+        }));
+        return success('Gateways retrieved', shown);
+      },
+    );
   };
 }

@@ -1,3 +1,4 @@
+import type { Author } from '../events/author.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change } from '../change.js';
 import type { NewEvent } from '../events/repository.js';
@@ -24,10 +25,10 @@ const mostProblems = 100;
  */
 export function importEntries(
   context: Pick<RegistryContext, 'database' | 'clock' | 'random' | 'onChange' | 'resources'>,
-  actor: string,
+  author: Author,
   given: readonly unknown[],
 ): Promise<Imported> {
-  return makeChange<Imported>(context, actor, async (change) => {
+  return makeChange<Imported>(context, author, async (change) => {
     const { merchants, keys, present, problems } = await checkEntries(
       { database: change.transaction, resources: context.resources },
       given,

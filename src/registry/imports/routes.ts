@@ -1,7 +1,7 @@
 import { success } from '../../rest/envelope.js';
 import { noQuery } from '../../rest/rest-app.js';
-import { actorOf } from '../../rest/actor.js';
 import type { ProjectionWait } from '../propagation.js';
+import { authorOf } from '../administrators/access.js';
 import type { Routes } from '../routes.js';
 import { checkEntries } from './check-entries.js';
 import { importEntries } from './import-entries.js';
@@ -24,6 +24,7 @@ export function importRoutes(untilProjected: ProjectionWait): Routes {
             data: checkedSchema,
             isRead: true,
           },
+          access: { permission: 'records:import' },
         },
       },
       async ({ body }) => {
@@ -43,10 +44,11 @@ export function importRoutes(untilProjected: ProjectionWait): Routes {
             body: importBodies.import,
             data: importedSchema,
           },
+          access: { permission: 'records:import' },
         },
       },
       async (request, reply) => {
-        const imported = await importEntries(context, actorOf(request), request.body.entries);
+        const imported = await importEntries(context, authorOf(request), request.body.entries);
         const projected = imported.revision === null || (await untilProjected(imported.revision));
         reply.code(projected ? 200 : 202);
         return success('Imported', { ...imported, projected });

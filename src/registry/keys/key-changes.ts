@@ -1,3 +1,4 @@
+import type { Author } from '../events/author.js';
 import { generateApiKey, lookupIdOf } from '../../gateway/api-key.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change } from '../change.js';
@@ -17,14 +18,14 @@ export interface CreatedKey extends ApiKey {
 /** Creates a key for a merchant. @throws Refusal */
 export function createKey(
   context: RegistryContext,
-  actor: string,
+  author: Author,
   merchantId: string,
   { environment, permissions: given = ['*'], label, ...expiry }: NewKey,
 ): Promise<CreatedKey> {
   const problem = permissionProblem(given) ?? resourceProblem(given, context.resources);
   if (problem !== null) throw Refusal.invalid([problem]);
   const permissions = JSON.stringify([...new Set(given)]);
-  return makeChange(context, actor, async (change) => {
+  return makeChange(context, author, async (change) => {
     await findMerchant(change.transaction, merchantId);
     const expires_at = acceptExpiry(expiry, change.now);
     const grant = { merchant_id: merchantId, environment, permissions, label: label ?? null, expires_at };
@@ -49,8 +50,8 @@ export interface Revocation {
  * older record.
  * @throws Refusal
  */
-export function revokeKey(context: RegistryContext, actor: string, keyId: string): Promise<Revocation> {
-  return makeChange(context, actor, async (change) => {
+export function revokeKey(context: RegistryContext, author: Author, keyId: string): Promise<Revocation> {
+  return makeChange(context, author, async (change) => {
     const { revision } = change;
     const row = await findKey(change.transaction, keyId);
     const [before, records] = [toApiKey(row), [recordOf(row)]];
@@ -69,11 +70,11 @@ export function revokeKey(context: RegistryContext, actor: string, keyId: string
  */
 export function resetKey(
   context: RegistryContext,
-  actor: string,
+  author: Author,
   keyId: string,
   { graceSeconds = 0, ...expiry }: KeyReset,
 ): Promise<CreatedKey & { readonly replaces: ApiKey }> {
-  return makeChange(context, actor, async (change) => {
+  return makeChange(context, author, async (change) => {
     const old = await findKey(change.transaction, keyId);
     const { now } = change;
     if (old.status !== 'ACTIVE' || (old.expires_at ?? Infinity) <= now) {

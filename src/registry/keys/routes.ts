@@ -2,8 +2,8 @@ import { successPage } from '../../rest/envelope.js';
 import { pagingOf, pagingQuery } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
-import { actorOf } from '../../rest/actor.js';
 import Type, { type Static } from '../../typebox/typebox.js';
+import { authorOf } from '../administrators/access.js';
 import { idIn } from '../fields.js';
 import { findMerchant } from '../merchants/repository.js';
 import { withPropagation } from '../propagation-schema.js';
@@ -25,11 +25,12 @@ export const keyRoutes: Routes = (app, context) => {
       schema: { params: idParams, body: newKeyBody, querystring: noQuery },
       config: {
         operation: { summary: 'Create a key, shown once', status: 201, data: withPropagation(createdKeySchema) },
+        access: { permission: 'keys:create', merchant: 'id' },
       },
     },
     async (request, reply) => {
       const merchantId = idIn(request.params, 'Merchant');
-      const key = await createKey(context, actorOf(request), merchantId, request.body);
+      const key = await createKey(context, authorOf(request), merchantId, request.body);
       return respondToChange(reply, 201, 'Key created', key, await confirm(key.revision, key.environment));
     },
   );
@@ -38,7 +39,10 @@ export const keyRoutes: Routes = (app, context) => {
     '/merchants/:id/keys',
     {
       schema: { params: idParams, querystring: pagingQuery },
-      config: { operation: { summary: "A merchant's keys, newest first", page: apiKeySchema } },
+      config: {
+        operation: { summary: "A merchant's keys, newest first", page: apiKeySchema },
+        access: { permission: 'keys:read', merchant: 'id', reads: 'keys' },
+      },
     },
     async ({ params, query }) => {
       const paging = pagingOf(query);
@@ -51,11 +55,14 @@ export const keyRoutes: Routes = (app, context) => {
     '/keys/:keyId/revoke',
     {
       schema: { params: keyParams, querystring: noQuery },
-      config: { operation: { summary: 'Revoke a key permanently', data: withPropagation(apiKeySchema) } },
+      config: {
+        operation: { summary: 'Revoke a key permanently', data: withPropagation(apiKeySchema) },
+        access: { permission: 'keys:revoke', merchant: 'keyId' },
+      },
     },
     async (request, reply) => {
       refuseContent(request.body);
-      const { key, revision } = await revokeKey(context, actorOf(request), keyIdIn(request.params));
+      const { key, revision } = await revokeKey(context, authorOf(request), keyIdIn(request.params));
       return respondToChange(reply, 200, 'Key revoked', key, await confirm(revision, key.environment));
     },
   );
@@ -66,10 +73,11 @@ export const keyRoutes: Routes = (app, context) => {
       schema: { params: keyParams, body: resetBody, querystring: noQuery },
       config: {
         operation: { summary: 'Replace a key by a new one', status: 201, data: withPropagation(resetKeySchema) },
+        access: { permission: 'keys:create', merchant: 'keyId' },
       },
     },
     async (request, reply) => {
-      const key = await resetKey(context, actorOf(request), keyIdIn(request.params), request.body);
+      const key = await resetKey(context, authorOf(request), keyIdIn(request.params), request.body);
       return respondToChange(reply, 201, 'Key reset', key, await confirm(key.revision, key.environment));
     },
   );

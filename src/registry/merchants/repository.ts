@@ -1,3 +1,4 @@
+import type { Author } from '../events/author.js';
 import { sql, type Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
@@ -14,16 +15,19 @@ export interface MerchantFilter {
   /** Part of the name, case-insensitive. */
   readonly name?: string | undefined;
   readonly status?: string | undefined;
+  /** Only this merchant; null: all. */
+  readonly id?: string | null;
 }
 
 /** Returns one page of the merchants that match the filter, newest first. */
 export async function listMerchants(
   database: RegistryDatabase,
-  { name, status }: MerchantFilter,
+  { name, status, id = null }: MerchantFilter,
   paging: Paging,
 ): Promise<Page<Merchant>> {
   const { offset, limit } = rangeOf(paging);
   let wanted = database.selectFrom('merchants');
+  if (id !== null) wanted = wanted.where('id', '=', id);
   if (status !== undefined) wanted = wanted.where('status', '=', status);
   if (name !== undefined) {
     const pattern = `%${name.replaceAll(/[\\%_]/g, '\\$&')}%`;
@@ -53,10 +57,10 @@ export async function findMerchant(database: RegistryDatabase, id: string): Prom
 }
 
 /** Creates a merchant. @throws Refusal for an invalid or unconfirmed allowlist */
-export function createMerchant(context: RegistryContext, actor: string, given: NewMerchant): Promise<Merchant> {
+export function createMerchant(context: RegistryContext, author: Author, given: NewMerchant): Promise<Merchant> {
   const { name, status = 'ACTIVE', goLive = false, confirm, ...lists } = given;
   const { ipAllowlist = null, originAllowlist = null } = acceptAllowlists(lists, confirm);
-  return makeChange(context, actor, async ({ transaction, revision, now }) => {
+  return makeChange(context, author, async ({ transaction, revision, now }) => {
     const row = await transaction
       .insertInto('merchants')
       .values({
@@ -94,12 +98,12 @@ export interface MerchantChange {
  */
 export function changeMerchant(
   context: RegistryContext,
-  actor: string,
+  author: Author,
   id: string,
   { confirm, revision: expected, ...given }: MerchantChanges,
 ): Promise<MerchantChange> {
   const changes: Partial<Settings> = { ...given, ...acceptAllowlists(given, confirm) };
-  return makeChange<MerchantChange>(context, actor, async ({ transaction, revision, now }) => {
+  return makeChange<MerchantChange>(context, author, async ({ transaction, revision, now }) => {
     const before = await findMerchant(transaction, id);
     const records = [`merchant:${id}`];
     if (expected !== undefined && expected !== before.revision) {

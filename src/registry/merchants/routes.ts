@@ -1,12 +1,18 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
-import { actorOf } from '../../rest/actor.js';
+import { type Access, authorOf, callerOf } from '../administrators/access.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
 import { changeMerchant, createMerchant, findMerchant, listMerchants } from './repository.js';
 import { merchantChangesBody, merchantSchema, merchantsQuery, newMerchantBody } from './schema.js';
+
+/** Members may change the allowlists of their merchant, but not what the platform decides. */
+const changeAccess: Access = {
+  ...{ permission: 'allowlists:write', merchant: 'id' },
+  fields: { name: 'merchants:write', status: 'merchants:write', goLive: 'merchants:write' },
+};
 
 /** Routes that manage merchants. A change affects the gateways of both environments. */
 export const merchantRoutes: Routes = (app, context) => {
@@ -16,10 +22,13 @@ export const merchantRoutes: Routes = (app, context) => {
     '/merchants',
     {
       schema: { body: newMerchantBody, querystring: noQuery },
-      config: { operation: { summary: 'Create a merchant', status: 201, data: withPropagation(merchantSchema) } },
+      config: {
+        operation: { summary: 'Create a merchant', status: 201, data: withPropagation(merchantSchema) },
+        access: { permission: 'merchants:create' },
+      },
     },
     async (request, reply) => {
-      const merchant = await createMerchant(context, actorOf(request), request.body);
+      const merchant = await createMerchant(context, authorOf(request), request.body);
       return respondToChange(reply, 201, 'Merchant created', merchant, await confirm(merchant.revision, null));
     },
   );
@@ -28,11 +37,16 @@ export const merchantRoutes: Routes = (app, context) => {
     '/merchants',
     {
       schema: { querystring: merchantsQuery },
-      config: { operation: { summary: 'Merchants, newest first', page: merchantSchema } },
+      config: {
+        operation: { summary: 'Merchants, newest first', page: merchantSchema },
+        access: { permission: 'merchants:read', merchant: 'list', reads: 'allowlists' },
+      },
     },
-    async ({ query }) => {
+    async (request) => {
+      const { query } = request;
       const paging = pagingOf(query);
-      return successPage('Merchants retrieved', await listMerchants(database, query, paging), paging);
+      const filter = { ...query, id: callerOf(request).merchantId };
+      return successPage('Merchants retrieved', await listMerchants(database, filter, paging), paging);
     },
   );
 
@@ -40,7 +54,10 @@ export const merchantRoutes: Routes = (app, context) => {
     '/merchants/:id',
     {
       schema: { params: idParams, querystring: noQuery },
-      config: { operation: { summary: 'One merchant', data: merchantSchema } },
+      config: {
+        operation: { summary: 'One merchant', data: merchantSchema },
+        access: { permission: 'merchants:read', merchant: 'id', reads: 'allowlists' },
+      },
     },
     async ({ params }) => success('Merchant retrieved', await findMerchant(database, idIn(params, 'Merchant'))),
   );
@@ -49,11 +66,14 @@ export const merchantRoutes: Routes = (app, context) => {
     '/merchants/:id',
     {
       schema: { params: idParams, body: merchantChangesBody, querystring: noQuery },
-      config: { operation: { summary: 'Change fields of a merchant', data: withPropagation(merchantSchema) } },
+      config: {
+        operation: { summary: 'Change fields of a merchant', data: withPropagation(merchantSchema) },
+        access: changeAccess,
+      },
     },
     async (request, reply) => {
       const id = idIn(request.params, 'Merchant');
-      const { merchant, revision } = await changeMerchant(context, actorOf(request), id, request.body);
+      const { merchant, revision } = await changeMerchant(context, authorOf(request), id, request.body);
       return respondToChange(reply, 200, 'Merchant changed', merchant, await confirm(revision, null));
     },
   );

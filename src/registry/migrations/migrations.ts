@@ -8,6 +8,7 @@ import { checkpoints } from './0006-checkpoints.js';
 import { statusChanges } from './0007-status-changes.js';
 import { nextRuns } from './0008-next-runs.js';
 import { earlierCheckpoints } from './0009-earlier-checkpoints.js';
+import { administrators } from './0010-administrators.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -20,4 +21,5 @@ export const migrations: Migrations = {
   '0007-status-changes': statusChanges,
   '0008-next-runs': nextRuns,
   '0009-earlier-checkpoints': earlierCheckpoints,
+  '0010-administrators': administrators,
 };

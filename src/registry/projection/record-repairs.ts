@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { registryAuthor } from '../events/author.js';
 import { type NewEvent, recordEvents } from '../events/repository.js';
 import type {
   Clock,
@@ -95,7 +96,6 @@ export interface RepairCounts {
  */
 export type RepairStep = 'more' | 'idle' | 'lost';
 
-const registryActor = 'registry';
 /** Limits events for forgeries, so that a client that forges records in a loop cannot fill the database. */
 const windowMilliseconds = 600_000;
 const mostEvents = 1_000;
@@ -264,7 +264,7 @@ export class RecordRepairs {
     const { revision } = await readHistory(database);
     // If another process holds the lease by now, the outbox makes it write these records again.
     const written = { names: repaired.map(({ name }) => name).filter(canBeKnown), revision };
-    const common = { at: clock.now(), actor: registryActor, revision };
+    const common = { at: clock.now(), author: registryAuthor, revision };
     return lease.finish(written, (transaction) => recordEvents(transaction, events, common));
   }
 

@@ -1,3 +1,4 @@
+import { type Author, registryAuthor } from '../events/author.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change, type Outcome } from '../change.js';
@@ -14,8 +15,6 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
 /** The format of a status in the admin API. */
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
-/** The actor in events of changes that the registry makes itself. */
-const registryActor = 'registry';
 
 /**
  * After a restore from a backup, every key revoked since the backup would be valid again. This deactivates ("holds
@@ -35,7 +34,7 @@ export async function holdBack(
 ): Promise<number> {
   const found = await laterRecords(context.database, entries, uncompared);
   if (found.keys.length + found.merchants.length === 0) return 0;
-  return makeChange(context, registryActor, async (change) => {
+  return makeChange(context, registryAuthor, async (change) => {
     const { transaction } = change;
     // Reads the records again in the transaction, because they may have changed since the first read.
     const { keys, merchants } = await laterRecords(transaction, entries, uncompared);
@@ -86,8 +85,8 @@ export interface Lifted {
  * database.
  * @throws Refusal if it is not held back
  */
-export function lift(context: ChangeContext, actor: string, id: string): Promise<Lifted> {
-  return makeChange(context, actor, async (change): Promise<Outcome<Lifted>> => {
+export function lift(context: ChangeContext, author: Author, id: string): Promise<Lifted> {
+  return makeChange(context, author, async (change): Promise<Outcome<Lifted>> => {
     const { transaction, revision, now } = change;
     const row = await transaction.selectFrom('held_back').selectAll().where('id', '=', id).executeTakeFirst();
     if (row === undefined) throw Refusal.notFound('Held-back record');

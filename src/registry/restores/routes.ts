@@ -2,7 +2,7 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, pagingQuery } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import Type from '../../typebox/typebox.js';
-import { actorOf } from '../../rest/actor.js';
+import { authorOf } from '../administrators/access.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
@@ -23,6 +23,7 @@ export const restoreRoutes: Routes = (app, context) => {
           summary: 'Times when the database was found, or suspected, to lack changes, newest first',
           data: Type.Array(restoreSchema),
         },
+        access: { permission: 'restores:read' },
       },
     },
     async () => {
@@ -45,7 +46,10 @@ export const restoreRoutes: Routes = (app, context) => {
     '/restores/held',
     {
       schema: { querystring: pagingQuery },
-      config: { operation: { summary: 'Held-back keys and merchants, newest first', page: heldBackSchema } },
+      config: {
+        operation: { summary: 'Held-back keys and merchants, newest first', page: heldBackSchema },
+        access: { permission: 'restores:read' },
+      },
     },
     async ({ query }) => {
       const paging = pagingOf(query);
@@ -63,11 +67,12 @@ export const restoreRoutes: Routes = (app, context) => {
           summary: 'Restore a held-back key or merchant to its state in the restored database',
           data: withPropagation(lifted),
         },
+        access: { permission: 'restores:write' },
       },
     },
     async (request, reply) => {
       const id = idIn(request.params, 'Held-back record');
-      const { held, revision } = await lift(context, actorOf(request), id);
+      const { held, revision } = await lift(context, authorOf(request), id);
       return respondToChange(reply, 200, 'Record lifted', held, await confirm(revision, null));
     },
   );

@@ -1,4 +1,4 @@
-import type { RouteOptions } from 'fastify';
+import type { FastifyContextConfig, RouteOptions } from 'fastify';
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 import type { RestApp } from '../rest-app.js';
 import {
@@ -19,6 +19,8 @@ export interface DescribedRoute {
   readonly path: string;
   readonly operation: Operation;
   readonly schema: RouteOptions['schema'];
+  /** The route's other settings. */
+  readonly config: FastifyContextConfig;
 }
 
 /** The parts of an OpenAPI description that concern the whole API. */
@@ -33,6 +35,8 @@ export interface ApiDescription {
   readonly failureExamples?: (route: DescribedRoute, status: number) => FailureExamples;
   /** Returns the request headers that a route reads, as OpenAPI parameters. */
   readonly headersOf: (route: DescribedRoute) => readonly object[];
+  /** Returns further properties of a route's operation, whose names begin with `x-`. */
+  readonly extensionsOf?: (route: DescribedRoute) => object;
   /** Returns the response headers of a route, by status. */
   readonly responseHeaders?: (route: DescribedRoute) => Readonly<Record<number, object>>;
   /** Returns descriptions of further success responses of a route, by status. */
@@ -76,6 +80,7 @@ export function describeRoutes(app: RestApp, api: ApiDescription): () => OpenApi
       path: url.replaceAll(/:(\w+)/g, '{$1}'),
       operation: config.operation,
       schema,
+      config,
     });
   });
   return () => ({
@@ -126,6 +131,7 @@ function describe(route: DescribedRoute, api: ApiDescription): DescribedOperatio
   });
   return {
     ...words,
+    ...api.extensionsOf?.(route),
     ...(body === undefined
       ? {}
       : {

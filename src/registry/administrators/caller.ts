@@ -1,0 +1,115 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { Selectable } from '../../database/kysely.js';
+import { parseIpAddress } from '../../policy/ip-address.js';
+import { compileIpRanges } from '../../policy/ip-ranges.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import { digestOf, isTokenText } from './token-text.js';
+
+/** The administrator that makes a request. */
+export interface Caller {
+  readonly name: string;
+  /** Null for the shared token of `registry.tokenFile`. */
+  readonly administratorId: string | null;
+  readonly tokenId: string | null;
+  /** How the identity was proven: `bootstrap`, `token:ID` or `session:ID`. */
+  readonly proof: string;
+  /** The roles that the token has now. */
+  readonly roles: readonly string[];
+  /** The only merchant that a member may see; null for administrators of the platform. */
+  readonly merchantId: string | null;
+  /** When the token expires, in milliseconds since 1970; null for the shared token. */
+  readonly expiresAt: number | null;
+}
+
+/** Name of the owner that the shared token of `registry.tokenFile` stands for. */
+export const bootstrapName = 'bootstrap';
+
+/** Why a credential was not accepted. Only events and logs contain it. */
+export type Rejection =
+  'absent' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source' | 'bootstrap-off';
+
+/** The result of the check of a credential. */
+export type Identified =
+  { readonly caller: Caller } | { readonly rejection: Rejection; readonly tokenId: string | null };
+
+/** Dependencies of the check of a credential. */
+export interface IdentityOptions {
+  readonly database: RegistryDatabase;
+  /** The shared token of `registry.tokenFile`; null if `registry.bootstrap` is `off` or no file is configured. */
+  readonly bootstrapToken: string | null;
+}
+
+type StoredToken = Selectable<RegistryTables['administrator_tokens']>;
+
+const betweenNotesMilliseconds = 60_000;
+
+/** Finds out whose bearer token a request has. Reads the database each time, so that a revocation counts at once. */
+export class Identities {
+  readonly #database: RegistryDatabase;
+  readonly #bootstrapDigest: Buffer | null;
+
+  constructor({ database, bootstrapToken }: IdentityOptions) {
+    this.#database = database;
+    this.#bootstrapDigest = bootstrapToken === null ? null : Buffer.from(digestOf(bootstrapToken));
+  }
+
+  /**
+   * Checks a bearer token.
+   * @param source the client's IP address
+   * @throws DatabaseError
+   */
+  async identify(token: string, source: string, now: number): Promise<Identified> {
+    const digest = digestOf(token);
+    // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of a token.
+    if (this.#bootstrapDigest !== null && timingSafeEqual(Buffer.from(digest), this.#bootstrapDigest)) {
+      return { caller: bootstrapCaller };
+    }
+    if (!isTokenText(token)) return { rejection: 'malformed', tokenId: null };
+    const row = await this.#database
+      .selectFrom('administrator_tokens as token')
+      .innerJoin('administrators as owner', 'owner.id', 'token.administrator_id')
+      .selectAll('token')
+      .select(['owner.name as owner_name', 'owner.status', 'owner.roles as owner_roles', 'owner.merchant_id'])
+      .where('token.digest', '=', digest)
+      .executeTakeFirst();
+    if (row === undefined) return { rejection: 'unknown', tokenId: null };
+    const rejection = rejectionOf(row, source, now);
+    if (rejection !== null) return { rejection, tokenId: row.id };
+    await this.#noteUse(row, source, now);
+    const ownerRoles = JSON.parse(row.owner_roles) as string[];
+    const tokenRoles = new Set(JSON.parse(row.roles) as string[]);
+    const caller: Caller = {
+      ...{ name: row.owner_name, administratorId: row.administrator_id, tokenId: row.id },
+      ...{ proof: `${row.kind}:${row.id}`, roles: ownerRoles.filter((role) => tokenRoles.has(role)) },
+      ...{ merchantId: row.merchant_id, expiresAt: row.expires_at },
+    };
+    return { caller };
+  }
+
+  /** Stores the last use at most once a minute. A database that only reads, as during a failover, rejects no caller. */
+  async #noteUse({ id, last_used_at }: StoredToken, source: string, now: number): Promise<void> {
+    if (now - (last_used_at ?? -Infinity) < betweenNotesMilliseconds) return;
+    const used = { last_used_at: now, last_source: source };
+    try {
+      await this.#database.updateTable('administrator_tokens').set(used).where('id', '=', id).execute();
+    } catch {
+      // The next request stores it.
+    }
+  }
+}
+
+const bootstrapCaller: Caller = {
+  ...{ name: bootstrapName, administratorId: null, tokenId: null, proof: 'bootstrap', roles: ['owner'] },
+  ...{ merchantId: null, expiresAt: null },
+};
+
+function rejectionOf(row: StoredToken & { readonly status: string }, source: string, now: number): Rejection | null {
+  if (row.revoked_at !== null) return 'revoked';
+  if (row.expires_at <= now) return 'expired';
+  if (row.status !== 'ACTIVE') return 'disabled';
+  if (row.sources === null) return null;
+  const address = parseIpAddress(source);
+  const isListed = address !== null && compileIpRanges(JSON.parse(row.sources) as string[]).admits(address);
+  return isListed ? null : 'source';
+}

@@ -1,0 +1,188 @@
+import type { Selectable } from '../../database/kysely.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { makeUnpublishedChange } from '../change.js';
+import type { Author } from '../events/author.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import { bootstrapName } from './caller.js';
+import { roles as roleTable, type RoleName } from './roles.js';
+import type { Static } from '../../typebox/typebox.js';
+import type { Administrator, administratorChangesBody, newAdministratorBody } from './schema.js';
+
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
+type NewAdministrator = Static<typeof newAdministratorBody>;
+type AdministratorChanges = Static<typeof administratorChangesBody>;
+
+/** Filter of the list of administrators. */
+export interface AdministratorFilter {
+  readonly status?: string | undefined;
+  readonly merchantId?: string | undefined;
+}
+
+/** Returns one page of the administrators that match the filter, by name. */
+export async function listAdministrators(
+  database: RegistryDatabase,
+  { status, merchantId }: AdministratorFilter,
+  paging: Paging,
+): Promise<Page<Administrator>> {
+  const { offset, limit } = rangeOf(paging);
+  let wanted = database.selectFrom('administrators');
+  if (status !== undefined) wanted = wanted.where('status', '=', status as 'ACTIVE');
+  if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await wanted.selectAll().orderBy('name').offset(offset).limit(limit).execute();
+  return { items: rows.map(toAdministrator), totalRecords: total };
+}
+
+/** Finds an administrator by id. @throws Refusal */
+export async function findAdministrator(database: RegistryDatabase, id: string): Promise<Administrator> {
+  const row = await database.selectFrom('administrators').selectAll().where('id', '=', id).executeTakeFirst();
+  if (row === undefined) throw Refusal.notFound('Administrator');
+  return toAdministrator(row);
+}
+
+/** Creates an administrator. @throws Refusal for a name in use, or roles that do not fit the merchant */
+export function createAdministrator(context: Context, author: Author, given: NewAdministrator): Promise<Administrator> {
+  const { name, kind = 'person', roles, merchantId = null, issuer = null, subject = null } = given;
+  requireFittingRoles(roles, merchantId);
+  requireWholeIdentity(issuer, subject);
+  return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
+    await requireUnused(transaction, { name, issuer, subject }, null);
+    if (merchantId !== null) await requireMerchant(transaction, merchantId);
+    const row = await transaction
+      .insertInto('administrators')
+      .values({
+        ...{ id: newId('adm', now, context.random), name, kind, status: 'ACTIVE', roles: textOf(roles) },
+        ...{ merchant_id: merchantId, issuer, subject, created_at: now, updated_at: now, version: 1 },
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    const result = toAdministrator(row);
+    const event = { action: 'administrator.created', merchantId: merchantId ?? '', keyId: null } as const;
+    return { result, events: [{ ...event, before: null, after: result }] };
+  });
+}
+
+/**
+ * Changes an administrator. Their tokens lose removed roles, and end with their status, at the next request.
+ * @throws Refusal if the administrator does not exist or has another version, or for roles that do not fit the merchant
+ */
+export function changeAdministrator(
+  context: Context,
+  author: Author,
+  id: string,
+  { version, ...changes }: AdministratorChanges,
+): Promise<Administrator> {
+  return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
+    const before = await findAdministrator(transaction, id);
+    if (version !== undefined && version !== before.version) {
+      throw new Refusal(409, `The administrator has changed meanwhile: the version is ${before.version}`);
+    }
+    const { status, roles, issuer, subject } = { ...before, ...changes };
+    requireFittingRoles(roles, before.merchantId);
+    requireWholeIdentity(issuer, subject);
+    await requireUnused(transaction, { name: before.name, issuer, subject }, id);
+    const isSame =
+      status === before.status &&
+      textOf(roles) === textOf(before.roles) &&
+      issuer === before.issuer &&
+      subject === before.subject;
+    if (isSame) return { result: before, events: [] };
+    const staysOwner = status === 'ACTIVE' && roles.includes('owner');
+    // The shared token can always create another owner, so it may remove the last one.
+    if (
+      author.administratorId !== null &&
+      before.roles.includes('owner') &&
+      !staysOwner &&
+      !(await hasOtherOwner(transaction, id))
+    ) {
+      throw new Refusal(409, 'This is the last owner: create another owner first');
+    }
+    const row = await transaction
+      .updateTable('administrators')
+      .set((it) => ({
+        ...{ status: status as 'ACTIVE', roles: textOf(roles), issuer, subject, updated_at: now },
+        version: it('version', '+', 1),
+      }))
+      .where('id', '=', id)
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    const after = toAdministrator(row);
+    const event = { action: 'administrator.changed', merchantId: before.merchantId ?? '', keyId: null } as const;
+    return { result: after, events: [{ ...event, before, after }] };
+  });
+}
+
+async function hasOtherOwner(database: RegistryDatabase, id: string): Promise<boolean> {
+  const others = await activeOwners(database);
+  return others.some((owner) => owner !== id);
+}
+
+/** Whether an active owner exists who proves their identity with something else than the shared token. */
+export async function hasOwner(database: RegistryDatabase): Promise<boolean> {
+  return (await activeOwners(database)).length > 0;
+}
+
+async function activeOwners(database: RegistryDatabase): Promise<string[]> {
+  const active = database.selectFrom('administrators').select('id').where('status', '=', 'ACTIVE');
+  const rows = await active.where('roles', 'like', '%"owner"%').execute();
+  return rows.map(({ id }) => id);
+}
+
+function requireFittingRoles(roles: readonly string[], merchantId: string | null): void {
+  const isMember = merchantId !== null;
+  const wrong = roles.find((role) => roleTable[role as RoleName].isOfMember !== isMember);
+  if (wrong === undefined) return;
+  const message = isMember
+    ? `${wrong} is a role of the platform: a member of a merchant has merchant-admin or merchant-viewer`
+    : `${wrong} is a role of one merchant's members: give merchantId`;
+  throw Refusal.invalid([{ path: 'roles', message }]);
+}
+
+function requireWholeIdentity(issuer: string | null, subject: string | null): void {
+  if ((issuer === null) === (subject === null)) return;
+  const path = issuer === null ? 'issuer' : 'subject';
+  throw Refusal.invalid([{ path, message: 'issuer and subject identify a person only together' }]);
+}
+
+async function requireMerchant(transaction: RegistryDatabase, id: string): Promise<void> {
+  const merchant = await transaction.selectFrom('merchants').select('id').where('id', '=', id).executeTakeFirst();
+  if (merchant === undefined) throw Refusal.invalid([{ path: 'merchantId', message: 'No merchant has this id' }]);
+}
+
+async function requireUnused(
+  transaction: RegistryDatabase,
+  { name, issuer, subject }: { readonly name: string; readonly issuer: string | null; readonly subject: string | null },
+  own: string | null,
+): Promise<void> {
+  // The registry's own changes and those with the shared token have these names.
+  const isReserved = [bootstrapName, 'registry', 'unknown'].includes(name.toLowerCase());
+  const named = transaction.selectFrom('administrators').select('id').where('name', '=', name);
+  if (isReserved || ((await named.executeTakeFirst())?.id ?? own) !== own) {
+    throw new Refusal(409, 'An administrator has this name already, or it is reserved: choose another one');
+  }
+  if (issuer === null || subject === null) return;
+  const known = transaction
+    .selectFrom('administrators')
+    .select('id')
+    .where('issuer', '=', issuer)
+    .where('subject', '=', subject);
+  if (((await known.executeTakeFirst())?.id ?? own) !== own) {
+    throw new Refusal(409, 'Another administrator has this issuer and subject');
+  }
+}
+
+function textOf(roles: readonly string[]): string {
+  return JSON.stringify([...new Set(roles)]);
+}
+
+function toAdministrator(row: Selectable<RegistryTables['administrators']>): Administrator {
+  return {
+    ...{ id: row.id, name: row.name, kind: row.kind, status: row.status, roles: JSON.parse(row.roles) as string[] },
+    ...{ merchantId: row.merchant_id, issuer: row.issuer, subject: row.subject },
+    ...{ createdAt: new Date(row.created_at).toISOString(), updatedAt: new Date(row.updated_at).toISOString() },
+    version: row.version,
+  };
+}

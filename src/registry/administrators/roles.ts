@@ -1,0 +1,95 @@
+/** What the admin API lets an administrator do. Each route requires one of these. */
+export const permissions = [
+  ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
+  ...(['keys:read', 'keys:create', 'keys:revoke'] as const),
+  ...(['gateways:read', 'events:read', 'checkpoints:read', 'checkpoints:write'] as const),
+  ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
+  ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
+  ...(['approvals:read', 'approvals:decide'] as const),
+  ...(['wallets:read', 'wallets:fund'] as const),
+] as const;
+
+/** One permission of the admin API. */
+export type Permission = (typeof permissions)[number];
+
+/** What each administrator may do: see oneself, and list, create and revoke one's own tokens. */
+const ofEverybody = ['identity:read', 'tokens:own'] as const;
+
+const reads = [
+  ...(['merchants:read', 'keys:read', 'gateways:read', 'events:read', 'checkpoints:read'] as const),
+  ...(['restores:read', 'approvals:read', 'wallets:read'] as const),
+] as const;
+
+/** A role: a named set of permissions. */
+interface Role {
+  readonly description: string;
+  /** True for a role of the members of one merchant, who see only that merchant. */
+  readonly isOfMember: boolean;
+  readonly permissions: readonly Permission[];
+}
+
+/** The table of roles. */
+export const roles = {
+  owner: { description: 'everything', isOfMember: false, permissions },
+  operator: {
+    description: 'merchants, keys, imports and restores; no administrators, no money',
+    isOfMember: false,
+    permissions: [
+      ...reads,
+      ...(['merchants:create', 'merchants:write', 'allowlists:write', 'keys:create', 'keys:revoke'] as const),
+      ...(['checkpoints:write', 'records:import', 'records:export', 'restores:write', 'approvals:decide'] as const),
+      ...ofEverybody,
+    ],
+  },
+  treasurer: {
+    description: 'creates and funds wallets',
+    isOfMember: false,
+    permissions: [
+      'merchants:read',
+      'wallets:read',
+      'wallets:fund',
+      'approvals:read',
+      'approvals:decide',
+      ...ofEverybody,
+    ],
+  },
+  support: {
+    description: 'reads, and may revoke keys; creates nothing',
+    isOfMember: false,
+    permissions: [...reads, 'keys:revoke', ...ofEverybody],
+  },
+  auditor: {
+    description: 'reads everything, changes nothing',
+    isOfMember: false,
+    permissions: [...reads, 'records:export', 'administrators:read', ...ofEverybody],
+  },
+  'merchant-admin': {
+    description: 'the keys and allowlists of one merchant',
+    isOfMember: true,
+    permissions: [
+      ...(['merchants:read', 'allowlists:write', 'keys:read', 'keys:create', 'keys:revoke', 'events:read'] as const),
+      ...ofEverybody,
+    ],
+  },
+  'merchant-viewer': {
+    description: 'reads the keys, allowlists and events of one merchant',
+    isOfMember: true,
+    permissions: ['merchants:read', 'keys:read', 'events:read', ...ofEverybody],
+  },
+} as const satisfies Readonly<Record<string, Role>>;
+
+/** The name of a role. */
+export type RoleName = keyof typeof roles;
+
+/** All role names, in the order of the table. */
+export const roleNames = Object.keys(roles) as RoleName[];
+
+/** Whether one of the roles has the permission. A role that this release does not know permits nothing. */
+export function permits(held: readonly string[], permission: Permission): boolean {
+  return held.some((name) => isRole(name) && (roles[name].permissions as readonly Permission[]).includes(permission));
+}
+
+/** Whether this release knows a role of that name. */
+export function isRole(name: string): name is RoleName {
+  return Object.hasOwn(roles, name);
+}

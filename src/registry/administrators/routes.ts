@@ -1,0 +1,170 @@
+import { success, successPage } from '../../rest/envelope.js';
+import { pagingOf } from '../../rest/paging.js';
+import { idParams, noQuery } from '../../rest/rest-app.js';
+import Type from '../../typebox/typebox.js';
+import { idIn } from '../fields.js';
+import type { Routes } from '../routes.js';
+import { authorOf, callerOf } from './access.js';
+import { changeAdministrator, createAdministrator, findAdministrator, listAdministrators } from './repository.js';
+import { permissions, permits, roleNames, roles } from './roles.js';
+import {
+  administratorChangesBody,
+  administratorSchema,
+  administratorsQuery,
+  createdTokenSchema,
+  identitySchema,
+  newAdministratorBody,
+  newTokenBody,
+  roleSchema,
+  tokenSchema,
+  tokensQuery,
+} from './schema.js';
+import { createToken, listTokens, revokeToken } from './tokens.js';
+
+/** Routes that manage administrators and their tokens. */
+export const administratorRoutes: Routes = (app, context) => {
+  const { database } = context;
+
+  app.get(
+    '/me',
+    {
+      schema: { querystring: noQuery },
+      config: {
+        operation: { summary: 'Who makes this request, and what they may do', data: identitySchema },
+        access: { permission: 'identity:read', merchant: 'own' },
+      },
+    },
+    (request) => {
+      const { name, administratorId, proof, roles: held, merchantId, expiresAt } = callerOf(request);
+      const identity = {
+        ...{ name, administratorId, proof, roles: held },
+        permissions: permissions.filter((permission) => permits(held, permission)),
+        ...{ merchantId, expiresAt: expiresAt === null ? null : new Date(expiresAt).toISOString() },
+      };
+      return success('Identity retrieved', identity);
+    },
+  );
+
+  app.get(
+    '/roles',
+    {
+      schema: { querystring: noQuery },
+      config: {
+        operation: { summary: 'All roles and their permissions', data: Type.Array(roleSchema) },
+        access: { permission: 'identity:read', merchant: 'own' },
+      },
+    },
+    () =>
+      success(
+        'Roles retrieved',
+        roleNames.map((name) => ({ name, ...roles[name] })),
+      ),
+  );
+
+  app.post(
+    '/administrators',
+    {
+      schema: { body: newAdministratorBody, querystring: noQuery },
+      config: {
+        operation: { summary: 'Create an administrator', status: 201, data: administratorSchema },
+        access: { permission: 'administrators:write' },
+      },
+    },
+    async (request, reply) => {
+      const created = await createAdministrator(context, authorOf(request), request.body);
+      reply.code(201);
+      return success('Administrator created', created);
+    },
+  );
+
+  app.get(
+    '/administrators',
+    {
+      schema: { querystring: administratorsQuery },
+      config: {
+        operation: { summary: 'Administrators, by name', page: administratorSchema },
+        access: { permission: 'administrators:read', reads: 'members' },
+      },
+    },
+    async ({ query }) => {
+      const paging = pagingOf(query);
+      return successPage('Administrators retrieved', await listAdministrators(database, query, paging), paging);
+    },
+  );
+
+  app.get(
+    '/administrators/:id',
+    {
+      schema: { params: idParams, querystring: noQuery },
+      config: {
+        operation: { summary: 'One administrator', data: administratorSchema },
+        access: { permission: 'administrators:read' },
+      },
+    },
+    async ({ params }) =>
+      success('Administrator retrieved', await findAdministrator(database, idIn(params, 'Administrator'))),
+  );
+
+  app.patch(
+    '/administrators/:id',
+    {
+      schema: { params: idParams, body: administratorChangesBody, querystring: noQuery },
+      config: {
+        operation: { summary: 'Change or disable an administrator', data: administratorSchema },
+        access: { permission: 'administrators:write' },
+      },
+    },
+    async (request) => {
+      const id = idIn(request.params, 'Administrator');
+      return success('Administrator changed', await changeAdministrator(context, authorOf(request), id, request.body));
+    },
+  );
+
+  app.post(
+    '/tokens',
+    {
+      schema: { body: newTokenBody, querystring: noQuery },
+      config: {
+        operation: { summary: 'Create a token, shown once', status: 201, data: createdTokenSchema },
+        access: { permission: 'tokens:own', merchant: 'own' },
+      },
+    },
+    async (request, reply) => {
+      const created = await createToken(context, authorOf(request), callerOf(request), request.body);
+      reply.code(201);
+      return success('Token created', created);
+    },
+  );
+
+  app.get(
+    '/tokens',
+    {
+      schema: { querystring: tokensQuery },
+      config: {
+        operation: { summary: 'Tokens of an administrator, newest first', page: tokenSchema },
+        access: { permission: 'tokens:own', merchant: 'own' },
+      },
+    },
+    async (request) => {
+      const paging = pagingOf(request.query);
+      const { administratorId } = request.query;
+      const page = await listTokens(database, callerOf(request), administratorId, paging);
+      return successPage('Tokens retrieved', page, paging);
+    },
+  );
+
+  app.post(
+    '/tokens/:id/revoke',
+    {
+      schema: { params: idParams, querystring: noQuery },
+      config: {
+        operation: { summary: 'Revoke a token at once', data: tokenSchema },
+        access: { permission: 'tokens:own', merchant: 'own' },
+      },
+    },
+    async (request) => {
+      const id = idIn(request.params, 'Token');
+      return success('Token revoked', await revokeToken(context, authorOf(request), callerOf(request), id));
+    },
+  );
+};

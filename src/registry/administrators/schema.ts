@@ -1,0 +1,156 @@
+import { keylessLine } from '../../rest/line.js';
+import { actorForm } from '../../rest/actor.js';
+import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
+import { identifierForm } from '../fields.js';
+import { roleNames } from './roles.js';
+
+const moment = Type.String({ format: 'date-time' });
+const orNull = <Schema extends ReturnType<typeof Type.String>>(schema: Schema) => Type.Union([Type.Null(), schema]);
+const longestUrl = 500;
+
+const name = Type.String({
+  pattern: actorForm,
+  description: 'a name of 1 to 64 letters, digits and . _ @ : + -, such as ada or ci-deploy',
+  examples: ['ada'],
+});
+const roles = Type.Array(Type.Enum([...roleNames]), {
+  minItems: 1,
+  maxItems: roleNames.length,
+  description: `a list of ${roleNames.join(', ')}`,
+});
+const merchantId = Type.String({ pattern: identifierForm, description: 'the id of a merchant' });
+const text = (what: string) =>
+  Type.String({
+    pattern: /^[\x21-\x7e]+$/,
+    maxLength: longestUrl,
+    description: `${what} of 1 to ${longestUrl} ASCII characters`,
+  });
+const issuer = text('the issuer of the OpenID provider');
+const subject = text('the subject (sub) of the person at the OpenID provider');
+
+/** An administrator, as the admin API shows it. */
+export const administratorSchema = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  kind: Type.String({ description: 'person or machine' }),
+  status: Type.String({ description: 'ACTIVE or DISABLED' }),
+  roles: Type.Array(Type.String()),
+  merchantId: orNull(Type.String()),
+  issuer: orNull(Type.String()),
+  subject: orNull(Type.String()),
+  createdAt: moment,
+  updatedAt: moment,
+  version: Type.Integer(),
+});
+
+/** An administrator in the admin API. */
+export type Administrator = Static<typeof administratorSchema>;
+
+/** The body of `POST /administrators`. */
+export const newAdministratorBody = Type.Object({
+  name,
+  kind: Type.Optional(Type.Enum(['person', 'machine'], { description: 'person or machine' })),
+  roles,
+  merchantId: Type.Optional(merchantId),
+  issuer: Type.Optional(issuer),
+  subject: Type.Optional(subject),
+});
+
+/** The body of `PATCH /administrators/:id`: the fields to change. */
+export const administratorChangesBody = Type.Object(
+  {
+    status: Type.Optional(Type.Enum(['ACTIVE', 'DISABLED'], { description: 'ACTIVE or DISABLED' })),
+    roles: Type.Optional(roles),
+    issuer: Type.Optional(issuer),
+    subject: Type.Optional(subject),
+    version: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: Number.MAX_SAFE_INTEGER,
+        description: 'a whole number: the version that the change is based on; with another one, nothing is changed',
+      }),
+    ),
+  },
+  { minProperties: 1 },
+);
+
+/** The query of `GET /administrators`. */
+export const administratorsQuery = Type.Object({
+  ...pagingQuery.properties,
+  status: Type.Optional(Type.Enum(['ACTIVE', 'DISABLED'], { type: 'string', description: 'ACTIVE or DISABLED' })),
+  merchantId: Type.Optional(merchantId),
+});
+
+/** A token, as the admin API shows it: without the token itself. */
+export const tokenSchema = Type.Object({
+  id: Type.String(),
+  administratorId: Type.String(),
+  name: Type.String(),
+  kind: Type.String({ description: 'token, or session for a sign-in' }),
+  roles: Type.Array(Type.String()),
+  sources: Type.Union([Type.Null(), Type.Array(Type.String())]),
+  createdAt: moment,
+  expiresAt: moment,
+  revokedAt: orNull(moment),
+  lastUsedAt: orNull(moment),
+  lastSource: orNull(Type.String()),
+});
+
+/** A token in the admin API. */
+export type AdministratorToken = Static<typeof tokenSchema>;
+
+/** A new token. Only this response contains `token`. */
+export const createdTokenSchema = Type.Object({ ...tokenSchema.properties, token: Type.String() });
+
+const longestLifeSeconds = 366 * 24 * 60 * 60;
+
+/** The body of `POST /tokens`. */
+export const newTokenBody = Type.Object({
+  name: keylessLine(64, 'nightly import'),
+  administratorId: Type.Optional(
+    Type.String({ pattern: identifierForm, description: 'the id of an administrator; default: the caller' }),
+  ),
+  roles: Type.Optional(roles),
+  sources: Type.Optional(
+    Type.Array(Type.String({ maxLength: 64 }), {
+      minItems: 1,
+      maxItems: 32,
+      description: 'a list of 1 to 32 IP addresses and CIDRs from which the token is valid',
+    }),
+  ),
+  expiresInSeconds: Type.Optional(
+    Type.Integer({
+      minimum: 60,
+      maximum: longestLifeSeconds,
+      description: `a whole number of seconds from 60 to ${longestLifeSeconds}; default: 90 days`,
+    }),
+  ),
+});
+
+/** The query of `GET /tokens`. */
+export const tokensQuery = Type.Object({
+  ...pagingQuery.properties,
+  administratorId: Type.Optional(
+    Type.String({ pattern: identifierForm, description: 'the id of an administrator; default: the caller' }),
+  ),
+});
+
+/** Who makes the request, and what they may do. */
+export const identitySchema = Type.Object({
+  name: Type.String(),
+  administratorId: orNull(Type.String()),
+  proof: Type.String({ description: 'bootstrap, token:ID or session:ID' }),
+  roles: Type.Array(Type.String()),
+  permissions: Type.Array(Type.String()),
+  merchantId: orNull(Type.String()),
+  expiresAt: orNull(moment),
+});
+
+/** A role and its permissions. */
+export const roleSchema = Type.Object({
+  name: Type.String(),
+  description: Type.String(),
+  isOfMember: Type.Boolean({ description: 'true: for the members of one merchant, who see only that merchant' }),
+  permissions: Type.Array(Type.String()),
+});

@@ -1,0 +1,28 @@
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+/** Prefix of every token, by which secret scanners and people recognise it. */
+export const tokenPrefix = 'mga_';
+const secretBytes = 32;
+const checksumCharacters = 8;
+const tokenForm = /^mga_[A-Za-z0-9_-]{43}[0-9a-f]{8}$/;
+
+/** Creates a token: the prefix, 256 random bits and a CRC-32, which detects a token that was copied incompletely. */
+export function newToken(random: (size: number) => Buffer): string {
+  const text = `${tokenPrefix}${random(secretBytes).toString('base64url')}`;
+  return text + checksumOf(text);
+}
+
+/** Whether a text is a token by its form and checksum. Says nothing about whether the token exists. */
+export function isTokenText(text: string): boolean {
+  return tokenForm.test(text) && checksumOf(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
+}
+
+/** Returns the digest by which a token is stored: SHA-256 in hex. That suffices, because a token has 256 random bits. */
+export function digestOf(token: string): string {
+  return createHash('sha256').update(token).digest('hex');
+}
+
+function checksumOf(text: string): string {
+  return crc32(text).toString(16).padStart(checksumCharacters, '0');
+}
