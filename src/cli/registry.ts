@@ -38,13 +38,14 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   const { log, build } = startLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
-  const { listen, database, tokenFile, retention } = config.registry;
+  const { listen, database, tokenFile, bootstrap, reasonFor, retention } = config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
   // Import this module only here, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
+  const { hasOwner } = await import('../registry/administrators/repository.js');
   ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {
     let running: RunningRegistry | null = null;
@@ -69,6 +70,8 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       inbox,
       build,
       tokenFile,
+      bootstrap,
+      reasonFor: new Set(reasonFor),
       eventsDays: retention.eventsDays,
       store,
       clock: systemClock,
@@ -81,6 +84,9 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     });
     running = registry;
     closeLater(() => registry.close());
+    if (bootstrap === 'on' && (await hasOwner(registry.database))) {
+      log.warn('the shared token of registry.tokenFile works although an owner exists; set registry.bootstrap to off');
+    }
     log.info({ url: registry.url }, 'the registry takes requests');
   });
 }

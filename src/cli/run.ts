@@ -29,6 +29,12 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ['restores', async (io) => (await import('./admin/restores.js')).restoresCommand(io)],
   ['instance-keys', async (io) => (await import('./admin/checkpoints/instance-keys.js')).instanceKeysCommand(io)],
   ['checkpoints', async (io) => (await import('./admin/checkpoints/checkpoints.js')).checkpointsCommand(io)],
+  [
+    'administrators',
+    async (io) => (await import('./admin/administrators/administrators.js')).administratorsCommand(io),
+  ],
+  ['tokens', async (io) => (await import('./admin/administrators/tokens.js')).tokensCommand(io)],
+  ['roles', async (io) => (await import('./admin/administrators/administrators.js')).rolesCommand(io)],
   ['events', async (io) => (await import('./admin/events.js')).eventsCommand(io)],
   ['audit', async (io) => (await import('./audit/audit.js')).auditCommand(io)],
   ['explain', async (io) => (await import('./explain/explain.js')).explainCommand(io)],

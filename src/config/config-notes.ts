@@ -69,9 +69,9 @@ export type ServerCommand = (typeof serverCommands)[number];
 export function startProblems(command: ServerCommand, config: Config): Problem[] {
   if (command === 'gateway') return gatewayProblems(config);
   if (command === 'services') return [];
-  const { witness, tokenFile } = config.registry;
+  const { witness, tokenFile, bootstrap } = config.registry;
   const ofWitness = witness !== null && config.keys.recordSecretFile === null ? [needsSecret('registry.witness')] : [];
-  if (tokenFile !== null) return ofWitness;
+  if (tokenFile !== null || bootstrap === 'off') return ofWitness;
   return [
     ...ofWitness,
     { path: 'registry.tokenFile', message: "expected the path of a file with the administrators' token" },

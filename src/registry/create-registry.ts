@@ -77,6 +77,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const attempts = new Attempts(options);
   const { clock, reasonFor } = options;
   const app = createRestApp({ logger, admit: requireAccess({ database, identities, attempts, clock, reasonFor }) });
+  app.addHook('onClose', () => attempts.settled());
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
   addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes });

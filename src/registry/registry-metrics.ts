@@ -1,5 +1,7 @@
 import type { WriteProbe } from '../database/open-database.js';
+import { countExpiring } from './administrators/tokens.js';
 import { countFindings } from './checkpoints/findings.js';
+import type { Clock } from '../gateway/store-ports.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
 import { knownGateways, type GatewaySources } from './gateways/known-gateways.js';
 import { readHistory } from './projection/history.js';
@@ -9,6 +11,7 @@ import type { Projector } from './projection/projector.js';
 /** Sources from which the metrics are read. */
 export interface RegistryMetricSources extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
+  readonly clock: Clock;
   readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairCounts'>;
 }
 
@@ -94,6 +97,11 @@ export function addRegistryMetrics(
       const keys = database.selectFrom('instance_keys').where('confirmed_at', 'is', null);
       return (await keys.select((it) => it.fn.countAll<number>().as('count')).executeTakeFirstOrThrow()).count;
     },
+  );
+  metrics.gauge(
+    'registry_tokens_expiring',
+    'Valid tokens of active administrators that expire within 14 days.',
+    async () => countExpiring(database, sources.clock.now()),
   );
   metrics.gauge(
     'registry_repair_paused',

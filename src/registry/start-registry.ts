@@ -1,8 +1,9 @@
 import type { AddressInfo } from 'node:net';
 import { openSession } from '../database/session.js';
-import { asListenError } from '../config/operator-error.js';
+import { asListenError, OperatorError } from '../config/operator-error.js';
 import { readToken } from '../rest/bearer-token.js';
 import type { GatewayInbox } from '../gateway/channel-ports.js';
+import { permissions } from './administrators/roles.js';
 import { SilentRuns } from './checkpoints/findings.js';
 import { Witness } from './checkpoints/witness.js';
 import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
@@ -53,6 +54,14 @@ const reportMilliseconds = 1_500;
  */
 const firstPassMilliseconds = 1_000;
 
+/** @throws OperatorError if the option names something else than a permission */
+function requirePermissions(named: ReadonlySet<string>): void {
+  const unknown = [...named].filter((name) => !(permissions as readonly string[]).includes(name));
+  if (unknown.length === 0) return;
+  const list = permissions.join(', ');
+  throw new OperatorError(`registry.reasonFor has no permission ${unknown.join(', ')}. The permissions are ${list}.`);
+}
+
 /**
  * Opens the database, applies its migrations, accepts requests and writes changes to the store. Starts even if the
  * store is unavailable.
@@ -70,7 +79,8 @@ export async function startRegistry({
   inbox = null,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
-  const { clock, random } = options;
+  const { clock, random, reasonFor = new Set<string>() } = options;
+  requirePermissions(reasonFor);
   const token = bootstrap === 'off' ? null : await readToken(tokenFile, 'registry.tokenFile');
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({

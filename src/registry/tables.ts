@@ -89,8 +89,8 @@ interface TokenRow {
   name: string;
   /** SHA-256 of the token, in hex. The database does not store the token itself. */
   digest: string;
-  /** The roles of the administrator that the token has, as a JSON list. */
-  roles: string;
+  /** The roles of the administrator that the token has, as a JSON list; null: all that the administrator has. */
+  roles: string | null;
   /** The addresses and CIDRs from which the token is valid, as a JSON list; null for all. */
   sources: string | null;
   created_at: number;

@@ -14,6 +14,7 @@ export const covered = {
     'GatewayBodiesSlow',
     'GatewayInternalErrors',
     'RegistryTokenRefused',
+    'RegistryTokensExpire',
     'ServicesFailing',
     'ServicesLedgerMismatch',
   ],

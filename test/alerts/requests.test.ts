@@ -52,6 +52,17 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
   await caused(['RegistryTokenRefused'], { registry }, () =>
     times(3, () => admin(registry, 'GET', '/merchants', undefined, 'a-token-that-nobody-has-ever-given-out')),
   );
+  await caused(
+    ['RegistryTokensExpire'],
+    { registry },
+    async () => {
+      const ada = { name: 'ada', roles: ['support'] };
+      const { data } = await admin(registry, 'POST', '/administrators', ada);
+      const body = { name: 'soon', administratorId: data.id, expiresInSeconds: 86_400 };
+      await admin(registry, 'POST', '/tokens', body);
+    },
+    async () => (await figure(registry, 'registry_tokens_expiring')) === 1,
+  );
 
   const { respond } = upstream;
   const answering = (bad: typeof respond) => async (): Promise<void> => {

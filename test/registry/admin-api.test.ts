@@ -49,22 +49,27 @@ t.test('without the token every request gets the same 401, and no response revea
   t.equal((await app.inject({ url: `/merchants?access_token=${token}` })).statusCode, 401);
 });
 
-t.test('the actor name of a change is limited in length and characters', async (t) => {
-  const { call } = await registryFixture(t, 'sqlite::memory:');
-  for (const actor of ['a'.repeat(65), 'a b', 'a,b', '<script>', '-x', 'a\u00e9']) {
-    const answer = await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
-    t.match(answer, { status: 400, body: { message: /^x-actor must be/ } }, actor);
-  }
-  t.match((await call('GET', '/merchants')).body, { meta: { total_records: 0 } });
-  for (const actor of ['ada@example.com', 'ci:deploy-7', '']) {
-    await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
-  }
-  const events = (await call<{ actor: string }[]>('GET', '/events')).body.data;
-  t.same(
-    events.map(({ actor }) => actor),
-    ['admin', 'ci:deploy-7', 'ada@example.com'],
-  );
-});
+t.test(
+  'with the shared token the claimed name is noted beside the actor, and limited in length and characters',
+  async (t) => {
+    const { call } = await registryFixture(t, 'sqlite::memory:');
+    for (const actor of ['a'.repeat(65), 'a b', 'a,b', '<script>', '-x', 'a\u00e9']) {
+      const answer = await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
+      t.match(answer, { status: 400, body: { message: /^x-actor must be/ } }, actor);
+    }
+    t.match((await call('GET', '/merchants')).body, { meta: { total_records: 0 } });
+    for (const actor of ['ada@example.com', 'ci:deploy-7', '']) {
+      await call('POST', '/merchants', { body: { name: 'x' }, headers: { 'x-actor': actor } });
+    }
+    const path = '/events?action=merchant.created';
+    const events = (await call<{ actor: string; claimed: string | null }[]>('GET', path)).body.data;
+    t.ok(events.every(({ actor }) => actor === 'bootstrap'));
+    t.same(
+      events.map(({ claimed }) => claimed),
+      [null, 'ci:deploy-7', 'ada@example.com'],
+    );
+  },
+);
 
 t.test('the gateway list shows every live gateway with its acknowledged revision', async (t) => {
   const { call, createMerchant, store } = await registryFixture(t, 'sqlite::memory:');
@@ -116,20 +121,37 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, ...operation })),
   );
   t.same(operations.map(({ name }) => name).sort(), [
-    ...['get /checkpoints', 'get /checkpoints/findings', 'get /checkpoints/head'],
+    ...[
+      'get /administrators',
+      'get /administrators/{id}',
+      'get /checkpoints',
+      'get /checkpoints/findings',
+      'get /checkpoints/head',
+    ],
     ...[
       'get /events',
       'get /exports',
       'get /gateways',
       'get /instance-keys',
+      'get /me',
       'get /merchants',
       'get /merchants/{id}',
       'get /merchants/{id}/keys',
     ],
-    ...['get /restores', 'get /restores/held', 'patch /merchants/{id}', 'post /imports', 'post /imports/check'],
+    ...[
+      'get /restores',
+      'get /restores/held',
+      'get /roles',
+      'get /tokens',
+      'patch /administrators/{id}',
+      'patch /merchants/{id}',
+      'post /administrators',
+      'post /imports',
+      'post /imports/check',
+    ],
     ...['post /instance-keys', 'post /instance-keys/confirm', 'post /instance-keys/end'],
     ...['post /keys/{keyId}/reset', 'post /keys/{keyId}/revoke', 'post /merchants'],
-    ...['post /merchants/{id}/keys', 'post /restores/held/{id}/lift'],
+    ...['post /merchants/{id}/keys', 'post /restores/held/{id}/lift', 'post /tokens', 'post /tokens/{id}/revoke'],
   ]);
   t.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
   const create = description.paths['/merchants']?.post;
@@ -146,11 +168,11 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
   t.match(body?.properties?.status?.pattern, '[A-Z][A-Z_]{0,31}$');
   t.same(
     description.paths['/events']?.get?.parameters.map(({ name }) => name),
-    ['page', 'per_page', 'merchantId', 'keyId', 'action', 'since'],
+    ['page', 'per_page', 'merchantId', 'keyId', 'action', 'since', 'x-reason'],
   );
   t.notMatch(answer.body, /"(?:pattern)":\{/, 'the description exposes no regular expression');
 
-  const failures = ['400', '401', '404', '409', '413', '415', '422', '500', '503'];
+  const failures = ['400', '401', '403', '404', '409', '413', '415', '422', '429', '500', '503'];
   t.same(
     Object.keys(create?.responses ?? {}).filter((status) => status >= '400'),
     failures,

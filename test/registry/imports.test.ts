@@ -86,8 +86,16 @@ onEachDatabase('an import stores merchants and keys, projects them and records a
   t.match(
     [first, second],
     [
-      { action: 'keys.imported', merchantId: 'm_a', actor: 'ada', revision: 1, before: null, after: { keys: 2 } },
-      { action: 'keys.imported', merchantId: 'm_b', actor: 'ada', after: { keys: 1 } },
+      {
+        action: 'keys.imported',
+        merchantId: 'm_a',
+        actor: 'bootstrap',
+        claimed: 'ada',
+        revision: 1,
+        before: null,
+        after: { keys: 2 },
+      },
+      { action: 'keys.imported', merchantId: 'm_b', actor: 'bootstrap', claimed: 'ada', after: { keys: 1 } },
     ],
   );
   t.match(merchants, [{ action: 'merchant.imported', merchantId: 'm_b', after: { originAllowlist: [] } }, {}]);

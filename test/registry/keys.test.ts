@@ -268,7 +268,7 @@ onEachDatabase('events are paged and filtered by merchant, key, action and time'
   }
   // An empty list would wrongly report that the action never happened.
   const message =
-    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged, instance-key\.pinned, .*instance-key\.ended$/;
+    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged, .*token\.revoked, .*instance-key\.ended$/;
   t.match(await call('GET', '/events?action=key.revoke'), { status: 422, body: { message } });
 });
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
 import { pepperOf } from '../../src/gateway/api-key.js';
-import { createRegistry } from '../../src/registry/create-registry.js';
+import { createRegistry, type RegistryOptions } from '../../src/registry/create-registry.js';
 import type { ApiKey } from '../../src/registry/keys/schema.js';
 import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { Projector } from '../../src/registry/projection/projector.js';
@@ -39,7 +39,7 @@ export const pepper = pepperOf(Buffer.from('a pepper of the tests'));
 const resources: ReadonlySet<string> = new Set(['customers', 'payouts', 'transactions', 'wallets']);
 
 /** The admin API and its projector on a database, an in-memory store, and a clock that only the test advances. */
-export async function registryFixture(t: Test, url: string) {
+export async function registryFixture(t: Test, url: string, further: Partial<RegistryOptions> = {}) {
   const time = new ManualTime();
   const store = new MemoryRecordsStore();
   const logged: { details: object; message: string }[] = [];
@@ -55,7 +55,16 @@ export async function registryFixture(t: Test, url: string) {
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
   const projecting = { ...parts, monotonic: time.monotonic, longestLifetimeMilliseconds: 31_000 };
   const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
-  const app = createRegistry({ ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30 });
+  const app = createRegistry({
+    ...parts,
+    projector,
+    random,
+    token,
+    pepper,
+    resources,
+    maxStaleSeconds: 30,
+    ...further,
+  });
   projector.wake();
   await projector.nextPass();
   logged.length = 0; // discards the log lines of the first pass

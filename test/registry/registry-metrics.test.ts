@@ -12,7 +12,12 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
   const atFirst = {
     ...{ ready: 1, projection_failing: 0, gateways: 0, acknowledged_revision: NaN },
     ...{ roster_complete: 1, held_back_records: 0, redis_evicted_keys: 0, redis_may_evict: 0, repair_paused: 0 },
-    ...{ records_compared_total: 0, records_all_compared_timestamp_seconds: NaN, instance_keys_unconfirmed: 0 },
+    ...{
+      records_compared_total: 0,
+      records_all_compared_timestamp_seconds: NaN,
+      instance_keys_unconfirmed: 0,
+      tokens_expiring: 0,
+    },
   };
   t.same(await figures(), { ...atFirst, revision: 0, projected_revision: 0 });
 
@@ -66,6 +71,12 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
   t.same(await figures(), { ...unheard, held_back_records: 2 });
 
   await database.destroy();
-  const away = { held_back_records: NaN, instance_keys_unconfirmed: NaN, revision: NaN, projected_revision: NaN };
+  const away = {
+    held_back_records: NaN,
+    instance_keys_unconfirmed: NaN,
+    tokens_expiring: NaN,
+    revision: NaN,
+    projected_revision: NaN,
+  };
   t.same(await figures(), { ...unheard, ...away, ready: 0 });
 });

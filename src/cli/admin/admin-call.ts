@@ -31,6 +31,7 @@ export interface AdminEdge {
 type CallOptions = Omit<AccessOptions, 'address'> & {
   readonly registry?: string;
   readonly actor?: string;
+  readonly reason?: string;
   readonly json?: true;
   readonly token?: string | true;
 };
@@ -43,9 +44,10 @@ export function administer<Options extends object>(
 ): void {
   command
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
-    .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)")
+    .option('--token-file <file>', 'file with your token (or set MERCHANT_GATEWAY_TOKEN to the token)')
     .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
-    .option('--actor <name>', 'name of who makes a change, shown by events list (default: the system user)')
+    .option('--reason <text>', 'why you do this, shown by events list; the registry may require it')
+    .option('--actor <name>', 'with the shared token: name that events note as claimed (default: the system user)')
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
@@ -60,6 +62,8 @@ export function administer<Options extends object>(
         const client = new AdminClient({
           ...(await accessOf({ ...options, address: options.registry }, env, registryPeer)),
           actor,
+          reason: options.reason ?? null,
+          onExpiry: expiryWarning(io),
         });
         await act({ client, options, args: command.args, ...printers(io, options.json === true) });
       } catch (error) {
@@ -67,6 +71,15 @@ export function administer<Options extends object>(
         throw error;
       }
     });
+}
+
+/** Returns a function that warns, once, that the token of the command expires soon. */
+function expiryWarning({ err }: CommandIo): (at: string) => void {
+  let isShown = false;
+  return (at) => {
+    if (!isShown) err(`The token expires at ${printable(at)}. Create another one: tokens create\n`);
+    isShown = true;
+  };
 }
 
 /** Returns the functions that print a command's results. */

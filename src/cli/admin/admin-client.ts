@@ -27,6 +27,10 @@ export interface AdminAccess {
   readonly token: string;
   /** Name under which changes are recorded (`x-actor`); null for the default name of the API. */
   readonly actor?: string | null;
+  /** Reason for the event (`x-reason`); null without one. */
+  readonly reason?: string | null;
+  /** Called with the expiry of a token that the API announces because it is near. */
+  readonly onExpiry?: (at: string) => void;
   readonly timeoutMilliseconds?: number;
   readonly maxBytes?: number;
 }
@@ -39,6 +43,8 @@ export class AdminClient {
     this.#access = {
       peer: registryPeer,
       actor: null,
+      reason: null,
+      onExpiry: () => undefined,
       timeoutMilliseconds: 10_000,
       maxBytes: 16 * 1024 * 1024,
       ...access,
@@ -74,7 +80,7 @@ export class AdminClient {
     request: AdminRequest<TSchema>,
     asked: RequestTarget,
   ): Promise<{ response: Response; text: string | null }> {
-    const { address, token, actor, timeoutMilliseconds, maxBytes } = this.#access;
+    const { address, token, actor, reason, onExpiry, timeoutMilliseconds, maxBytes } = this.#access;
     const { method, body } = request;
     try {
       const response = await fetch(urlOf(address, request), {
@@ -83,12 +89,16 @@ export class AdminClient {
           authorization: `Bearer ${token}`,
           accept: 'application/json',
           ...(method !== 'GET' && actor !== null ? { 'x-actor': actor } : {}),
+          // A header holds only ASCII reliably.
+          ...(reason === null ? {} : { 'x-reason': encodeURIComponent(reason) }),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
         body: body === undefined ? null : JSON.stringify(body),
         redirect: 'manual',
         signal: AbortSignal.timeout(timeoutMilliseconds),
       });
+      const expiry = response.headers.get('x-token-expires-at');
+      if (expiry !== null) onExpiry(expiry);
       return { response, text: await limitedText(response, maxBytes) };
     } catch (error) {
       throw unreachable(asked, error, timeoutMilliseconds);

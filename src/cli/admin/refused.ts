@@ -23,6 +23,7 @@ const advice = ({ name, option, tokenOption, tokenVariable, lists }: Peer): Read
   401:
     `Check that ${tokenOption}, or ${tokenVariable}, has the token of ` +
     `${name.replace('the registry', 'this registry')}.`,
+  403: 'See roles and whoami for what this token may do.',
   404: `Check the id (${lists}), and that ${option} names ${name.replace('the registry', 'a registry')} of this version.`,
   503: 'Try again when its database or store is available.',
 });

@@ -89,11 +89,11 @@ function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<
 }
 
 function checksOfRegistry(config: Config): Check[] {
-  const { listen, database, tokenFile, witness } = config.registry;
+  const { listen, database, tokenFile, bootstrap, witness } = config.registry;
   return [
     redis(config, 'registry'),
     ...(witness === null ? [] : [signerOf('registry.witness', witness, () => readWitnessKey(witness))]),
-    works('registry.tokenFile', () => readToken(tokenFile, 'registry.tokenFile')),
+    ...(bootstrap === 'off' ? [] : [works('registry.tokenFile', () => readToken(tokenFile, 'registry.tokenFile'))]),
     works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
     works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
     works('registry.database.url', async () => {

@@ -2,6 +2,7 @@ import { generateKeyPairSync, randomBytes, X509Certificate } from 'node:crypto';
 import { access, constants, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import type { DemoTokenFiles } from './demo-administrators.js';
 import { OperatorError } from '../../config/operator-error.js';
 
 const renewBeforeMilliseconds = 86_400_000;
@@ -59,6 +60,13 @@ export class DataDirectory {
 
   get adminTokenFile(): string {
     return this.file('admin-token');
+  }
+
+  /** The files with the tokens of the demo administrators. */
+  get demoTokenFiles(): DemoTokenFiles {
+    return {
+      ...{ owner: this.file('owner-token'), support: this.file('support-token'), member: this.file('member-token') },
+    };
   }
 
   get operatorsTokenFile(): string {

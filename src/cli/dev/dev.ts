@@ -20,6 +20,7 @@ import { instanceKeySchema } from '../../registry/checkpoints/schema.js';
 import { ensureSigner, type SignerOptions } from '../compose/note-signer.js';
 import { openPorts } from '../compose/gateway-ports.js';
 import { readPepper } from '../compose/secrets.js';
+import { ensureDemoAdministrators } from './demo-administrators.js';
 import { DataDirectory } from './data-directory.js';
 import { welcomeText } from './welcome.js';
 import { drainGateway, runServer, saveMilliseconds } from '../run-server.js';
@@ -81,6 +82,7 @@ async function dev(
     const admin = new AdminClient({ address: new URL(registryUrl), token });
     const { environment } = config;
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
+    await ensureDemoAdministrators(admin, merchantId, directory.demoTokenFiles);
 
     const services = await startConfiguredServices(config, log);
     closeLater(() => services.close());
@@ -111,6 +113,7 @@ async function dev(
       environment,
       registryUrl,
       adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
+      demoTokenFiles: directory.demoTokenFiles,
       dataDirectory: directory.path,
       kept: directory.kept,
       certFile: wired.listen.https?.certFile ?? directory.certFile,

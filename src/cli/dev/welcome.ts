@@ -1,3 +1,6 @@
+import path from 'node:path';
+import type { DemoTokenFiles } from './demo-administrators.js';
+
 /** The values that the welcome text shows. */
 export interface Welcome {
   /** Base URL of the API, such as `https://host:port/v1`. */
@@ -10,7 +13,9 @@ export interface Welcome {
   readonly operatorsTokenFile: string;
   readonly environment: string;
   readonly registryUrl: string;
+  /** File with the shared token, which is the owner `bootstrap`. */
   readonly adminTokenFile: string;
+  readonly demoTokenFiles: DemoTokenFiles;
   readonly dataDirectory: string;
   readonly kept: boolean;
   readonly certFile: string;
@@ -46,7 +51,8 @@ merchant-gateway is running. Ctrl-C stops it${welcome.kept ? '' : ' and deletes 
   merchant API   ${baseUrl}${welcome.plainUrl === null ? '' : `\n  plain HTTP     ${welcome.plainUrl}  (rejects requests: TLS is required)`}
   management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
   services       ${welcome.servicesUrl}  (behind the gateway)${operators.place}
-  admin API      ${welcome.registryUrl}  (token in ${welcome.adminTokenFile})
+  admin API      ${welcome.registryUrl}  (tokens of an owner, a support and a member of the merchant in
+                 ${welcome.demoTokenFiles.owner}, ${path.basename(welcome.demoTokenFiles.support)} and ${path.basename(welcome.demoTokenFiles.member)})
   access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})${welcome.checkpoints === null ? '' : `\n  checkpoints    ${welcome.checkpoints}  (signed: audit verify needs no secret)`}
   data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
 
@@ -65,9 +71,11 @@ Send a request without a key (401):
 
 ${curl} ${baseUrl}/transactions
 
-Administer merchants and keys:
+Administer merchants and keys, as the owner; then see what a support may do:
 
-npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.adminTokenFile)}
+npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
+npx merchant-gateway keys create --merchant ${welcome.merchantId} --environment ${welcome.environment} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.support)}
+npx merchant-gateway events list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 ${operators.lines}${verifyLines(welcome)}
 `;
 }

@@ -26,7 +26,27 @@ export const registry = section(
       },
       { description: 'The system of record of merchants and keys.' },
     ),
-    tokenFile: optionalFile('File with the bearer token of administrators, at least 32 characters.'),
+    tokenFile: optionalFile(
+      'File with the shared bearer token, at least 32 characters. It is an owner named bootstrap, with which the first ' +
+        'administrators are created.',
+    ),
+    bootstrap: Type.Enum(['on', 'off'], {
+      default: 'on',
+      description: 'off: the shared token is not accepted. Create an owner with a token first.',
+    }),
+    reasonFor: Type.Array(
+      Type.String({
+        pattern: '^[a-z]+:[a-z]+$',
+        expects: 'a permission of `merchant-gateway roles`',
+        examples: ['keys:revoke'],
+      }),
+      {
+        default: [],
+        maxItems: 50,
+        description: 'Permissions whose use requires a reason (`--reason`), which the event contains.',
+        expects: 'a list of permissions',
+      },
+    ),
     witness: nullable(
       section(
         {

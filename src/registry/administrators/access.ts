@@ -5,6 +5,7 @@ import { Refusal } from '../../rest/refusal.js';
 import type { Author } from '../events/author.js';
 import { holdsApiKey } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { announcedMilliseconds } from './tokens.js';
 import type { Attempts } from './attempts.js';
 import type { Caller, Identities } from './caller.js';
 import { type Permission, permits } from './roles.js';
@@ -46,8 +47,6 @@ export interface AccessOptions {
 }
 
 const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]{1,4096})$/i;
-/** How long before its expiry a token is announced, in milliseconds. */
-export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 const longestReason = 200;
 
 /**
@@ -208,7 +207,7 @@ async function authorise(
   }
   if (reads !== undefined) {
     const merchantId = of ?? caller.merchantId ?? '';
-    await options.attempts.recordRead(reads, merchantId, authorOf(request));
+    options.attempts.recordRead(reads, merchantId, authorOf(request));
   }
 }
 

@@ -25,6 +25,7 @@ export class Attempts {
   readonly #reads = new LRUCache<string, number>({ max: mostSources });
   #stored: Window = { since: 0, count: 0 };
   #omitted = 0;
+  readonly #storing = new Set<Promise<unknown>>();
 
   constructor({ database, clock }: { readonly database: RegistryDatabase; readonly clock: Clock }) {
     this.#database = database;
@@ -60,14 +61,26 @@ export class Attempts {
     await this.#store({ ...event, after }, author, now);
   }
 
-  /** Stores the first read in each hour by one administrator of one merchant's records of a kind. */
-  async recordRead(what: string, merchantId: string, author: Author): Promise<void> {
+  /**
+   * Stores the first read in each hour by one administrator of one merchant's records of a kind. The read does not wait
+   * for it, because reads must work while the database accepts no writes. If it fails, the next read stores it.
+   */
+  recordRead(what: string, merchantId: string, author: Author): void {
     const now = this.#clock.now();
     const hour = Math.floor(now / 3_600_000);
     const name = `${author.administratorId ?? author.actor}\n${merchantId}\n${what}`;
     if (this.#reads.get(name) === hour) return;
-    await this.#store({ action: 'merchant.read', merchantId, keyId: null, before: null, after: { what } }, author, now);
     this.#reads.set(name, hour);
+    const event = { action: 'merchant.read', merchantId, keyId: null, before: null, after: { what } } as const;
+    const storing = this.#store(event, author, now)
+      .catch(() => this.#reads.delete(name))
+      .finally(() => this.#storing.delete(storing));
+    this.#storing.add(storing);
+  }
+
+  /** Waits for the events that are being stored. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#storing);
   }
 
   #store(event: NewEvent, author: Author, at: number): Promise<void> {

@@ -16,8 +16,12 @@ export interface Caller {
   readonly proof: string;
   /** The roles that the token has now. */
   readonly roles: readonly string[];
+  /** The roles to which the token is limited; null: all that the administrator has. */
+  readonly tokenRoles: readonly string[] | null;
   /** The only merchant that a member may see; null for administrators of the platform. */
   readonly merchantId: string | null;
+  /** The addresses and CIDRs from which the token is valid; null for all. */
+  readonly sources: readonly string[] | null;
   /** When the token expires, in milliseconds since 1970; null for the shared token. */
   readonly expiresAt: number | null;
 }
@@ -78,11 +82,13 @@ export class Identities {
     if (rejection !== null) return { rejection, tokenId: row.id };
     await this.#noteUse(row, source, now);
     const ownerRoles = JSON.parse(row.owner_roles) as string[];
-    const tokenRoles = new Set(JSON.parse(row.roles) as string[]);
+    const tokenRoles = listIn(row.roles);
     const caller: Caller = {
       ...{ name: row.owner_name, administratorId: row.administrator_id, tokenId: row.id },
-      ...{ proof: `${row.kind}:${row.id}`, roles: ownerRoles.filter((role) => tokenRoles.has(role)) },
+      ...{ proof: `${row.kind}:${row.id}`, tokenRoles },
+      roles: ownerRoles.filter((role) => tokenRoles?.includes(role) !== false),
       ...{ merchantId: row.merchant_id, expiresAt: row.expires_at },
+      sources: listIn(row.sources),
     };
     return { caller };
   }
@@ -101,8 +107,13 @@ export class Identities {
 
 const bootstrapCaller: Caller = {
   ...{ name: bootstrapName, administratorId: null, tokenId: null, proof: 'bootstrap', roles: ['owner'] },
-  ...{ merchantId: null, expiresAt: null },
+  ...{ tokenRoles: null, merchantId: null, expiresAt: null, sources: null },
 };
+
+/** Parses a stored list; null stands for no limit. */
+export function listIn(text: string | null): string[] | null {
+  return text === null ? null : (JSON.parse(text) as string[]);
+}
 
 function rejectionOf(row: StoredToken & { readonly status: string }, source: string, now: number): Rejection | null {
   if (row.revoked_at !== null) return 'revoked';

@@ -88,7 +88,9 @@ export const tokenSchema = Type.Object({
   administratorId: Type.String(),
   name: Type.String(),
   kind: Type.String({ description: 'token, or session for a sign-in' }),
-  roles: Type.Array(Type.String()),
+  roles: Type.Union([Type.Null(), Type.Array(Type.String())], {
+    description: 'null: all roles that the administrator has',
+  }),
   sources: Type.Union([Type.Null(), Type.Array(Type.String())]),
   createdAt: moment,
   expiresAt: moment,

@@ -8,7 +8,7 @@ import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import type { Static } from '../../typebox/typebox.js';
-import type { Caller } from './caller.js';
+import { type Caller, listIn } from './caller.js';
 import { findAdministrator } from './repository.js';
 import { permits } from './roles.js';
 import type { AdministratorToken, newTokenBody } from './schema.js';
@@ -17,6 +17,8 @@ import { digestOf, newToken } from './token-text.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
+/** How long before its expiry a token is announced, in milliseconds. */
+export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Limit of the valid tokens of one administrator. */
 const mostTokens = 50;
 
@@ -35,19 +37,25 @@ export function createToken(
   caller: Caller,
   given: Static<typeof newTokenBody>,
 ): Promise<CreatedToken> {
-  const { name, sources = null, expiresInSeconds = defaultLifeSeconds } = given;
+  const { name, sources = caller.sources, expiresInSeconds = defaultLifeSeconds } = given;
   const owner = ownerOf(caller, given.administratorId);
   const wrong = (sources ?? []).findIndex((source) => parseIpRange(source) === null);
   if (wrong !== -1) {
     throw Refusal.invalid([{ path: `sources[${wrong}]`, message: 'sources must be IP addresses and CIDRs' }]);
   }
+  // A token that is limited to addresses must not create one that is not.
+  const more = (sources ?? []).find((source) => caller.sources?.includes(source) === false);
+  if (more !== undefined) {
+    throw Refusal.invalid([{ path: 'sources', message: `${more} is not among the sources of your own token` }]);
+  }
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const administrator = await findAdministrator(transaction, owner);
     if (administrator.status !== 'ACTIVE') throw new Refusal(409, 'The administrator is disabled');
     // A token with few roles must not create one with more.
-    const available = owner === caller.administratorId ? caller.roles : administrator.roles;
-    const roles = given.roles ?? available;
-    const missing = roles.find((role) => !available.includes(role));
+    const isOwn = owner === caller.administratorId;
+    const available = isOwn ? caller.roles : administrator.roles;
+    const roles = given.roles ?? (isOwn ? caller.tokenRoles : null);
+    const missing = roles?.find((role) => !available.includes(role));
     if (missing !== undefined) {
       throw Refusal.invalid([{ path: 'roles', message: `${missing} is not among the roles of the administrator` }]);
     }
@@ -57,7 +65,7 @@ export function createToken(
       .insertInto('administrator_tokens')
       .values({
         ...{ id: newId('tok', now, context.random), administrator_id: owner, kind: 'token', name },
-        ...{ digest: digestOf(token), roles: JSON.stringify([...new Set(roles)]) },
+        ...{ digest: digestOf(token), roles: roles === null ? null : JSON.stringify([...new Set(roles)]) },
         ...{ sources: sources === null ? null : JSON.stringify(sources), created_at: now },
         ...{ expires_at: now + expiresInSeconds * 1000, revoked_at: null, last_used_at: null, last_source: null },
       })
@@ -74,8 +82,7 @@ export function revokeToken(context: Context, author: Author, caller: Caller, id
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const one = transaction.selectFrom('administrator_tokens').selectAll().where('id', '=', id);
     const row = await one.executeTakeFirst();
-    const isOwn = row !== undefined && row.administrator_id === caller.administratorId;
-    if (row === undefined || !(isOwn || permits(caller.roles, 'administrators:write'))) throw Refusal.notFound('Token');
+    if (row === undefined || !mayRevoke(caller, row.administrator_id)) throw Refusal.notFound('Token');
     const before = toToken(row);
     if (row.revoked_at !== null) return { result: before, events: [] };
     await transaction.updateTable('administrator_tokens').set({ revoked_at: now }).where('id', '=', id).execute();
@@ -84,6 +91,10 @@ export function revokeToken(context: Context, author: Author, caller: Caller, id
     const event = { action: 'token.revoked', merchantId: merchantId ?? '', keyId: null } as const;
     return { result: after, events: [{ ...event, before, after }] };
   });
+}
+
+function mayRevoke(caller: Caller, owner: string): boolean {
+  return owner === caller.administratorId || permits(caller.roles, 'administrators:write');
 }
 
 /** Returns one page of the tokens of the caller, or of another administrator, newest first. @throws Refusal */
@@ -104,6 +115,21 @@ export async function listTokens(
   const sorted = wanted.selectAll().orderBy('created_at', 'desc').orderBy('id', 'desc');
   const rows = await sorted.offset(offset).limit(limit).execute();
   return { items: rows.map(toToken), totalRecords: total };
+}
+
+/** Counts the valid tokens of active administrators that expire soon. The tokens of sign-ins always do, and are left out. */
+export async function countExpiring(database: RegistryDatabase, now: number): Promise<number> {
+  const { total } = await database
+    .selectFrom('administrator_tokens as token')
+    .innerJoin('administrators as owner', 'owner.id', 'token.administrator_id')
+    .select((it) => it.fn.countAll<number>().as('total'))
+    .where('owner.status', '=', 'ACTIVE')
+    .where('token.kind', '=', 'token')
+    .where('token.revoked_at', 'is', null)
+    .where('token.expires_at', '>', now)
+    .where('token.expires_at', '<', now + announcedMilliseconds)
+    .executeTakeFirstOrThrow();
+  return total;
 }
 
 function ownerOf(caller: Caller, wanted: string | undefined): string {
@@ -133,10 +159,7 @@ function toToken(row: Selectable<RegistryTables['administrator_tokens']>): Admin
   const at = (moment: number | null): string | null => (moment === null ? null : new Date(moment).toISOString());
   return {
     ...{ id: row.id, administratorId: row.administrator_id, name: row.name, kind: row.kind },
-    ...{
-      roles: JSON.parse(row.roles) as string[],
-      sources: row.sources === null ? null : (JSON.parse(row.sources) as string[]),
-    },
+    ...{ roles: listIn(row.roles), sources: listIn(row.sources) },
     ...{ createdAt: new Date(row.created_at).toISOString(), expiresAt: new Date(row.expires_at).toISOString() },
     ...{ revokedAt: at(row.revoked_at), lastUsedAt: at(row.last_used_at), lastSource: row.last_source },
   };

@@ -28,7 +28,7 @@ export const administrators: Migration = {
       .addColumn('kind', 'text', (column) => column.notNull())
       .addColumn('name', 'text', (column) => column.notNull())
       .addColumn('digest', 'text', (column) => column.notNull().unique())
-      .addColumn('roles', 'text', (column) => column.notNull())
+      .addColumn('roles', 'text')
       .addColumn('sources', 'text')
       .addColumn('created_at', 'bigint', (column) => column.notNull())
       .addColumn('expires_at', 'bigint', (column) => column.notNull())

@@ -1,0 +1,99 @@
+import { writeFile } from 'node:fs/promises';
+import { Command } from 'commander';
+import { OperatorError } from '../../../config/operator-error.js';
+import { type AdministratorToken, createdTokenSchema, tokenSchema } from '../../../registry/administrators/schema.js';
+import Type from '../../../typebox/typebox.js';
+import type { CommandIo } from '../../command-io.js';
+import { administer } from '../admin-call.js';
+import { collect, pageLine, pageOptions, type PageOptions, pageQuery, secondsIn } from '../arguments.js';
+import type { Environment } from '../peer.js';
+import { tableLines } from '../table.js';
+import { administratorIdIn } from './administrators.js';
+
+interface CreateOptions {
+  readonly name: string;
+  readonly administrator?: string;
+  readonly role?: readonly string[];
+  readonly source?: readonly string[];
+  readonly expiresIn?: number;
+  readonly output?: string;
+}
+
+/** Creates the commands `tokens create`, `list` and `revoke`. */
+export function tokensCommand(io: CommandIo, env: Environment = process.env): Command {
+  const tokens = new Command('tokens').description('tokens of administrators for the command line and for programs');
+  const edge = { io, env };
+
+  const create = tokens.command('create').description('create a token; it is shown only once');
+  create
+    .requiredOption('--name <text>', 'purpose of the token, e.g. laptop')
+    .option('--administrator <id>', 'whose token; requires administrators:write (default: your own)')
+    .option<readonly string[]>(
+      '--role <role>',
+      'only this role of the administrator (repeatable, default: all)',
+      collect,
+    )
+    .option<readonly string[]>('--source <cidr>', 'valid only from this address or CIDR (repeatable)', collect)
+    .option('--expires-in <span>', 'time until the token expires, at most 366d (default: 90d)', secondsIn)
+    .option('--output <file>', 'write the token to this new file, readable only by you, and do not print it');
+  administer<CreateOptions>(create, edge, async ({ client, options, show }) => {
+    const { name, administrator, role: roles, source: sources, expiresIn: expiresInSeconds, output } = options;
+    const administratorId = administrator === undefined ? undefined : administratorIdIn(administrator);
+    const body = { name, administratorId, roles, sources, expiresInSeconds };
+    // Creates the file first: a token whose only copy cannot be written would be lost, but valid.
+    if (output !== undefined) await createPrivate(output, '');
+    const { data } = await client.ask({ method: 'POST', path: ['tokens'], body, expects: createdTokenSchema });
+    const { token, ...shown } = data;
+    if (output === undefined) {
+      const last = 'Store this token now: it is not shown again. Commands read it with --token-file.';
+      show(data, [...tokenTable([shown]), '', `  ${token}`, '', last]);
+      return;
+    }
+    await writeFile(output, `${token}\n`);
+    show(shown, [...tokenTable([shown]), '', `The token is in ${output}.`]);
+  });
+
+  const list = tokens.command('list').description('list tokens, newest first');
+  list.option('--administrator <id>', 'whose tokens; requires administrators:read (default: your own)');
+  administer<PageOptions & { readonly administrator?: string }>(
+    pageOptions(list),
+    edge,
+    async ({ client, options, show }) => {
+      const { administrator } = options;
+      const administratorId = administrator === undefined ? undefined : administratorIdIn(administrator);
+      const query = { ...pageQuery(options), administratorId };
+      const expects = Type.Array(tokenSchema);
+      const { data, page } = await client.ask({ method: 'GET', path: ['tokens'], query, expects });
+      show(data, [...(data.length === 0 ? [] : tokenTable(data)), pageLine(data.length, 'token', page)]);
+    },
+  );
+
+  const revoke = tokens.command('revoke <id>').description('revoke a token at once');
+  administer(revoke, edge, async ({ client, args, show }) => {
+    const path = ['tokens', administratorIdIn(args[0], 'a token: see tokens list'), 'revoke'];
+    const { data } = await client.ask({ method: 'POST', path, expects: tokenSchema });
+    show(data, [`The token ${data.id} (${data.name}) is revoked.`]);
+  });
+  return tokens;
+}
+
+async function createPrivate(file: string, text: string): Promise<void> {
+  try {
+    await writeFile(file, text, { mode: 0o600, flag: 'wx' });
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown reason';
+    const next = code === 'EEXIST' ? 'it exists already; give another name' : code;
+    throw new OperatorError(`Cannot create ${file}: ${next}.`, { cause: error });
+  }
+}
+
+function tokenTable(tokens: readonly AdministratorToken[]): string[] {
+  return tableLines(
+    ['ID', 'NAME', 'KIND', 'ROLES', 'EXPIRES', 'REVOKED', 'LAST USED', 'FROM'],
+    tokens.map((one) => [
+      ...[one.id, one.name, one.kind, one.roles?.join(' ') ?? 'all', one.expiresAt, one.revokedAt ?? ''],
+      ...[one.lastUsedAt ?? 'never', one.lastSource ?? ''],
+    ]),
+    { cut: ['NAME'], wrap: ['ROLES'] },
+  );
+}

@@ -1,0 +1,46 @@
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { type Administrator, administratorSchema, createdTokenSchema } from '../../registry/administrators/schema.js';
+import Type from '../../typebox/typebox.js';
+import type { AdminClient } from '../admin/admin-client.js';
+
+/** The files with the tokens of the demo administrators. */
+export interface DemoTokenFiles {
+  readonly owner: string;
+  readonly support: string;
+  readonly member: string;
+}
+
+/**
+ * Creates an owner, a support and a member of the demo merchant, each with a token in a file, unless they exist. Each
+ * shows what its role may do.
+ */
+export async function ensureDemoAdministrators(
+  admin: AdminClient,
+  merchantId: string,
+  files: DemoTokenFiles,
+): Promise<void> {
+  const query = { per_page: '100' };
+  const expects = Type.Array(administratorSchema);
+  const { data: known } = await admin.ask({ method: 'GET', path: ['administrators'], query, expects });
+  const wanted = [
+    { body: { name: 'demo-owner', roles: ['owner'] }, file: files.owner },
+    { body: { name: 'demo-support', roles: ['support'] }, file: files.support },
+    { body: { name: 'demo-member', roles: ['merchant-admin'], merchantId }, file: files.member },
+  ];
+  for (const { body, file } of wanted) {
+    const { id } = known.find(({ name }) => name === body.name) ?? (await create(admin, body));
+    if (!existsSync(file)) await createToken(admin, id, file);
+  }
+}
+
+async function create(admin: AdminClient, body: object): Promise<Administrator> {
+  const { data } = await admin.ask({ method: 'POST', path: ['administrators'], body, expects: administratorSchema });
+  return data;
+}
+
+async function createToken(admin: AdminClient, administratorId: string, file: string): Promise<void> {
+  const body = { name: 'dev', administratorId };
+  const { data } = await admin.ask({ method: 'POST', path: ['tokens'], body, expects: createdTokenSchema });
+  await writeFile(file, `${data.token}\n`, { mode: 0o600 });
+}
