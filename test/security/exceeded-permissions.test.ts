@@ -1,0 +1,154 @@
+import { randomBytes } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { requireAccess } from '../../src/registry/administrators/access.js';
+import { Attempts } from '../../src/registry/administrators/attempts.js';
+import { Identities } from '../../src/registry/administrators/caller.js';
+import { roleNames, type RoleName, roles } from '../../src/registry/administrators/roles.js';
+import { createRestApp } from '../../src/rest/rest-app.js';
+import { registryFixture } from '../registry/registry-fixture.js';
+
+// Asks each operation of the OpenAPI description, for each role, about the own merchant and about a foreign one. The
+// response must be what the table of roles says.
+
+interface Operation {
+  readonly 'x-access': { readonly permission: string; readonly merchant?: string };
+  readonly requestBody?: object;
+}
+
+interface Asked {
+  readonly role: RoleName;
+  readonly method: string;
+  readonly path: string;
+  readonly operation: Operation;
+  readonly isOwn: boolean;
+}
+
+/** Returns the status that the table requires; null if the request may pass. */
+function expectedStatus({ role, operation, isOwn }: Asked): 403 | 404 | null {
+  const { permission, merchant } = operation['x-access'];
+  const { isOfMember, permissions } = roles[role];
+  if (isOfMember && (merchant === undefined || (!isOwn && (merchant === 'id' || merchant === 'keyId')))) return 404;
+  return (permissions as readonly string[]).includes(permission) ? null : 403;
+}
+
+t.test('each role may do exactly what the table says, on the own and on a foreign merchant', async (t) => {
+  const fixture = await registryFixture(t, 'sqlite::memory:', { random: randomBytes });
+  const { app, call, createKey, createMerchant } = fixture;
+  const [own, foreign] = [await createMerchant(), await createMerchant({ name: 'Bea Traders' })];
+  const keys = { own: await createKey(own.id), foreign: await createKey(foreign.id) };
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const base = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
+  const ask = async (method: string, path: string, bearer: string) => {
+    const body = method === 'get' || path.endsWith('/revoke') || path.endsWith('/lift') ? null : '{}';
+    const response = await fetch(`${base}${path}`, {
+      method: method.toUpperCase(),
+      headers: { authorization: `Bearer ${bearer}`, ...(body !== null && { 'content-type': 'application/json' }) },
+      body,
+    });
+    return { status: response.status, body: (await response.json()) as { message: string; data: unknown } };
+  };
+
+  const bearers = new Map<RoleName, string>();
+  for (const role of roleNames) {
+    const isMember = roles[role].isOfMember;
+    const body = { name: `the-${role}`, roles: [role], ...(isMember && { merchantId: own.id }) };
+    const { id } = (await call<{ id: string }>('POST', '/administrators', { body })).body.data;
+    const token = await call<{ token: string }>('POST', '/tokens', { body: { name: 'x', administratorId: id } });
+    bearers.set(role, token.body.data.token);
+  }
+
+  const { paths } = (await app.inject('/openapi.json')).json<{ paths: Record<string, Record<string, Operation>> }>();
+  const differences: object[] = [];
+  let asked = 0;
+  for (const [path, operations] of Object.entries(paths)) {
+    for (const [method, operation] of Object.entries(operations)) {
+      for (const role of roleNames) {
+        for (const isOwn of [true, false]) {
+          const [merchant, key] = isOwn ? [own, keys.own] : [foreign, keys.foreign];
+          const of = operation['x-access'].merchant;
+          const isOfOne = of === 'id' || of === 'keyId';
+          const filled = path.replace('{id}', of === 'id' ? merchant.id : 'nothing').replace('{keyId}', key.keyId);
+          const { status, body } = await ask(method, filled, bearers.get(role) ?? '');
+          const expected = expectedStatus({ role, method, path, operation, isOwn });
+          asked += 1;
+          const isPassed = status !== 401 && status !== 403 && status !== 429 && body.message !== 'Route not found';
+          // The other paths name a record that does not exist, or need an option that is off.
+          const isRight = expected === null ? isPassed && !(isOfOne && status === 404) : status === expected;
+          if (!isRight) differences.push({ role, method, path, isOwn, expected, status, message: body.message });
+        }
+      }
+    }
+  }
+  t.same(differences, []);
+  t.ok(asked >= 30 * roleNames.length * 2, `${asked} requests`);
+});
+
+t.test('a member sees only the own merchant in lists, and no field of a list filter leads to another', async (t) => {
+  const { call, createKey, createMerchant } = await registryFixture(t, 'sqlite::memory:');
+  const [own, foreign] = [await createMerchant(), await createMerchant({ name: 'Bea Traders' })];
+  const key = await createKey(foreign.id);
+  await createKey(own.id);
+  const member = { name: 'mo', roles: ['merchant-viewer'], merchantId: own.id };
+  const { id } = (await call<{ id: string }>('POST', '/administrators', { body: member })).body.data;
+  const created = await call<{ token: string }>('POST', '/tokens', { body: { name: 'x', administratorId: id } });
+  const headers = { authorization: `Bearer ${created.body.data.token}` };
+  const merchants = await call<{ id: string }[]>('GET', '/merchants', { headers });
+  t.same(
+    merchants.body.data.map((one) => one.id),
+    [own.id],
+  );
+  t.match(await call('GET', '/merchants?name=Bea', { headers }), { body: { meta: { total_records: 0 } } });
+  const events = await call<{ merchantId: string }[]>('GET', '/events?per_page=100', { headers });
+  t.ok(events.body.data.length > 0);
+  t.ok(events.body.data.every(({ merchantId }) => merchantId === own.id));
+  for (const query of [`merchantId=${foreign.id}`, `keyId=${key.keyId}`, 'action=attempt.refused'])
+    t.match(await call('GET', `/events?${query}`, { headers }), { body: { meta: { total_records: 0 } } }, query);
+  t.match(await call('GET', `/tokens?administratorId=adm_other`, { headers }), { status: 404 });
+});
+
+t.test('a member may change the allowlists of the own merchant, and nothing that the platform decides', async (t) => {
+  const { call, createMerchant } = await registryFixture(t, 'sqlite::memory:');
+  const { id: merchantId } = await createMerchant({ status: 'SUSPENDED' });
+  const member = { name: 'mo', roles: ['merchant-admin'], merchantId };
+  const { id } = (await call<{ id: string }>('POST', '/administrators', { body: member })).body.data;
+  const created = await call<{ token: string }>('POST', '/tokens', { body: { name: 'x', administratorId: id } });
+  const headers = { authorization: `Bearer ${created.body.data.token}` };
+  const patch = (body: object) => call('PATCH', `/merchants/${merchantId}`, { body, headers });
+  for (const body of [{ status: 'ACTIVE' }, { goLive: true }, { name: 'x' }, { originAllowlist: null, goLive: true }])
+    t.match(await patch(body), { status: 403, body: { data: { permission: 'merchants:write' } } });
+  t.match(await patch({ originAllowlist: ['shop.example'] }), { status: 200 });
+  t.match(await call('GET', `/merchants/${merchantId}`, { headers }), {
+    body: { data: { status: 'SUSPENDED', goLive: false, originAllowlist: ['shop.example'] } },
+  });
+});
+
+t.test('an administrator gains no right through the tokens of others or their own', async (t) => {
+  const { call } = await registryFixture(t, 'sqlite::memory:');
+  const create = async (name: string, roles: string[]) => {
+    const { id } = (await call<{ id: string }>('POST', '/administrators', { body: { name, roles } })).body.data;
+    const body = { name: 'x', administratorId: id };
+    const { token, id: tokenId } = (await call<{ token: string; id: string }>('POST', '/tokens', { body })).body.data;
+    return { id, tokenId, headers: { authorization: `Bearer ${token}` } };
+  };
+  const owner = await create('ada', ['owner']);
+  const { headers } = await create('sam', ['support']);
+  const own = await create('mia', ['support']);
+  for (const [path, body] of [
+    ['/tokens', { name: 'x', administratorId: owner.id }],
+    [`/tokens/${owner.tokenId}/revoke`, undefined],
+    [`/tokens/${own.tokenId}/revoke`, undefined],
+  ] as const)
+    t.match(await call('POST', path, { headers, ...(body && { body }) }), { status: 404 }, path);
+  t.match(await call('POST', '/tokens', { headers, body: { name: 'x', roles: ['owner'] } }), { status: 422 });
+  t.match(await call('PATCH', `/administrators/${own.id}`, { headers, body: { roles: ['owner'] } }), { status: 403 });
+  t.equal((await call('GET', '/me', { headers: owner.headers })).status, 200);
+});
+
+t.test('a route that declares no permission prevents the start', async (t) => {
+  const { database, time: clock } = await registryFixture(t, 'sqlite::memory:');
+  const identities = new Identities({ database, bootstrapToken: null });
+  const attempts = new Attempts({ database, clock });
+  const app = createRestApp({ admit: requireAccess({ database, identities, attempts, clock }) });
+  t.throws(() => app.get('/secrets', () => null), { message: 'the route GET /secrets declares no permission' });
+});
