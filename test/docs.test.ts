@@ -5,6 +5,7 @@ import { run } from '../src/cli/run.js';
 import { gatewayErrors } from '../src/edge/request/errors.js';
 import { reservedNames } from '../src/edge/request/reserved-headers.js';
 import { denials } from '../src/policy/decision-table.js';
+import { permissions, permits, roleNames } from '../src/registry/administrators/roles.js';
 import { failureCodeEntries } from '../src/services/failure-codes.js';
 import { registryFixture } from './registry/registry-fixture.js';
 import { servicesFixture } from './services/services-fixture.js';
@@ -38,6 +39,15 @@ t.test('the documented error codes of the services match the code, row for row a
   t.same(
     told,
     failureCodeEntries.map(([code, { status, meaning }]) => [`\`${code}\``, String(status), meaning]),
+  );
+  t.end();
+});
+
+t.test('the documented table of roles matches the code', (t) => {
+  const table = tableOf(readFileSync('docs/administrators.md', 'utf8'), 'permission', ...roleNames);
+  t.same(
+    table,
+    permissions.map((one) => [`\`${one}\``, ...roleNames.map((role) => (permits([role], one) ? 'yes' : ''))]),
   );
   t.end();
 });

@@ -1,4 +1,4 @@
-import { maskKeys } from '../telemetry/mask-keys.js';
+import { maskKeys, maskTokens } from '../telemetry/mask-keys.js';
 import type { Page, Paging } from './paging.js';
 
 /** A problem with a request, and the field that has it. */
@@ -39,7 +39,11 @@ export function failure(
   code: string | null = null,
   details: Readonly<Record<string, string>> = {},
 ) {
-  const errors = problems.map((problem) => ({ path: maskKeys(problem.path), message: maskKeys(problem.message) }));
+  const errors = problems.map((problem) => ({ path: masked(problem.path), message: masked(problem.message) }));
   const data = code === null && errors.length === 0 ? null : { ...(code === null ? {} : { code }), ...details, errors };
-  return { success: false, message: maskKeys(message), data } as const;
+  return { success: false, message: masked(message), data } as const;
+}
+
+function masked(text: string): string {
+  return maskTokens(maskKeys(text));
 }

@@ -4,6 +4,14 @@ import { decodeEscapes, escapeBeginning } from './escapes.js';
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 
+/** A token of an administrator, also one that was cut at its end. */
+const tokenForm = /mga_[A-Za-z0-9_-]{16,}/g;
+
+/** Replaces each token of an administrator in a text with its prefix. */
+export function maskTokens(text: string): string {
+  return text.replaceAll(tokenForm, 'mga_…');
+}
+
 /** Whether a text contains an API key or the beginning of one, even if it is encoded or split by other characters. */
 export function containsKey(text: string): boolean {
   return keyBeginning.test(text) || cutAtKey(text) !== text;
@@ -125,11 +133,11 @@ const writtenForm = /svc_(?:live|test)_…/gi;
 /** A complete key: it has at least 49 characters after the prefix, so the text after it cannot belong to it. */
 const wholeForm = /svc_(?:live|test)_[^\s"']{49,}/gi;
 
-/** Masks complete API keys in each line. Cuts a line where an encoded or split key begins. */
+/** Masks complete API keys and tokens of administrators in each line. Cuts a line where an encoded or split key begins. */
 export function cutKeysInLines(text: string): string {
   return text
     .split('\n')
-    .map((line) => cutOthers(line.replaceAll(wholeForm, withoutSecret)))
+    .map((line) => cutOthers(maskTokens(line).replaceAll(wholeForm, withoutSecret)))
     .join('\n');
 }
 
@@ -139,9 +147,12 @@ function cutOthers(masked: string): string {
   return cutAtKey(others) === others ? masked : cutAtKey(masked);
 }
 
-/** Returns a JSON value in which every string and every member name is cut where an API key begins. */
+/**
+ * Returns a JSON value in which every string and every member name is cut where an API key begins, and tokens of
+ * administrators are masked.
+ */
 export function cutKeysIn(value: unknown): unknown {
-  if (typeof value === 'string') return cutAtKey(value);
+  if (typeof value === 'string') return cutAtKey(maskTokens(value));
   if (Array.isArray(value)) return value.map(cutKeysIn);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, part]) => [cutAtKey(name), cutKeysIn(part)]));

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { keyPrefixes } from '../../policy/key-format.js';
+import { tokenPrefix } from '../../registry/administrators/token-text.js';
 import { identifierForm } from '../../registry/fields.js';
 import type { Static } from '../../typebox/typebox.js';
 import type { pageSchema } from './admin-response.js';
@@ -32,11 +33,11 @@ export function secondsIn(value: string): number {
 }
 
 const keyInPlaceOfId =
-  'this is an API key, not an id. Never pass a key as an argument: other users of this machine can see it. See ' +
-  'keys list';
+  'this is an API key or a token, not an id. Never pass one as an argument: other users of this machine can see it. ' +
+  'See keys list';
 
 function isKey(text: string): boolean {
-  return Object.values(keyPrefixes).some((prefix) => text.startsWith(prefix));
+  return [...Object.values(keyPrefixes), tokenPrefix].some((prefix) => text.startsWith(prefix));
 }
 
 /**

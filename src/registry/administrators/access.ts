@@ -5,6 +5,7 @@ import { Refusal } from '../../rest/refusal.js';
 import type { Author } from '../events/author.js';
 import { holdsApiKey } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import { tokenPrefix } from './token-text.js';
 import { announcedMilliseconds } from './tokens.js';
 import type { Attempts } from './attempts.js';
 import type { Caller, Identities } from './caller.js';
@@ -249,7 +250,12 @@ async function notFound(
 async function recordRefusal(request: FastifyRequest, needs: string, { attempts }: AccessOptions): Promise<void> {
   const { method, routeOptions, params } = request;
   const given = JSON.stringify(params);
-  const after = { method, route: routeOptions.url ?? '', params: holdsApiKey(given) ? null : params, needs };
+  const after = {
+    method,
+    route: routeOptions.url ?? '',
+    params: holdsApiKey(given) || given.includes(tokenPrefix) ? null : params,
+    needs,
+  };
   await attempts.record(
     { action: 'attempt.refused', merchantId: '', keyId: null, before: null, after },
     authorOf(request),

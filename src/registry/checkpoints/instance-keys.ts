@@ -3,7 +3,7 @@ import type { Selectable } from '../../database/kysely.js';
 import { InvalidNote, keyText, type NoteKey, parseKey } from '../../evidence/signed-note.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import type { Author } from '../events/author.js';
+import { type Author, registryAuthor } from '../events/author.js';
 import { recordEvents } from '../events/repository.js';
 import type { Action } from '../events/schema.js';
 import { readHistory } from '../projection/history.js';
@@ -29,7 +29,8 @@ export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: 
 }
 
 /**
- * Pins the first key of an instance name on first use. The key stays unconfirmed until an administrator confirms it.
+ * Pins the first key of an instance name on first use, with its event. The key stays unconfirmed until an
+ * administrator confirms it. Call this in a transaction.
  */
 export async function pinFirst(
   database: RegistryDatabase,
@@ -43,6 +44,12 @@ export async function pinFirst(
       ...{ counts_to: null, confirmed_at: null, confirmed_by: null },
     })
     .execute();
+  const { revision } = await readHistory(database);
+  const event = {
+    ...{ action: 'instance-key.pinned' as const, merchantId: '', keyId: null, before: null },
+    after: { name: key.name, publicKey: keyText(key) },
+  };
+  await recordEvents(database, [event], { at: now, author: registryAuthor, revision });
 }
 
 /** One page of the instance keys, newest first. */

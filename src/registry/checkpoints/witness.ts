@@ -12,9 +12,6 @@ import {
 import { parseSubmission, type Submission } from '../../evidence/submission.js';
 import type { Clock, Logger } from '../../gateway/store-ports.js';
 import Type, { Check, type Static } from '../../typebox/typebox.js';
-import { registryAuthor } from '../events/author.js';
-import { recordEvents } from '../events/repository.js';
-import { readHistory } from '../projection/history.js';
 import type { Selectable } from '../../database/kysely.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
@@ -195,12 +192,6 @@ export class Witness {
       throw new Refused(403, `another key is pinned for ${name}: pin the new key with instance-keys pin`, 'key');
     if (state === 'ended') throw new Refused(403, `the key of ${name} is no longer valid`, 'key');
     await pinFirst(transaction, instance, { now, from: Math.min(at, now) });
-    const event = {
-      ...{ action: 'instance-key.pinned' as const, merchantId: '', keyId: null, before: null },
-      after: { name, publicKey: keyText(instance) },
-    };
-    const { revision } = await readHistory(transaction);
-    await recordEvents(transaction, [event], { at: now, author: registryAuthor, revision });
     this.#options.logger?.warn(
       { name, publicKey: keyText(instance) },
       'pinned the first instance key of a gateway: compare it with audit public-key, then instance-keys confirm',
