@@ -277,7 +277,7 @@ t.test('after a restore, missing changes are listed, and held-back records can b
   );
   t.match((await call('GET', `/merchants/${id}`)).body.data, { status: 'ACTIVE', goLive: true });
   t.equal((await admin('restores', 'held')).stdout, 'No records.\n');
-  t.match((await admin('events', 'list', '--action', 'key.lifted')).stdout, / ada +key\.lifted /);
+  t.match((await admin('events', 'list', '--action', 'key.lifted')).stdout, / bootstrap \(claims ada\) +key\.lifted /);
   const again = await admin('restores', 'lift', keyId);
   t.equal(again.status, 1);
   t.match(again.stderr, /^The registry rejected the request \(status 404\): Held-back record not found\. /);
@@ -354,17 +354,17 @@ t.test('a change that is not in force on all gateways is stored and printed, but
   t.match(unasked.stderr, /the confirmations of the gateways could not be read/);
 });
 
-t.test('the actor of a change is the option, else the operating system user', async (t) => {
+t.test('the claimed name of a change is the option, else the operating system user', async (t) => {
   const { admin, call, createMerchant } = await startRegistry(t);
   const { id } = await createMerchant();
-  const actors = async (): Promise<string[]> =>
-    (await call<{ actor: string }[]>('GET', '/events')).body.data.map(({ actor }) => actor);
-  t.same(await actors(), ['admin']);
+  const claims = async (): Promise<(string | null)[]> =>
+    (await call<{ claimed: string | null }[]>('GET', '/events')).body.data.map(({ claimed }) => claimed);
+  t.same(await claims(), [null]);
   t.equal((await admin('merchants', 'set', id, '--name', 'a')).status, 0);
   t.equal((await admin('merchants', 'set', id, '--name', 'b', '--actor', 'ada@example.com')).status, 0);
   t.equal((await admin('events', 'list', '--actor', 'ada@example.com')).status, 0, 'a read accepts the option too');
-  t.same(await actors(), ['ada@example.com', actorNamed(undefined) ?? 'admin', 'admin']);
-  t.match((await admin('events', 'list')).stdout, / ada@example\.com +merchant\.changed /);
+  t.same(await claims(), ['ada@example.com', actorNamed(undefined), null]);
+  t.match((await admin('events', 'list')).stdout, / bootstrap \(claims ada@example\.com\) +merchant\.changed /);
 
   t.equal(
     actorNamed(undefined, () => 'ada'),
@@ -382,7 +382,7 @@ t.test('the actor of a change is the option, else the operating system user', as
     t.equal(
       actorNamed(undefined, () => nameless),
       null,
-      'without a usable user name the registry chooses the actor',
+      'without a usable user name nothing is claimed',
     );
   }
 });

@@ -45,16 +45,28 @@ export function eventsCommand(io: CommandIo, env: Environment = process.env): Co
 
 function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
   return tableLines(
-    ['AT', 'ACTOR', 'ACTION', 'MERCHANT', 'KEYID', 'CHANGED'],
-    events.map(({ at, actor, action, merchantId, keyId, after }) => {
-      return [at, actor, action, merchantId, keyId ?? '', changedText(action, after ?? {})];
+    ['AT', 'WHO', 'ACTION', 'MERCHANT', 'KEYID', 'FROM', 'CHANGED'],
+    events.map((event) => {
+      const { at, action, merchantId, keyId, source, after, reason } = event;
+      const changed = [changedText(action, after ?? {}), reason ?? ''].filter((text) => text !== '').join(': ');
+      return [at, whoOf(event), action, merchantId, keyId ?? '', source ?? '', changed];
     }),
-    { wrap: ['CHANGED'] },
+    { wrap: ['WHO', 'CHANGED'] },
   );
+}
+
+/** Returns the actor, and what nothing proves: the name of an event of an earlier release, or a claimed one. */
+function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
+  if (typeof claimed === 'string') return `${actor} (claims ${claimed})`;
+  return typeof proof === 'string' ? actor : `${actor} (not proven)`;
 }
 
 function changedText(action: string, after: Readonly<Record<string, unknown>>): string {
   if (action === 'keys.imported') return `${String(after.keys)} keys`;
+  if (action === 'attempt.refused') return `${String(after.method)} ${String(after.route)} (${String(after.needs)})`;
+  if (action === 'sign-in.failed') return String(after.cause);
+  if (action === 'merchant.read') return String(after.what);
+  if (/^(?:administrator|token)\./.test(action)) return String(after.name);
   if (action === 'record.forged') return `${String(after.record)} (${String(after.cause)})`;
   return action === 'merchant.changed' ? Object.keys(after).join(' ') : '';
 }

@@ -90,6 +90,6 @@ export function permits(held: readonly string[], permission: Permission): boolea
 }
 
 /** Whether this release knows a role of that name. */
-export function isRole(name: string): name is RoleName {
+function isRole(name: string): name is RoleName {
   return Object.hasOwn(roles, name);
 }
