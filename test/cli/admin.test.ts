@@ -298,7 +298,7 @@ t.test('events are listed', async (t) => {
   t.same(await events('--action', 'merchant.changed'), ['ACTION', 'merchant.changed', '1 event.', '']);
   t.same(await events('--since', '2030-01-01T00:00:00Z'), ['No events.', '']);
   t.same(await events('--since', '2020-01-01T00:00:00Z'), ['ACTION', ...all, '4 events.', '']);
-  t.match((await admin('events', 'list')).stdout, / merchant\.changed +m_\w+ +status goLive\n/);
+  t.match((await admin('events', 'list')).stdout, / merchant\.changed +m_\w+ +\S+ +status goLive\n/);
 });
 
 t.test('the event of a forged record contains the record name and the cause', async (t) => {
