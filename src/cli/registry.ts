@@ -84,9 +84,11 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     });
     running = registry;
     closeLater(() => registry.close());
-    if (bootstrap === 'on' && (await hasOwner(registry.database))) {
+    const isOwned = await hasOwner(registry.database);
+    if (bootstrap === 'on' && isOwned)
       log.warn('the shared token of registry.tokenFile works although an owner exists; set registry.bootstrap to off');
-    }
+    if (bootstrap === 'off' && !isOwned)
+      log.warn('nobody can create administrators: registry.bootstrap is off and no active owner exists; set it to on');
     log.info({ url: registry.url }, 'the registry takes requests');
   });
 }
