@@ -1,11 +1,11 @@
 import { WriteProbe } from '../database/open-database.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { type ApiBuild, ApiMetrics } from '../rest/api-metrics.js';
-import { type Access, callerOf, requireAccess } from './administrators/access.js';
+import { requireAccess } from './administrators/access.js';
 import { Attempts } from './administrators/attempts.js';
 import { Identities } from './administrators/caller.js';
 import { administratorRoutes } from './administrators/routes.js';
-import { failure, success, successPage } from '../rest/envelope.js';
+import { failure, success } from '../rest/envelope.js';
 import { type ApiDescription, type DescribedRoute, describeRoutes } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import { gatewayRoutes } from './gateways/routes.js';
@@ -22,12 +22,8 @@ import { followChanges, followProjection } from './propagation.js';
 import type { RegistryDatabase } from './registry-database.js';
 import { addRegistryMetrics } from './registry-metrics.js';
 import { restoreRoutes } from './restores/routes.js';
-import { pagingOf } from '../rest/paging.js';
-import { Refusal } from '../rest/refusal.js';
-import { parseDateTime } from '../rest/moment.js';
 import type { Routes } from './routes.js';
-import { listEvents } from './events/repository.js';
-import { eventSchema, eventsQuery } from './events/schema.js';
+import { eventRoutes } from './events/routes.js';
 import { readExportPage } from './exports/export-page.js';
 import { exportPageSchema, exportQuery } from './exports/schema.js';
 
@@ -95,7 +91,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     importing,
     exportRoutes,
     gatewayRoutes(sources),
-    eventRoutes,
+    eventRoutes(options.witness ?? null),
     restoreRoutes,
     checkpointRoutes(options.witness ?? null),
     administratorRoutes,
@@ -195,28 +191,6 @@ function addHealth(app: RestApp, { database, writes, projector, storeWarnings }:
     });
   });
 }
-
-const eventAccess: Access = { permission: 'events:read', merchant: 'list' };
-
-/** The route that lists the events of the audit trail. */
-const eventRoutes: Routes = (app, { database }) => {
-  const operation = { summary: 'Who changed what and when, newest first', page: eventSchema };
-  app.get(
-    '/events',
-    { schema: { querystring: eventsQuery }, config: { operation, access: eventAccess } },
-    async (request) => {
-      const { query } = request;
-      const { since, ...given } = query;
-      const moment = since === undefined ? undefined : parseDateTime(since);
-      if (moment === null) {
-        throw Refusal.invalid([{ path: 'since', message: 'since must be a date and time that exists' }]);
-      }
-      const filter = { ...given, since: moment, memberOf: callerOf(request).merchantId };
-      const paging = pagingOf(query);
-      return successPage('Events retrieved', await listEvents(database, filter, paging), paging);
-    },
-  );
-};
 
 /** The route that exports merchants and keys in the format of an import. */
 const exportRoutes: Routes = (app, { database }) => {

@@ -7,6 +7,7 @@ import { permissions } from './administrators/roles.js';
 import { SilentRuns } from './checkpoints/findings.js';
 import { Witness } from './checkpoints/witness.js';
 import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
+import { EventCheckpoints } from './events/checkpoints.js';
 import { OldEvents } from './events/old-events.js';
 import { Roster } from './gateways/roster.js';
 import { Projector } from './projection/projector.js';
@@ -102,14 +103,18 @@ export async function startRegistry({
       projector.changed();
     },
   });
-  const oldEvents =
-    eventsDays === null ? null : new OldEvents({ ...shared, projection: projector.projection, days: eventsDays });
   const { witness: signer = null } = options;
+  const oldEvents =
+    eventsDays === null
+      ? null
+      : new OldEvents({ ...shared, projection: projector.projection, days: eventsDays, signer });
   const witness = signer && new Witness({ ...shared, signer });
   const silentRuns = inbox && new SilentRuns({ ...shared, inbox });
+  const eventCheckpoints = signer && new EventCheckpoints({ ...shared, signer });
   const app = createRegistry({ ...options, database, projector, token });
   app.addHook('onClose', async () => {
     await silentRuns?.stop();
+    await eventCheckpoints?.stop();
     await oldEvents?.stop();
     await roster.stop();
     await projector.stop();
@@ -133,6 +138,7 @@ export async function startRegistry({
   }
   roster.start();
   oldEvents?.start();
+  eventCheckpoints?.start();
   if (witness !== null) {
     inbox?.serve({ checkpoint: async (body) => JSON.stringify(await witness.take(body)) });
     silentRuns?.start();

@@ -130,6 +130,8 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     ],
     ...[
       'get /events',
+      'get /events/chain',
+      'get /events/chain/rows',
       'get /exports',
       'get /gateways',
       'get /instance-keys',

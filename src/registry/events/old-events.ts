@@ -1,3 +1,4 @@
+import type { NoteSigner } from '../../evidence/signed-note.js';
 import type { Projection } from '../projection/projection.js';
 import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
@@ -12,6 +13,8 @@ export interface OldEventsOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
+  /** Signs the end of what is deleted. Default: nothing signs it. */
+  readonly signer?: NoteSigner | null | undefined;
   readonly logger?: Logger | undefined;
   /** A monotonic clock, in milliseconds. */
   readonly monotonic?: (() => number) | undefined;
@@ -68,13 +71,13 @@ export class OldEvents {
    * @returns whether there may be more to delete
    */
   async forget(): Promise<boolean> {
-    const { database, days, clock, projection, logger } = this.#options;
+    const { database, days, clock, projection, signer = null, logger } = this.#options;
     if (projection.settledIn === null || !(await projection.lease.take())) return this.#endRound();
     const now = clock.now();
     const moment = await this.#timeAtMost(now);
     if (moment === null) return this.#endRound();
     const until = moment - days * dayMilliseconds;
-    const { seen, forgotten, isEnd } = await deleteEvents(database, { after: this.#seen, until, now });
+    const { seen, forgotten, isEnd } = await deleteEvents(database, { after: this.#seen, until, now, signer });
     this.#seen = seen;
     this.#deleted += forgotten;
     if (!isEnd) return true;

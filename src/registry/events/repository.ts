@@ -2,6 +2,8 @@ import type { Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
+import type { NoteSigner } from '../../evidence/signed-note.js';
+import { appendEvents, pruneEvents } from './chain.js';
 import { type Author, authorColumns } from './author.js';
 import type { Action, RegistryEvent } from './schema.js';
 
@@ -39,7 +41,7 @@ export async function recordEvents(
     ...{ at, revision, ...authorColumns(author) },
     ...{ action, merchant_id: merchantId, key_id: keyId, before: textOf(before), after: textOf(after) },
   }));
-  await database.insertInto('events').values(rows).execute();
+  await appendEvents(database, rows);
 }
 
 /** Returns one page of the events that match the filter, newest first. */
@@ -95,6 +97,14 @@ export interface DeletedEvents {
   readonly isEnd: boolean;
 }
 
+/** Which events to delete: those after a sequence number and up to a time. The signer signs the end of what is pruned. */
+interface Deletion {
+  readonly after: number;
+  readonly until: number;
+  readonly now: number;
+  readonly signer?: NoteSigner | null;
+}
+
 /**
  * Deletes events up to a time, in one batch after a sequence number. Stops at the first event that is young: later
  * events are young too, even if the clock was behind when they were stored. Ignores events that are dated in the
@@ -104,7 +114,7 @@ export interface DeletedEvents {
  */
 export async function deleteEvents(
   database: RegistryDatabase,
-  { after, until, now }: { readonly after: number; readonly until: number; readonly now: number },
+  { after, until, now, signer = null }: Deletion,
 ): Promise<DeletedEvents> {
   const next = database.selectFrom('events').select(['seq', 'at']).where('seq', '>', after);
   const rows = await next.orderBy('seq').limit(batch).execute();
@@ -112,8 +122,9 @@ export async function deleteEvents(
   const old = young === -1 ? rows : rows.slice(0, young);
   const seen = old.at(-1)?.seq;
   if (seen === undefined) return { seen: after, forgotten: 0, isEnd: true };
-  const { numDeletedRows } = await database
-    .deleteFrom('events')
+  const doomed = await database
+    .selectFrom('events')
+    .select('seq')
     .where('seq', '>', after)
     .where('seq', '<=', seen)
     .where('seq', '<', (it) => it.selectFrom('events as all').select((all) => all.fn.max('all.seq').as('newest')))
@@ -137,8 +148,13 @@ export async function deleteEvents(
         ),
       ]),
     )
-    .executeTakeFirstOrThrow();
-  return { seen, forgotten: Number(numDeletedRows), isEnd: young !== -1 || rows.length < batch };
+    .execute();
+  await pruneEvents(
+    database,
+    doomed.map(({ seq }) => seq),
+    { now, signer },
+  );
+  return { seen, forgotten: doomed.length, isEnd: young !== -1 || rows.length < batch };
 }
 
 function everything(database: RegistryDatabase) {

@@ -53,3 +53,35 @@ export const eventsQuery = Type.Object({
     Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
   ),
 });
+
+const count = Type.Integer({ minimum: 0 });
+const textOrNull = Type.Union([Type.Null(), Type.String()]);
+
+/** The response of `GET /events/chain`. */
+export const chainStateSchema = Type.Object({
+  head: Type.Object({ position: count, hash: Type.String() }),
+  pruned: Type.Object({
+    ...{ position: count, hash: Type.String(), at: Type.Union([Type.Null(), count]), note: textOrNull },
+  }),
+  unchained: Type.Object({ count, firstSeq: Type.Union([Type.Null(), count]) }),
+  former: count,
+  note: textOrNull,
+  publicKey: textOrNull,
+});
+
+/** The response of `GET /events/chain/rows`. */
+export const chainPageSchema = Type.Object({
+  events: Type.Array(Type.Object({ position: count, hash: Type.String(), content: textOrNull })),
+  checkpoints: Type.Array(Type.Object({ position: count, signedAt: count, note: Type.String() })),
+  next: Type.Union([Type.Null(), count]),
+});
+
+/** The query of `GET /events/chain/rows`. */
+export const chainQuery = Type.Object({
+  after: Type.Optional(
+    Type.String({
+      pattern: /^(?:0|[1-9][0-9]{0,14})$/,
+      description: 'a whole number: the position before the first row',
+    }),
+  ),
+});

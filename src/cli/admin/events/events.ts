@@ -1,11 +1,12 @@
 import { Command } from 'commander';
-import { eventSchema } from '../../registry/events/schema.js';
-import Type, { type Static } from '../../typebox/typebox.js';
-import type { CommandIo } from '../command-io.js';
-import { administer } from './admin-call.js';
-import { formerKeyOption, idIn, pageLine, pageOptions, type PageOptions, pageQuery } from './arguments.js';
-import type { Environment } from './peer.js';
-import { tableLines } from './table.js';
+import { eventSchema } from '../../../registry/events/schema.js';
+import Type, { type Static } from '../../../typebox/typebox.js';
+import type { CommandIo } from '../../command-io.js';
+import { administer } from '../admin-call.js';
+import { eventsVerifyCommand } from './verify.js';
+import { formerKeyOption, idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
+import type { Environment } from '../peer.js';
+import { tableLines } from '../table.js';
 
 /** Schema of an event with any action, because a newer registry may have actions that this version does not know. */
 const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() });
@@ -40,6 +41,7 @@ export function eventsCommand(io: CommandIo, env: Environment = process.env): Co
     const { data, page } = await client.ask({ method: 'GET', path: ['events'], query, expects: Type.Array(anyEvent) });
     show(data, [...(data.length === 0 ? [] : eventTable(data)), pageLine(data.length, 'event', page)]);
   });
+  eventsVerifyCommand(events, { io, env });
   return events;
 }
 

@@ -1,0 +1,202 @@
+import { writeFile } from 'node:fs/promises';
+import type { Command } from 'commander';
+import { readOperatorFile } from '../../../config/operator-file.js';
+import { OperatorError } from '../../../config/operator-error.js';
+import { ChainCheck, type ChainFinding, type ChainHead, readChainHead } from '../../../evidence/event-chain.js';
+import { forPurpose, InvalidNote, type NoteKey, parseKey } from '../../../evidence/signed-note.js';
+import { chainPageSchema, chainStateSchema } from '../../../registry/events/schema.js';
+import Type, { Check, type Static } from '../../../typebox/typebox.js';
+import { type AdminEdge, administer } from '../admin-call.js';
+import type { AdminClient } from '../admin-client.js';
+import { collect } from '../arguments.js';
+
+interface VerifyOptions {
+  readonly checkpoint?: readonly string[];
+  readonly publicKey?: string;
+  readonly save?: string;
+}
+
+/** A checkpoint as `events verify --save` writes it. */
+const savedSchema = Type.Object({
+  position: Type.Integer({ minimum: 0 }),
+  hash: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+  note: Type.Union([Type.Null(), Type.String()]),
+  publicKey: Type.Union([Type.Null(), Type.String()]),
+});
+
+const maxFileBytes = 64 * 1024;
+const mostLines = 20;
+
+const faults: Readonly<Record<ChainFinding['fault'], string>> = {
+  changed: 'was changed',
+  removed: 'is missing',
+  reordered: 'has another place than at first',
+  added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
+  'forged-signature': 'has a signature that the key did not make for it',
+  'rolled-back': 'is not what the checkpoint says: the database was set back, or the chain was made anew',
+};
+
+/** Creates the command `events verify`. */
+export function eventsVerifyCommand(events: Command, edge: AdminEdge): void {
+  const command = events
+    .command('verify')
+    .description('find each event that was changed, removed, inserted or reordered, and a trail that was set back')
+    .option<readonly string[]>(
+      '--checkpoint <file>',
+      'checkpoint that was kept elsewhere, as --save writes it (repeatable)',
+      collect,
+    )
+    .option('--public-key <file>', "file with the registry's public key, as checkpoints head prints it")
+    .option('--save <file>', 'write a checkpoint of the verified trail to this file; keep it elsewhere');
+  administer<VerifyOptions>(command, edge, async ({ client, options, show }) => {
+    const { data: state } = await client.ask({ method: 'GET', path: ['events', 'chain'], expects: chainStateSchema });
+    const given = options.publicKey === undefined ? null : await readKey(options.publicKey);
+    const key = given ?? (state.publicKey === null ? null : keyIn(state.publicKey, 'The key of the registry'));
+    const checkpoints = await Promise.all((options.checkpoint ?? []).map((file) => readCheckpoint(file, given)));
+    const result = await verifyTrail(client, state, { key, checkpoints, progress: progressOn(edge) });
+    const { check, signedTo } = result;
+    if (options.save !== undefined) {
+      const saved = { ...state.head, note: state.note, publicKey: state.publicKey };
+      await writeFile(options.save, `${JSON.stringify(saved)}\n`);
+    }
+    const isComplete = check.faults === 0;
+    const data = {
+      ...{ complete: isComplete, faults: check.faults, findings: check.findings, head: state.head },
+      ...{ pruned: state.pruned, former: state.former, signedTo },
+    };
+    const lines = [
+      ...check.findings.slice(0, mostLines).map(findingText),
+      ...(check.faults > mostLines
+        ? [`… and ${check.faults - mostLines} more faults (--json lists up to 1,000).`]
+        : []),
+      ...summaryOf(state, signedTo, given !== null),
+    ];
+    if (isComplete) {
+      show(data, [`Chain complete: ${state.head.position - state.pruned.position} events.`, ...lines]);
+      return;
+    }
+    show(data, lines);
+    const [first] = check.findings;
+    const where = first?.seq === null ? `position ${first.position}` : `event ${first?.seq ?? ''}`;
+    throw new OperatorError(
+      `The chain breaks at ${where}: ${check.faults} ${check.faults === 1 ? 'fault' : 'faults'}.`,
+    );
+  });
+}
+
+interface VerifyInput {
+  readonly key: NoteKey | null;
+  readonly checkpoints: readonly ChainHead[];
+  readonly progress: (done: number, all: number) => void;
+}
+
+/** Reads the chain page by page, up to the end that it had at the beginning, and verifies it. */
+async function verifyTrail(
+  client: AdminClient,
+  { head, pruned, unchained }: Static<typeof chainStateSchema>,
+  { key, checkpoints, progress }: VerifyInput,
+): Promise<{ readonly check: ChainCheck; readonly signedTo: number }> {
+  const check = new ChainCheck({ from: pruned, checkpoints });
+  if (pruned.note !== null && key !== null) requireSame(readNote(pruned.note, key), pruned, check);
+  let signedTo = 0;
+  let after: number | null = pruned.position;
+  while (after !== null && after < head.position) {
+    const page: Static<typeof chainPageSchema> = await readPage(client, after);
+    const signed = new Map(page.checkpoints.map(({ position, note }) => [position, note]));
+    for (const event of page.events) {
+      if (event.position > head.position) break;
+      check.add(event);
+      const note = signed.get(event.position);
+      if (note === undefined || key === null) continue;
+      requireSame(readNote(note, key), event, check);
+      signedTo = event.position;
+    }
+    after = page.next;
+    progress(check.head.position - pruned.position, head.position - pruned.position);
+  }
+  check.end(head);
+  if (unchained.firstSeq !== null) check.addUnchained(unchained.firstSeq, unchained.count);
+  return { check, signedTo };
+}
+
+async function readPage(client: AdminClient, after: number): Promise<Static<typeof chainPageSchema>> {
+  const query = { after: String(after) };
+  const path = ['events', 'chain', 'rows'];
+  return (await client.ask({ method: 'GET', path, query, expects: chainPageSchema })).data;
+}
+
+function requireSame(signed: ChainHead | null, { position, hash }: ChainHead, check: ChainCheck): void {
+  if (signed?.position !== position || signed.hash !== hash) check.reportForgedSignature(position);
+}
+
+function readNote(note: string, key: NoteKey): ChainHead | null {
+  try {
+    return readChainHead(note, key);
+  } catch (error) {
+    if (error instanceof InvalidNote) return null;
+    throw error;
+  }
+}
+
+function findingText({ fault, position, seq }: ChainFinding): string {
+  return `event ${seq ?? `at position ${position}`} ${faults[fault]}`;
+}
+
+function summaryOf(
+  { head, pruned, former, publicKey }: Static<typeof chainStateSchema>,
+  signedTo: number,
+  isKeyGiven: boolean,
+): string[] {
+  const unsigned = head.position - signedTo;
+  return [
+    ...(pruned.position === 0 ? [] : [`${pruned.position} earlier events were deleted after their retention period.`]),
+    ...(former === 0 ? [] : [`${former} events of earlier releases are not in the chain.`]),
+    publicKey === null
+      ? 'Nothing signs the chain: set registry.witness. Compare with a checkpoint that was kept elsewhere (--checkpoint).'
+      : `Signed up to position ${signedTo}${unsigned === 0 ? '' : `; the last ${unsigned} are not signed yet`}` +
+        (isKeyGiven ? '.' : ', by the key that the registry names: give the one that you know with --public-key.'),
+  ];
+}
+
+function progressOn({ io: { err, isTerminal } }: AdminEdge): VerifyInput['progress'] {
+  return (done, all) => {
+    if (isTerminal === true) err(`\r${done} of ${all} events verified${done === all ? '\n' : ''}`);
+  };
+}
+
+async function readText(file: string, what: string): Promise<string> {
+  return (await readOperatorFile(file, what, maxFileBytes, () => false)).toString('utf8').trim();
+}
+
+async function readKey(file: string): Promise<NoteKey> {
+  const text = await readText(file, 'The file of the public key');
+  return keyIn(text.split(/\s/)[0] ?? '', `The file ${file}`);
+}
+
+function keyIn(text: string, what: string): NoteKey {
+  try {
+    return forPurpose(parseKey(text), 'note');
+  } catch (error) {
+    if (!(error instanceof InvalidNote)) throw error;
+    throw new OperatorError(`${what} has no public key: ${error.message}.`, { cause: error });
+  }
+}
+
+async function readCheckpoint(file: string, key: NoteKey | null): Promise<ChainHead> {
+  const text = await readText(file, 'The checkpoint');
+  let saved: unknown;
+  try {
+    saved = JSON.parse(text);
+  } catch {
+    saved = null;
+  }
+  if (!Check(savedSchema, saved))
+    throw new OperatorError(`The file ${file} has no checkpoint as events verify --save writes it.`);
+  const { position, hash, note } = saved;
+  if (key !== null) {
+    const signed = note === null ? null : readNote(note, key);
+    if (signed?.position !== position || signed.hash !== hash)
+      throw new OperatorError(`The checkpoint ${file} was not signed by the given key.`);
+  }
+  return { position, hash };
+}

@@ -1,0 +1,174 @@
+import type { Selectable } from '../../database/kysely.js';
+import { type ChainedEvent, type ChainHead, eventHash, signChainHead } from '../../evidence/event-chain.js';
+import type { NoteSigner } from '../../evidence/signed-note.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+
+type EventRow = Selectable<RegistryTables['events']>;
+type NewEventRow = Omit<EventRow, 'seq'>;
+
+/** Stores events and appends them to the chain. Call this in the transaction of the change. */
+export async function appendEvents(transaction: RegistryDatabase, events: readonly NewEventRow[]): Promise<void> {
+  // Writers wait for each other here until the end of the transaction, so that the chain has one order.
+  const tail = await transaction
+    .updateTable('event_tail')
+    .set((it) => ({ position: it('position', '+', events.length) }))
+    .returning(['position', 'hash'])
+    .executeTakeFirstOrThrow();
+  const stored = await transaction.insertInto('events').values(events).returningAll().execute();
+  const before = { position: tail.position - events.length, hash: tail.hash };
+  let { position, hash } = before;
+  const links = stored
+    .toSorted((one, other) => one.seq - other.seq)
+    .map((row) => {
+      [position, hash] = [position + 1, eventHash(hash, eventContent(row))];
+      return { position, seq: row.seq, hash };
+    });
+  await transaction.insertInto('event_chain').values(links).execute();
+  await transaction.updateTable('event_tail').set({ hash }).execute();
+}
+
+/** Returns all columns of an event as JSON. The hash of the event covers this text. */
+function eventContent(row: EventRow): string {
+  const { seq, at, actor, action, merchant_id, key_id, before, after, revision } = row;
+  const { administrator_id, proof, claimed, source, request_id, reason } = row;
+  return JSON.stringify({
+    ...{ seq, at, actor, action, merchant_id, key_id, before, after, revision },
+    ...{ administrator_id, proof, claimed, source, request_id, reason },
+  });
+}
+
+/** The end of the chain, where it begins, and the public key of its signatures. */
+export interface ChainState {
+  readonly head: ChainHead;
+  /** What was pruned; position 0 if nothing was. */
+  readonly pruned: ChainHead & { readonly at: number | null; readonly note: string | null };
+  /** Number of stored events that are not in the chain, although the chain had begun, and the first of them. */
+  readonly unchained: { readonly count: number; readonly firstSeq: number | null };
+  /** Number of events of earlier releases, which are not in the chain. */
+  readonly former: number;
+  /** The end of the chain, signed now; null without a key. */
+  readonly note: string | null;
+}
+
+/** Reads the state of the chain. */
+export async function chainState(database: RegistryDatabase, signer: NoteSigner | null): Promise<ChainState> {
+  const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
+  const head = { position: tail.position, hash: tail.hash };
+  const outside = await database
+    .selectFrom('events')
+    .leftJoin('event_chain', 'event_chain.seq', 'events.seq')
+    .select((it) => [it.fn.countAll<number>().as('count'), it.fn.min<number | null>('events.seq').as('first')])
+    .where('event_chain.seq', 'is', null)
+    .where('events.seq', '>', tail.unchained_seq)
+    .executeTakeFirstOrThrow();
+  const former = await database
+    .selectFrom('events')
+    .select((it) => it.fn.countAll<number>().as('count'))
+    .where('seq', '<=', tail.unchained_seq)
+    .executeTakeFirstOrThrow();
+  return {
+    head,
+    pruned: {
+      ...{ position: tail.pruned_position, hash: tail.pruned_hash },
+      ...{ at: tail.pruned_at, note: tail.pruned_note },
+    },
+    unchained: { count: outside.count, firstSeq: outside.first },
+    former: former.count,
+    note: signer === null ? null : signChainHead(head, signer),
+  };
+}
+
+/** One page of the chain in the order of the positions, and the stored checkpoints in its range. */
+export interface ChainPage {
+  readonly events: readonly ChainedEvent[];
+  readonly checkpoints: readonly { readonly position: number; readonly signedAt: number; readonly note: string }[];
+  /** Position after which the next page begins; null at the end. */
+  readonly next: number | null;
+}
+
+const pageLength = 500;
+
+/** Reads one page of the chain after a position. */
+export async function readChain(database: RegistryDatabase, after: number): Promise<ChainPage> {
+  const rows = await database
+    .selectFrom('event_chain as link')
+    .leftJoin('events', 'events.seq', 'link.seq')
+    .selectAll('events')
+    .select(['link.position', 'link.hash', 'link.seq as linked_seq'])
+    .where('link.position', '>', after)
+    .orderBy('link.position')
+    .limit(pageLength)
+    .execute();
+  const last = rows.at(-1)?.position ?? after;
+  const checkpoints = await database
+    .selectFrom('event_checkpoints')
+    .selectAll()
+    .where('position', '>', after)
+    .where('position', '<=', last)
+    .orderBy('position')
+    .execute();
+  return {
+    events: rows.map(({ position, hash, linked_seq, ...row }) => ({
+      ...{ position, hash },
+      content: row.seq === null ? null : eventContent({ ...(row as EventRow), seq: linked_seq }),
+    })),
+    checkpoints: checkpoints.map(({ position, signed_at, note }) => ({ position, signedAt: signed_at, note })),
+    next: rows.length < pageLength ? null : last,
+  };
+}
+
+/**
+ * Deletes old events, and from the chain the range up to the last of them. The hash and a signature of the end of that
+ * range stay, so that the rest of the chain can be verified. Events within the range that are kept stay readable, but
+ * are not verified any more.
+ */
+export async function pruneEvents(
+  database: RegistryDatabase,
+  seqs: readonly number[],
+  { now, signer }: { readonly now: number; readonly signer: NoteSigner | null },
+): Promise<void> {
+  if (seqs.length === 0) return;
+  await database.transaction().execute(async (transaction) => {
+    await transaction.updateTable('event_tail').set({ id: 1 }).execute();
+    const last = await transaction
+      .selectFrom('event_chain')
+      .select(['position', 'hash'])
+      .where('seq', 'in', seqs)
+      .orderBy('position', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+    if (last !== undefined) {
+      const note = signer === null ? null : signChainHead(last, signer);
+      await transaction
+        .updateTable('event_tail')
+        .set({ pruned_position: last.position, pruned_hash: last.hash, pruned_at: now, pruned_note: note })
+        .where('pruned_position', '<', last.position)
+        .execute();
+    }
+    await transaction.deleteFrom('events').where('seq', 'in', seqs).execute();
+    await transaction.deleteFrom('event_chain').where('seq', 'in', seqs).execute();
+    if (last !== undefined)
+      await transaction.deleteFrom('event_checkpoints').where('position', '<', last.position).execute();
+  });
+}
+
+/**
+ * Stores the signed end of the chain, unless it is stored already.
+ * @returns the note; null if nothing was added since the last one
+ */
+export async function storeCheckpoint(
+  database: RegistryDatabase,
+  signer: NoteSigner,
+  now: number,
+): Promise<string | null> {
+  const { position, hash } = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
+  if (position === 0) return null;
+  const note = signChainHead({ position, hash }, signer);
+  const { numInsertedOrUpdatedRows } = await database
+    .insertInto('event_checkpoints')
+    .values({ position, signed_at: now, note })
+    .onConflict((it) => it.doNothing())
+    .executeTakeFirstOrThrow();
+  return numInsertedOrUpdatedRows === 0n ? null : note;
+}

@@ -1,0 +1,63 @@
+import type { NoteSigner } from '../../evidence/signed-note.js';
+import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { storeCheckpoint } from './chain.js';
+
+/** Dependencies of EventCheckpoints. */
+export interface EventCheckpointsOptions {
+  readonly database: RegistryDatabase;
+  readonly signer: NoteSigner;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly logger?: Logger | undefined;
+}
+
+const everyMilliseconds = 60_000;
+
+/**
+ * Signs the end of the chain of events once a minute if there are new ones, and logs the signature. Who may write to
+ * the database cannot change what a signature covers, and the log has a copy outside the database.
+ */
+export class EventCheckpoints {
+  readonly #options: EventCheckpointsOptions;
+  #hasFailed = false;
+  #running: Promise<void> = Promise.resolve();
+  #isStopped = false;
+  #cancelTimer: () => void = () => undefined;
+
+  constructor(options: EventCheckpointsOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until `stop()`. */
+  start(): void {
+    if (this.#isStopped) return;
+    this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
+      this.#running = this.sign().finally(() => {
+        this.start();
+      });
+    });
+  }
+
+  /** Signs the events that are not signed yet. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancelTimer();
+    await this.#running;
+    await this.sign();
+  }
+
+  /** Signs the end of the chain, unless it is signed already. */
+  async sign(): Promise<void> {
+    const { database, signer, clock, logger } = this.#options;
+    try {
+      const note = await storeCheckpoint(database, signer, clock.now());
+      if (note !== null) logger?.info({ checkpoint: note }, 'signed the end of the chain of events');
+      this.#hasFailed = false;
+    } catch (error) {
+      // Logs only the first failure, because an outage of an hour causes many attempts.
+      if (!this.#hasFailed) logger?.warn({ err: error }, 'the chain of events could not be signed; retrying');
+      this.#hasFailed = true;
+    }
+  }
+}
