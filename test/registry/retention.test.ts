@@ -165,11 +165,10 @@ t.test('old events are found by their number, and those to retain by their key',
   await insert([50, 40, 1]);
   const range = { after: 0, until: time.now() - 30 * day, now: time.now() };
   const plans = await queryPlans({ database, file }, (watched) => deleteEvents(watched, range));
-  t.equal(plans.length, 2);
-  for (const plan of plans) {
-    t.match(plan, /SEARCH events USING INTEGER PRIMARY KEY/);
-    t.notMatch(plan, /SCAN|TEMP B-TREE/, plan);
-  }
+  const ofEvents = plans.filter((plan) => /\bevents\b/.test(plan));
+  t.equal(ofEvents.length, 3);
+  for (const plan of ofEvents) t.match(plan, /SEARCH events USING INTEGER PRIMARY KEY/);
+  for (const plan of plans) t.notMatch(plan, /SCAN|TEMP B-TREE/, plan);
 });
 
 onEachDatabase('the last thousand generations and the first one are retained', async (t, url) => {

@@ -130,12 +130,12 @@ export async function pruneEvents(
 ): Promise<void> {
   if (seqs.length === 0) return;
   await database.transaction().execute(async (transaction) => {
-    await transaction.updateTable('event_tail').set({ id: 1 }).execute();
+    await transaction.updateTable('event_tail').set({ id: 1 }).where('id', '=', 1).execute();
     const last = await transaction
       .selectFrom('event_chain')
       .select(['position', 'hash'])
       .where('seq', 'in', seqs)
-      .orderBy('position', 'desc')
+      .orderBy('seq', 'desc')
       .limit(1)
       .executeTakeFirst();
     if (last !== undefined) {
@@ -143,6 +143,7 @@ export async function pruneEvents(
       await transaction
         .updateTable('event_tail')
         .set({ pruned_position: last.position, pruned_hash: last.hash, pruned_at: now, pruned_note: note })
+        .where('id', '=', 1)
         .where('pruned_position', '<', last.position)
         .execute();
     }
