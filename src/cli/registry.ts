@@ -38,14 +38,14 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   const { log, build } = startLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
-  const { listen, database, tokenFile, retention } = config.registry;
+  const { listen, behindProxy, hosts, database, tokenFile, retention } = config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
   // Import this module only here, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
-  ignoreReloadSignals(log);
+  if (listen.certFile === null) ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {
     let running: RunningRegistry | null = null;
     const check = await RedisSelfCheck.start(config, 'registry', log);
@@ -62,6 +62,8 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     closeLater(async () => inbox?.close());
     const registry = await startRegistry({
       ...listen,
+      behindProxy,
+      hosts,
       databaseUrl: database.url,
       mayCreate: create === true,
       storeWarnings: check.warnings,
@@ -80,6 +82,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       logger: log,
     });
     running = registry;
+    if (listen.certFile !== null) process.on('SIGHUP', () => void registry.reloadCertificate());
     closeLater(() => registry.close());
     log.info({ url: registry.url }, 'the registry takes requests');
   });

@@ -22,6 +22,7 @@ import { restoreRoutes } from './restores/routes.js';
 import { pagingOf } from '../rest/paging.js';
 import { Refusal } from '../rest/refusal.js';
 import { parseDateTime } from '../rest/moment.js';
+import { localAccess, type RegistryAccess, requireOwnHost } from './own-host.js';
 import type { Routes } from './routes.js';
 import { listEvents } from './events/repository.js';
 import { eventSchema, eventsQuery } from './events/schema.js';
@@ -52,6 +53,8 @@ export interface RegistryOptions {
   readonly storeWarnings?: (() => readonly string[]) | undefined;
   /** Signs receipts for checkpoints of access logs. Default: the registry accepts no checkpoints. */
   readonly witness?: NoteSigner | null | undefined;
+  /** How clients reach the API. Default: plain HTTP on loopback. */
+  readonly access?: RegistryAccess | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
@@ -68,10 +71,11 @@ export function longestLifetime(maxStaleSeconds: number): number {
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
   const { database, projector } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
-  const app = createRestApp({ logger, admit: requireToken(token) });
+  const { access = localAccess } = options;
+  const app = createRestApp({ logger, tls: access.tls, admit: requireOwnHost(access, requireToken(token)) });
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
-  addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes });
+  addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes, tls: access.tls });
   const context = {
     ...options,
     onChange: () => {

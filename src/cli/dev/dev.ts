@@ -2,6 +2,8 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
+import { ConfigError } from '../../config/config-error.js';
+import { unprotectedRegistry } from '../../config/rules/registry-rules.js';
 import { loadConfig } from '../../config/load.js';
 import { fitToMemory } from '../../config/memory-plan.js';
 import { OperatorError } from '../../config/operator-error.js';
@@ -56,6 +58,10 @@ async function dev(
   const now = new Date();
   const directory = await DataDirectory.open(dataDir ?? null);
   const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
+  await directory.orClose(() => {
+    const problems = unprotectedRegistry(config);
+    if (problems.length > 0) throw new ConfigError(problems, file ?? null);
+  });
   const log = createLogger(config.log.level);
   // Import these modules only here, because most commands need no SQL.
   const { startEmbeddedRegistry } = await import('./embedded-registry.js');

@@ -37,11 +37,12 @@ export async function startEmbeddedRegistry(
   { temporaryPrefix }: { readonly temporaryPrefix: string | null },
 ): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
-  const { listen, database, tokenFile, retention } = config.registry;
+  const { listen, behindProxy, hosts, database, tokenFile, retention } = config.registry;
   const channel = new MemoryChannel();
   try {
     const registry = await startRegistry({
       ...listen,
+      ...{ behindProxy, hosts },
       ...{ databaseUrl: database.url, tokenFile, store, clock: systemClock, timers: systemTimers },
       ...{ eventsDays: retention.eventsDays, inbox: channel, witness: await openWitness(config, log) },
       random: randomBytes,

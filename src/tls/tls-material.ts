@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile, alwaysSecret } from '../../config/operator-file.js';
+import { OperatorError } from '../config/operator-error.js';
+import { readOperatorFile, alwaysSecret } from '../config/operator-file.js';
 import { readCertificate } from './certificate.js';
 import type { Certificate } from './certificate.js';
 
