@@ -3,6 +3,7 @@ import type { InjectOptions } from 'fastify';
 import type { Test } from 'tap';
 import { pepperOf } from '../../src/gateway/api-key.js';
 import { createRegistry } from '../../src/registry/create-registry.js';
+import type { RegistryAccess } from '../../src/registry/own-host.js';
 import type { ApiKey } from '../../src/registry/keys/schema.js';
 import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { Projector } from '../../src/registry/projection/projector.js';
@@ -39,7 +40,7 @@ export const pepper = pepperOf(Buffer.from('a pepper of the tests'));
 const resources: ReadonlySet<string> = new Set(['customers', 'payouts', 'transactions', 'wallets']);
 
 /** The admin API and its projector on a database, an in-memory store, and a clock that only the test advances. */
-export async function registryFixture(t: Test, url: string) {
+export async function registryFixture(t: Test, url: string, access?: RegistryAccess) {
   const time = new ManualTime();
   const store = new MemoryRecordsStore();
   const logged: { details: object; message: string }[] = [];
@@ -55,7 +56,7 @@ export async function registryFixture(t: Test, url: string) {
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
   const projecting = { ...parts, monotonic: time.monotonic, longestLifetimeMilliseconds: 31_000 };
   const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
-  const app = createRegistry({ ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30 });
+  const app = createRegistry({ ...parts, projector, random, token, pepper, resources, access, maxStaleSeconds: 30 });
   projector.wake();
   await projector.nextPass();
   logged.length = 0; // discards the log lines of the first pass

@@ -44,6 +44,7 @@ export function administer<Options extends object>(
   command
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
     .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)")
+    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
     .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
     .option('--actor <name>', 'name of who makes a change, shown by events list (default: the system user)')
     .option('--json', 'print only the data of the response, as JSON')
