@@ -85,6 +85,21 @@ Takes root, part and optionally isMigration.
 {{- default (printf "%s-registry-tls" (include "merchant-gateway.fullname" .)) .Values.registry.tls.existingSecret -}}
 {{- end -}}
 
+{{/*
+Whether the chart creates the certificate of the admin API. With create: null, only with access to the cluster, because
+otherwise each rendering would contain another private key. Access is recognised as for the secrets above.
+*/}}
+{{- define "merchant-gateway.makesRegistryTls" -}}
+{{- $tls := .Values.registry.tls -}}
+{{- $token := .Values.secrets.adminToken.existingSecret -}}
+{{- if or (not .Values.registry.enabled) $tls.existingSecret -}}
+{{- else if kindIs "bool" $tls.create -}}
+{{- if $tls.create -}}true{{- end -}}
+{{- else if and $token (lookup "v1" "Secret" .Release.Namespace $token) -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{/* The names of the registry's Service. Returns a JSON list. */}}
 {{- define "merchant-gateway.registryHosts" -}}
 {{- $name := printf "%s-registry" (include "merchant-gateway.fullname" .) -}}
