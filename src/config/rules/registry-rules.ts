@@ -34,7 +34,9 @@ function clientCertificatesNeedTls({ registry: { listen: { certFile, clientCaFil
 }
 
 function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem[] {
-  return proxyProblems('registry.behindProxy', behindProxy ?? []);
+  const path = 'registry.behindProxy';
+  if (behindProxy?.length === 0) return [{ path, message: 'names no proxy; expected the addresses of proxies, or null' }];
+  return proxyProblems(path, behindProxy ?? []);
 }
 
 /**

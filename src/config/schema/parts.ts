@@ -35,7 +35,6 @@ export const registry = section(
     ),
     behindProxy: nullable(
       Type.Array(line({ expects: 'an IP address or CIDR', examples: ['10.0.0.7'] }), {
-        minItems: 1,
         maxItems: 1000,
         expects: 'a list of IP addresses and CIDRs',
       }),
