@@ -145,6 +145,7 @@ const forms = [
   [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gatewayOverrides' }],
   [/^secrets\.(recordSecret|instanceKey|witnessKey)$/, ownSecret],
   [/^secrets\.\w+$/, secret],
+  [/^registry\.tls\.create$/, { type: ['boolean', 'null'] }],
   [/^torExits\.key$/, key],
   [/\.schedule$/, schedule],
   [/(existingSecret|existingConfigMap|tlsSecret|existingClaim)$/, nameOrEmpty],

@@ -132,6 +132,11 @@ true
   {{- end -}}
   {{- $port := ternary 9443 7080 (eq .part "registry") -}}
   {{- $owned = dict .part (dict "listen" (dict "host" $host "port" $port) "database" (dict "url" $url)) -}}
+  {{- if and (eq .part "registry") (not .isMigration) -}}
+    {{- $certificate := dict "certFile" "/etc/merchant-gateway/tls/tls.crt" "keyFile" "/etc/merchant-gateway/tls/tls.key" -}}
+    {{- $hosts := concat (dig "registry" "hosts" list .root.Values.config) (include "merchant-gateway.registryHosts" .root | fromJsonArray) -}}
+    {{- $owned = merge $owned (dict "registry" (dict "listen" $certificate "hosts" (uniq $hosts))) -}}
+  {{- end -}}
   {{- $environments := include "merchant-gateway.environments" .root | fromJsonArray -}}
   {{- if and (eq .part "services") $environments (not (dig "identity" "publicKeysUrl" nil .root.Values.config)) -}}
     {{- $management := printf "%s-%s-management" (include "merchant-gateway.fullname" .root) (first $environments) -}}

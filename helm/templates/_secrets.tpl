@@ -11,6 +11,7 @@ identitySigningKey: { option: [identity, signingKeyFile], parts: [gateway] }
 accessLog: { option: [accessLog, secretFile], parts: [gateway] }
 instanceKey: { option: [accessLog, checkpoints, keyFile], parts: [gateway] }
 witnessKey: { option: [registry, witness, keyFile], parts: [registry] }
+registryClientCa: { option: [registry, listen, clientCaFile], parts: [registry] }
 tlsTicketKeys: { option: [listen, https, ticketKeysFile], parts: [gateway] }
 tlsClientCa: { option: [listen, https, clientCaFile], parts: [gateway] }
 traces: { option: [traces, tokenFile], parts: [gateway] }
@@ -77,4 +78,31 @@ Takes root, part and optionally isMigration.
 {{- end -}}
 {{- end -}}
 {{- $found | toJson -}}
+{{- end -}}
+
+{{/* The name of the Secret with the certificate of the admin API. */}}
+{{- define "merchant-gateway.registryTlsSecret" -}}
+{{- default (printf "%s-registry-tls" (include "merchant-gateway.fullname" .)) .Values.registry.tls.existingSecret -}}
+{{- end -}}
+
+{{/*
+Whether the chart creates the certificate of the admin API. With create: null, only with access to the cluster, because
+otherwise each rendering would contain another private key. Access is recognised as for the secrets above.
+*/}}
+{{- define "merchant-gateway.makesRegistryTls" -}}
+{{- $tls := .Values.registry.tls -}}
+{{- $token := .Values.secrets.adminToken.existingSecret -}}
+{{- if or (not .Values.registry.enabled) $tls.existingSecret -}}
+{{- else if kindIs "bool" $tls.create -}}
+{{- if $tls.create -}}true{{- end -}}
+{{- else if and $token (lookup "v1" "Secret" .Release.Namespace $token) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* The names of the registry's Service. Returns a JSON list. */}}
+{{- define "merchant-gateway.registryHosts" -}}
+{{- $name := printf "%s-registry" (include "merchant-gateway.fullname" .) -}}
+{{- $inNamespace := printf "%s.%s" $name .Release.Namespace -}}
+{{- list $name $inNamespace (printf "%s.svc" $inNamespace) (printf "%s.svc.cluster.local" $inNamespace) | toJson -}}
 {{- end -}}

@@ -24,8 +24,16 @@
 {{- $volumes = append $volumes (dict "name" "data" "persistentVolumeClaim" (dict "claimName" $claim)) }}
 {{- $mounts = append $mounts (dict "name" "data" "mountPath" "/var/lib/merchant-gateway/data") }}
 {{- end }}
-{{- $open := dict "httpGet" (dict "path" "/livez" "port" "api") }}
-{{- $ready := dict "httpGet" (dict "path" "/readyz" "port" "api") }}
+{{- $isRegistry := eq .part "registry" }}
+{{- $scheme := dict }}
+{{- if $isRegistry }}
+{{- $secret := include "merchant-gateway.registryTlsSecret" .root }}
+{{- $volumes = append $volumes (dict "name" "tls" "secret" (dict "secretName" $secret "defaultMode" 0440)) }}
+{{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/merchant-gateway/tls" "readOnly" true) }}
+{{- $scheme = dict "scheme" "HTTPS" }}
+{{- end }}
+{{- $open := dict "httpGet" (merge (dict "path" "/livez" "port" "api") $scheme) }}
+{{- $ready := dict "httpGet" (merge (dict "path" "/readyz" "port" "api") $scheme) }}
 {{- $probes := dict
   "startupProbe" (merge (dict "periodSeconds" 2 "failureThreshold" (div $startSeconds 2)) $open)
   "livenessProbe" (merge (dict "periodSeconds" 10 "timeoutSeconds" 3 "failureThreshold" 6) $open)
@@ -74,7 +82,7 @@ spec:
   selector:
     {{- include "merchant-gateway.selectorLabels" $part | nindent 4 }}
   ports:
-    - { name: api, port: {{ $settings.servicePort }}, targetPort: api }
+    - { name: {{ ternary "api-tls" "api" $isRegistry }}, port: {{ $settings.servicePort }}, targetPort: api{{ if $isRegistry }}, appProtocol: https{{ end }} }
 {{- if and $settings.podDisruptionBudget.enabled (gt (int $settings.replicas) 1) }}
 ---
 {{ include "merchant-gateway.budget" (merge (dict "budget" $settings.podDisruptionBudget) $part) }}

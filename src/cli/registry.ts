@@ -38,7 +38,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   const { log, build } = startLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
-  const { listen, database, tokenFile, bootstrap, reasonFor, retention } = config.registry;
+  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, retention } = config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
@@ -46,7 +46,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   // Import this module only here, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   const { hasOwner } = await import('../registry/administrators/repository.js');
-  ignoreReloadSignals(log);
+  if (listen.certFile === null) ignoreReloadSignals(log);
   await runServer(config, log, async (closeLater) => {
     let running: RunningRegistry | null = null;
     const check = await RedisSelfCheck.start(config, 'registry', log);
@@ -63,6 +63,8 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     closeLater(async () => inbox?.close());
     const registry = await startRegistry({
       ...listen,
+      behindProxy,
+      hosts,
       databaseUrl: database.url,
       mayCreate: create === true,
       storeWarnings: check.warnings,
@@ -83,6 +85,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       logger: log,
     });
     running = registry;
+    if (listen.certFile !== null) process.on('SIGHUP', () => void registry.reloadCertificate());
     closeLater(() => registry.close());
     const isOwned = await hasOwner(registry.database);
     if (bootstrap === 'on' && isOwned)

@@ -1,5 +1,6 @@
 import type { Problem } from './config-error.js';
 import { bytesOfKey, bytesOfMerchant, heapFactor, mebibyte, planMemory } from './memory-plan.js';
+import { unprotectedRegistry } from './rules/registry-rules.js';
 import type { Config } from './schema.js';
 
 /**
@@ -71,8 +72,10 @@ export function startProblems(command: ServerCommand, config: Config): Problem[]
   if (command === 'services') return [];
   const { witness, tokenFile, bootstrap } = config.registry;
   const ofWitness = witness !== null && config.keys.recordSecretFile === null ? [needsSecret('registry.witness')] : [];
-  if (tokenFile !== null || bootstrap === 'off') return ofWitness;
+  const ofListener = unprotectedRegistry(config).map(({ path, message }) => ({ path, message }));
+  if (tokenFile !== null || bootstrap === 'off') return [...ofListener, ...ofWitness];
   return [
+    ...ofListener,
     ...ofWitness,
     { path: 'registry.tokenFile', message: "expected the path of a file with the administrators' token" },
   ];

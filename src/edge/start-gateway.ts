@@ -30,7 +30,7 @@ import { createRouteTable } from './request/routes.js';
 import { listen, type ListenAddress } from './server/listen.js';
 import { createListener, type Listener } from './server/listener.js';
 import { openTls, type OpenTls } from './tls/open-tls.js';
-import type { CertificateChange } from './tls/tls-reload.js';
+import type { CertificateChange } from '../tls/tls-reload.js';
 import { WarmUp, type WarmUpEnd } from './warm-up.js';
 import { readOperatorFile } from '../config/operator-file.js';
 import { Upstream } from './proxy/upstream.js';

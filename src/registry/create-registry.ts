@@ -22,6 +22,7 @@ import { followChanges, followProjection } from './propagation.js';
 import type { RegistryDatabase } from './registry-database.js';
 import { addRegistryMetrics } from './registry-metrics.js';
 import { restoreRoutes } from './restores/routes.js';
+import { localAccess, type RegistryAccess, requireOwnHost } from './own-host.js';
 import type { Routes } from './routes.js';
 import { eventRoutes } from './events/routes.js';
 import { readExportPage } from './exports/export-page.js';
@@ -53,6 +54,8 @@ export interface RegistryOptions {
   readonly storeWarnings?: (() => readonly string[]) | undefined;
   /** Signs receipts for checkpoints of access logs. Default: the registry accepts no checkpoints. */
   readonly witness?: NoteSigner | null | undefined;
+  /** How clients reach the API. Default: plain HTTP on loopback. */
+  readonly access?: RegistryAccess | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
@@ -71,12 +74,13 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
   const identities = new Identities({ database, bootstrapToken: token });
   const attempts = new Attempts(options);
-  const { clock, reasonFor } = options;
-  const app = createRestApp({ logger, admit: requireAccess({ database, identities, attempts, clock, reasonFor }) });
+  const { access = localAccess, clock, reasonFor } = options;
+  const admit = requireOwnHost(access, requireAccess({ database, identities, attempts, clock, reasonFor }));
+  const app = createRestApp({ logger, tls: access.tls, admit });
   app.addHook('onClose', () => attempts.settled());
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
-  addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes });
+  addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes, tls: access.tls });
   const context = {
     ...options,
     onChange: () => {

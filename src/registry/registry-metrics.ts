@@ -5,6 +5,7 @@ import type { Clock } from '../gateway/store-ports.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
 import { knownGateways, type GatewaySources } from './gateways/known-gateways.js';
 import { readHistory } from './projection/history.js';
+import type { ServerTls } from '../tls/server-tls.js';
 import { oldestWaiting } from './projection/outbox.js';
 import type { Projector } from './projection/projector.js';
 
@@ -13,6 +14,7 @@ export interface RegistryMetricSources extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly clock: Clock;
   readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairCounts'>;
+  readonly tls: ServerTls | null;
 }
 
 /**
@@ -20,9 +22,10 @@ export interface RegistryMetricSources extends GatewaySources {
  */
 export function addRegistryMetrics(
   metrics: ApiMetrics,
-  { writes, projector, ...sources }: RegistryMetricSources,
+  { writes, projector, tls, ...sources }: RegistryMetricSources,
 ): void {
   const { database } = sources;
+  if (tls !== null) addCertificateMetrics(metrics, tls);
   const newest = async (): Promise<number> => (await readHistory(database)).revision;
   metrics.gauge('registry_ready', '1 while the database can be written to, 0 while it cannot.', async () =>
     Number((await writes.problem()) === null),
@@ -118,5 +121,23 @@ export function addRegistryMetrics(
     'registry_records_all_compared_timestamp_seconds',
     'When this process last finished comparing every record with the database; NaN before the first time.',
     () => (projector.repairCounts.sweptAt ?? NaN) / 1_000,
+  );
+}
+
+function addCertificateMetrics(metrics: ApiMetrics, tls: ServerTls): void {
+  metrics.gauge(
+    'registry_tls_certificate_not_before_seconds',
+    'Beginning of validity of the certificate in use, in seconds since 1970.',
+    () => tls.certificate.notBefore / 1000,
+  );
+  metrics.gauge(
+    'registry_tls_certificate_not_after_seconds',
+    'Expiry of the certificate in use, in seconds since 1970.',
+    () => tls.certificate.notAfter / 1000,
+  );
+  metrics.gauge(
+    'registry_tls_files_usable',
+    '1 while the files of the certificate are valid, 0 while the previous certificate stays in use.',
+    () => Number(tls.problem === null),
   );
 }

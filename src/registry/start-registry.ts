@@ -2,6 +2,7 @@ import type { AddressInfo } from 'node:net';
 import { openSession } from '../database/session.js';
 import { asListenError, OperatorError } from '../config/operator-error.js';
 import { readToken } from '../rest/bearer-token.js';
+import { ServerTls } from '../tls/server-tls.js';
 import type { GatewayInbox } from '../gateway/channel-ports.js';
 import { permissions } from './administrators/roles.js';
 import { SilentRuns } from './checkpoints/findings.js';
@@ -15,10 +16,19 @@ import { newId } from './registry-context.js';
 import { openRegistryDatabase, type RegistryDatabase } from './registry-database.js';
 
 /** Options of a registry process. The caller closes the store after `close()`, because it opened it. */
-export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token'> {
+export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token' | 'access'> {
   readonly host: string;
   /** Port; 0 selects any free port. */
   readonly port: number;
+  /** PEM files of the certificate and its private key. Default: plain HTTP. */
+  readonly certFile?: string | null;
+  readonly keyFile?: string | null;
+  /** PEM file of the CAs of client certificates. Default: no client certificates. */
+  readonly clientCaFile?: string | null;
+  /** Addresses and CIDRs of the proxies in front; null, the default, without proxies. */
+  readonly behindProxy?: readonly string[] | null;
+  /** Further hosts by which clients address the API. Default: no further hosts. */
+  readonly hosts?: readonly string[];
   /** `sqlite:PATH`, `sqlite::memory:` or `postgres://…`. */
   readonly databaseUrl: string;
   /** Whether to create the database if it is missing or empty. Default: true. */
@@ -40,6 +50,8 @@ export interface RunningRegistry {
   readonly database: RegistryDatabase;
   /** Call this when the store is reachable again: pending changes are then written at once. */
   storeFound(): void;
+  /** Checks the certificate files now. Resolves when changed files are in use or were rejected. */
+  reloadCertificate(): Promise<void>;
   /** Completes running requests, stops writing to the store, then closes the database. */
   close(): Promise<void>;
 }
@@ -49,6 +61,8 @@ export interface RunningRegistry {
  * second and reconnects at least once a second.
  */
 const reportMilliseconds = 1_500;
+/** Listen addresses that are no host of the API: a web page may have resolved its name to them. */
+const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 /**
  * How long to wait for the first comparison with the store. A reachable store is compared in this time, unless all
  * records have to be rewritten.
@@ -67,11 +81,16 @@ function requirePermissions(named: ReadonlySet<string>): void {
  * Opens the database, applies its migrations, accepts requests and writes changes to the store. Starts even if the
  * store is unavailable.
  * @throws DatabaseError
- * @throws OperatorError for an invalid token, or a port in use
+ * @throws OperatorError for an invalid token or certificate, or a port in use
  */
 export async function startRegistry({
   host,
   port,
+  certFile = null,
+  keyFile = null,
+  clientCaFile = null,
+  behindProxy = null,
+  hosts = [],
   databaseUrl,
   mayCreate = true,
   tokenFile,
@@ -83,6 +102,11 @@ export async function startRegistry({
   const { clock, random, reasonFor = new Set<string>() } = options;
   requirePermissions(reasonFor);
   const token = bootstrap === 'off' ? null : await readToken(tokenFile, 'registry.tokenFile');
+  const tls =
+    certFile === null || keyFile === null
+      ? null
+      : await ServerTls.open({ certFile, keyFile, clientCaFile }, 'registry.listen', clock, options.logger);
+  const access = { tls, behindProxy, hosts: anyAddress.has(host) ? hosts : [...hosts, host] };
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({
     url: databaseUrl,
@@ -111,7 +135,7 @@ export async function startRegistry({
   const witness = signer && new Witness({ ...shared, signer });
   const silentRuns = inbox && new SilentRuns({ ...shared, inbox });
   const eventCheckpoints = signer && new EventCheckpoints({ ...shared, signer });
-  const app = createRegistry({ ...options, database, projector, token });
+  const app = createRegistry({ ...options, database, projector, token, access });
   app.addHook('onClose', async () => {
     await silentRuns?.stop();
     await eventCheckpoints?.stop();
@@ -146,11 +170,12 @@ export async function startRegistry({
   const address = app.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return {
-    url: `http://${name}:${address.port}`,
+    url: `${tls === null ? 'http' : 'https'}://${name}:${address.port}`,
     database,
     storeFound: () => {
       projector.storeFound();
     },
+    reloadCertificate: async () => tls?.check(),
     close: () => app.close(),
   };
 }

@@ -10,6 +10,7 @@ const codesByStatus: Readonly<Record<number, string>> = {
   409: 'conflict',
   413: 'body_too_large',
   415: 'unsupported_media_type',
+  421: 'misdirected_request',
   422: 'validation_failed',
   431: 'headers_too_large',
   500: 'internal_error',

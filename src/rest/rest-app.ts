@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
+import type { Server } from 'node:tls';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -12,6 +13,7 @@ import Fastify, {
 } from 'fastify';
 import { deepestLevel, parseStrictJson, StrictJsonError } from '../json/strict-json.js';
 import { METHODS, STATUS_CODES } from '../node/http.js';
+import type { ServerTls } from '../tls/server-tls.js';
 import Type from '../typebox/typebox.js';
 import { respondToError, respondToErrors, type Logger } from './error-responses.js';
 import { failure } from './envelope.js';
@@ -38,14 +40,8 @@ export interface RestOptions {
   readonly logger?: Logger | undefined;
   /** Adds the hook that authenticates requests, before unknown paths are rejected and before the body is read. */
   readonly admit: (app: FastifyInstance) => void;
-  /** TLS certificate and key; without them the API uses plain HTTP. */
+  /** TLS of the listener, which the app closes; without it the API uses plain HTTP. */
   readonly tls?: ServerTls | null;
-}
-
-/** A certificate with its intermediates, and its private key, in PEM. */
-export interface ServerTls {
-  readonly cert: Buffer;
-  readonly key: Buffer;
 }
 
 const bodyLimitBytes = 1024 * 1024;
@@ -62,7 +58,7 @@ const maxConnections = 10_000;
 export function createRestApp({ logger, admit, tls = null }: RestOptions): RestApp {
   const parserErrors = new ParserErrors();
   const app = Fastify({
-    ...(tls === null ? {} : { https: { ...tls, minVersion: 'TLSv1.2' } }),
+    ...(tls === null ? {} : { https: tls.options }),
     bodyLimit: bodyLimitBytes,
     requestTimeout: requestTimeoutMilliseconds,
     // Fastify's own 503 would not have the JSON format of all other responses.
@@ -75,6 +71,10 @@ export function createRestApp({ logger, admit, tls = null }: RestOptions): RestA
     },
   });
   app.server.maxConnections = maxConnections;
+  if (tls !== null) {
+    tls.serve(app.server as unknown as Server);
+    app.addHook('onClose', () => tls.stop());
+  }
   respondToErrors(app, logger);
   parserErrors.watch(app);
   app.addHook('onRequest', (_request, reply, done) => {

@@ -1,12 +1,12 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { hostNameIn, hostsIn } from '../rest/host-header.js';
 import { Refusal } from '../rest/refusal.js';
 import type { AssertionVerifier, Tenant } from './assertion-verifier.js';
 
 const decorator = 'tenant';
 const merchantIdForm = /^[A-Za-z0-9_-]{1,64}$/;
 const loopbackForm = /^(?:::1|(?:::ffff:)?127(?:\.[0-9]{1,3}){3})$/i;
-const hostForm = /^(?<name>\[[^\]]*\]|[^:[\]]+)(?::[0-9]*)?$/;
 
 /**
  * Accepts only requests that the gateway forwarded for a merchant. With `assertions`, a request must have the gateway's
@@ -53,14 +53,9 @@ function isFromLoopback({ socket }: FastifyRequest): boolean {
 function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, isOpen: boolean): boolean {
   const [host, ...more] = hostsIn(request);
   if (host === undefined || more.length > 0) return isOpen && more.length === 0;
-  const name = hostForm.exec(host)?.groups?.name?.toLowerCase() ?? '';
+  const name = hostNameIn(host);
   const isLoopback = name === 'localhost' || name === '[::1]' || (isIPv4(name) && name.startsWith('127.'));
   return isLoopback || hosts.has(name) || (isOpen && (isIPv4(name) || isIPv6(/^\[(.*)\]$/.exec(name)?.[1] ?? '')));
-}
-
-/** Returns all Host headers. Reads the raw headers, because Node silently keeps only the first of two Host headers. */
-function hostsIn({ raw: { rawHeaders } }: FastifyRequest): string[] {
-  return rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === 'host');
 }
 
 function forbidden(): Refusal {

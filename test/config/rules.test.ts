@@ -1,5 +1,5 @@
 import t from 'tap';
-import { gatewayProblems } from '../../src/config/config-notes.js';
+import { gatewayProblems, startProblems } from '../../src/config/config-notes.js';
 import { loadConfig } from '../../src/config/load.js';
 import { problemsOf } from './problems-of.js';
 
@@ -7,6 +7,16 @@ const tls = 'https: { certFile: a, keyFile: b }';
 
 t.test('contradicting options are rejected', (t) => {
   const cases: readonly [string, readonly string[]][] = [
+    [
+      'registry: { listen: { host: 10.0.0.7, keyFile: a } }',
+      ['registry.listen.certFile: expected a file, because registry.listen.keyFile is set'],
+    ],
+    ['registry: { listen: { clientCaFile: a } }', ['registry.listen.clientCaFile: has no effect without']],
+    ['registry: { listen: { certFile: a, keyFile: b, clientCaFile: c }, hosts: [a.example, "[::1]"] }', []],
+    ['registry: { behindProxy: [10.0.0.0/8, proxy] }', ['registry.behindProxy[1]: expected an IP address or CIDR']],
+    ['registry: { behindProxy: [0.0.0.0/0] }', ['registry.behindProxy[0]: trusts so many addresses']],
+    ['registry: { behindProxy: [10.0.0.7] }', []],
+    ['registry: { behindProxy: [] }', ['registry.behindProxy: names no proxy']],
     [
       'services: { operators: { listen: { host: 0.0.0.0 } } }',
       ['services.operators.listen.host: is not a loopback address'],
@@ -278,5 +288,22 @@ t.test('a source of Tor exits is a file, or an http or https URL without a passw
   }
   const sources = ['https://a.test/list?x=1', 'HTTP://a.test', 'exits.txt', '/var/exits', './a:b', 'http.txt'];
   t.same(problemsOf({ text: JSON.stringify({ torExits: { sources } }) }), []);
+  t.end();
+});
+
+t.test('a registry beyond loopback does not start without TLS, unless its proxies are named', (t) => {
+  const problemsWith = (text: string): readonly string[] =>
+    startProblems('registry', loadConfig({ text: `registry: { tokenFile: t, ${text} }` })).map(
+      ({ path, message }) => `${path}: ${message}`,
+    );
+  for (const host of ['0.0.0.0', '"::"', '10.0.0.7', 'registry.example']) {
+    t.match(problemsWith(`listen: { host: ${host} }`), [
+      /^registry\.listen\.host: is not a loopback address, .*certFile and keyFile, .*registry\.behindProxy$/,
+    ]);
+    t.same(problemsWith(`listen: { host: ${host}, certFile: a, keyFile: b }`), []);
+    t.same(problemsWith(`listen: { host: ${host} }, behindProxy: [10.0.0.9]`), []);
+  }
+  for (const host of ['127.0.0.1', '"::1"', 'localhost']) t.same(problemsWith(`listen: { host: ${host} }`), []);
+  t.same(startProblems('services', loadConfig({ text: 'registry: { listen: { host: 0.0.0.0 } }' })), []);
   t.end();
 });

@@ -1,7 +1,7 @@
 import net from 'node:net';
 import fc from 'fast-check';
 import t from 'tap';
-import { isSecure, parseRemoteAddress, resolveClientAddress } from '../../src/edge/request/client-address.js';
+import { isSecure, parseRemoteAddress, resolveClientAddress } from '../../src/policy/client-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { address } from '../policy/fixtures.js';
 

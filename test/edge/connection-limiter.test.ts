@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { ConnectionLimiter } from '../../src/edge/connections/connection-limiter.js';
 import type { ConnectionSlot } from '../../src/edge/connections/connection-limiter.js';
-import { sourceOf } from '../../src/edge/request/client-address.js';
+import { sourceOf } from '../../src/policy/client-address.js';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 
 const socket = { destroy: () => undefined } as unknown as Socket;

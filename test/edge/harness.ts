@@ -21,7 +21,7 @@ import { startGateway } from '../../src/edge/start-gateway.js';
 import type { GatewayPorts, RunningGateway } from '../../src/edge/start-gateway.js';
 import type { WarmUpEnd } from '../../src/edge/warm-up.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
-import type { CertificateChange } from '../../src/edge/tls/tls-reload.js';
+import type { CertificateChange } from '../../src/tls/tls-reload.js';
 import type { LineSink } from '../../src/telemetry/line-sink.js';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 

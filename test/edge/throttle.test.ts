@@ -3,7 +3,7 @@ import type { SharedRate, TokenTake } from '../../src/gateway/ports.js';
 import { BadKeyThrottle } from '../../src/edge/auth/bad-key-throttle.js';
 import { GatewayError } from '../../src/edge/request/errors.js';
 import { MerchantRate } from '../../src/edge/auth/merchant-rate.js';
-import { sourceOf } from '../../src/edge/request/client-address.js';
+import { sourceOf } from '../../src/policy/client-address.js';
 import { TokenBucket } from '../../src/gateway/token-bucket.js';
 import { denials } from '../../src/policy/decision-table.js';
 import type { DenialCode } from '../../src/policy/decision-table.js';

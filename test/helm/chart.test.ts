@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
@@ -171,6 +172,38 @@ t.test('with recordSecret.create the chart generates the record secret for regis
     'an existing secret takes precedence',
   );
   t.match(JSON.stringify(own), /recordSecretFile: \/etc\/merchant-gateway\/secrets\/recordSecret\/record-secret/);
+  t.end();
+});
+
+t.test('the registry has the certificate that is created or given, and accepts the names of its Service', (t) => {
+  const name = 'release-merchant-gateway-registry-tls';
+  const registryOf = (manifests: readonly Manifest[]): string =>
+    JSON.stringify(podsOf(manifests).find(({ owner: { metadata } }) => metadata.name.endsWith('-registry'))?.spec);
+  const made = manifestsIn(render('live-tls', { registry: { tls: { create: true } } }));
+  const secret = made.find(({ kind }) => kind === 'Secret') as
+    (Manifest & { data: Record<string, string> }) | undefined;
+  t.match(secret, {
+    type: 'kubernetes.io/tls',
+    metadata: { name, annotations: { 'helm.sh/resource-policy': 'keep', 'merchant-gateway/renew-at': /^[0-9]{10}$/ } },
+  });
+  const part = (key: string): Buffer => Buffer.from(secret?.data[key] ?? '', 'base64');
+  const [certificate, ca] = [new X509Certificate(part('tls.crt')), new X509Certificate(part('ca.crt'))];
+  t.ok(certificate.verify(ca.publicKey) && certificate.checkPrivateKey(createPrivateKey(part('tls.key'))));
+  const hosts = ['', '.payments', '.payments.svc', '.payments.svc.cluster.local'].map(
+    (end) => `release-merchant-gateway-registry${end}`,
+  );
+  for (const host of [...hosts, 'localhost']) t.equal(certificate.checkHost(host), host);
+  t.equal(certificate.checkIP('127.0.0.1'), '127.0.0.1');
+  t.match(registryOf(made), `"secretName":"${name}"`);
+  t.match(registryOf(made), '"mountPath":"/etc/merchant-gateway/tls"');
+
+  const given = render('live-tls', {
+    registry: { tls: { existingSecret: 'mine' } },
+    config: { registry: { hosts: ['registry.example.com'] } },
+  });
+  t.notOk(manifestsIn(given).some(({ kind }) => kind === 'Secret'));
+  t.match(registryOf(manifestsIn(given)), '"secretName":"mine"');
+  t.match(given.stdout, ['hosts:', 'registry.example.com', ...hosts].join('\n      - '));
   t.end();
 });
 
@@ -408,15 +441,18 @@ t.test('with a CronJob for Tor exits the gateways have no egress to their source
   t.end();
 });
 
-t.test('liveness and readiness of registry and services are probed over HTTP', (t) => {
-  for (const name of ['-registry', '-services']) {
+t.test('liveness and readiness of the registry are probed over HTTPS, and of the services over HTTP', (t) => {
+  for (const [name, scheme] of [
+    ['-registry', 'HTTPS'],
+    ['-services', undefined],
+  ] as const) {
     const part = deploymentsOf('backing-services').find(({ metadata }) => metadata.name.endsWith(name));
     t.match(
       part?.spec.template.spec.containers[0],
       {
-        startupProbe: { httpGet: { path: '/livez', port: 'api' } },
-        livenessProbe: { httpGet: { path: '/livez', port: 'api' } },
-        readinessProbe: { httpGet: { path: '/readyz', port: 'api' } },
+        startupProbe: { httpGet: { path: '/livez', port: 'api', scheme } },
+        livenessProbe: { httpGet: { path: '/livez', port: 'api', scheme } },
+        readinessProbe: { httpGet: { path: '/readyz', port: 'api', scheme } },
       },
       name,
     );
@@ -485,6 +521,7 @@ t.test('registry and services are scraped where they run, and have no alerts els
         endpoints: [
           { ...endpoint, port: 'management' },
           { ...endpoint, port: 'api' },
+          { ...endpoint, port: 'api-tls', scheme: 'https', tlsConfig: { insecureSkipVerify: true } },
         ],
       },
     });
@@ -493,7 +530,7 @@ t.test('registry and services are scraped where they run, and have no alerts els
       const service = own.find(({ kind }) => kind === 'Service');
       t.match(service, {
         metadata: { labels: { 'merchant-gateway/metrics': 'true' } },
-        spec: { ports: [{ name: 'api' }] },
+        spec: { ports: [{ name: part === 'registry' ? 'api-tls' : 'api' }] },
       });
       const policy = own.find(({ kind }) => kind === 'NetworkPolicy') as unknown as {
         spec: { ingress: { ports: object[]; from?: object[] }[] };

@@ -72,7 +72,7 @@ t.test('the release test avoids checks that need a proxy header or a client cert
     const targets = pod.spec.containers[0]?.env.find(({ name }) => name === 'TARGETS')?.value ?? '';
     return (JSON.parse(targets) as { url: string }[]).map(({ url }) => new URL(url).protocol + new URL(url).port);
   };
-  const [management, registry] = ['http:9090', 'http:9443'];
+  const [management, registry] = ['http:9090', 'https:9443'];
   t.same(asked('live-tls', {}), [management, 'https:', 'http:', registry]);
   t.same(asked('live-tls', { trustedProxies: ['10.0.0.1'] }), [management, 'https:', registry]);
   t.same(asked('live-tls', { trustedProxies: ['10.0.0.1'], proxyProtocol: true }), [management, registry]);

@@ -109,6 +109,21 @@ t.test('an installation without a registry or with an existing secret generates 
   t.equal(own.valueOf(), undefined);
 });
 
+t.test(
+  'the certificate of the admin API is created by an upgrade too, and kept until half of its time is over',
+  async (t) => {
+    const { helm, secret } = await cluster(t);
+    const name = 'release-merchant-gateway-registry-tls';
+    await helm('install', {}, { registry: { tls: { create: false } } });
+    t.equal(secret(name), undefined);
+    await helm('upgrade');
+    const certificate = secret(name)?.data?.['tls.crt'] ?? '';
+    t.match(Buffer.from(certificate, 'base64').toString(), /^-----BEGIN CERTIFICATE-----/);
+    await helm('upgrade');
+    t.equal(secret(name)?.data?.['tls.crt'], certificate, 'the next upgrade keeps it');
+  },
+);
+
 t.test('rendering without a cluster generates no secret', (t) => {
   const rendered = render('live-tls');
   t.equal(rendered.status, 0);

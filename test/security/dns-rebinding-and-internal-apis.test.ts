@@ -5,10 +5,12 @@ import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { startConfiguredServices } from '../../src/cli/compose/services.js';
 import { loadConfig } from '../../src/config/load.js';
+import { clientAddressOf, type RegistryAccess } from '../../src/registry/own-host.js';
 import { startServices } from '../../src/services/start-services.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import { ask, connect as connectGateway, exchangeBytes, liveKey, startTestGateway } from '../edge/harness.js';
 import { ManualTime } from '../registry/manual-time.js';
+import { registryFixture, token as adminToken } from '../registry/registry-fixture.js';
 import { operatorsToken } from '../services/operators-fixture.js';
 import { balanceOf } from '../services/services-fixture.js';
 
@@ -266,4 +268,68 @@ t.test('the services that the gateway calls do not serve the routes of the opera
     const headers = { ...withToken, 'x-merchant-id': merchantId, 'x-merchant-environment': 'live' };
     t.equal((await sendTo(`${services.url}${path}`, { method, headers, ...body })).status, 404, `${method} ${path}`);
   }
+});
+
+/** Every kind of access to the admin API on loopback, and what a request of a web page gets there. */
+async function adminApi(t: Test, access: Partial<RegistryAccess> = {}) {
+  const { app } = await registryFixture(t, 'sqlite::memory:', {
+    access: { tls: null, hosts: [], behindProxy: null, ...access },
+  });
+  const statusOf = async (headers: Record<string, string>, path = '/merchants', remoteAddress = '127.0.0.1') => {
+    const authorization = `Bearer ${adminToken}`;
+    const response = await app.inject({ url: path, headers: { authorization, ...headers }, remoteAddress });
+    return response.statusCode;
+  };
+  return { app, statusOf };
+}
+
+t.test('DNS rebinding: the admin API rejects a foreign host with 421 before it checks the token', async (t) => {
+  const { app, statusOf } = await adminApi(t, { hosts: ['Registry.example', '[fd00::0:7]', '10.0.0.9'] });
+  for (const host of rejectedHosts.filter((one) => one !== '')) t.equal(await statusOf({ host }), 421, `Host: ${host}`);
+  const response = await app.inject({ url: '/merchants', headers: { host: 'attacker.example' } });
+  t.match(response.json(), { success: false, message: /registry\.hosts/, data: { code: 'misdirected_request' } });
+  for (const host of ['localhost', '127.0.0.1:9443', '[::1]', 'registry.example:9443', '[fd00::7]:1', '10.0.0.9']) {
+    t.equal(await statusOf({ host }), 200, `Host: ${host}`);
+  }
+  for (const path of ['/livez', '/readyz', '/metrics', '/openapi.json']) {
+    t.equal(await statusOf({ host: '10.1.2.3:9443' }, path), 200, `a probe of ${path} by address`);
+    t.equal(await statusOf({ host: 'attacker.example' }, path), 421, `${path} by a rebound name`);
+  }
+});
+
+t.test('a web page of another origin gets 403 from the admin API, also with the token', async (t) => {
+  const { app, statusOf } = await adminApi(t);
+  const host = 'localhost:9443';
+  const foreign = [
+    ...['https://attacker.example', 'null', 'http://localhost', 'https://localhost:9443', 'http://localhost:9443/'],
+    ...['http://localhost:9443, https://attacker.example', 'http://localhost:9443@attacker.example', ''],
+  ];
+  for (const origin of foreign) t.equal(await statusOf({ host, origin }), 403, `Origin: ${origin}`);
+  for (const site of ['cross-site', 'same-site', 'Same-Origin', '']) {
+    t.equal(await statusOf({ host, 'sec-fetch-site': site }), 403, `Sec-Fetch-Site: ${site}`);
+  }
+  for (const site of ['same-origin', 'none']) t.equal(await statusOf({ host, 'sec-fetch-site': site }), 200, site);
+  t.equal(await statusOf({ host, origin: 'http://localhost:9443' }), 200, 'its own origin');
+  const response = await app.inject({ url: '/merchants', headers: { host, origin: 'https://attacker.example' } });
+  t.match(response.json(), { data: { code: 'foreign_origin' } });
+});
+
+t.test('behind proxies, plain HTTP from other peers is rejected, and only proxies name the client', async (t) => {
+  const { app, statusOf } = await adminApi(t, { behindProxy: ['10.0.0.0/30'], hosts: ['registry.example'] });
+  const seen: (string | undefined)[] = [];
+  app.addHook('onRequest', (request, _reply, done) => {
+    seen.push(clientAddressOf(request)?.text);
+    done();
+  });
+  const headers = { host: 'registry.example', 'x-forwarded-for': '203.0.113.9, 10.0.0.2' };
+  t.equal(await statusOf(headers, '/merchants', '10.0.0.1'), 200, 'from a proxy');
+  t.equal(await statusOf(headers, '/merchants', '127.0.0.1'), 200, 'from loopback');
+  t.equal(await statusOf({ ...headers, origin: 'https://registry.example' }, '/merchants', '10.0.0.1'), 200);
+  t.equal(await statusOf({ ...headers, 'x-forwarded-for': 'unknown' }, '/merchants', '10.0.0.1'), 200);
+  t.same(seen.splice(0), ['203.0.113.9', '127.0.0.1', '203.0.113.9', undefined]);
+  for (const peer of ['10.0.0.4', '203.0.113.9', '::ffff:10.0.0.4']) {
+    t.equal(await statusOf(headers, '/merchants', peer), 403, `from ${peer}`);
+    t.equal(await statusOf(headers, '/livez', peer), 200, `a probe from ${peer}`);
+  }
+  t.same([...new Set(seen)], ['10.0.0.4', '203.0.113.9'], 'others cannot name a client');
 });

@@ -1,13 +1,16 @@
 import { loadConfig } from '../../config/load.js';
+import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
 import { readToken } from '../../rest/bearer-token.js';
+import { type ClientTrust, trustAuthorities, trustCertificate } from '../../tls/client-trust.js';
 import type { AdminAccess } from './admin-client.js';
-import { type Environment, type Peer, WrongUsage } from './peer.js';
+import { caFileVariable, type Environment, type Peer, WrongUsage } from './peer.js';
 
 /** Command-line options for the address of an API and its bearer token. */
 export interface AccessOptions {
   readonly address?: string | undefined;
   readonly tokenFile?: string | undefined;
+  readonly caFile?: string | undefined;
   readonly config?: string | undefined;
 }
 
@@ -18,12 +21,38 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
  * over the configuration.
  * @throws WrongUsage if the token is missing, or address or token is malformed
  * @throws ConfigError for an invalid configuration
- * @throws OperatorError if the token file cannot be read
+ * @throws OperatorError if the token file or the CA file cannot be read
  */
 export async function accessOf(options: AccessOptions, env: Environment, peer: Peer): Promise<AdminAccess> {
   const config = loadConfig({ file: options.config, env });
-  const given = options.address ?? nonEmpty(env[peer.addressVariable]) ?? addressIn(config, peer);
-  return { peer, address: urlIn(given, peer), token: await tokenOf(options, env, config, peer) };
+  const given = options.address ?? nonEmpty(env[peer.addressVariable]);
+  const address = urlIn(given ?? addressIn(config, peer), peer);
+  const ownCertFile = given === undefined ? (peer.settings(config).listen.certFile ?? null) : null;
+  const trust = address.protocol === 'https:' ? await trustOf(options.caFile, env, ownCertFile) : null;
+  if (address.protocol === 'http:' && options.caFile !== undefined)
+    throw new WrongUsage('--ca-file has no effect for an http:// address: give an https:// address');
+  return { peer, address, trust, token: await tokenOf(options, env, config, peer) };
+}
+
+/**
+ * Determines which certificates a client trusts: the CAs of the option or the environment variable, otherwise the
+ * certificate of the configured listener, otherwise, as null, the CAs of the system.
+ */
+async function trustOf(
+  caFile: string | undefined,
+  env: Environment,
+  ownCertFile: string | null,
+): Promise<ClientTrust | null> {
+  const file = caFile ?? nonEmpty(env[caFileVariable]);
+  if (file !== undefined) return trustAuthorities(file);
+  if (ownCertFile === null) return null;
+  try {
+    return await trustCertificate(ownCertFile);
+  } catch (error) {
+    // The file may exist only where the server runs. The CAs of the system may still verify the certificate.
+    if (error instanceof OperatorError) return null;
+    throw error;
+  }
 }
 
 async function tokenOf({ tokenFile }: AccessOptions, env: Environment, config: Config, peer: Peer): Promise<string> {

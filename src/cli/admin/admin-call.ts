@@ -45,6 +45,7 @@ export function administer<Options extends object>(
   command
     .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
     .option('--token-file <file>', 'file with your token (or set MERCHANT_GATEWAY_TOKEN to the token)')
+    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
     .option('--config <file>', 'configuration file, for registry.listen and registry.tokenFile')
     .option('--reason <text>', 'why you do this, shown by events list; the registry may require it')
     .option('--actor <name>', 'with the shared token: name that events note as claimed (default: the system user)')

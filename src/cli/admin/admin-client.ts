@@ -1,4 +1,5 @@
 import { OperatorError } from '../../config/operator-error.js';
+import type { ClientTrust } from '../../tls/client-trust.js';
 import { Check, type Static, type TSchema } from '../../typebox/typebox.js';
 import { type AdminResponse, parseJson, parseSuccess } from './admin-response.js';
 import { type Peer, registryPeer } from './peer.js';
@@ -25,6 +26,8 @@ export interface AdminAccess {
   readonly peer?: Peer;
   readonly address: URL;
   readonly token: string;
+  /** Which server certificates are trusted; by default those of the system's CAs. */
+  readonly trust?: ClientTrust | null;
   /** Name under which changes are recorded (`x-actor`); null for the default name of the API. */
   readonly actor?: string | null;
   /** Reason for the event (`x-reason`); null without one. */
@@ -38,10 +41,12 @@ export interface AdminAccess {
 /** A client of the admin API or the operators' API. Its error messages never contain the token. */
 export class AdminClient {
   readonly #access: Required<AdminAccess>;
+  #sender: ReturnType<typeof senderFor> | null = null;
 
   constructor(access: AdminAccess) {
     this.#access = {
       peer: registryPeer,
+      trust: null,
       actor: null,
       reason: null,
       onExpiry: () => undefined,
@@ -80,10 +85,11 @@ export class AdminClient {
     request: AdminRequest<TSchema>,
     asked: RequestTarget,
   ): Promise<{ response: Response; text: string | null }> {
-    const { address, token, actor, reason, onExpiry, timeoutMilliseconds, maxBytes } = this.#access;
+    const { address, trust, token, actor, reason, onExpiry, timeoutMilliseconds, maxBytes } = this.#access;
     const { method, body } = request;
+    const send = await (this.#sender ??= senderFor(trust));
     try {
-      const response = await fetch(urlOf(address, request), {
+      const response = await send(urlOf(address, request), {
         method,
         headers: {
           authorization: `Bearer ${token}`,
@@ -104,6 +110,18 @@ export class AdminClient {
       throw unreachable(asked, error, timeoutMilliseconds);
     }
   }
+}
+
+/** Returns the function that sends requests. Node's own `fetch` takes no CA, so with `trust` undici sends them. */
+async function senderFor(trust: ClientTrust | null): Promise<(url: URL, init: RequestInit) => Promise<Response>> {
+  if (trust === null) return fetch;
+  // Import this module only here, because most commands need no HTTP client.
+  const { Agent, fetch: send } = await import('undici');
+  const dispatcher = new Agent({ connect: { ...trust } });
+  return async (url, init) => {
+    const response: unknown = await send(url, { ...init, dispatcher } as Parameters<typeof send>[1]);
+    return response as Response; // the class of undici, which has the same methods
+  };
 }
 
 function urlOf(address: URL, { path, query = {} }: AdminRequest<TSchema>): URL {

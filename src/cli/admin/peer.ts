@@ -56,6 +56,9 @@ export const operatorsPeer: Peer = {
   settings: ({ services }) => services.operators,
 };
 
+/** Environment variable with the path of the CA file, for all administration commands. */
+export const caFileVariable = 'MERCHANT_GATEWAY_CA_FILE';
+
 /** Returns the text with its first letter capitalised. */
 export function capital(text: string): string {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;

@@ -1,7 +1,7 @@
 import { OperatorError } from '../../config/operator-error.js';
 import { Check } from '../../typebox/typebox.js';
 import { failureSchema } from './admin-response.js';
-import { capital, type Peer, WrongUsage } from './peer.js';
+import { capital, caFileVariable, type Peer, WrongUsage } from './peer.js';
 import { printable } from './printable.js';
 
 /** Error if the API rejected a request, or failed while processing it. */
@@ -24,6 +24,7 @@ const advice = ({ name, option, tokenOption, tokenVariable, lists }: Peer): Read
     `Check that ${tokenOption}, or ${tokenVariable}, has the token of ` +
     `${name.replace('the registry', 'this registry')}.`,
   403: 'See roles and whoami for what this token may do.',
+  421: `Check that ${option} has a host of ${name}: one of its certificate, or one of registry.hosts.`,
   404: `Check the id (${lists}), and that ${option} names ${name.replace('the registry', 'a registry')} of this version.`,
   503: 'Try again when its database or store is available.',
 });
@@ -126,7 +127,20 @@ const neverSent = ({ start, option }: Peer): Readonly<Record<string, string>> =>
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS. Check whether the address must begin with http://',
   ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS. Check whether the address must begin with http://',
 });
-const certificateCodes = /CERT|^UNABLE_TO_/;
+
+/** Returns the message for a certificate that the client does not accept; undefined for any other error code. */
+function certificateProblem({ name, option }: Peer, code: string): string | undefined {
+  if (code === 'CERT_HAS_EXPIRED') return `its certificate has expired. Renew the certificate of ${name}`;
+  if (code === 'CERT_NOT_YET_VALID')
+    return `its certificate is not valid yet. Check the clocks of both machines, and the certificate of ${name}`;
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return `its certificate is for other names. Give an address with a name of the certificate with ${option}`;
+  if (!/CERT|^UNABLE_TO_/.test(code)) return undefined;
+  return (
+    `its certificate is not trusted (${printable(code)}). Give the file of its CA with --ca-file or ` +
+    `${caFileVariable}, and check ${option}`
+  );
+}
 
 /**
  * Describes why there is no response, and what to do next. For a change, also states whether it may have been made
@@ -135,15 +149,19 @@ const certificateCodes = /CERT|^UNABLE_TO_/;
 export function unreachable(asked: RequestTarget, cause: unknown, timeoutMilliseconds: number): OperatorError {
   const { peer, address } = asked;
   const code = codeOf(cause);
-  const known = certificateCodes.test(code)
-    ? `its certificate is not trusted (${printable(code)}). Check ${peer.option}, or add the CA to NODE_EXTRA_CA_CERTS`
-    : neverSent(peer)[code];
+  const known = certificateProblem(peer, code) ?? neverSent(peer)[code];
   if (known !== undefined) return new OperatorError(`Cannot reach ${peer.name} at ${address}: ${known}.`, { cause });
   const reason =
     cause instanceof Error && cause.name === 'TimeoutError'
       ? `it did not respond within ${timeoutMilliseconds / 1000} seconds`
-      : `the connection failed (${printable(code || 'unknown reason')})`;
+      : `the connection failed (${printable(code || 'unknown reason')})${hintOfTls(address, code)}`;
   return new OperatorError(`Cannot reach ${peer.name} at ${address}: ${reason}. ${nextAfter(asked)}`, { cause });
+}
+
+/** A server with TLS closes a connection that begins with plain HTTP. */
+function hintOfTls(address: string, code: string): string {
+  const isClosed = code === 'UND_ERR_SOCKET' || code === 'ECONNRESET';
+  return isClosed && address.startsWith('http:') ? '; if it serves TLS, the address must begin with https://' : '';
 }
 
 /** Returns advice for a request whose result is unknown. */

@@ -16,6 +16,7 @@ import type { CommandIo } from '../command-io.js';
 export interface RegistryOptions {
   readonly registry?: string;
   readonly tokenFile?: string;
+  readonly caFile?: string;
   readonly config?: string;
 }
 
@@ -39,7 +40,8 @@ const perPage = '100';
 export function registryOptions(command: Command): Command {
   return command
     .option('--registry <url>', 'address of the admin API, for --checkpoints registry (or MERCHANT_GATEWAY_REGISTRY)')
-    .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)");
+    .option('--token-file <file>', "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)")
+    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)');
 }
 
 /**
@@ -48,12 +50,12 @@ export function registryOptions(command: Command): Command {
  * @throws OperatorError
  */
 export async function fetchRegistryCheckpoints(
-  { registry, tokenFile, config }: RegistryOptions,
+  { registry, tokenFile, caFile, config }: RegistryOptions,
   formerKeys: readonly NoteKey[],
   err: CommandIo['err'],
   env: Environment = process.env,
 ): Promise<RegistryCheckpoints> {
-  const client = new AdminClient(await accessOf({ address: registry, tokenFile, config }, env, registryPeer));
+  const client = new AdminClient(await accessOf({ address: registry, tokenFile, caFile, config }, env, registryPeer));
   const all = async <Schema extends TSchema>(
     path: string,
     schema: Schema,

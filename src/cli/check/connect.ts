@@ -12,6 +12,7 @@ import type { ServerCommand } from '../../config/config-notes.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { NotARegularFile } from '../../telemetry/log-file.js';
 import { createLogger } from '../../telemetry/logger.js';
+import type { TlsFiles } from '../../tls/tls-material.js';
 import { openDestinations } from '../compose/checkpoint-places.js';
 import { readInstanceKey } from '../compose/note-signer.js';
 import type { SignerOptions } from '../compose/note-signer.js';
@@ -53,7 +54,7 @@ function checksOfGateway(config: Config): Check[] {
     ...(keyStore.kind === 'memory' && recordsFile !== null
       ? [works('keyStore.memory.recordsFile', () => readRecordsFile(recordsFile))]
       : []),
-    ...(listen.https === null ? [] : [certificates(listen.https)]),
+    ...(listen.https === null ? [] : [certificates('listen.https', listen.https)]),
     works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
     works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
     works('accessLog.secretFile', () => readLogSecret(accessLog.secretFile)),
@@ -100,6 +101,9 @@ function checksOfRegistry(config: Config): Check[] {
       const { checkRegistryDatabase } = await import('../../registry/registry-database.js');
       await checkRegistryDatabase({ url: database.url, existingOf: 'registry' });
     }),
+    ...(listen.certFile === null || listen.keyFile === null
+      ? []
+      : [certificates('registry.listen', { ...listen, certFile: listen.certFile, keyFile: listen.keyFile })]),
     portIsFree('registry.listen', listen),
   ];
 }
@@ -117,7 +121,10 @@ function checksOfServices(config: Config): Check[] {
       ? [works('identity', async () => (await import('../compose/services.js')).openAssertionVerifier(config))]
       : [reach('identity.publicKeysUrl', publicKeysUrl)]),
     portIsFree('services.listen', listen),
-    works('services.operators', async () => (await import('../compose/services.js')).operatorsListener(operators)),
+    works('services.operators', async () => {
+      const { operatorsListener } = await import('../compose/services.js');
+      await (await operatorsListener(operators, createLogger('silent')))?.tls?.stop();
+    }),
     ...(operators.tokenFile === null ? [] : [portIsFree('services.operators.listen', operators.listen)]),
   ];
 }
@@ -150,19 +157,25 @@ function secretFile(option: string, file: string): Check {
   return works(option, () => readSecretFile(file, 'The secret'));
 }
 
-function certificates(https: NonNullable<Config['listen']['https']>): Check {
+function certificates(
+  option: string,
+  files: Pick<TlsFiles, 'certFile' | 'keyFile' | 'clientCaFile'> & Partial<TlsFiles>,
+): Check {
   return async () => {
-    const { expiryWarnings, readTlsMaterial } = await import('../../edge/tls/tls-material.js');
+    const { expiryWarnings, readTlsMaterial } = await import('../../tls/tls-material.js');
     try {
-      const warnings = expiryWarnings(await readTlsMaterial(https), Date.now());
+      const warnings = expiryWarnings(
+        await readTlsMaterial({ certificates: [], ticketKeysFile: null, ...files }),
+        Date.now(),
+      );
       return warnings.map(({ warning, isOver }) => ({
         severity: isOver ? 'error' : 'warning',
-        option: 'listen.https',
+        option,
         message: `${warning}: renew it`,
       }));
     } catch (error) {
       if (!(error instanceof OperatorError)) throw error;
-      return [{ severity: 'error', option: 'listen.https', message: error.message }];
+      return [{ severity: 'error', option, message: error.message }];
     }
   };
 }

@@ -2,12 +2,12 @@ import { createLocalJWKSet, createRemoteJWKSet } from 'jose';
 import { readPublicKeys } from '../../adapters/identity/signing-keys.js';
 import type { Config } from '../../config/schema.js';
 import { createRouteTable } from '../../edge/request/routes.js';
-import { readCertificate } from '../../edge/tls/certificate.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { type AssertionVerifier, createAssertionVerifier } from '../../services/assertion-verifier.js';
 import { type OperatorsListener, type RunningServices, startServices } from '../../services/start-services.js';
 import type { Logger } from '../../telemetry/logger.js';
 import type { Build } from '../../telemetry/process-metrics.js';
+import { ServerTls } from '../../tls/server-tls.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
 /**
@@ -36,7 +36,7 @@ export async function startConfiguredServices(
       logger,
     },
     bank: { delayMilliseconds: delaySeconds * 1000, failingAccounts },
-    operators: await operatorsListener(operators),
+    operators: await operatorsListener(operators, logger),
   });
 }
 
@@ -45,15 +45,16 @@ export async function startConfiguredServices(
  * authenticated.
  * @throws OperatorError for an invalid token or certificate
  */
-export async function operatorsListener({
-  listen,
-  tokenFile,
-}: Config['services']['operators']): Promise<OperatorsListener | null> {
+export async function operatorsListener(
+  { listen, tokenFile }: Config['services']['operators'],
+  logger: Logger,
+): Promise<OperatorsListener | null> {
   if (tokenFile === null) return null;
   const token = await readToken(tokenFile, 'services.operators.tokenFile');
   const { host, port, certFile, keyFile } = listen;
-  const isPlain = certFile === null || keyFile === null;
-  return { host, port, token, tls: isPlain ? null : await readCertificate(certFile, keyFile) };
+  if (certFile === null || keyFile === null) return { host, port, token, tls: null };
+  const files = { certFile, keyFile, clientCaFile: null };
+  return { host, port, token, tls: await ServerTls.open(files, 'services.operators.listen', systemClock, logger) };
 }
 
 const fetchTimeoutMilliseconds = 5_000;

@@ -2,6 +2,8 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
+import { ConfigError } from '../../config/config-error.js';
+import { unprotectedRegistry } from '../../config/rules/registry-rules.js';
 import { loadConfig } from '../../config/load.js';
 import { fitToMemory } from '../../config/memory-plan.js';
 import { OperatorError } from '../../config/operator-error.js';
@@ -12,6 +14,7 @@ import { startGateway } from '../../edge/start-gateway.js';
 import type { Environment } from '../../policy/key-format.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { createLogger } from '../../telemetry/logger.js';
+import { trustCertificate } from '../../tls/client-trust.js';
 import Type from '../../typebox/typebox.js';
 import { AdminClient } from '../admin/admin-client.js';
 import type { CommandIo } from '../command-io.js';
@@ -57,6 +60,10 @@ async function dev(
   const now = new Date();
   const directory = await DataDirectory.open(dataDir ?? null);
   const config = await directory.orClose(() => loadConfig({ file, presets: presetsFor(directory) }));
+  await directory.orClose(() => {
+    const problems = unprotectedRegistry(config);
+    if (problems.length > 0) throw new ConfigError(problems, file ?? null);
+  });
   const log = createLogger(config.log.level);
   // Import these modules only here, because most commands need no SQL.
   const { startEmbeddedRegistry } = await import('./embedded-registry.js');
@@ -77,9 +84,11 @@ async function dev(
       temporaryPrefix: directory.kept ? null : directory.redisPrefix,
     });
     closeLater(() => embedded.close());
-    const registryUrl = embedded.registry.url;
+    const registryUrl = reachable(embedded.registry.url);
     const token = await readToken(config.registry.tokenFile, 'registry.tokenFile');
-    const admin = new AdminClient({ address: new URL(registryUrl), token });
+    const { certFile: registryCertFile } = config.registry.listen;
+    const trust = registryCertFile === null ? null : await trustCertificate(registryCertFile);
+    const admin = new AdminClient({ address: new URL(registryUrl), token, trust });
     const { environment } = config;
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
     await ensureDemoAdministrators(admin, merchantId, directory.demoTokenFiles);
@@ -127,6 +136,11 @@ async function dev(
     };
     out(json === true ? `${JSON.stringify(welcome)}\n` : welcomeText(welcome));
   });
+}
+
+/** Returns the URL by which this machine reaches a listener, also one on a wildcard address (0.0.0.0, ::). */
+function reachable(url: string): string {
+  return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
 }
 
 /** Returns values that the configuration file may override: loopback listeners, and files in the data directory. */

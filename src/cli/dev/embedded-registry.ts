@@ -37,20 +37,13 @@ export async function startEmbeddedRegistry(
   { temporaryPrefix }: { readonly temporaryPrefix: string | null },
 ): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
-  const { listen, database, tokenFile, bootstrap, reasonFor, retention } = config.registry;
+  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, retention } = config.registry;
   const channel = new MemoryChannel();
   try {
     const registry = await startRegistry({
       ...listen,
-      ...{
-        databaseUrl: database.url,
-        tokenFile,
-        bootstrap,
-        reasonFor: new Set(reasonFor),
-        store,
-        clock: systemClock,
-        timers: systemTimers,
-      },
+      ...{ behindProxy, hosts, databaseUrl: database.url, tokenFile, bootstrap, reasonFor: new Set(reasonFor) },
+      ...{ store, clock: systemClock, timers: systemTimers },
       ...{ eventsDays: retention.eventsDays, inbox: channel, witness: await openWitness(config, log) },
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),

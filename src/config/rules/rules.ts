@@ -1,52 +1,11 @@
-import { type IpRange, parseIpRange } from '../../policy/ip-ranges.js';
 import { foldSegment } from '../closest-name.js';
 import type { Rule, RuleProblem } from '../config-error.js';
 import { accessLogRules } from './access-log-rules.js';
-import { isLoopback } from './loopback.js';
+import { operatorsRules } from './operators-rules.js';
+import { proxyProblems } from './proxy-rules.js';
 import { redisRules } from './redis-rules.js';
+import { registryRules } from './registry-rules.js';
 import type { Config } from '../schema.js';
-
-/** Rules that protect the operators' API, which can move money. */
-const operatorsRules: readonly Rule[] = [certificateIsWhole, tlsBeyondLoopback, upstreamIsNotForOperators];
-
-const listen = 'services.operators.listen';
-
-function certificateIsWhole({ services: { operators } }: Config): RuleProblem[] {
-  const { certFile, keyFile } = operators.listen;
-  if ((certFile === null) === (keyFile === null)) return [];
-  const [missing, other] = certFile === null ? ['certFile', 'keyFile'] : ['keyFile', 'certFile'];
-  const message = `expected a file, because ${listen}.${other} is set`;
-  return [{ path: `${listen}.${missing}`, message, others: [`${listen}.${other}`] }];
-}
-
-/** Requires TLS except on loopback, because otherwise the operators' token would be readable on the network. */
-function tlsBeyondLoopback({ services: { operators } }: Config): RuleProblem[] {
-  const { host, certFile, keyFile } = operators.listen;
-  if (isLoopback(host) || certFile !== null || keyFile !== null) return [];
-  const message =
-    "is not a loopback address, so the operators' API requires TLS; expected 127.0.0.1, " +
-    `or ${listen}.certFile and keyFile`;
-  return [{ path: `${listen}.host`, message, others: [`${listen}.certFile`] }];
-}
-
-/**
- * Rejects an upstream with the address of the operators' API. Otherwise the gateway would forward merchants' requests
- * to the API that moves money.
- */
-function upstreamIsNotForOperators({ upstreams, services: { operators } }: Config): RuleProblem[] {
-  if (operators.tokenFile === null) return [];
-  const { port, host } = operators.listen;
-  return Object.entries(upstreams).flatMap(([name, { url }]) => {
-    if (!URL.canParse(url)) return [];
-    const target = new URL(url);
-    const targetPort = Number(target.port || (target.protocol === 'https:' ? 443 : 80));
-    const isSameHost = target.hostname === host || (isLoopback(target.hostname) && isLoopback(host));
-    if (port === 0 || targetPort !== port || !isSameHost) return [];
-    const message =
-      "is the address of the operators' API, which is only for operators; expected the address of services.listen";
-    return [{ path: `upstreams.${name}.url`, message, others: [`${listen}.port`] }];
-  });
-}
 
 /** Returns conflicts between options that are each valid on their own. */
 export function ruleProblems(config: Config): RuleProblem[] {
@@ -57,7 +16,6 @@ const rules: readonly Rule[] = [
   listenersDoNotCollide,
   httpIsVersion1,
   proxiesAreAddresses,
-  proxiesAreNotEveryone,
   proxyProtocolHasProxies,
   clientCertificatesHaveAuthority,
   upstreamUrlsAreUrls,
@@ -70,6 +28,7 @@ const rules: readonly Rule[] = [
   audienceIsNoUpstream,
   headFitsIntoRequest,
   ...operatorsRules,
+  ...registryRules,
   ...redisRules,
   exitSourcesAreReadable,
 ];
@@ -115,28 +74,7 @@ function coversHost(everyAddress: string, host: string): boolean {
 }
 
 function proxiesAreAddresses({ trustedProxies }: Config): RuleProblem[] {
-  return trustedProxies.flatMap((entry, index) =>
-    parseIpRange(entry) === null
-      ? [{ path: `trustedProxies[${index}]`, message: 'expected an IP address or CIDR, such as 10.0.0.0/8' }]
-      : [],
-  );
-}
-
-/**
- * Rejects trusted ranges that are wider than the largest private networks, because clients would be among them. The
- * limits are 10/8 and fc00::/7, and /16 for other IPv6.
- */
-function proxiesAreNotEveryone({ trustedProxies }: Config): RuleProblem[] {
-  return trustedProxies.flatMap((entry, index) => {
-    const range = parseIpRange(entry);
-    if (range === null || range.prefix >= shortestPrefix(range)) return [];
-    const isIpv4Mapped = range.family === 4 && entry.includes(':');
-    const shortest = shortestPrefix(range) + (isIpv4Mapped ? 96 : 0);
-    const message =
-      'trusts so many addresses that clients are among them, which could spoof their address: ' +
-      `expected a prefix of /${shortest} or longer`;
-    return [{ path: `trustedProxies[${index}]`, message }];
-  });
+  return proxyProblems('trustedProxies', trustedProxies);
 }
 
 /** Requires trusted proxies for the PROXY protocol. Without any, the gateway would close every connection. */
@@ -155,12 +93,6 @@ function clientCertificatesHaveAuthority({ listen: { https } }: Config): RulePro
       ? `expected a file, because listen.https.clientCertificates is ${https.clientCertificates}`
       : 'has no effect; expected null, or listen.https.clientCertificates: request or require';
   return [{ path: 'listen.https.clientCaFile', message, others: ['listen.https.clientCertificates'] }];
-}
-
-function shortestPrefix({ family, first }: IpRange): number {
-  if (family === 4) return 8;
-  const isUniqueLocal = first >> 121n === 0b1111110n;
-  return isUniqueLocal ? 7 : 16;
 }
 
 function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {

@@ -12,10 +12,54 @@ function databaseUrl(keywords: OptionKeywords & { default: string }) {
   });
 }
 
+/** A host name or an IP address; an IPv6 address with or without brackets. */
+const hostName = '^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?|\\[?[0-9A-Fa-f:.]{2,45}\\]?)$';
+
 /** Options of the registry, which manages merchants and API keys. */
 export const registry = section(
   {
-    listen: section(address('127.0.0.1', 9443), { description: 'The admin API.' }),
+    listen: section(
+      {
+        ...address('127.0.0.1', 9443),
+        certFile: optionalFile(
+          'PEM file with the certificate, followed by its intermediates. Required unless host is a loopback address ' +
+            'or registry.behindProxy is set. Changed files apply within 10 seconds. null: plain HTTP.',
+        ),
+        keyFile: optionalFile("PEM file with the certificate's private key."),
+        clientCaFile: optionalFile(
+          'PEM file of the CAs that sign client certificates. A client may then send a certificate in addition to its ' +
+            'token, and a certificate that it sends must be valid. null: no certificate is requested.',
+        ),
+      },
+      { description: 'The listener of the admin API.' },
+    ),
+    behindProxy: nullable(
+      Type.Array(line({ expects: 'an IP address or CIDR', examples: ['10.0.0.7'] }), {
+        maxItems: 1000,
+        expects: 'a list of IP addresses and CIDRs',
+      }),
+      {
+        description:
+          'Addresses and CIDRs of the proxies in front of the admin API. X-Forwarded-For counts only from these ' +
+          'proxies. Without a certificate the API then accepts plain HTTP from them, and otherwise only from loopback. ' +
+          'null: no proxy.',
+      },
+    ),
+    hosts: Type.Array(
+      Type.String({
+        pattern: hostName,
+        expects: 'a host name or an IP address, without a port',
+        examples: ['registry.example.com'],
+      }),
+      {
+        default: [],
+        maxItems: 1000,
+        description:
+          'Further hosts by which clients address the admin API. It always accepts those of the certificate, ' +
+          'loopback names and its own address. Other hosts in a request are rejected with 421, against DNS rebinding.',
+        expects: 'a list of host names and IP addresses',
+      },
+    ),
     database: section(
       {
         url: databaseUrl({

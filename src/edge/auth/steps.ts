@@ -8,7 +8,7 @@ import type { IpAddress } from '../../policy/ip-address.js';
 import { keyFormatOf } from '../../policy/key-format.js';
 import type { KeyFingerprints } from '../../telemetry/key-fingerprint.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
-import { effectiveTrustedProxies, resolveClientAddress, sourceOf } from '../request/client-address.js';
+import { effectiveTrustedProxies, resolveClientAddress, sourceOf } from '../../policy/client-address.js';
 import { GatewayError } from '../request/errors.js';
 import type { Findings } from '../request/exchange.js';
 import { type HeadLimits, requireProtocol } from '../request/protocol.js';

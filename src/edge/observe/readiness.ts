@@ -1,7 +1,7 @@
 import type { Clock, KeyStore, TorExits } from '../../gateway/ports.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import type { OpenTls } from '../tls/open-tls.js';
-import { expiryWarnings } from '../tls/tls-material.js';
+import { expiryWarnings } from '../../tls/tls-material.js';
 
 /** Parts of the gateway that determine its readiness. */
 interface ReadinessSources {

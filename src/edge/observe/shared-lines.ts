@@ -4,7 +4,7 @@ import type { IpRanges } from '../../policy/ip-ranges.js';
 import { keyFormatOf } from '../../policy/key-format.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import type { BadKeyThrottle } from '../auth/bad-key-throttle.js';
-import { sourceOf, sourceText } from '../request/client-address.js';
+import { sourceOf, sourceText } from '../../policy/client-address.js';
 import type { Exchange } from '../request/exchange.js';
 import { type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';

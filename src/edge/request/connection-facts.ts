@@ -3,7 +3,7 @@ import { TLSSocket } from 'node:tls';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { cutAtKey } from '../../telemetry/mask-keys.js';
 import { cut } from '../../telemetry/serialise.js';
-import { parseRemoteAddress } from './client-address.js';
+import { parseRemoteAddress } from '../../policy/client-address.js';
 
 /**
  * The slot of a connection within the connection limits of its listener. The requests of the connection report their

@@ -5,7 +5,7 @@ import type { IpRanges } from '../../policy/ip-ranges.js';
 import { type Environment, keyFormatOf } from '../../policy/key-format.js';
 import { namesOnionService, type OriginClaim } from '../../policy/origins.js';
 import { accessOf } from '../../policy/permissions.js';
-import { isSecure } from './client-address.js';
+import { isSecure } from '../../policy/client-address.js';
 import type { RequestData, DecisiveHeaders } from './request-data.js';
 import type { RouteMatch } from './routes.js';
 

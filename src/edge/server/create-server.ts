@@ -8,7 +8,7 @@ import type { IpRanges } from '../../policy/ip-ranges.js';
 import type { ConnectionLimiter } from '../connections/connection-limiter.js';
 import type { Connections } from '../connections/connections.js';
 import { readProxyHeader } from '../connections/proxy-protocol.js';
-import { sourceOf } from '../request/client-address.js';
+import { sourceOf } from '../../policy/client-address.js';
 import { type ConnectionOrigin, noteConnection, originOf } from '../request/connection-facts.js';
 import { lingeringClose } from '../response/lingering-close.js';
 import { type HandshakeLimits, HandshakeRate } from '../tls/handshake-rate.js';

@@ -4,7 +4,7 @@ import { lruOptions } from '../../gateway/growing-to.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';
-import { sourceOf } from '../request/client-address.js';
+import { sourceOf } from '../../policy/client-address.js';
 import { peekClientHello } from './client-hello.js';
 
 /** Limits on the TLS handshakes of one source (IPv4 address or IPv6 /64). */

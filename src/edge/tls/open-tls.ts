@@ -1,9 +1,9 @@
 import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../gateway/ports.js';
 import { TlsEndpoint } from './tls-endpoint.js';
-import { readTlsMaterial } from './tls-material.js';
-import { TlsReload } from './tls-reload.js';
-import type { CertificateChange } from './tls-reload.js';
+import { readTlsMaterial } from '../../tls/tls-material.js';
+import { TlsReload } from '../../tls/tls-reload.js';
+import type { CertificateChange } from '../../tls/tls-reload.js';
 
 /** The TLS endpoint of a listener, and the periodic reload of its files. */
 export interface OpenTls {

@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import tls, { type SecureContext, type TLSSocket } from 'node:tls';
+import { showsBadCertificate, TlsCredentials } from '../../tls/credentials.js';
+import type { TlsSettings } from '../../tls/secure-contexts.js';
+import type { TlsMaterial } from '../../tls/tls-material.js';
 import type { ConnectionOrigin } from '../request/connection-facts.js';
-import { compileContexts, type SecureContexts, type TlsSettings } from './secure-contexts.js';
-import type { TlsMaterial } from './tls-material.js';
 
 /** TLS settings other than the certificate and key files, and the handshake timeout. */
 export interface TlsEndpointSettings extends TlsSettings {
@@ -16,51 +16,13 @@ interface HandshakeListener {
   readonly onRefused: (why: TlsRefusal) => void;
 }
 
-/**
- * Maximum age of generated session ticket keys, in milliseconds. A leaked key exposes every session encrypted with it.
- */
-const ticketKeysMaxAge = 24 * 3_600_000;
-
-/**
- * The TLS endpoint of a listener. Its material (certificates and keys) can be replaced at run time, without effect on
- * existing connections.
- */
-export class TlsEndpoint {
-  #material: TlsMaterial;
-  #contexts: SecureContexts;
-  #ownTicketKeys = randomBytes(48);
-  #ownTicketKeysSince = performance.now();
+/** The TLS endpoint of a listener. */
+export class TlsEndpoint extends TlsCredentials {
   readonly #settings: TlsEndpointSettings;
-  readonly #servers: tls.Server[] = [];
 
   constructor(material: TlsMaterial, settings: TlsEndpointSettings) {
-    this.#material = material;
+    super(material, settings);
     this.#settings = settings;
-    this.#contexts = this.#compile(material);
-  }
-
-  get material(): TlsMaterial {
-    return this.#material;
-  }
-
-  /**
-   * Replaces the certificates and keys, starting with the next handshake.
-   * @throws if OpenSSL rejects the new ones
-   */
-  replace(material: TlsMaterial): void {
-    const contexts = this.#compile(material); // first, because this throws if OpenSSL rejects the new ones
-    this.#material = material;
-    this.#contexts = contexts;
-    for (const server of this.#servers) server.setSecureContext(contexts.defaults);
-  }
-
-  /** Replaces generated session ticket keys that have reached their maximum age. */
-  renewTicketKeys(): void {
-    const now = performance.now();
-    if (now - this.#ownTicketKeysSince < ticketKeysMaxAge) return;
-    this.#ownTicketKeys = randomBytes(48);
-    this.#ownTicketKeysSince = now;
-    this.replace(this.#material);
   }
 
   /**
@@ -70,19 +32,19 @@ export class TlsEndpoint {
   accept({ onSecure, onRefused }: HandshakeListener): (socket: Socket, origin: ConnectionOrigin) => void {
     const { handshakeTimeoutSeconds, clientCertificates } = this.#settings;
     const server = tls.createServer({
-      ...this.#contexts.defaults,
+      ...this.contexts.defaults,
       handshakeTimeout: handshakeTimeoutSeconds * 1000,
       ALPNProtocols: ['http/1.1', 'http/1.0'],
       // Set only for several certificates, because Node suspends each handshake for this callback.
-      ...(this.#material.certificates.length > 1 && {
+      ...(this.material.certificates.length > 1 && {
         SNICallback: (serverName: string, done: (error: null, context?: SecureContext) => void) => {
-          done(null, this.#contexts.find(serverName));
+          done(null, this.contexts.find(serverName));
         },
       }),
       requestCert: clientCertificates !== 'none',
       rejectUnauthorized: clientCertificates === 'require',
     });
-    this.#servers.push(server);
+    this.keepCurrent(server);
     /**
      * Origins of connections during the handshake. The key contains both ends of the connection, because a TLS socket
      * does not expose its TCP socket.
@@ -110,22 +72,10 @@ export class TlsEndpoint {
       server.emit('connection', socket);
     };
   }
-
-  #compile(material: TlsMaterial): SecureContexts {
-    return compileContexts(material, material.ticketKeys ?? this.#ownTicketKeys, this.#settings);
-  }
 }
 
 function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return [remoteAddress, remotePort, localAddress, localPort].join(' ');
-}
-
-/**
- * Whether the client sent an invalid certificate. With `request`, a client may omit its certificate, but a certificate
- * that it sends must be valid.
- */
-function showsBadCertificate(socket: TLSSocket, wanted: string): boolean {
-  return wanted === 'request' && !socket.authorized && Object.keys(socket.getPeerCertificate()).length > 0;
 }
 
 /**

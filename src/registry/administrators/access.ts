@@ -4,6 +4,7 @@ import { keylessText } from '../../rest/line.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Author } from '../events/author.js';
 import { holdsApiKey } from '../fields.js';
+import { clientAddressOf } from '../own-host.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { tokenPrefix } from './token-text.js';
 import { announcedMilliseconds } from './tokens.js';
@@ -107,8 +108,8 @@ function identityOf(caller: Caller, headers: FastifyRequest['headers']) {
   return { actor: name, administratorId, proof, claimed: proof === 'bootstrap' ? claimedIn(headers['x-actor']) : null };
 }
 
-function requestOf({ ip }: FastifyRequest): Pick<Author, 'source'> {
-  return { source: ip.replace(/^::ffff:(?=\d+\.)/i, '') };
+function requestOf(request: FastifyRequest): Pick<Author, 'source'> {
+  return { source: clientAddressOf(request)?.text ?? null };
 }
 
 /**

@@ -4,7 +4,8 @@ import { requireToken } from '../../rest/bearer-token.js';
 import { describeRoutes, type ApiDescription, type DescribedRoute } from '../../rest/openapi/describe-routes.js';
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
-import { createRestApp, type RestApp, type ServerTls } from '../../rest/rest-app.js';
+import { createRestApp, type RestApp } from '../../rest/rest-app.js';
+import type { ServerTls } from '../../tls/server-tls.js';
 import { movementRoutes } from './movement-routes.js';
 import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 
@@ -12,7 +13,7 @@ import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 export interface OperatorsOptions extends OperatorContext {
   /** The operators' bearer token. */
   readonly token: string;
-  /** TLS certificate and key; null for plain HTTP. */
+  /** TLS of the listener, which the app closes; null for plain HTTP. */
   readonly tls: ServerTls | null;
   readonly logger?: Logger | undefined;
 }

@@ -12,6 +12,7 @@ export type OperatorCall<Options> = Omit<AdminCall<Options>, 'showChange'>;
 export interface OperatorOptions {
   readonly services?: string;
   readonly tokenFile?: string;
+  readonly caFile?: string;
   readonly config?: string;
   readonly actor?: string;
   readonly json?: true;
@@ -30,6 +31,7 @@ export function operate<Options extends object>(
       '--token-file <file>',
       "file with the operators' token (or set MERCHANT_GATEWAY_SERVICES_TOKEN to the token)",
     )
+    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
     .option('--config <file>', 'configuration file, for services.operators')
     .option('--actor <name>', 'name of who makes a change (default: the system user)')
     .option('--json', 'print only the data of the response, as JSON')

@@ -122,6 +122,7 @@ function walletLines(wallet: OperatorWallet): string[] {
 interface RegistryOptions {
   readonly registry?: string;
   readonly registryTokenFile?: string;
+  readonly caFile?: string;
   readonly registryCheck: boolean;
   readonly config?: string;
 }
@@ -135,8 +136,8 @@ const peer = { ...registryPeer, tokenOption: '--registry-token-file' } as const;
  */
 async function requireMerchant(id: string, options: RegistryOptions, env: Environment): Promise<void> {
   if (!options.registryCheck) return;
-  const { registry: address, registryTokenFile: tokenFile, config } = options;
-  const client = new AdminClient(await registryAccess({ address, tokenFile, config }, env));
+  const { registry: address, registryTokenFile: tokenFile, caFile, config } = options;
+  const client = new AdminClient(await registryAccess({ address, tokenFile, caFile, config }, env));
   try {
     await client.ask({ method: 'GET', path: ['merchants', id], expects: Type.Object({ id: Type.Literal(id) }) });
   } catch (error) {

@@ -1,6 +1,6 @@
-import { type IpAddress, parseIpAddress } from '../../policy/ip-address.js';
-import { memoize } from '../../policy/memoize.js';
-import { compileIpRanges, type IpRanges } from '../../policy/ip-ranges.js';
+import { type IpAddress, parseIpAddress } from './ip-address.js';
+import { memoize } from './memoize.js';
+import { compileIpRanges, type IpRanges } from './ip-ranges.js';
 
 /**
  * Parses the address of the socket's peer. Drops the zone that the kernel adds to link-local addresses

@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile, alwaysSecret } from '../../config/operator-file.js';
+import { OperatorError } from '../config/operator-error.js';
+import { readOperatorFile, alwaysSecret } from '../config/operator-file.js';
 
 /** A certificate with its intermediates and private key, and the data of the leaf certificate. */
 export interface Certificate {
@@ -15,6 +15,8 @@ export interface Certificate {
   readonly names: readonly string[];
   /** `rsa`, `ec` or another key type. A server uses one certificate per name and key type. */
   readonly keyType: string;
+  /** The leaf certificate. */
+  readonly x509: X509Certificate;
   /** Validity period, in milliseconds since 1970. */
   readonly notBefore: number;
   readonly notAfter: number;
@@ -42,6 +44,7 @@ export async function readCertificate(certFile: string, keyFile: string): Promis
     cert,
     key,
     names: [...subjectAltName.matchAll(/(?:^|, )DNS:([a-z0-9*._-]+)/gi)].map(([, name = '']) => name.toLowerCase()),
+    x509,
     keyType: publicKey.asymmetricKeyType ?? 'unknown',
     notBefore: Date.parse(validFrom),
     notAfter: Date.parse(validTo),

@@ -1,5 +1,4 @@
-import type { Clock } from '../../gateway/ports.js';
-import type { TlsEndpoint } from './tls-endpoint.js';
+import type { TlsCredentials } from './credentials.js';
 import { expiryWarnings, problemOf, readTlsMaterial } from './tls-material.js';
 import type { TlsFiles } from './tls-material.js';
 
@@ -9,6 +8,11 @@ export interface CertificateChange {
   readonly result: 'replaced' | 'refused' | 'restored';
   /** Why the new files were rejected and the previous ones stay in use; null otherwise. */
   readonly problem: string | null;
+}
+
+/** The machine's clock, in milliseconds since 1970. */
+interface WallClock {
+  now(): number;
 }
 
 /** Callbacks for certificate changes and warnings. */
@@ -24,9 +28,9 @@ interface ReloadListener {
  * invalid, do not match each other (an incomplete swap) or have expired are not applied.
  */
 export class TlsReload {
-  readonly #endpoint: TlsEndpoint;
+  readonly #credentials: TlsCredentials;
   readonly #files: TlsFiles;
-  readonly #clock: Clock;
+  readonly #clock: WallClock;
   readonly #listener: ReloadListener;
   /** Warnings already issued. Each warning is issued only once. */
   #warned = new Set<string>();
@@ -34,8 +38,8 @@ export class TlsReload {
   #timer: NodeJS.Timeout | undefined;
   #checking: Promise<void> = Promise.resolve();
 
-  constructor(endpoint: TlsEndpoint, files: TlsFiles, clock: Clock, listener: ReloadListener) {
-    this.#endpoint = endpoint;
+  constructor(credentials: TlsCredentials, files: TlsFiles, clock: WallClock, listener: ReloadListener) {
+    this.#credentials = credentials;
     this.#files = files;
     this.#clock = clock;
     this.#listener = listener;
@@ -65,7 +69,7 @@ export class TlsReload {
 
   /** Issues new warnings about the certificates in use, each one only once. */
   warn(): void {
-    const warnings = expiryWarnings(this.#endpoint.material, this.#clock.now());
+    const warnings = expiryWarnings(this.#credentials.material, this.#clock.now());
     for (const { warning, isOver } of warnings) if (!this.#warned.has(warning)) this.#listener.warn(warning, isOver);
     this.#warned = new Set(warnings.map(({ warning }) => warning));
   }
@@ -76,13 +80,13 @@ export class TlsReload {
     try {
       // Retry once. If the files were swapped while they were read, the swap is complete by then.
       const material = await readTlsMaterial(this.#files).catch(() => readTlsMaterial(this.#files));
-      const changed = material.digest !== this.#endpoint.material.digest;
+      const changed = material.digest !== this.#credentials.material.digest;
       problem = changed ? problemOf(material, this.#clock.now()) : null;
       if (changed && problem === null) {
-        this.#endpoint.replace(material);
+        this.#credentials.replace(material);
         isReplaced = true;
       }
-      this.#endpoint.renewTicketKeys();
+      this.#credentials.renewTicketKeys();
     } catch (error) {
       problem = error instanceof Error ? error.message : 'unknown reason';
     }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { OperatorError } from '../../config/operator-error.js';
-import { readOperatorFile, alwaysSecret } from '../../config/operator-file.js';
+import { OperatorError } from '../config/operator-error.js';
+import { readOperatorFile, alwaysSecret } from '../config/operator-file.js';
 import { readCertificate } from './certificate.js';
 import type { Certificate } from './certificate.js';
 
@@ -41,7 +41,7 @@ export async function readTlsMaterial(files: TlsFiles): Promise<TlsMaterial> {
   const others: Certificate[] = [];
   for (const { certFile, keyFile } of files.certificates) others.push(await readCertificate(certFile, keyFile));
   const ticketKeys = await readTicketKeys(files.ticketKeysFile);
-  const clientCa = await readClientCa(files.clientCaFile);
+  const clientCa = files.clientCaFile === null ? null : await readAuthority(files.clientCaFile);
   const hash = createHash('sha256');
   for (const { cert, key } of [first, ...others]) hash.update(cert).update('\0').update(key).update('\0');
   const digest = hash
@@ -59,8 +59,11 @@ async function readTicketKeys(file: string | null): Promise<Buffer | null> {
   throw new OperatorError(`The file of ticket keys ${file} has ${keys.length} bytes; expected ${ticketKeysBytes}.`);
 }
 
-async function readClientCa(file: string | null): Promise<Buffer | null> {
-  if (file === null) return null;
+/**
+ * Reads a PEM file with the certificates of CAs.
+ * @throws OperatorError if the file cannot be read or has no certificate
+ */
+export async function readAuthority(file: string): Promise<Buffer> {
   const ca = await readOperatorFile(file, 'The CA certificate', maxPemBytes);
   try {
     createSecureContext({ ca, cert: ca });

@@ -1,0 +1,42 @@
+import type { Rule, RuleProblem } from '../config-error.js';
+import type { Config } from '../schema.js';
+import { isLoopback } from './loopback.js';
+import { certificateProblems } from './registry-rules.js';
+
+/** Rules that protect the operators' API, which can move money. */
+export const operatorsRules: readonly Rule[] = [certificateIsWhole, tlsBeyondLoopback, upstreamIsNotForOperators];
+
+const listen = 'services.operators.listen';
+
+function certificateIsWhole({ services: { operators } }: Config): RuleProblem[] {
+  return certificateProblems(listen, operators.listen);
+}
+
+/** Requires TLS except on loopback, because otherwise the operators' token would be readable on the network. */
+function tlsBeyondLoopback({ services: { operators } }: Config): RuleProblem[] {
+  const { host, certFile, keyFile } = operators.listen;
+  if (isLoopback(host) || certFile !== null || keyFile !== null) return [];
+  const message =
+    "is not a loopback address, so the operators' API requires TLS; expected 127.0.0.1, " +
+    `or ${listen}.certFile and keyFile`;
+  return [{ path: `${listen}.host`, message, others: [`${listen}.certFile`] }];
+}
+
+/**
+ * Rejects an upstream with the address of the operators' API. Otherwise the gateway would forward merchants' requests
+ * to the API that moves money.
+ */
+function upstreamIsNotForOperators({ upstreams, services: { operators } }: Config): RuleProblem[] {
+  if (operators.tokenFile === null) return [];
+  const { port, host } = operators.listen;
+  return Object.entries(upstreams).flatMap(([name, { url }]) => {
+    if (!URL.canParse(url)) return [];
+    const target = new URL(url);
+    const targetPort = Number(target.port || (target.protocol === 'https:' ? 443 : 80));
+    const isSameHost = target.hostname === host || (isLoopback(target.hostname) && isLoopback(host));
+    if (port === 0 || targetPort !== port || !isSameHost) return [];
+    const message =
+      "is the address of the operators' API, which is only for operators; expected the address of services.listen";
+    return [{ path: `upstreams.${name}.url`, message, others: [`${listen}.port`] }];
+  });
+}

@@ -1,0 +1,58 @@
+import type { Rule, RuleProblem } from '../config-error.js';
+import type { Config } from '../schema.js';
+import { isLoopback } from './loopback.js';
+import { proxyProblems } from './proxy-rules.js';
+
+const listen = 'registry.listen';
+
+/** Rules for the listener of the admin API. */
+export const registryRules: readonly Rule[] = [certificateIsWhole, clientCertificatesNeedTls, proxiesAreAddresses];
+
+function certificateIsWhole({ registry }: Config): RuleProblem[] {
+  return certificateProblems(listen, registry.listen);
+}
+
+/**
+ * Returns the problem of a listener with only one of certificate and private key.
+ * @param path the option of the listener
+ */
+export function certificateProblems(
+  path: string,
+  { certFile, keyFile }: { readonly certFile: string | null; readonly keyFile: string | null },
+): RuleProblem[] {
+  if ((certFile === null) === (keyFile === null)) return [];
+  const [missing, other] = certFile === null ? ['certFile', 'keyFile'] : ['keyFile', 'certFile'];
+  const message = `expected a file, because ${path}.${other} is set`;
+  return [{ path: `${path}.${missing}`, message, others: [`${path}.${other}`] }];
+}
+
+/** Rejects a CA of client certificates without TLS, because it would suggest protection. */
+function clientCertificatesNeedTls({
+  registry: {
+    listen: { certFile, clientCaFile },
+  },
+}: Config): RuleProblem[] {
+  if (clientCaFile === null || certFile !== null) return [];
+  const message = `has no effect without ${listen}.certFile and keyFile; expected null`;
+  return [{ path: `${listen}.clientCaFile`, message, others: [`${listen}.certFile`] }];
+}
+
+function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem[] {
+  const path = 'registry.behindProxy';
+  if (behindProxy?.length === 0)
+    return [{ path, message: 'names no proxy; expected the addresses of proxies, or null' }];
+  return proxyProblems(path, behindProxy ?? []);
+}
+
+/**
+ * Returns the problem of an admin API that the network reaches without TLS, where the token would be readable. Only a
+ * registry cannot start with it, because other commands may read the same file.
+ */
+export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
+  const { host, certFile } = registry.listen;
+  if (isLoopback(host) || certFile !== null || registry.behindProxy !== null) return [];
+  const message =
+    `is not a loopback address, so the admin API requires TLS; expected 127.0.0.1, or ${listen}.certFile and ` +
+    'keyFile, or the addresses of a proxy that terminates TLS in registry.behindProxy';
+  return [{ path: `${listen}.host`, message, others: [`${listen}.certFile`, 'registry.behindProxy'] }];
+}

@@ -1,0 +1,125 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { isLoopback } from '../config/rules/loopback.js';
+import { parseRemoteAddress, resolveClientAddress } from '../policy/client-address.js';
+import { type IpAddress, parseIpAddress } from '../policy/ip-address.js';
+import { compileIpRanges, type IpRanges } from '../policy/ip-ranges.js';
+import { hostNameIn, hostsIn } from '../rest/host-header.js';
+import { Refusal } from '../rest/refusal.js';
+import type { ServerTls } from '../tls/server-tls.js';
+
+/** How clients reach the admin API. */
+export interface RegistryAccess {
+  /** TLS of the listener, which the app closes; null for plain HTTP. */
+  readonly tls: ServerTls | null;
+  /** Hosts besides those of the certificate, loopback names and the address of the connection. */
+  readonly hosts: readonly string[];
+  /** Addresses and CIDRs of the proxies in front; null without proxies. */
+  readonly behindProxy: readonly string[] | null;
+}
+
+/** Access without TLS and proxies, for a listener on loopback. */
+export const localAccess: RegistryAccess = { tls: null, hosts: [], behindProxy: null };
+
+const decorator = 'clientAddress';
+/** Values of Sec-Fetch-Site in requests that no page of another origin caused. */
+const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-origin', 'none']);
+
+/**
+ * Rejects requests that are not meant for this API, before `next` authenticates them:
+ *
+ * - With 421, a Host of another server, because a web page may have made its own name resolve to this machine (DNS
+ *   rebinding). Open routes also accept an IP address or no Host, because probes send such requests and DNS rebinding
+ *   cannot.
+ * - With 403, what a web page of another origin sends.
+ * - With 403, plain HTTP from the network other than from the proxies, because the token would be readable there. Open
+ *   routes take no token, so probes may use plain HTTP.
+ */
+export function requireOwnHost(
+  { tls, hosts, behindProxy }: RegistryAccess,
+  next: (app: FastifyInstance) => void,
+): (app: FastifyInstance) => void {
+  const own = new Set(hosts.map(canonical));
+  const proxies = compileIpRanges(behindProxy ?? []);
+  const isOwn = (name: string, { socket }: FastifyRequest): boolean =>
+    isLoopback(name) ||
+    own.has(canonical(name)) ||
+    canonical(name) === parseRemoteAddress(socket.localAddress)?.text ||
+    tls?.covers(canonical(name)) === true;
+  return (app) => {
+    app.decorateRequest(decorator, null);
+    app.addHook('onRequest', (request, _reply, done) => {
+      const peer = parseRemoteAddress(request.socket.remoteAddress);
+      request.setDecorator(decorator, peer && clientOf(peer, request, proxies));
+      const isOpen = request.routeOptions.config.isOpen === true;
+      const [host, ...more] = hostsIn(request);
+      const name = hostNameIn(host ?? '');
+      const isProbe = isOpen && (host === undefined || isIpLiteral(name));
+      const schemes = tls !== null ? ['https'] : behindProxy === null ? ['http'] : ['https', 'http'];
+      if (more.length > 0 || (!isProbe && (name === '' || !isOwn(name, request)))) done(foreignHost());
+      else if (!isFromOwnPage(request, schemes, host ?? '')) done(foreignOrigin());
+      else if (tls === null && behindProxy !== null && !isOpen && !isProtected(peer, proxies)) done(plainHttp());
+      else done();
+    });
+    next(app);
+  };
+}
+
+/**
+ * The address of the client of a request: that in X-Forwarded-For if the peer is a proxy of `registry.behindProxy`,
+ * otherwise that of the peer. Null if a proxy sent an invalid address.
+ */
+export function clientAddressOf(request: FastifyRequest): IpAddress | null {
+  return request.getDecorator<IpAddress | null>(decorator);
+}
+
+function clientOf(peer: IpAddress, { headers }: FastifyRequest, proxies: IpRanges): IpAddress | null {
+  const forwardedFor = headers['x-forwarded-for'];
+  return resolveClientAddress(peer, forwardedFor === undefined ? [] : [forwardedFor].flat(), proxies);
+}
+
+/** A host in the form in which hosts are compared: a name in lower case, or an IP address without brackets. */
+function canonical(host: string): string {
+  const name = host.toLowerCase().replace(/^\[(.*)\]$/, '$1');
+  return parseIpAddress(name)?.text ?? name;
+}
+
+function isIpLiteral(name: string): boolean {
+  return isIPv4(name) || isIPv6(/^\[(.*)\]$/.exec(name)?.[1] ?? '');
+}
+
+/** Whether the request comes from no web page, or from one of this API. Browsers add these headers; pages cannot. */
+function isFromOwnPage({ headers }: FastifyRequest, schemes: readonly string[], host: string): boolean {
+  const site = headers['sec-fetch-site'];
+  if (!ownSites.has(Array.isArray(site) ? site.join() : site)) return false;
+  const { origin } = headers;
+  return origin === undefined || schemes.some((scheme) => isSameOrigin(origin, `${scheme}://${host}`));
+}
+
+function isSameOrigin(one: string, other: string): boolean {
+  return URL.canParse(one) && URL.canParse(other) && one === new URL(one).origin && one === new URL(other).origin;
+}
+
+function isProtected(peer: IpAddress | null, proxies: IpRanges): boolean {
+  return peer !== null && (proxies.contains(peer) || isLoopback(peer.text));
+}
+
+function foreignHost(): Refusal {
+  return new Refusal(
+    421,
+    'The Host header has no host of this API: use one of its certificate, or add the host to registry.hosts',
+  );
+}
+
+function foreignOrigin(): Refusal {
+  return new Refusal(403, 'Web pages of other origins may not use this API', [], 'foreign_origin');
+}
+
+function plainHttp(): Refusal {
+  return new Refusal(
+    403,
+    'Plain HTTP is accepted only from the proxies in registry.behindProxy: connect through one of them',
+    [],
+    'plain_http',
+  );
+}

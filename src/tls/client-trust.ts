@@ -1,0 +1,34 @@
+import { X509Certificate } from 'node:crypto';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
+import { readAuthority } from './tls-material.js';
+
+/** TLS options with which a client verifies a server, in place of the CAs that the system trusts. */
+export interface ClientTrust {
+  readonly ca: Buffer;
+  /** A listed intermediate or server certificate is trusted even if its own CA is not listed. */
+  readonly allowPartialTrustChain: true;
+  readonly checkServerIdentity: (host: string, peer: PeerCertificate) => Error | undefined;
+}
+
+/**
+ * Trusts only the CAs in a PEM file. The certificate of the server must also have the host of the address.
+ * @throws OperatorError if the file cannot be read or has no certificate
+ */
+export async function trustAuthorities(file: string): Promise<ClientTrust> {
+  return { ca: await readAuthority(file), allowPartialTrustChain: true, checkServerIdentity };
+}
+
+/**
+ * Trusts the certificate in a PEM file, whatever names it has. A command uses it for a server on the same machine, which
+ * reads the same file.
+ * @throws OperatorError if the file cannot be read or has no certificate
+ */
+export async function trustCertificate(file: string): Promise<ClientTrust> {
+  const ca = await readAuthority(file);
+  const { raw } = new X509Certificate(ca); // the first certificate of the file
+  return {
+    ca,
+    allowPartialTrustChain: true,
+    checkServerIdentity: (host, peer) => (raw.equals(peer.raw) ? undefined : checkServerIdentity(host, peer)),
+  };
+}
