@@ -46,6 +46,8 @@ export const covered = {
     'GatewayTorListOld',
     'GatewayCertificateEnds',
     'GatewayCertificateRefused',
+    'RegistryCertificateEnds',
+    'RegistryCertificateRefused',
   ],
   records: [
     'GatewayRecordsForged',
