@@ -164,7 +164,10 @@ function certificates(
   return async () => {
     const { expiryWarnings, readTlsMaterial } = await import('../../tls/tls-material.js');
     try {
-      const warnings = expiryWarnings(await readTlsMaterial({ certificates: [], ticketKeysFile: null, ...files }), Date.now());
+      const warnings = expiryWarnings(
+        await readTlsMaterial({ certificates: [], ticketKeysFile: null, ...files }),
+        Date.now(),
+      );
       return warnings.map(({ warning, isOver }) => ({
         severity: isOver ? 'error' : 'warning',
         option,

@@ -27,7 +27,11 @@ export function certificateProblems(
 }
 
 /** Rejects a CA of client certificates without TLS, because it would suggest protection. */
-function clientCertificatesNeedTls({ registry: { listen: { certFile, clientCaFile } } }: Config): RuleProblem[] {
+function clientCertificatesNeedTls({
+  registry: {
+    listen: { certFile, clientCaFile },
+  },
+}: Config): RuleProblem[] {
   if (clientCaFile === null || certFile !== null) return [];
   const message = `has no effect without ${listen}.certFile and keyFile; expected null`;
   return [{ path: `${listen}.clientCaFile`, message, others: [`${listen}.certFile`] }];
@@ -35,7 +39,8 @@ function clientCertificatesNeedTls({ registry: { listen: { certFile, clientCaFil
 
 function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem[] {
   const path = 'registry.behindProxy';
-  if (behindProxy?.length === 0) return [{ path, message: 'names no proxy; expected the addresses of proxies, or null' }];
+  if (behindProxy?.length === 0)
+    return [{ path, message: 'names no proxy; expected the addresses of proxies, or null' }];
   return proxyProblems(path, behindProxy ?? []);
 }
 
