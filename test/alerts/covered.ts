@@ -47,6 +47,8 @@ export const covered = {
     'GatewayTorListOld',
     'GatewayCertificateEnds',
     'GatewayCertificateRefused',
+    'RegistryCertificateEnds',
+    'RegistryCertificateRefused',
   ],
   records: [
     'GatewayRecordsForged',

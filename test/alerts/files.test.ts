@@ -52,6 +52,24 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
   );
   await late.kill();
 
+  const lateRegistry = await start('registry', {
+    registry: {
+      listen: { certFile: path.join(folder, 'ending.crt'), keyFile: path.join(folder, 'ending.key') },
+      database: { url: 'sqlite::memory:' },
+    },
+    keyStore: { redis: { prefix: 'late:' } },
+  });
+  await caused(
+    ['RegistryCertificateEnds', 'RegistryCertificateRefused'],
+    { registry: lateRegistry },
+    () => {
+      writeFileSync(path.join(folder, 'ending.crt'), 'no certificate');
+      lateRegistry.child.kill('SIGHUP');
+    },
+    async () => (await figure(lateRegistry, 'registry_tls_files_usable')) === 0,
+  );
+  await lateRegistry.kill();
+
   const unsigned = await start('gateway', {
     accessLog: { checkpoints: { keyFile: path.join(folder, 'instance.pem'), file: folder } },
   });
