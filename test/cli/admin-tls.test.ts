@@ -28,7 +28,7 @@ async function startRegistry(t: Test, setup: CertificateSetup = {}) {
   const [certFile, keyFile] = [await write(cert), await write(key)];
   const clock = { now: () => Date.now() };
   const tls = await ServerTls.open({ certFile, keyFile, clientCaFile: null }, 'registry.listen', clock);
-  const { app } = await registryFixture(t, 'sqlite::memory:', { tls, hosts: [], behindProxy: null });
+  const { app } = await registryFixture(t, 'sqlite::memory:', { access: { tls, hosts: [], behindProxy: null } });
   const { port } = new URL(await app.listen({ host: '127.0.0.1', port: 0 }));
   const list = async (...args: string[]): Promise<string> => {
     let output = '';
