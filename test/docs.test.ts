@@ -7,6 +7,8 @@ import { reservedNames } from '../src/edge/request/reserved-headers.js';
 import { denials } from '../src/policy/decision-table.js';
 import { permissions, permits, roleNames } from '../src/registry/administrators/roles.js';
 import { failureCodeEntries } from '../src/services/failure-codes.js';
+import { ServerTls } from '../src/tls/server-tls.js';
+import { makeCertificate } from './edge/certificates.js';
 import { registryFixture } from './registry/registry-fixture.js';
 import { servicesFixture } from './services/services-fixture.js';
 import { everyKindOfLine } from './edge/every-kind-of-line.js';
@@ -224,7 +226,11 @@ t.test('the audit log document names exactly the fields of the lines', async (t)
 
 t.test('the monitoring document, the dashboard and the alert rules name existing metrics', async (t) => {
   const gateway = await startTestGateway(t);
-  const registry = await registryFixture(t, 'sqlite::memory:');
+  const pair = await makeCertificate();
+  const folder = t.testdir({ 'tls.crt': pair.cert, 'tls.key': pair.key });
+  const files = { certFile: `${folder}/tls.crt`, keyFile: `${folder}/tls.key`, clientCaFile: null };
+  const tls = await ServerTls.open(files, 'registry.listen', { now: () => Date.now() });
+  const registry = await registryFixture(t, 'sqlite::memory:', { tls, hosts: [], behindProxy: null });
   const services = await servicesFixture(t);
   const texts = [
     await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text(),
