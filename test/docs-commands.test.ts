@@ -198,7 +198,7 @@ t.test('the compose file mounts the files that its configuration names', (t) => 
   );
   const { registry, services } = loadConfig({ text: config });
   const healthOf: Record<string, string | undefined> = {
-    registry: `http://127.0.0.1:${registry.listen.port}/livez`,
+    registry: `https://localhost:${registry.listen.port}/livez`,
     services: `http://127.0.0.1:${services.listen.port}/livez`,
   };
   const parts = Object.entries(compose.services).filter(([, { image }]) => image === 'merchant-gateway');

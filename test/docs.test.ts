@@ -230,7 +230,7 @@ t.test('the monitoring document, the dashboard and the alert rules name existing
   const folder = t.testdir({ 'tls.crt': pair.cert, 'tls.key': pair.key });
   const files = { certFile: `${folder}/tls.crt`, keyFile: `${folder}/tls.key`, clientCaFile: null };
   const tls = await ServerTls.open(files, 'registry.listen', { now: () => Date.now() });
-  const registry = await registryFixture(t, 'sqlite::memory:', { tls, hosts: [], behindProxy: null });
+  const registry = await registryFixture(t, 'sqlite::memory:', { access: { tls, hosts: [], behindProxy: null } });
   const services = await servicesFixture(t);
   const texts = [
     await (await fetch(`http://127.0.0.1:${gateway.management}/metrics`)).text(),

@@ -1,4 +1,6 @@
 import type { Generated } from '../database/kysely.js';
+import type { AdministratorTables } from './administrators/tables.js';
+import type { EventTables } from './events/tables.js';
 import type { Environment } from '../policy/key-format.js';
 
 // SQLite has no types for times, lists or booleans. Timestamps are therefore milliseconds since 1970, lists and
@@ -40,95 +42,6 @@ interface KeyRow {
   updated_at: number;
   /** Time of the last status change; null if unknown, for example for an imported key. */
   status_changed_at: Generated<number | null>;
-}
-
-interface EventRow {
-  seq: Generated<number>;
-  at: number;
-  actor: string;
-  action: string;
-  merchant_id: string;
-  key_id: string | null;
-  before: string | null;
-  after: string | null;
-  revision: number;
-  administrator_id: Generated<string | null>;
-  /** How the identity of the actor was proven; null in an event of an earlier release, where nothing proves it. */
-  proof: Generated<string | null>;
-  claimed: Generated<string | null>;
-  source: Generated<string | null>;
-  request_id: Generated<string | null>;
-  reason: Generated<string | null>;
-}
-
-/** The place of an event in the chain. Events of earlier releases have none. */
-interface EventChainRow {
-  /** From 1, without gaps. */
-  position: number;
-  seq: number;
-  /** SHA-256 over the hash at the position before and the content of the event, in hex. */
-  hash: string;
-}
-
-/** The single row with the end of the chain of events, and what was pruned of it. Each writer of events locks it. */
-interface EventTailRow {
-  id: 1;
-  position: number;
-  hash: string;
-  /** Events up to this `seq` are of an earlier release and not in the chain. */
-  unchained_seq: number;
-  /** Chained events up to this position were deleted after their retention period. */
-  pruned_position: number;
-  pruned_hash: string;
-  pruned_at: number | null;
-  /** The signed end of what was pruned; null if this registry has no key for it. */
-  pruned_note: string | null;
-}
-
-/** A signed end of the chain of events. */
-interface EventCheckpointRow {
-  position: number;
-  signed_at: number;
-  note: string;
-}
-
-/** A person or machine that may use the admin API. */
-interface AdministratorRow {
-  id: string;
-  name: string;
-  kind: 'person' | 'machine';
-  status: 'ACTIVE' | 'DISABLED';
-  /** The names of the roles, as a JSON list. */
-  roles: string;
-  /** The only merchant that a member may see; null for administrators of the platform. */
-  merchant_id: string | null;
-  /** Issuer and subject of the identity at an OpenID provider; null without one. */
-  issuer: string | null;
-  subject: string | null;
-  created_at: number;
-  updated_at: number;
-  /** Number of changes, from 1. A change names the version that it is based on. */
-  version: number;
-}
-
-/** A bearer token of an administrator. */
-interface TokenRow {
-  id: string;
-  administrator_id: string;
-  /** `session`: a short-lived token of a sign-in. */
-  kind: 'token' | 'session';
-  name: string;
-  /** SHA-256 of the token, in hex. The database does not store the token itself. */
-  digest: string;
-  /** The roles of the administrator that the token has, as a JSON list; null: all that the administrator has. */
-  roles: string | null;
-  /** The addresses and CIDRs from which the token is valid, as a JSON list; null for all. */
-  sources: string | null;
-  created_at: number;
-  expires_at: number;
-  revoked_at: number | null;
-  last_used_at: number | null;
-  last_source: string | null;
 }
 
 /** A row of the outbox: a record that still has to be written to the store because of a change. */
@@ -306,10 +219,9 @@ interface CheckpointFindingRow {
 }
 
 /** The tables of the registry. */
-export interface RegistryTables {
+export interface RegistryTables extends EventTables, AdministratorTables {
   merchants: MerchantRow;
   api_keys: KeyRow;
-  events: EventRow;
   outbox: OutboxRow;
   revision: RevisionRow;
   former_generations: FormerGenerationRow;
@@ -323,9 +235,4 @@ export interface RegistryTables {
   checkpoint_list: CheckpointListRow;
   checkpoint_tree: CheckpointTreeRow;
   checkpoint_findings: CheckpointFindingRow;
-  event_chain: EventChainRow;
-  event_tail: EventTailRow;
-  event_checkpoints: EventCheckpointRow;
-  administrators: AdministratorRow;
-  administrator_tokens: TokenRow;
 }

@@ -31,9 +31,9 @@ export const eventChain: Migration = {
       .addColumn('signed_at', 'bigint', (column) => column.notNull())
       .addColumn('note', 'text', (column) => column.notNull())
       .execute();
-    const none = '0'.repeat(64);
+    const startHash = '0'.repeat(64);
     await sql`insert into event_tail (id, position, hash, unchained_seq, pruned_position, pruned_hash)
-      values (1, 0, ${none}, (select coalesce(max(seq), 0) from events), 0, ${none})`.execute(database);
+      values (1, 0, ${startHash}, (select coalesce(max(seq), 0) from events), 0, ${startHash})`.execute(database);
     await (isPostgres(database) ? protectInPostgres(database) : protectInSqlite(database));
   },
 };

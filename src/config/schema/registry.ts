@@ -1,0 +1,129 @@
+import Type from '../../typebox/typebox.js';
+import { noteName } from './access-log.js';
+import { address, line, nullable, optionalFile, type OptionKeywords, requiredFile, section } from './option.js';
+
+/** An option with the URL of a database. */
+export function databaseUrl(keywords: OptionKeywords & { default: string }) {
+  return Type.String({
+    pattern: '^(?:sqlite:|postgres(?:ql)?://)[^\\u0000-\\u001f\\u007f]+$',
+    maxLength: 4096,
+    holds: 'database',
+    ...keywords,
+  });
+}
+
+/** A host name or an IP address; an IPv6 address with or without brackets. */
+const hostName = '^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?|\\[?[0-9A-Fa-f:.]{2,45}\\]?)$';
+
+/** Options of the registry, which manages merchants and API keys. */
+export const registry = section(
+  {
+    listen: section(
+      {
+        ...address('127.0.0.1', 9443),
+        certFile: optionalFile(
+          'PEM file with the certificate, followed by its intermediates. Required unless host is a loopback address ' +
+            'or registry.behindProxy is set. Changed files apply within 10 seconds. null: plain HTTP.',
+        ),
+        keyFile: optionalFile("PEM file with the certificate's private key."),
+        clientCaFile: optionalFile(
+          'PEM file of the CAs that sign client certificates. A client may then send a certificate in addition to its ' +
+            'token, and a certificate that it sends must be valid. null: no certificate is requested.',
+        ),
+      },
+      { description: 'The listener of the admin API.' },
+    ),
+    behindProxy: nullable(
+      Type.Array(line({ expects: 'an IP address or CIDR', examples: ['10.0.0.7'] }), {
+        maxItems: 1000,
+        expects: 'a list of IP addresses and CIDRs',
+      }),
+      {
+        description:
+          'Addresses and CIDRs of the proxies in front of the admin API. X-Forwarded-For counts only from these ' +
+          'proxies. Without a certificate the API then accepts plain HTTP from them, and otherwise only from loopback. ' +
+          'null: no proxy.',
+      },
+    ),
+    hosts: Type.Array(
+      Type.String({
+        pattern: hostName,
+        expects: 'a host name or an IP address, without a port',
+        examples: ['registry.example.com'],
+      }),
+      {
+        default: [],
+        maxItems: 1000,
+        description:
+          'Further hosts by which clients address the admin API. It always accepts those of the certificate, ' +
+          'loopback names and its own address. Other hosts in a request are rejected with 421, against DNS rebinding.',
+        expects: 'a list of host names and IP addresses',
+      },
+    ),
+    database: section(
+      {
+        url: databaseUrl({
+          default: 'sqlite:var/registry.db',
+          description: 'sqlite:<file>, or postgres://user:password@host:port/database. Use a separate database.',
+          expects: 'sqlite:<file> or postgres://…',
+        }),
+      },
+      { description: 'The system of record of merchants and keys.' },
+    ),
+    tokenFile: optionalFile(
+      'File with the shared bearer token, at least 32 characters. It is an owner named bootstrap, with which the first ' +
+        'administrators are created.',
+    ),
+    bootstrap: Type.Enum(['on', 'off'], {
+      default: 'on',
+      description: 'off: the shared token is not accepted. Create an owner with a token first.',
+    }),
+    reasonFor: Type.Array(
+      Type.String({
+        pattern: '^[a-z]+:[a-z]+$',
+        expects: 'a permission of `merchant-gateway roles`',
+        examples: ['keys:revoke'],
+      }),
+      {
+        default: [],
+        maxItems: 50,
+        description: 'Permissions whose use requires a reason (`--reason`), which the event contains.',
+        expects: 'a list of permissions',
+      },
+    ),
+    witness: nullable(
+      section(
+        {
+          name: Type.String({
+            pattern: noteName,
+            default: 'merchant-gateway-registry',
+            description: 'Name of this installation in each receipt and in the public key.',
+            expects: 'an address without a scheme, such as control.example.com',
+          }),
+          keyFile: requiredFile(
+            'PEM file with the Ed25519 private key that signs receipts. The registry creates it at its start if ' +
+              'missing.',
+            '/var/lib/merchant-gateway/witness-key.pem',
+          ),
+        },
+        { description: '' },
+      ),
+      {
+        description:
+          'Checks and stores the signed checkpoints that gateways send (accessLog.checkpoints.witness), and signs a ' +
+          'receipt for each. Requires keys.recordSecretFile. null: the registry accepts no checkpoints.',
+      },
+    ),
+    retention: section(
+      {
+        eventsDays: nullable(Type.Integer({ minimum: 1, maximum: 36_500 }), {
+          description:
+            'Age in days after which events (who changed what and when) are deleted, in batches. null: events are ' +
+            'never deleted.',
+        }),
+      },
+      { description: 'How long the registry stores data that it no longer needs.' },
+    ),
+  },
+  { description: 'The control plane: merchants, keys and the admin API.' },
+);
