@@ -26,6 +26,8 @@ import { pagingOf } from '../rest/paging.js';
 import { Refusal } from '../rest/refusal.js';
 import { parseDateTime } from '../rest/moment.js';
 import type { Routes } from './routes.js';
+import type { IdentityProvider } from './sign-in/provider.js';
+import { signInRoutes } from './sign-in/routes.js';
 import { listEvents } from './events/repository.js';
 import { eventSchema, eventsQuery } from './events/schema.js';
 import { readExportPage } from './exports/export-page.js';
@@ -57,6 +59,8 @@ export interface RegistryOptions {
   readonly storeWarnings?: (() => readonly string[]) | undefined;
   /** Signs receipts for checkpoints of access logs. Default: the registry accepts no checkpoints. */
   readonly witness?: NoteSigner | null | undefined;
+  /** The OpenID provider at which people sign in. Default: none, and sign-ins are refused. */
+  readonly identityProvider?: IdentityProvider | null | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
@@ -98,6 +102,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     restoreRoutes,
     checkpointRoutes(options.witness ?? null),
     administratorRoutes,
+    signInRoutes({ attempts, provider: options.identityProvider ?? null }),
   ]) {
     addRoutes(app, context);
   }

@@ -1,5 +1,6 @@
 import type { Generated } from '../database/kysely.js';
 import type { Environment } from '../policy/key-format.js';
+import type { SignInRow } from './sign-in/sign-in-row.js';
 
 // SQLite has no types for times, lists or booleans. Timestamps are therefore milliseconds since 1970, lists and
 // snapshots are JSON texts, and booleans are 1 or 0.
@@ -294,4 +295,5 @@ export interface RegistryTables {
   checkpoint_findings: CheckpointFindingRow;
   administrators: AdministratorRow;
   administrator_tokens: TokenRow;
+  sign_ins: SignInRow;
 }

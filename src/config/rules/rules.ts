@@ -3,6 +3,7 @@ import { foldSegment } from '../closest-name.js';
 import type { Rule, RuleProblem } from '../config-error.js';
 import { accessLogRules } from './access-log-rules.js';
 import { isLoopback } from './loopback.js';
+import { oidcRules } from './oidc-rules.js';
 import { redisRules } from './redis-rules.js';
 import type { Config } from '../schema.js';
 
@@ -70,6 +71,7 @@ const rules: readonly Rule[] = [
   audienceIsNoUpstream,
   headFitsIntoRequest,
   ...operatorsRules,
+  ...oidcRules,
   ...redisRules,
   exitSourcesAreReadable,
 ];

@@ -1,5 +1,6 @@
 import Type from '../../typebox/typebox.js';
 import { noteName } from './access-log.js';
+import { oidc } from './oidc.js';
 import { address, line, nullable, optionalFile, requiredFile, section } from './option.js';
 import type { OptionKeywords } from './option.js';
 
@@ -27,6 +28,10 @@ export const registry = section(
       { description: 'The system of record of merchants and keys.' },
     ),
     tokenFile: optionalFile('File with the bearer token of administrators, at least 32 characters.'),
+    oidc: nullable(oidc, {
+      description:
+        'The OpenID provider at which people sign in (merchant-gateway login). null: no sign-in, only tokens.',
+    }),
     witness: nullable(
       section(
         {

@@ -96,6 +96,11 @@ export function authorOf(request: FastifyRequest): Author {
   };
 }
 
+/** Returns the author of an attempt whose caller is unknown. */
+export function unknownAuthor(request: FastifyRequest): Author {
+  return { ...anonymous, ...requestOf(request), requestId: request.id };
+}
+
 /** Returns the caller of a request. */
 export function callerOf({ caller }: FastifyRequest): Caller {
   if (caller === null) throw new Error('the route is open, so its requests have no caller');
@@ -176,7 +181,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
       'too_many_attempts',
     );
   }
-  const author = { ...anonymous, ...requestOf(request), requestId: request.id };
+  const author = unknownAuthor(request);
   const after = { cause: rejection, tokenId };
   await attempts.record({ action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after }, author);
   // The same message for each cause, so that nobody learns which tokens exist.

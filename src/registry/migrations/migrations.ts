@@ -9,6 +9,7 @@ import { statusChanges } from './0007-status-changes.js';
 import { nextRuns } from './0008-next-runs.js';
 import { earlierCheckpoints } from './0009-earlier-checkpoints.js';
 import { administrators } from './0010-administrators.js';
+import { signIns } from './0012-sign-ins.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -22,4 +23,5 @@ export const migrations: Migrations = {
   '0008-next-runs': nextRuns,
   '0009-earlier-checkpoints': earlierCheckpoints,
   '0010-administrators': administrators,
+  '0012-sign-ins': signIns,
 };
