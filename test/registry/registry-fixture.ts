@@ -7,6 +7,7 @@ import type { ApiKey } from '../../src/registry/keys/schema.js';
 import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { Projector } from '../../src/registry/projection/projector.js';
 import type { Propagation } from '../../src/registry/propagation.js';
+import type { IdentityProvider } from '../../src/registry/sign-in/provider.js';
 import { openRegistryDatabase } from '../../src/registry/registry-database.js';
 import { withoutLock } from './projection-fixture.js';
 import { ManualTime, outwait } from './manual-time.js';
@@ -39,7 +40,7 @@ export const pepper = pepperOf(Buffer.from('a pepper of the tests'));
 const resources: ReadonlySet<string> = new Set(['customers', 'payouts', 'transactions', 'wallets']);
 
 /** The admin API and its projector on a database, an in-memory store, and a clock that only the test advances. */
-export async function registryFixture(t: Test, url: string) {
+export async function registryFixture(t: Test, url: string, identityProvider: IdentityProvider | null = null) {
   const time = new ManualTime();
   const store = new MemoryRecordsStore();
   const logged: { details: object; message: string }[] = [];
@@ -55,12 +56,15 @@ export async function registryFixture(t: Test, url: string) {
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
   const projecting = { ...parts, monotonic: time.monotonic, longestLifetimeMilliseconds: 31_000 };
   const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
-  const app = createRegistry({ ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30 });
+  const options = { ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30, identityProvider };
+  const app = createRegistry(options);
+  /** Another replica of the registry on the same database. */
+  const replica = createRegistry(options);
   projector.wake();
   await projector.nextPass();
   logged.length = 0; // discards the log lines of the first pass
   t.teardown(async () => {
-    await app.close();
+    await Promise.all([app.close(), replica.close()]);
     await projector.stop();
     await database.destroy();
   });
@@ -84,7 +88,7 @@ export async function registryFixture(t: Test, url: string) {
   }
 
   return {
-    ...{ app, call, database, logged, projector, store, time },
+    ...{ app, replica, call, database, logged, projector, store, time },
     /** Waits for this many `gateways` calls, then advances the clock until the promise has settled. */
     outwait: <Result>(promise: Promise<Result>, timesAsked: number) => {
       const before = store.timesAsked;

@@ -143,6 +143,7 @@ export class IdentityProvider {
     const { issuer, clientId, clientSecret } = this.options;
     const server = new URL(issuer);
     // The configuration accepts http only on loopback.
+    // eslint-disable-next-line @typescript-eslint/no-deprecated -- marked so only to make it stand out
     const loopback = server.protocol === 'http:' ? [client.allowInsecureRequests] : [];
     const config = await client.discovery(server, clientId, clientSecret, undefined, {
       execute: [...loopback, client.enableNonRepudiationChecks],
@@ -183,12 +184,12 @@ const mostBytes = 256 * 1024;
  * exhaust the memory of the registry.
  */
 async function boundedFetch(url: string, options: object): Promise<Response> {
-  const { body, status, headers } = await fetch(url, options as RequestInit);
+  const { body, status, headers } = await fetch(url, options);
   if (body === null) return new Response(null, { status, headers });
   const chunks: Uint8Array[] = [];
   let size = 0;
   // Throwing from the loop cancels the stream.
-  for await (const chunk of body as ReadableStream<Uint8Array>) {
+  for await (const chunk of body as AsyncIterable<Uint8Array>) {
     size += chunk.byteLength;
     if (size > mostBytes) throw new ResponseTooLarge();
     chunks.push(chunk);

@@ -8,12 +8,12 @@ import { makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
 import type { NewEvent } from '../events/repository.js';
 import { newId, type RegistryContext } from '../registry-context.js';
-import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import { accountOf } from './account.js';
 import type { IdentityProvider, Verified } from './provider.js';
 import { asProblem, denied, ended, expired, refreshRunning, unavailable, unavailableRefusal } from './refusals.js';
 import type { DeviceSignIn, Session } from './schema.js';
+import { claimTurn, isFresh, refreshMilliseconds, requireRoom, revokeSession } from './queries.js';
 import { SecretSeal } from './seal.js';
 
 type Row = Selectable<RegistryTables['sign_ins']>;
@@ -24,13 +24,8 @@ const sessionMilliseconds = 15 * 60 * second;
 /** How long after a sign-in its session tokens can be refreshed. */
 const signInMilliseconds = 12 * 60 * 60 * second;
 const longestDeviceSeconds = 30 * 60;
-/** Limits of the sign-ins that wait for their person: from one source, and in all. */
-const mostPendingOfSource = 20;
-const mostPending = 1000;
 /** How long an ended sign-in is kept, so that a replay of its handle is noticed. */
 const keptMilliseconds = 24 * 60 * 60 * second;
-/** How long a second refresh with the same handle waits for the first one. */
-const refreshMilliseconds = 10 * second;
 const handleBytes = 32;
 
 type Issued = { readonly administrator: Administrator; readonly end: number } | { readonly cause: string };
@@ -87,7 +82,7 @@ export class SignIns {
     const row = await this.#find(handle, 'PENDING', author);
     const now = clock.now();
     if (row.expires_at <= now) throw await this.#fail(row, author, 'expired', expired());
-    const mayAsk = await this.#claim(row, row.interval_seconds * second, now);
+    const mayAsk = await claimTurn(this.#options.database, row, row.interval_seconds * second, now);
     if (!mayAsk) throw new Refusal(400, 'Wait for the interval between two requests', [], 'slow_down');
     const deviceCode = this.#open(row);
     if (deviceCode === null) throw await this.#fail(row, author, 'client-secret-changed', expired());
@@ -124,7 +119,7 @@ export class SignIns {
     if (refreshToken === null || subject === null || issuer !== provider.options.issuer) {
       throw await this.#fail(row, author, 'not-refreshable', ended());
     }
-    if (!(await this.#claim(row, refreshMilliseconds, now))) {
+    if (!(await claimTurn(this.#options.database, row, refreshMilliseconds, now))) {
       throw refreshRunning();
     }
     let verified: Verified;
@@ -194,7 +189,7 @@ export class SignIns {
           .executeTakeFirstOrThrow();
         // Another request has ended the sign-in meanwhile. This rolls the new session back.
         if (Number(numUpdatedRows) !== 1) throw ended();
-        if (row.token_id !== null) await revoke(transaction, row.token_id, now);
+        if (row.token_id !== null) await revokeSession(transaction, row.token_id, now);
         const event = { merchantId: administrator.merchantId ?? '', keyId: null, before: null } as const;
         const { name, roles, issuer, subject } = administrator;
         const after = {
@@ -230,28 +225,10 @@ export class SignIns {
     if (row?.status === status) return row;
     const former = row ?? (await rows.where('former_digest', '=', digest).executeTakeFirst());
     // Two commands of one person may refresh at the same time. The second one gets no session, and reads the file again.
-    if (former?.status === 'ACTIVE' && status === 'ACTIVE' && (await this.#isFresh(former))) throw refreshRunning();
+    if (former?.status === 'ACTIVE' && status === 'ACTIVE' && (await isFresh(this.#options, former)))
+      throw refreshRunning();
     if (former?.status === 'ACTIVE') throw await this.#fail(former, author, 'replayed-handle', ended());
     throw await this.#fail(null, author, former === undefined ? 'unknown-handle' : 'ended', ended());
-  }
-
-  async #isFresh({ token_id }: Row): Promise<boolean> {
-    const { database, clock } = this.#options;
-    const token = database.selectFrom('administrator_tokens').select('created_at').where('id', '=', token_id);
-    return clock.now() - ((await token.executeTakeFirst())?.created_at ?? 0) < refreshMilliseconds;
-  }
-
-  /** Lets one request at a time ask the provider. Returns false while another one does or has just done so. */
-  async #claim(row: Row, forMilliseconds: number, now: number): Promise<boolean> {
-    if (row.polled_at !== 0 && now >= row.polled_at && now - row.polled_at < forMilliseconds) return false;
-    const { numUpdatedRows } = await this.#options.database
-      .updateTable('sign_ins')
-      .set({ polled_at: now })
-      .where('id', '=', row.id)
-      .where('digest', '=', row.digest)
-      .where('polled_at', '=', row.polled_at)
-      .executeTakeFirstOrThrow();
-    return Number(numUpdatedRows) === 1;
   }
 
   /** Stores the event of a failed sign-in, and ends it. Returns the refusal. */
@@ -270,7 +247,7 @@ export class SignIns {
   #end({ id, token_id }: Row, author: Author, event: NewEvent | null): Promise<null> {
     return makeUnpublishedChange(this.#options, author, async ({ transaction, now }) => {
       await transaction.updateTable('sign_ins').set({ status: 'ENDED', sealed: null }).where('id', '=', id).execute();
-      if (token_id !== null) await revoke(transaction, token_id, now);
+      if (token_id !== null) await revokeSession(transaction, token_id, now);
       return { result: null, events: event === null ? [] : [event] };
     });
   }
@@ -286,23 +263,4 @@ export class SignIns {
   #newHandle(): string {
     return this.#options.random(handleBytes).toString('base64url');
   }
-}
-
-async function revoke(transaction: RegistryDatabase, id: string, now: number): Promise<void> {
-  const valid = transaction.updateTable('administrator_tokens').set({ revoked_at: now }).where('id', '=', id);
-  await valid.where('revoked_at', 'is', null).execute();
-}
-
-async function requireRoom(database: RegistryDatabase, source: string, now: number): Promise<void> {
-  const { total, own } = await database
-    .selectFrom('sign_ins')
-    .select((it) => [
-      it.fn.countAll<number>().as('total'),
-      it.fn.countAll<number>().filterWhere('source', '=', source).as('own'),
-    ])
-    .where('status', '=', 'PENDING')
-    .where('expires_at', '>', now)
-    .executeTakeFirstOrThrow();
-  if (Number(own) < mostPendingOfSource && Number(total) < mostPending) return;
-  throw new Refusal(429, 'Too many sign-ins wait for their person: try again later', [], 'too_many_attempts');
 }
