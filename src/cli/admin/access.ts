@@ -2,6 +2,8 @@ import { loadConfig } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { readToken } from '../../rest/bearer-token.js';
 import type { AdminAccess } from './admin-client.js';
+import { sessionToken } from './session/session-token.js';
+import { isSessionFile, sessionFileOf } from './session/session-file.js';
 import { type Environment, type Peer, WrongUsage } from './peer.js';
 
 /** Command-line options for the address of an API and its bearer token. */
@@ -22,16 +24,39 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
  */
 export async function accessOf(options: AccessOptions, env: Environment, peer: Peer): Promise<AdminAccess> {
   const config = loadConfig({ file: options.config, env });
-  const given = options.address ?? nonEmpty(env[peer.addressVariable]) ?? addressIn(config, peer);
-  return { peer, address: urlIn(given, peer), token: await tokenOf(options, env, config, peer) };
+  const address = addressGiven(options, env, config, peer);
+  return { peer, address, token: await tokenOf(options, env, config, peer, address) };
 }
 
-async function tokenOf({ tokenFile }: AccessOptions, env: Environment, config: Config, peer: Peer): Promise<string> {
-  if (tokenFile !== undefined) return readToken(tokenFile, peer.tokenFile);
+/** Determines the address of an API, like `accessOf`. @throws WrongUsage, ConfigError */
+export function addressOf(options: AccessOptions, env: Environment, peer: Peer): URL {
+  return addressGiven(options, env, loadConfig({ file: options.config, env }), peer);
+}
+
+function addressGiven({ address }: AccessOptions, env: Environment, config: Config, peer: Peer): URL {
+  return urlIn(address ?? nonEmpty(env[peer.addressVariable]) ?? addressIn(config, peer), peer);
+}
+
+async function tokenOf(
+  { tokenFile }: AccessOptions,
+  env: Environment,
+  config: Config,
+  peer: Peer,
+  address: URL,
+): Promise<string> {
+  if (tokenFile !== undefined) {
+    const isSession = peer.section === 'registry' && (await isSessionFile(tokenFile));
+    const token = isSession ? await sessionToken(tokenFile, address, Date.now) : null;
+    return token ?? readToken(tokenFile, peer.tokenFile);
+  }
   const token = nonEmpty(env[peer.tokenVariable]?.trim());
   if (token === undefined) {
     const configured = peer.settings(config).tokenFile;
     if (configured !== null) return readToken(configured, peer.tokenFile);
+    // Only the registry has sign-ins; the operators' API takes its own token.
+    const session =
+      peer.section === 'registry' ? await sessionToken(sessionFileOf(address, env), address, Date.now) : null;
+    if (session !== null) return session;
     throw new WrongUsage(
       `a token is required: give its file with ${peer.tokenOption} or ${peer.tokenFile} of --config, ` +
         `or set ${peer.tokenVariable}`,
