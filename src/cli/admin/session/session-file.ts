@@ -8,7 +8,7 @@ import Type, { Check, type Static } from '../../../typebox/typebox.js';
 import type { Environment } from '../peer.js';
 
 /** What a token file of `merchant-gateway login` contains. */
-export const storedSession = Type.Object({
+const storedSession = Type.Object({
   registry: Type.String(),
   token: Type.String(),
   expiresAt: Type.String(),
