@@ -166,7 +166,16 @@ t.test('no file imports itself indirectly, not even for a type', (t) => {
  * Too heavy for the start: SQL, certificate and signature libraries, node:http with all exports, and typebox as
  * published: 20 MB for its many modules, of which the build makes one.
  */
-const heavy: readonly string[] = ['jose', 'kysely', 'libsql', 'node:http', 'openid-client', 'pg', 'selfsigned', 'typebox'];
+const heavy: readonly string[] = [
+  'jose',
+  'kysely',
+  'libsql',
+  'node:http',
+  'openid-client',
+  'pg',
+  'selfsigned',
+  'typebox',
+];
 
 /** Everything that a built module loads statically: built modules and packages. */
 function loadedAtStart(name: string, found = new Set<string>()): Set<string> {
