@@ -4,6 +4,9 @@ import { openRecordsStore } from '../adapters/redis/registry/open-records-store.
 import { ConfigError } from '../config/config-error.js';
 import { configNotes, startProblems } from '../config/config-notes.js';
 import { loadConfig } from '../config/load.js';
+import { readSecretFile } from '../config/operator-file.js';
+import type { Config } from '../config/schema.js';
+import type { IdentityProvider } from '../registry/sign-in/provider.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
 import { readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
@@ -43,6 +46,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
+  const identityProvider = await openIdentityProvider(config.registry.oidc);
   // Import this module only here, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   const { hasOwner } = await import('../registry/administrators/repository.js');
@@ -69,6 +73,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       mayCreate: create === true,
       storeWarnings: check.warnings,
       witness,
+      identityProvider,
       inbox,
       build,
       tokenFile,
@@ -94,4 +99,22 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       log.warn('nobody can create administrators: registry.bootstrap is off and no active owner exists; set it to on');
     log.info({ url: registry.url }, 'the registry takes requests');
   });
+}
+
+/**
+ * Creates the client of the OpenID provider; null without `registry.oidc`. It sends no request: the registry starts
+ * while the provider is away.
+ * @throws OperatorError if the client secret cannot be read
+ */
+async function openIdentityProvider(oidc: Config['registry']['oidc']): Promise<IdentityProvider | null> {
+  if (oidc === null) return null;
+  const { clientSecretFile, roles, merchant, ...rest } = oidc;
+  const secret = await readSecretFile(clientSecretFile, 'The client secret');
+  // Import these modules only here, because a registry without a provider needs neither.
+  const [{ IdentityProvider }, { ClaimRules }] = await Promise.all([
+    import('../registry/sign-in/provider.js'),
+    import('../registry/sign-in/claims.js'),
+  ]);
+  const rules = new ClaimRules(roles, merchant?.claim ?? null);
+  return new IdentityProvider({ ...rest, clientSecret: secret.toString('utf8'), rules }, () => systemClock.now());
 }

@@ -59,6 +59,13 @@ export async function makeChange<Result>(
   }
 }
 
+/** Result of a change that gateways need not know, its events, and their author if only the change proves who that is. */
+export interface UnpublishedOutcome<Result> {
+  readonly result: Result;
+  readonly events: readonly NewEvent[];
+  readonly provenAuthor?: Author;
+}
+
 /**
  * Makes one change that gateways need not know, with its events, in one transaction. It locks the revision but does not
  * increment it, so such changes are committed one after another too.
@@ -66,7 +73,7 @@ export async function makeChange<Result>(
 export function makeUnpublishedChange<Result>(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
   author: Author,
-  act: (change: Omit<Change, 'revision'>) => Promise<{ readonly result: Result; readonly events: readonly NewEvent[] }>,
+  act: (change: Omit<Change, 'revision'>) => Promise<UnpublishedOutcome<Result>>,
 ): Promise<Result> {
   return database.transaction().execute(async (transaction) => {
     const { value: revision } = await transaction
@@ -75,8 +82,8 @@ export function makeUnpublishedChange<Result>(
       .returning('value')
       .executeTakeFirstOrThrow();
     const now = clock.now();
-    const { result, events } = await act({ transaction, now });
-    await recordEvents(transaction, events, { at: now, author, revision });
+    const { result, events, provenAuthor = author } = await act({ transaction, now });
+    await recordEvents(transaction, events, { at: now, author: provenAuthor, revision });
     return result;
   });
 }

@@ -25,6 +25,8 @@ import { restoreRoutes } from './restores/routes.js';
 import { localAccess, type RegistryAccess, requireOwnHost } from './own-host.js';
 import type { Routes } from './routes.js';
 import { eventRoutes } from './events/routes.js';
+import type { IdentityProvider } from './sign-in/provider.js';
+import { signInRoutes } from './sign-in/routes.js';
 import { readExportPage } from './exports/export-page.js';
 import { exportPageSchema, exportQuery } from './exports/schema.js';
 
@@ -56,6 +58,8 @@ export interface RegistryOptions {
   readonly witness?: NoteSigner | null | undefined;
   /** How clients reach the API. Default: plain HTTP on loopback. */
   readonly access?: RegistryAccess | undefined;
+  /** The OpenID provider at which people sign in. Default: none, and sign-ins are refused. */
+  readonly identityProvider?: IdentityProvider | null | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
@@ -99,6 +103,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     restoreRoutes,
     checkpointRoutes(options.witness ?? null),
     administratorRoutes,
+    signInRoutes({ attempts, provider: options.identityProvider ?? null }),
   ]) {
     addRoutes(app, context);
   }

@@ -2,6 +2,7 @@ import type { Generated } from '../database/kysely.js';
 import type { AdministratorTables } from './administrators/tables.js';
 import type { EventTables } from './events/tables.js';
 import type { Environment } from '../policy/key-format.js';
+import type { SignInRow } from './sign-in/sign-in-row.js';
 
 // SQLite has no types for times, lists or booleans. Timestamps are therefore milliseconds since 1970, lists and
 // snapshots are JSON texts, and booleans are 1 or 0.
@@ -235,4 +236,5 @@ export interface RegistryTables extends EventTables, AdministratorTables {
   checkpoint_list: CheckpointListRow;
   checkpoint_tree: CheckpointTreeRow;
   checkpoint_findings: CheckpointFindingRow;
+  sign_ins: SignInRow;
 }

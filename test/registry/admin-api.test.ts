@@ -153,7 +153,14 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     ],
     ...['post /instance-keys', 'post /instance-keys/confirm', 'post /instance-keys/end'],
     ...['post /keys/{keyId}/reset', 'post /keys/{keyId}/revoke', 'post /merchants'],
-    ...['post /merchants/{id}/keys', 'post /restores/held/{id}/lift', 'post /tokens', 'post /tokens/{id}/revoke'],
+    ...[
+      'post /merchants/{id}/keys',
+      'post /restores/held/{id}/lift',
+      'post /sign-in/device',
+      'post /sign-in/out',
+      'post /sign-in/refresh',
+    ],
+    ...['post /sign-in/token', 'post /tokens', 'post /tokens/{id}/revoke'],
   ]);
   t.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
   const create = description.paths['/merchants']?.post;

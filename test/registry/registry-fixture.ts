@@ -55,21 +55,15 @@ export async function registryFixture(t: Test, url: string, further: Partial<Reg
   const parts = { database, store, clock: time, timers: time, newGeneration, logger };
   const projecting = { ...parts, monotonic: time.monotonic, longestLifetimeMilliseconds: 31_000 };
   const projector = new Projector({ ...projecting, session: withoutLock, holder: 'this process' });
-  const app = createRegistry({
-    ...parts,
-    projector,
-    random,
-    token,
-    pepper,
-    resources,
-    maxStaleSeconds: 30,
-    ...further,
-  });
+  const options = { ...parts, projector, random, token, pepper, resources, maxStaleSeconds: 30, ...further };
+  const app = createRegistry(options);
+  /** Another replica of the registry on the same database. */
+  const replica = createRegistry(options);
   projector.wake();
   await projector.nextPass();
   logged.length = 0; // discards the log lines of the first pass
   t.teardown(async () => {
-    await app.close();
+    await Promise.all([app.close(), replica.close()]);
     await projector.stop();
     await database.destroy();
   });
@@ -93,7 +87,7 @@ export async function registryFixture(t: Test, url: string, further: Partial<Reg
   }
 
   return {
-    ...{ app, call, database, logged, projector, store, time },
+    ...{ app, replica, call, database, logged, projector, store, time },
     /** Waits for this many `gateways` calls, then advances the clock until the promise has settled. */
     outwait: <Result>(promise: Promise<Result>, timesAsked: number) => {
       const before = store.timesAsked;

@@ -3,8 +3,10 @@ import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { type ClientTrust, trustAuthorities, trustCertificate } from '../../tls/client-trust.js';
-import type { AdminAccess } from './admin-client.js';
+import type { AdminAccess, ApiTarget } from './admin-client.js';
 import { caFileVariable, type Environment, type Peer, WrongUsage } from './peer.js';
+import { sessionToken } from './session/session-token.js';
+import { isSessionFile, sessionFileOf } from './session/session-file.js';
 
 /** Command-line options for the address of an API and its bearer token. */
 export interface AccessOptions {
@@ -25,13 +27,23 @@ const tokenForm = /^[A-Za-z0-9._~+/=-]{1,4096}$/;
  */
 export async function accessOf(options: AccessOptions, env: Environment, peer: Peer): Promise<AdminAccess> {
   const config = loadConfig({ file: options.config, env });
+  const target = await targetIn(options, env, config, peer);
+  return { peer, ...target, token: await tokenOf(options, env, config, peer, target) };
+}
+
+/** Determines the address of an API and which certificates are trusted, like `accessOf`. @throws WrongUsage, ConfigError */
+export function targetOf(options: AccessOptions, env: Environment, peer: Peer): Promise<ApiTarget> {
+  return targetIn(options, env, loadConfig({ file: options.config, env }), peer);
+}
+
+async function targetIn(options: AccessOptions, env: Environment, config: Config, peer: Peer): Promise<ApiTarget> {
   const given = options.address ?? nonEmpty(env[peer.addressVariable]);
   const address = urlIn(given ?? addressIn(config, peer), peer);
   const ownCertFile = given === undefined ? (peer.settings(config).listen.certFile ?? null) : null;
   const trust = address.protocol === 'https:' ? await trustOf(options.caFile, env, ownCertFile) : null;
   if (address.protocol === 'http:' && options.caFile !== undefined)
     throw new WrongUsage('--ca-file has no effect for an http:// address: give an https:// address');
-  return { peer, address, trust, token: await tokenOf(options, env, config, peer) };
+  return { address, trust };
 }
 
 /**
@@ -55,12 +67,26 @@ async function trustOf(
   }
 }
 
-async function tokenOf({ tokenFile }: AccessOptions, env: Environment, config: Config, peer: Peer): Promise<string> {
-  if (tokenFile !== undefined) return readToken(tokenFile, peer.tokenFile);
+async function tokenOf(
+  { tokenFile }: AccessOptions,
+  env: Environment,
+  config: Config,
+  peer: Peer,
+  target: ApiTarget,
+): Promise<string> {
+  if (tokenFile !== undefined) {
+    const isSession = peer.section === 'registry' && (await isSessionFile(tokenFile));
+    const token = isSession ? await sessionToken(tokenFile, target, Date.now) : null;
+    return token ?? readToken(tokenFile, peer.tokenFile);
+  }
   const token = nonEmpty(env[peer.tokenVariable]?.trim());
   if (token === undefined) {
     const configured = peer.settings(config).tokenFile;
     if (configured !== null) return readToken(configured, peer.tokenFile);
+    // Only the registry has sign-ins; the operators' API takes its own token.
+    const session =
+      peer.section === 'registry' ? await sessionToken(sessionFileOf(target.address, env), target, Date.now) : null;
+    if (session !== null) return session;
     throw new WrongUsage(
       `a token is required: give its file with ${peer.tokenOption} or ${peer.tokenFile} of --config, ` +
         `or set ${peer.tokenVariable}`,

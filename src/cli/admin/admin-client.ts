@@ -20,6 +20,12 @@ export interface AdminRequest<Schema extends TSchema> {
   readonly expects: Schema;
 }
 
+/** Address of an API, and which server certificates are trusted; null: those of the system's CAs. */
+export interface ApiTarget {
+  readonly address: URL;
+  readonly trust: ClientTrust | null;
+}
+
 /** Address and credentials of an API. */
 export interface AdminAccess {
   /** Which API this is; the registry by default. */
@@ -113,7 +119,9 @@ export class AdminClient {
 }
 
 /** Returns the function that sends requests. Node's own `fetch` takes no CA, so with `trust` undici sends them. */
-async function senderFor(trust: ClientTrust | null): Promise<(url: URL, init: RequestInit) => Promise<Response>> {
+export async function senderFor(
+  trust: ClientTrust | null,
+): Promise<(url: URL, init: RequestInit) => Promise<Response>> {
   if (trust === null) return fetch;
   // Import this module only here, because most commands need no HTTP client.
   const { Agent, fetch: send } = await import('undici');

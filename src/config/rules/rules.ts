@@ -1,6 +1,7 @@
 import { foldSegment } from '../closest-name.js';
 import type { Rule, RuleProblem } from '../config-error.js';
 import { accessLogRules } from './access-log-rules.js';
+import { oidcRules } from './oidc-rules.js';
 import { operatorsRules } from './operators-rules.js';
 import { proxyProblems } from './proxy-rules.js';
 import { redisRules } from './redis-rules.js';
@@ -29,6 +30,7 @@ const rules: readonly Rule[] = [
   headFitsIntoRequest,
   ...operatorsRules,
   ...registryRules,
+  ...oidcRules,
   ...redisRules,
   exitSourcesAreReadable,
 ];

@@ -1,5 +1,6 @@
 import Type from '../../typebox/typebox.js';
 import { noteName } from './access-log.js';
+import { oidc } from './oidc.js';
 import { address, line, nullable, optionalFile, type OptionKeywords, requiredFile, section } from './option.js';
 
 /** An option with the URL of a database. */
@@ -91,6 +92,10 @@ export const registry = section(
         expects: 'a list of permissions',
       },
     ),
+    oidc: nullable(oidc, {
+      description:
+        'The OpenID provider at which people sign in (merchant-gateway login). null: no sign-in, only tokens.',
+    }),
     witness: nullable(
       section(
         {

@@ -97,6 +97,11 @@ export function authorOf(request: FastifyRequest): Author {
   };
 }
 
+/** Returns the author of an attempt whose caller is unknown. */
+export function unknownAuthor(request: FastifyRequest): Author {
+  return { ...anonymous, ...requestOf(request), requestId: request.id };
+}
+
 /** Returns the caller of a request. */
 export function callerOf({ caller }: FastifyRequest): Caller {
   if (caller === null) throw new Error('the route is open, so its requests have no caller');
@@ -159,7 +164,12 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
       : await identities.identify(token, source ?? '', now);
   if ('caller' in identified) {
     const { caller } = identified;
-    if (caller.expiresAt !== null && caller.expiresAt - now < announcedMilliseconds) {
+    // The tokens of sign-ins always end soon, and commands refresh them.
+    if (
+      caller.expiresAt !== null &&
+      caller.proof.startsWith('token:') &&
+      caller.expiresAt - now < announcedMilliseconds
+    ) {
       reply.header('x-token-expires-at', new Date(caller.expiresAt).toISOString());
     }
     return caller;
@@ -177,7 +187,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
       'too_many_attempts',
     );
   }
-  const author = { ...anonymous, ...requestOf(request), requestId: request.id };
+  const author = unknownAuthor(request);
   const after = { cause: rejection, tokenId };
   await attempts.record({ action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after }, author);
   // The same message for each cause, so that nobody learns which tokens exist.

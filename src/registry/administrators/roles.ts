@@ -5,8 +5,6 @@ export const permissions = [
   ...(['gateways:read', 'events:read', 'checkpoints:read', 'checkpoints:write'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
   ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
-  ...(['approvals:read', 'approvals:decide'] as const),
-  ...(['wallets:read', 'wallets:fund'] as const),
 ] as const;
 
 /** One permission of the admin API. */
@@ -17,7 +15,7 @@ const ofEverybody = ['identity:read', 'tokens:own'] as const;
 
 const reads = [
   ...(['merchants:read', 'keys:read', 'gateways:read', 'events:read', 'checkpoints:read'] as const),
-  ...(['restores:read', 'approvals:read', 'wallets:read'] as const),
+  ...(['restores:read'] as const),
 ] as const;
 
 /** A role: a named set of permissions. */
@@ -32,24 +30,12 @@ interface Role {
 export const roles = {
   owner: { description: 'everything', isOfMember: false, permissions },
   operator: {
-    description: 'merchants, keys, imports and restores; no administrators, no money',
+    description: 'merchants, keys, imports and restores; no administrators',
     isOfMember: false,
     permissions: [
       ...reads,
       ...(['merchants:create', 'merchants:write', 'allowlists:write', 'keys:create', 'keys:revoke'] as const),
-      ...(['checkpoints:write', 'records:import', 'records:export', 'restores:write', 'approvals:decide'] as const),
-      ...ofEverybody,
-    ],
-  },
-  treasurer: {
-    description: 'creates and funds wallets',
-    isOfMember: false,
-    permissions: [
-      'merchants:read',
-      'wallets:read',
-      'wallets:fund',
-      'approvals:read',
-      'approvals:decide',
+      ...(['checkpoints:write', 'records:import', 'records:export', 'restores:write'] as const),
       ...ofEverybody,
     ],
   },
@@ -90,6 +76,6 @@ export function permits(held: readonly string[], permission: Permission): boolea
 }
 
 /** Whether this release knows a role of that name. */
-function isRole(name: string): name is RoleName {
+export function isRole(name: string): name is RoleName {
   return Object.hasOwn(roles, name);
 }

@@ -16,6 +16,7 @@ const actions = [
   ...(['merchant.held-back', 'merchant.lifted', 'key.held-back', 'key.lifted', 'record.forged'] as const),
   ...(['administrator.created', 'administrator.changed', 'token.created', 'token.revoked'] as const),
   ...(['sign-in.failed', 'attempt.refused', 'merchant.read'] as const),
+  ...(['sign-in.succeeded', 'sign-in.ended'] as const),
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
 ] as const;
 

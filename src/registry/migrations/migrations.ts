@@ -10,6 +10,7 @@ import { nextRuns } from './0008-next-runs.js';
 import { earlierCheckpoints } from './0009-earlier-checkpoints.js';
 import { administrators } from './0010-administrators.js';
 import { eventChain } from './0011-event-chain.js';
+import { signIns } from './0012-sign-ins.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -24,4 +25,5 @@ export const migrations: Migrations = {
   '0009-earlier-checkpoints': earlierCheckpoints,
   '0010-administrators': administrators,
   '0011-event-chain': eventChain,
+  '0012-sign-ins': signIns,
 };

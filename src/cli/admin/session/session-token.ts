@@ -1,0 +1,92 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { OperatorError } from '../../../config/operator-error.js';
+import Type, { Check, type TSchema, type Static } from '../../../typebox/typebox.js';
+import { type ApiTarget, senderFor } from '../admin-client.js';
+import { parseJson, parseSuccess } from '../admin-response.js';
+import { readSession, type StoredSession, writeSession } from './session-file.js';
+
+/** The response of a sign-in or refresh. */
+export const sessionData = Type.Object({
+  token: Type.String(),
+  expiresAt: Type.String(),
+  name: Type.String(),
+  roles: Type.Array(Type.String()),
+  handle: Type.Union([Type.String(), Type.Null()]),
+});
+
+/** The result of a request to a sign-in route: the data, or the code and message of the failure. */
+export type SignInResult<Data> = { readonly data: Data } | { readonly code: string; readonly message: string };
+
+const timeoutMilliseconds = 20_000;
+const mostCharacters = 64 * 1024;
+
+/** Sends a request to an open sign-in route. @throws OperatorError if the registry is unreachable */
+export async function askSignIn<Schema extends TSchema>(
+  { address, trust }: ApiTarget,
+  route: 'device' | 'token' | 'refresh',
+  body: object | null,
+  expects: Schema,
+): Promise<SignInResult<Static<Schema>>> {
+  const url = new URL(address);
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}/sign-in/${route}`;
+  let text: string;
+  try {
+    const send = await senderFor(trust);
+    const response = await send(url, {
+      method: 'POST',
+      headers: body === null ? {} : { 'content-type': 'application/json' },
+      body: body === null ? null : JSON.stringify(body),
+      redirect: 'error',
+      signal: AbortSignal.timeout(timeoutMilliseconds),
+    });
+    text = (await response.text()).slice(0, mostCharacters);
+  } catch (error) {
+    throw new OperatorError(`The registry at ${address.href} is not reachable: try again.`, { cause: error });
+  }
+  const envelope = parseJson(text);
+  const parsed = parseSuccess(envelope);
+  if (parsed !== null && Check(expects, parsed.data)) return { data: parsed.data };
+  const failed = Type.Object({ message: Type.String(), data: Type.Object({ code: Type.String() }) });
+  if (Check(failed, envelope)) return { code: envelope.data.code, message: envelope.message };
+  throw new OperatorError(`The response of ${url.href} is not one of a registry with sign-in.`);
+}
+
+const leastMilliseconds = 5 * 60_000;
+const betweenReadsMilliseconds = 200;
+
+/**
+ * Returns the token of a sign-in, and refreshes it if it ends within 5 minutes. Null without a sign-in.
+ * @throws OperatorError if the sign-in has ended, or the registry is unreachable
+ */
+export async function sessionToken(file: string, target: ApiTarget, now: () => number): Promise<string | null> {
+  const { address } = target;
+  const session = await readSession(file);
+  if (session === null) return null;
+  // The token must reach no other registry.
+  if (session.registry !== address.href) throw new OperatorError(`The token file ${file} is for another registry.`);
+  const left = Date.parse(session.expiresAt) - now();
+  if (left >= leastMilliseconds) return session.token;
+  if (session.handle === null) {
+    if (left > 0) return session.token;
+    throw new OperatorError('The sign-in has ended: run merchant-gateway login.');
+  }
+  const refreshed = await askSignIn(target, 'refresh', { handle: session.handle }, sessionData);
+  if ('data' in refreshed) {
+    const { token, expiresAt, handle } = refreshed.data;
+    await writeSession(file, { registry: address.href, token, expiresAt, handle });
+    return token;
+  }
+  if (refreshed.code === 'refresh_running') return otherToken(file, session);
+  if (left > 0 && refreshed.code === 'provider_unavailable') return session.token;
+  throw new OperatorError(`${refreshed.message}. Run merchant-gateway login.`);
+}
+
+/** Waits until the other command that refreshes the sign-in has written the token file. */
+async function otherToken(file: string, former: StoredSession): Promise<string> {
+  for (let tries = 0; tries < 25; tries += 1) {
+    const session = await readSession(file);
+    if (session !== null && session.token !== former.token) return session.token;
+    await wait(betweenReadsMilliseconds);
+  }
+  throw new OperatorError('Another command refreshes the sign-in: try again.');
+}

@@ -1,0 +1,139 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { Command } from 'commander';
+import { OperatorError } from '../../../config/operator-error.js';
+import Type from '../../../typebox/typebox.js';
+import type { CommandIo } from '../../command-io.js';
+import { targetOf } from '../access.js';
+import { administer, printers } from '../admin-call.js';
+import { AdminClient, type ApiTarget } from '../admin-client.js';
+import { type Environment, registryPeer, WrongUsage } from '../peer.js';
+import { printable } from '../printable.js';
+import { askSignIn, sessionData, sessionToken } from './session-token.js';
+import { deleteSession, readSession, sessionFileOf, writeSession } from './session-file.js';
+
+interface SignInCommandOptions {
+  readonly registry?: string;
+  readonly tokenFile?: string;
+  readonly caFile?: string;
+  readonly config?: string;
+  readonly json?: true;
+}
+
+const deviceData = Type.Object({
+  handle: Type.String(),
+  verificationUri: Type.String(),
+  verificationUriComplete: Type.Union([Type.String(), Type.Null()]),
+  userCode: Type.String(),
+  intervalSeconds: Type.Integer(),
+  expiresInSeconds: Type.Integer(),
+});
+
+/**
+ * Creates the command `login`.
+ * @param pause waits between two questions whether the person has signed in
+ */
+export function loginCommand(
+  io: CommandIo,
+  env: Environment = process.env,
+  pause: (milliseconds: number) => Promise<unknown> = wait,
+): Command {
+  const command = new Command('login').description('sign in to the registry with the OpenID provider');
+  return withSession(command, env, async ({ target, file, isJson }) => {
+    const begun = await askSignIn(target, 'device', null, deviceData);
+    if (!('data' in begun)) throw new OperatorError(`${begun.message}.`);
+    const { handle, verificationUri, verificationUriComplete, userCode, expiresInSeconds } = begun.data;
+    io.err(`Open ${printable(verificationUri)} in a browser and enter the code ${printable(userCode)}.\n`);
+    if (verificationUriComplete !== null) io.err(`Or open ${printable(verificationUriComplete)}\n`);
+    const minutes = Math.ceil(expiresInSeconds / 60);
+    io.err(`Waiting for the sign-in, at most ${minutes} ${minutes === 1 ? 'minute' : 'minutes'} …\n`);
+    let seconds = begun.data.intervalSeconds;
+    for (let waited = 0; waited <= expiresInSeconds; waited += seconds) {
+      await pause(seconds * 1000);
+      const result = await askSignIn(target, 'token', { handle }, sessionData);
+      if ('data' in result) {
+        const { token, expiresAt, name, roles, handle: next } = result.data;
+        await writeSession(file, { registry: target.address.href, token, expiresAt, handle: next });
+        const { show } = printers(io, isJson);
+        show({ name, roles, expiresAt, tokenFile: file }, [`Signed in as ${name} (${roles.join(', ')}).`]);
+        return;
+      }
+      if (result.code === 'slow_down') seconds += 1;
+      else if (result.code === 'provider_unavailable') io.err(`${printable(result.message)}. Still waiting …\n`);
+      else if (result.code !== 'authorization_pending') throw new OperatorError(`${result.message}.`);
+    }
+    throw new OperatorError('The code has expired: sign in again.');
+  });
+}
+
+/** Creates the command `logout`. */
+export function logoutCommand(io: CommandIo, env: Environment = process.env): Command {
+  const command = new Command('logout').description('end the sign-in, and delete its token file');
+  return withSession(command, env, async ({ target, file, isJson }) => {
+    const session = await readSession(file);
+    const { show } = printers(io, isJson);
+    if (session === null) {
+      show({ wasSignedIn: false }, ['Not signed in.']);
+      return;
+    }
+    if (session.registry !== target.address.href)
+      throw new OperatorError(`The token file ${file} is for another registry.`);
+    try {
+      // An expired session is refreshed first: only a valid one can end the sign-in at the registry.
+      const token = await sessionToken(file, target, Date.now);
+      const client = new AdminClient({ ...target, token: token ?? session.token });
+      await client.ask({ method: 'POST', path: ['sign-in', 'out'], isRepeatable: true, expects: Type.Null() });
+    } finally {
+      await deleteSession(file);
+    }
+    show({ wasSignedIn: true }, ['Signed out.']);
+  });
+}
+
+const identity = Type.Object({
+  name: Type.String(),
+  roles: Type.Array(Type.String()),
+  proof: Type.String(),
+  merchantId: Type.Union([Type.String(), Type.Null()]),
+  expiresAt: Type.Union([Type.String(), Type.Null()]),
+});
+
+/** Creates the command `whoami`. */
+export function whoamiCommand(io: CommandIo, env: Environment = process.env): Command {
+  const command = new Command('whoami').description('show whom the registry takes you for, and your roles');
+  administer(command, { io, env }, async ({ client, show }) => {
+    const { data } = await client.ask({ method: 'GET', path: ['me'], expects: identity });
+    show(data, [
+      `name: ${data.name}`,
+      `roles: ${data.roles.join(', ')}`,
+      ...(data.merchantId === null ? [] : [`merchant: ${data.merchantId}`]),
+      `proof: ${data.proof}`,
+      `expires: ${data.expiresAt ?? 'never'}`,
+    ]);
+  });
+  return command;
+}
+
+interface SessionPlace {
+  readonly target: ApiTarget;
+  readonly file: string;
+  readonly isJson: boolean;
+}
+
+function withSession(command: Command, env: Environment, act: (place: SessionPlace) => Promise<void>): Command {
+  return command
+    .option('--registry <url>', 'address of the admin API (or MERCHANT_GATEWAY_REGISTRY)')
+    .option('--token-file <file>', 'file for the token (default: in XDG_CONFIG_HOME, one for each registry)')
+    .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
+    .option('--config <file>', 'configuration file, for registry.listen')
+    .option('--json', 'print only the data, as JSON')
+    .action(async () => {
+      const { registry, tokenFile, caFile, config, json } = command.opts<SignInCommandOptions>();
+      try {
+        const target = await targetOf({ address: registry, caFile, config }, env, registryPeer);
+        await act({ target, file: tokenFile ?? sessionFileOf(target.address, env), isJson: json === true });
+      } catch (error) {
+        if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
+        throw error;
+      }
+    });
+}

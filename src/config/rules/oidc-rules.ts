@@ -1,0 +1,46 @@
+import type { Rule, RuleProblem } from '../config-error.js';
+import type { Config } from '../schema.js';
+import { isLoopback } from './loopback.js';
+
+/** Rules for the OpenID provider at which administrators sign in. */
+export const oidcRules: readonly Rule[] = [issuerIsHttps, scopeIsOpenId, rolesAreReadable];
+
+/** Requires https beyond loopback, because otherwise anyone on the network could sign in as anyone. */
+function issuerIsHttps({ registry: { oidc } }: Config): RuleProblem[] {
+  if (oidc === null) return [];
+  const { issuer } = oidc;
+  if (!URL.canParse(issuer)) return [{ path: 'registry.oidc.issuer', message: 'expected a URL' }];
+  const { protocol, hostname } = new URL(issuer);
+  if (protocol === 'https:' || isLoopback(hostname)) return [];
+  return [{ path: 'registry.oidc.issuer', message: 'is not on loopback; expected an https:// URL' }];
+}
+
+function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
+  if (oidc === null || oidc.scope.split(' ').includes('openid')) return [];
+  return [
+    { path: 'registry.oidc.scope', message: 'expected openid among the scopes: without it, there is no identity' },
+  ];
+}
+
+/** Rejects entries of which one has no effect, or which would refuse the person. */
+function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
+  const { roles = [], merchant = null } = oidc ?? {};
+  return roles.flatMap(({ claim, value, roles: given }, index) => {
+    const path = `registry.oidc.roles[${index}]`;
+    const first = roles.findIndex((one) => one.claim === claim && one.value === value);
+    const members = given.filter((role) => role.startsWith('merchant-')).length;
+    const problems: RuleProblem[] = [];
+    if (first < index) {
+      const message = `is already the value of registry.oidc.roles[${first}]; expected another value`;
+      problems.push({ path: `${path}.value`, message });
+    }
+    if (members > 0 && members < given.length) {
+      const message = "mixes roles of the platform with roles of a merchant's members; expected one kind";
+      problems.push({ path: `${path}.roles`, message });
+    } else if (members > 0 && merchant === null) {
+      const message = 'needs the merchant of the member; expected registry.oidc.merchant to name its claim';
+      problems.push({ path: `${path}.roles`, message, others: ['registry.oidc.merchant'] });
+    }
+    return problems;
+  });
+}

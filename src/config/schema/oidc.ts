@@ -1,0 +1,65 @@
+import Type from '../../typebox/typebox.js';
+import { line, nullable, requiredFile, section } from './option.js';
+
+const claim = line({ expects: 'the name of a claim', examples: ['groups'], description: 'Name of the claim.' });
+
+/** Options of the OpenID provider at which administrators sign in. */
+export const oidc = section(
+  {
+    issuer: Type.String({
+      pattern: '^https?://[^?#@\\s\\\\\\u0000-\\u001f\\u007f]+$',
+      maxLength: 500,
+      expects: 'an https:// URL without a user, a query or a fragment',
+      examples: ['https://login.example.com/realms/staff'],
+      description: 'The issuer, exactly as the provider names itself. http only on loopback.',
+    }),
+    clientId: line({
+      expects: 'the id of the client',
+      examples: ['merchant-gateway'],
+      description: 'Id of the registry at the provider. It needs the device grant and refresh tokens.',
+    }),
+    clientSecretFile: requiredFile(
+      "File with the client secret. It also encrypts the provider's tokens in the database.",
+      '/etc/gateway/oidc-secret',
+    ),
+    scope: line({
+      default: 'openid profile offline_access',
+      expects: 'scopes separated by spaces',
+      description: 'The requested scopes. Without a refresh token, a sign-in ends after 15 minutes.',
+    }),
+    roles: Type.Array(
+      section(
+        {
+          claim,
+          value: line({
+            expects: 'a value of the claim',
+            examples: ['payments-operators'],
+            description: 'The value, or one entry if the claim is a list.',
+          }),
+          roles: Type.Array(
+            Type.Enum([...['owner', 'operator', 'support', 'auditor', 'merchant-admin', 'merchant-viewer']], {
+              examples: ['operator'],
+            }),
+            {
+              ...{ maxItems: 6, expects: 'a list of roles', examples: [['operator']] },
+              description: 'The roles that this value gives.',
+            },
+          ),
+        },
+        { description: '' },
+      ),
+      {
+        default: [],
+        maxItems: 200,
+        expects: 'a list of claim, value and roles',
+        description:
+          'Which claims give which roles. They are read at each sign-in and refresh; a person without a role is ' +
+          'refused. Empty: only administrators with issuer and subject sign in, with the roles of administrators.',
+      },
+    ),
+    merchant: nullable(section({ claim }, { description: '' }), {
+      description: 'The claim with the merchant id of members. null: members of merchants do not sign in.',
+    }),
+  },
+  { description: '' },
+);

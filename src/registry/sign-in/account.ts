@@ -1,0 +1,89 @@
+import type { RegistryDatabase } from '../registry-database.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import type { NewEvent } from '../events/repository.js';
+import { findAdministrator } from '../administrators/repository.js';
+import type { Administrator } from '../administrators/schema.js';
+import type { Change } from '../change.js';
+import { type ClaimRules, type Grant, nameIn } from './claims.js';
+import type { Claims } from './provider.js';
+
+/** The administrator that a verified person is, with the events of the creation or change; or why they may not sign in. */
+export type Account =
+  { readonly administrator: Administrator; readonly events: readonly NewEvent[] } | { readonly cause: string };
+
+/**
+ * Finds the administrator with the person's `iss` and `sub`, and stores the roles that their claims give. Creates an
+ * administrator for an unknown person with roles. Without `registry.oidc.roles`, the table decides about roles.
+ *
+ * @param expected the id of the administrator of a refreshed sign-in; null for a new sign-in
+ */
+export async function accountOf(
+  { transaction, now }: Omit<Change, 'revision'>,
+  random: RegistryContext['random'],
+  claims: Claims,
+  rules: ClaimRules,
+  expected: string | null,
+): Promise<Account> {
+  const known = await transaction
+    .selectFrom('administrators')
+    .select('id')
+    .where('issuer', '=', claims.iss)
+    .where('subject', '=', claims.sub)
+    .executeTakeFirst();
+  if (expected !== null && known?.id !== expected) return { cause: 'other-subject' };
+  const before = known === undefined ? null : await findAdministrator(transaction, known.id);
+  if (before !== null && before.status !== 'ACTIVE') return { cause: 'disabled' };
+  if (!rules.decide) return before === null ? { cause: 'unknown-person' } : { administrator: before, events: [] };
+  const grant = rules.grantOf(claims);
+  if ('cause' in grant) return grant;
+  if (before !== null) return changed(transaction, before, grant, now);
+  if (grant.merchantId !== null && !(await hasMerchant(transaction, grant.merchantId))) {
+    return { cause: 'unknown-merchant' };
+  }
+  const id = newId('adm', now, random);
+  await transaction
+    .insertInto('administrators')
+    .values({
+      ...{ id, name: await unusedName(transaction, nameIn(claims), id), kind: 'person', status: 'ACTIVE' },
+      ...{ roles: JSON.stringify(grant.roles), merchant_id: grant.merchantId, issuer: claims.iss, subject: claims.sub },
+      ...{ created_at: now, updated_at: now, version: 1 },
+    })
+    .execute();
+  const after = await findAdministrator(transaction, id);
+  const event = { action: 'administrator.created', merchantId: grant.merchantId ?? '', keyId: null } as const;
+  return { administrator: after, events: [{ ...event, before: null, after }] };
+}
+
+async function changed(
+  transaction: RegistryDatabase,
+  before: Administrator,
+  grant: Grant,
+  now: number,
+): Promise<Account> {
+  // Their tokens would otherwise reach another merchant.
+  if (grant.merchantId !== before.merchantId) return { cause: 'other-merchant' };
+  const isSame = grant.roles.toSorted().join() === before.roles.toSorted().join();
+  if (isSame) return { administrator: before, events: [] };
+  await transaction
+    .updateTable('administrators')
+    .set((it) => ({ roles: JSON.stringify(grant.roles), updated_at: now, version: it('version', '+', 1) }))
+    .where('id', '=', before.id)
+    .execute();
+  const after = await findAdministrator(transaction, before.id);
+  const event = { action: 'administrator.changed', merchantId: before.merchantId ?? '', keyId: null } as const;
+  return { administrator: after, events: [{ ...event, before, after }] };
+}
+
+async function hasMerchant(transaction: RegistryDatabase, id: string): Promise<boolean> {
+  const merchant = transaction.selectFrom('merchants').select('id').where('id', '=', id);
+  return (await merchant.executeTakeFirst()) !== undefined;
+}
+
+const reserved = new Set(['bootstrap', 'registry', 'unknown', 'admin']);
+
+async function unusedName(transaction: RegistryDatabase, wanted: string, id: string): Promise<string> {
+  const named = transaction.selectFrom('administrators').select('id').where('name', '=', wanted);
+  const isUsed = reserved.has(wanted.toLowerCase()) || (await named.executeTakeFirst()) !== undefined;
+  // The end of a new id is random, so the second name is unused.
+  return isUsed ? `${wanted.slice(0, 47)}-${id.slice(-16).toLowerCase()}` : wanted;
+}

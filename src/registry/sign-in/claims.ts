@@ -1,0 +1,69 @@
+import { createHash } from 'node:crypto';
+import { actorForm } from '../../rest/actor.js';
+import { isRole, roles as roleTable } from '../administrators/roles.js';
+
+/** One entry of `registry.oidc.roles`: a value of a claim, and the roles that it gives. */
+export interface RoleRule {
+  readonly claim: string;
+  readonly value: string;
+  readonly roles: readonly string[];
+}
+
+/** How claims become roles and the merchant of a member. */
+export class ClaimRules {
+  readonly #roles: readonly RoleRule[];
+  readonly #merchant: string | null;
+
+  /** @param merchant the claim with the id of a member's merchant; null if members do not sign in */
+  constructor(roles: readonly RoleRule[], merchant: string | null) {
+    this.#roles = roles;
+    this.#merchant = merchant;
+  }
+
+  /** The claims that the rules need. */
+  get claims(): readonly string[] {
+    return [
+      ...new Set([...this.#roles.map(({ claim }) => claim), ...(this.#merchant === null ? [] : [this.#merchant])]),
+    ];
+  }
+
+  /** Whether claims decide about roles. Otherwise the table of administrators does. */
+  get decide(): boolean {
+    return this.#roles.length > 0;
+  }
+
+  /** The roles and the merchant that claims give, or why they give none. */
+  grantOf(claims: Readonly<Record<string, unknown>>): Grant | { readonly cause: string } {
+    const given = this.#roles.filter(({ claim, value }) => Object.hasOwn(claims, claim) && has(claims[claim], value));
+    const roles = [...new Set(given.flatMap((rule) => rule.roles))].filter(isRole);
+    if (roles.length === 0) return { cause: 'no-role' };
+    const merchant = this.#merchant !== null && Object.hasOwn(claims, this.#merchant) ? claims[this.#merchant] : null;
+    const merchantId = typeof merchant === 'string' && merchant !== '' ? merchant : null;
+    const members = roles.filter((role) => roleTable[role].isOfMember).length;
+    // Neither wins: a wrong entry at the provider must not show one merchant's administrator all merchants.
+    if (members !== (merchantId === null ? 0 : roles.length)) return { cause: 'roles-do-not-fit-merchant' };
+    return { roles, merchantId };
+  }
+}
+
+/** Roles, and the merchant of a member. */
+export interface Grant {
+  readonly roles: readonly string[];
+  readonly merchantId: string | null;
+}
+
+function has(given: unknown, value: string): boolean {
+  return Array.isArray(given) ? given.includes(value) : given === value;
+}
+
+const longestName = 56;
+
+/** Returns a name for a new administrator, valid in `actorForm`. It identifies nobody: `iss` and `sub` do. */
+export function nameIn(claims: Readonly<Record<string, unknown>>): string {
+  const { preferred_username: username, sub } = claims;
+  const text = typeof username === 'string' ? username.normalize('NFKD') : '';
+  const safe = text.replaceAll(/[^A-Za-z0-9._@:+-]+/g, '').replace(/^[^A-Za-z0-9]+/, '');
+  const name = safe.slice(0, longestName);
+  if (actorForm.test(name)) return name;
+  return `person-${createHash('sha256').update(String(sub)).digest('hex').slice(0, 12)}`;
+}

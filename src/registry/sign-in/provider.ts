@@ -1,0 +1,202 @@
+import type * as OpenId from 'openid-client';
+import type { ClaimRules } from './claims.js';
+
+/** The claims of a person, after their token was verified. */
+export type Claims = Readonly<Record<string, unknown>> & { readonly iss: string; readonly sub: string };
+
+/** Options of the OpenID provider (`registry.oidc`), with the client secret itself. */
+export interface ProviderOptions {
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  /** Scopes, separated by spaces. */
+  readonly scope: string;
+  readonly rules: ClaimRules;
+}
+
+/** What a person needs to approve a sign-in, and the code that the registry keeps. */
+export interface DeviceCode {
+  readonly deviceCode: string;
+  readonly userCode: string;
+  readonly verificationUri: string;
+  readonly verificationUriComplete: string | null;
+  readonly expiresInSeconds: number;
+  readonly intervalSeconds: number;
+}
+
+/** A verified person; `refreshToken` is null if the provider issued none. */
+export interface Verified {
+  readonly claims: Claims;
+  readonly refreshToken: string | null;
+}
+
+/** Why the provider or its response did not prove an identity. `cause` is a word for events, without secrets. */
+export class ProviderError extends Error {
+  /**
+   * @param kind `unavailable`: no usable response, retry later. `refused`: the provider's own refusal, whose OAuth error
+   *   is `cause`. `invalid`: the response proves nothing.
+   */
+  constructor(
+    readonly kind: 'unavailable' | 'refused' | 'invalid',
+    readonly reason: string,
+    options?: ErrorOptions,
+  ) {
+    super(`the OpenID provider: ${kind} (${reason})`, options);
+  }
+}
+
+const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code';
+const timeoutSeconds = 5;
+/** How long the discovered metadata is used. Signing keys have their own cache in openid-client. */
+const metadataMilliseconds = 60 * 60 * 1000;
+/** Signature algorithms of ID tokens. Neither `none` nor one with a shared secret is among them. */
+const asymmetric = /^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$/;
+const longestText = 4096;
+
+/** A client of one OpenID provider. Loads openid-client, and the provider's metadata, with the first sign-in. */
+export class IdentityProvider {
+  readonly options: ProviderOptions;
+  readonly #now: () => number;
+  #discovered: { readonly at: number; readonly config: OpenId.Configuration } | null = null;
+
+  constructor(options: ProviderOptions, now: () => number) {
+    this.options = options;
+    this.#now = now;
+  }
+
+  /** Requests a device code (RFC 8628). @throws ProviderError */
+  async startDevice(): Promise<DeviceCode> {
+    return this.#call(async (client, config) => {
+      const begun = await client.initiateDeviceAuthorization(config, { scope: this.options.scope });
+      const { verification_uri: uri, verification_uri_complete: complete = null } = begun;
+      if (![uri, complete ?? uri].every(isWebAddress) || begun.user_code.length > 64) {
+        throw new ProviderError('invalid', 'device_authorization_response');
+      }
+      return {
+        ...{ deviceCode: begun.device_code, userCode: begun.user_code },
+        ...{ verificationUri: uri, verificationUriComplete: complete, expiresInSeconds: begun.expires_in },
+        intervalSeconds: begun.interval ?? 5,
+      };
+    });
+  }
+
+  /** Asks once whether the person has approved the sign-in. @throws ProviderError */
+  async redeemDevice(deviceCode: string): Promise<Verified> {
+    return this.#call(async (client, config) => {
+      const tokens = await client.genericGrantRequest(config, deviceGrant, { device_code: deviceCode });
+      const idToken = tokens.claims();
+      if (idToken === undefined) throw new ProviderError('invalid', 'no_id_token');
+      return this.#verified(client, config, tokens, idToken.sub);
+    });
+  }
+
+  /** Reads the claims again. @param subject the `sub` that they must have @throws ProviderError */
+  async refresh(refreshToken: string, subject: string): Promise<Verified> {
+    return this.#call(async (client, config) => {
+      const tokens = await client.refreshTokenGrant(config, refreshToken);
+      const verified = await this.#verified(client, config, tokens, subject);
+      // A provider that does not rotate refresh tokens sends none.
+      return { ...verified, refreshToken: verified.refreshToken ?? refreshToken };
+    });
+  }
+
+  /** Revokes a refresh token. @throws ProviderError */
+  async revoke(refreshToken: string): Promise<void> {
+    return this.#call(async (client, config) => {
+      if (config.serverMetadata().revocation_endpoint !== undefined) {
+        await client.tokenRevocation(config, refreshToken, { token_type_hint: 'refresh_token' });
+      }
+    });
+  }
+
+  async #verified(
+    client: typeof OpenId,
+    config: OpenId.Configuration,
+    tokens: OpenId.TokenEndpointResponse & OpenId.TokenEndpointResponseHelpers,
+    subject: string,
+  ): Promise<Verified> {
+    const idToken = tokens.claims();
+    if (idToken !== undefined && idToken.sub !== subject) throw new ProviderError('invalid', 'other_subject');
+    const { claims: wanted } = this.options.rules;
+    const isWhole = idToken !== undefined && wanted.every((name) => Object.hasOwn(idToken, name));
+    const hasUserInfo = config.serverMetadata().userinfo_endpoint !== undefined;
+    if (idToken === undefined && !hasUserInfo) throw new ProviderError('invalid', 'no_id_token');
+    const more = isWhole || !hasUserInfo ? {} : await client.fetchUserInfo(config, tokens.access_token, subject);
+    const { issuer } = config.serverMetadata();
+    const claims = { ...more, ...idToken, iss: issuer, sub: subject };
+    return { claims, refreshToken: tokens.refresh_token ?? null };
+  }
+
+  async #call<Result>(act: (client: typeof OpenId, config: OpenId.Configuration) => Promise<Result>): Promise<Result> {
+    const client = await import('openid-client');
+    try {
+      return await act(client, await this.#configuration(client));
+    } catch (error) {
+      throw asProviderError(client, error);
+    }
+  }
+
+  async #configuration(client: typeof OpenId): Promise<OpenId.Configuration> {
+    const now = this.#now();
+    const known = this.#discovered;
+    if (known !== null && now >= known.at && now - known.at < metadataMilliseconds) return known.config;
+    const { issuer, clientId, clientSecret } = this.options;
+    const server = new URL(issuer);
+    // The configuration accepts http only on loopback.
+    // eslint-disable-next-line @typescript-eslint/no-deprecated -- marked so only to make it stand out
+    const loopback = server.protocol === 'http:' ? [client.allowInsecureRequests] : [];
+    const config = await client.discovery(server, clientId, clientSecret, undefined, {
+      execute: [...loopback, client.enableNonRepudiationChecks],
+      timeout: timeoutSeconds,
+      [client.customFetch]: boundedFetch,
+    });
+    const { id_token_signing_alg_values_supported: algorithms = ['RS256'] } = config.serverMetadata();
+    if (!algorithms.some((name) => asymmetric.test(name))) throw new ProviderError('invalid', 'algorithms');
+    this.#discovered = { at: now, config };
+    return config;
+  }
+}
+
+function isWebAddress(text: string): boolean {
+  return text.length <= longestText && /^https?:\/\/[\x21-\x7e]+$/.test(text) && URL.canParse(text);
+}
+
+const refusals = new Set(['authorization_pending', 'slow_down', 'access_denied', 'expired_token', 'invalid_grant']);
+
+function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
+  if (error instanceof ProviderError) return error;
+  if (error instanceof client.ResponseBodyError) {
+    if (refusals.has(error.error)) return new ProviderError('refused', error.error);
+    // Such as invalid_client: the registry's own configuration is wrong, so no sign-in of anybody can succeed.
+    return new ProviderError('unavailable', /^[a-z_]{1,40}$/.test(error.error) ? error.error : 'error');
+  }
+  const { code } = error as { readonly code?: unknown };
+  const reason = typeof code === 'string' ? code.toLowerCase() : 'no_response';
+  const isProof = /^oauth_(?:invalid_response|jwt|json|unsupported|parse|key)|^oauth_(?:missing|invalid)/.test(reason);
+  return new ProviderError(isProof ? 'invalid' : 'unavailable', reason, { cause: error });
+}
+
+/** Maximum size of a response of the provider. Metadata and key sets of large providers have about 20 kB. */
+const mostBytes = 256 * 1024;
+
+/**
+ * Fetches like `fetch`, but fails if the body of the response exceeds 256 KiB. Without this limit, a provider could
+ * exhaust the memory of the registry.
+ */
+async function boundedFetch(url: string, options: object): Promise<Response> {
+  const { body, status, headers } = await fetch(url, options);
+  if (body === null) return new Response(null, { status, headers });
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  // Throwing from the loop cancels the stream.
+  for await (const chunk of body as AsyncIterable<Uint8Array>) {
+    size += chunk.byteLength;
+    if (size > mostBytes) throw new ResponseTooLarge();
+    chunks.push(chunk);
+  }
+  return new Response(Buffer.concat(chunks), { status, headers });
+}
+
+class ResponseTooLarge extends Error {
+  readonly code = 'response_too_large';
+}

@@ -1,0 +1,58 @@
+import { Refusal } from '../../rest/refusal.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { SignInRow } from './sign-in-row.js';
+
+/** Limits of the sign-ins that wait for their person: from one source, and in all. */
+const mostPendingOfSource = 20;
+const mostPending = 1000;
+/** How long a second refresh with the same handle waits for the first one, in milliseconds. */
+export const refreshMilliseconds = 10_000;
+
+/** Lets one request at a time call the provider. Returns false while another one does or has just done so. */
+export async function claimTurn(
+  database: RegistryDatabase,
+  row: SignInRow,
+  forMilliseconds: number,
+  now: number,
+): Promise<boolean> {
+  if (row.polled_at !== 0 && now >= row.polled_at && now - row.polled_at < forMilliseconds) return false;
+  const { numUpdatedRows } = await database
+    .updateTable('sign_ins')
+    .set({ polled_at: now })
+    .where('id', '=', row.id)
+    .where('digest', '=', row.digest)
+    .where('polled_at', '=', row.polled_at)
+    .executeTakeFirstOrThrow();
+  return Number(numUpdatedRows) === 1;
+}
+
+/** Whether the session of a sign-in was replaced a moment ago. */
+export async function isFresh(
+  { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
+  { token_id }: SignInRow,
+): Promise<boolean> {
+  const token = database.selectFrom('administrator_tokens').select('created_at').where('id', '=', token_id);
+  return clock.now() - ((await token.executeTakeFirst())?.created_at ?? 0) < refreshMilliseconds;
+}
+
+/** Revokes a session token. */
+export async function revokeSession(transaction: RegistryDatabase, id: string, now: number): Promise<void> {
+  const valid = transaction.updateTable('administrator_tokens').set({ revoked_at: now }).where('id', '=', id);
+  await valid.where('revoked_at', 'is', null).execute();
+}
+
+/** Limits the sign-ins that wait for their person. @throws Refusal 429 */
+export async function requireRoom(database: RegistryDatabase, source: string, now: number): Promise<void> {
+  const { total, own } = await database
+    .selectFrom('sign_ins')
+    .select((it) => [
+      it.fn.countAll<number>().as('total'),
+      it.fn.countAll<number>().filterWhere('source', '=', source).as('own'),
+    ])
+    .where('status', '=', 'PENDING')
+    .where('expires_at', '>', now)
+    .executeTakeFirstOrThrow();
+  if (own < mostPendingOfSource && total < mostPending) return;
+  throw new Refusal(429, 'Too many sign-ins wait for their person: try again later', [], 'too_many_attempts');
+}

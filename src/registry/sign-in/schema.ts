@@ -1,0 +1,38 @@
+import Type, { type Static } from '../../typebox/typebox.js';
+
+const moment = Type.String({ format: 'date-time' });
+const textOrNull = Type.Union([Type.Null(), Type.String()]);
+
+/** A sign-in that waits for its person. Only this response contains `handle`. */
+export const deviceSignInSchema = Type.Object({
+  handle: Type.String(),
+  verificationUri: Type.String(),
+  verificationUriComplete: textOrNull,
+  userCode: Type.String(),
+  intervalSeconds: Type.Integer(),
+  expiresInSeconds: Type.Integer(),
+});
+
+/** A sign-in that waits for its person. */
+export type DeviceSignIn = Static<typeof deviceSignInSchema>;
+
+/** A session token, and the handle that refreshes it; `handle` is null if the provider issued no refresh token. */
+export const sessionSchema = Type.Object({
+  token: Type.String(),
+  expiresAt: moment,
+  name: Type.String(),
+  roles: Type.Array(Type.String()),
+  handle: textOrNull,
+  signInExpiresAt: moment,
+});
+
+/** A session token, and the handle that refreshes it. */
+export type Session = Static<typeof sessionSchema>;
+
+/** The body of a request with a handle. */
+export const handleBody = Type.Object({
+  handle: Type.String({
+    pattern: /^[A-Za-z0-9_-]{43}$/,
+    description: 'the handle of the last response about this sign-in',
+  }),
+});

@@ -1,0 +1,22 @@
+/** A sign-in with an OpenID provider, from the request for a device code to its end. */
+export interface SignInRow {
+  id: string;
+  /** `PENDING` until the person has approved the sign-in at the provider. */
+  status: 'PENDING' | 'ACTIVE' | 'ENDED';
+  /** SHA-256 of the handle that the client must send next, in hex. Each successful use replaces it. */
+  digest: string;
+  /** SHA-256 of the previous handle; null before the first replacement. */
+  former_digest: string | null;
+  /** The provider's device code, later its refresh token, encrypted; null if the provider issued no refresh token. */
+  sealed: string | null;
+  administrator_id: string | null;
+  /** The session token that was issued last. */
+  token_id: string | null;
+  source: string;
+  /** How long the client must wait between two requests. */
+  interval_seconds: number;
+  /** When the provider was last called for this sign-in. */
+  polled_at: number;
+  created_at: number;
+  expires_at: number;
+}

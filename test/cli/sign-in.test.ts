@@ -1,0 +1,80 @@
+import { chmodSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import t from 'tap';
+import { loginCommand, logoutCommand, whoamiCommand } from '../../src/cli/admin/session/sign-in.js';
+import { merchantsCommand } from '../../src/cli/admin/merchants.js';
+import type { CommandIo } from '../../src/cli/command-io.js';
+import { openIdProvider } from '../registry/openid-provider.js';
+import { registryFixture } from '../registry/registry-fixture.js';
+
+t.test('a person signs in, works with the stored session, and signs out', async (t) => {
+  const rules = [{ claim: 'groups', value: 'ops', roles: ['operator'] }];
+  const groups = new Map([['ada', ['ops']]]);
+  const provider = await openIdProvider(t, groups, rules);
+  const { app, call, time } = await registryFixture(t, 'sqlite::memory:', { identityProvider: provider.client });
+  time.advance(Date.now() - time.now());
+  const registry = await app.listen({ host: '127.0.0.1', port: 0 });
+  const directory = t.testdir();
+  const env = { XDG_CONFIG_HOME: directory, MERCHANT_GATEWAY_REGISTRY: registry };
+  let output = '';
+  const add = (text: string): void => void (output += text);
+  const io: CommandIo = { out: add, err: add };
+  const make = {
+    // The person signs in during the first pause.
+    login: () =>
+      loginCommand(io, env, async (milliseconds) => {
+        const code = /enter the code ([^.\s]+)\./.exec(output)?.[1] ?? '';
+        await provider.approve(code, 'ada');
+        time.advance(milliseconds);
+      }),
+    logout: () => logoutCommand(io, env),
+    whoami: () => whoamiCommand(io, env),
+    merchants: () => merchantsCommand(io, env),
+  };
+  const run = async (name: keyof typeof make, ...args: string[]): Promise<string> => {
+    output = '';
+    const command = make[name]();
+    for (const one of [command, ...command.commands]) one.exitOverride().configureOutput({ writeErr: add });
+    await command.parseAsync(args, { from: 'user' }).catch((error: unknown) => {
+      add(error instanceof Error ? error.message : '');
+    });
+    return output;
+  };
+
+  t.match(await run('merchants', 'list'), /a token is required/);
+  t.match(
+    await run('login'),
+    /Open http:\/\/localhost:\d+\/device in a browser[^]*Signed in as ada@example\.com \(operator\)\.\n$/,
+  );
+  const folder = `${directory}/merchant-gateway`;
+  const file = `${folder}/${readdirSync(folder)[0] ?? ''}`;
+  t.equal(statSync(file).mode & 0o777, 0o600);
+  t.equal(statSync(folder).mode & 0o777, 0o700);
+  const stored = JSON.parse(readFileSync(file, 'utf8')) as { token: string; registry: string; handle: string };
+  t.match(stored, { registry: `${registry}/`, token: /^mga_/ });
+  t.notOk(output.includes(stored.token), 'the token is not printed');
+  t.match(await run('whoami'), /^name: ada@example\.com\nroles: operator\nproof: session:tok_/);
+  t.equal(await run('merchants', 'list'), 'No merchants.\n');
+
+  // The registry's clock goes on until the session is about to end; so does that of the command, by the file.
+  const soon = { ...stored, expiresAt: new Date(Date.now() + 60_000).toISOString() };
+  writeFileSync(file, JSON.stringify(soon));
+  groups.set('ada', []);
+  t.match(await run('merchants', 'list'), /Run merchant-gateway login\./, 'without a role the refresh is refused');
+  groups.set('ada', ['ops']);
+  t.match(await run('login'), /Signed in as ada/);
+
+  chmodSync(file, 0o640);
+  t.match(await run('merchants', 'list'), /must be a file of this user with mode 0600: sign in again/);
+  chmodSync(file, 0o600);
+  renameSync(file, `${directory}/elsewhere`);
+  symlinkSync(`${directory}/elsewhere`, file);
+  t.match(await run('merchants', 'list'), /cannot be read: it is a symbolic link/);
+  renameSync(`${directory}/elsewhere`, file);
+
+  const { token } = JSON.parse(readFileSync(file, 'utf8')) as { token: string };
+  t.equal(await run('logout'), 'Signed out.\n');
+  t.throws(() => statSync(file));
+  t.equal((await call('GET', '/me', { headers: { authorization: `Bearer ${token}` } })).status, 401);
+  t.equal(await run('logout'), 'Not signed in.\n');
+  t.match(await run('merchants', 'list'), /a token is required/);
+});
