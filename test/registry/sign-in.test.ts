@@ -67,6 +67,12 @@ onEachDatabase(
     ]);
     time.advance(15 * 60_000);
     t.equal((await me(data.token)).status, 401);
+    const rows = async (): Promise<number> =>
+      (await database.selectFrom('administrator_tokens').selectAll().execute()).length;
+    t.equal(await rows(), 1);
+    time.advance(37 * 3_600_000);
+    await start();
+    t.equal(await rows(), 0, 'sessions are deleted a day after their end');
   },
 );
 

@@ -9,6 +9,13 @@ const mostPending = 1000;
 /** How long a second refresh with the same handle waits for the first one, in milliseconds. */
 export const refreshMilliseconds = 10_000;
 
+/** Deletes sign-ins and session tokens that ended before a time, in milliseconds since 1970. */
+export async function deleteEnded(database: RegistryDatabase, before: number): Promise<void> {
+  await database.deleteFrom('sign_ins').where('expires_at', '<', before).execute();
+  const sessions = database.deleteFrom('administrator_tokens').where('kind', '=', 'session');
+  await sessions.where('expires_at', '<', before).execute();
+}
+
 /** Lets one request at a time call the provider. Returns false while another one does or has just done so. */
 export async function claimTurn(
   database: RegistryDatabase,

@@ -13,7 +13,7 @@ import { accountOf } from './account.js';
 import type { IdentityProvider, Verified } from './provider.js';
 import { asProblem, denied, ended, expired, refreshRunning, unavailable, unavailableRefusal } from './refusals.js';
 import type { DeviceSignIn, Session } from './schema.js';
-import { claimTurn, isFresh, refreshMilliseconds, requireRoom, revokeSession } from './queries.js';
+import { claimTurn, deleteEnded, isFresh, refreshMilliseconds, requireRoom, revokeSession } from './queries.js';
 import { SecretSeal } from './seal.js';
 
 type Row = Selectable<RegistryTables['sign_ins']>;
@@ -53,10 +53,7 @@ export class SignIns {
   async start(source: string): Promise<DeviceSignIn> {
     const { database, clock, random, provider } = this.#options;
     const now = clock.now();
-    await database
-      .deleteFrom('sign_ins')
-      .where('expires_at', '<', now - keptMilliseconds)
-      .execute();
+    await deleteEnded(database, now - keptMilliseconds);
     await requireRoom(database, source, now);
     const begun = await provider.startDevice().catch(unavailable);
     const id = newId('sig', now, random);
