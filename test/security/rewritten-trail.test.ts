@@ -12,6 +12,7 @@ import { EventCheckpoints } from '../../src/registry/events/checkpoints.js';
 import { deleteEvents, recordEvents } from '../../src/registry/events/repository.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import { onEachDatabase } from '../database/each-database.js';
+import { withoutTriggers } from '../registry/without-triggers.js';
 import { registryFixture, token } from '../registry/registry-fixture.js';
 
 interface Verdict {
@@ -54,18 +55,6 @@ async function trailFixture(t: Test, url: string, count: number) {
     return { ...verdict, status, stderr: err };
   };
   return { ...fixture, add, directory, checkpoints, signer, verify };
-}
-
-/** Removes what protects the trail, as the owner of the database can. */
-async function withoutTriggers(database: RegistryDatabase): Promise<void> {
-  if (isPostgres(database)) {
-    for (const table of ['events', 'event_chain', 'event_checkpoints'])
-      await sql`alter table ${sql.table(table)} disable trigger all`.execute(database);
-    return;
-  }
-  for (const table of ['events', 'event_chain', 'event_checkpoints'])
-    for (const event of ['update', 'delete'])
-      await sql`drop trigger ${sql.id(`${table}_no_${event}`)}`.execute(database);
 }
 
 onEachDatabase('SQL cannot change or delete an event, nor its place in the chain', async (t, url) => {
