@@ -75,8 +75,16 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     for (let count = 0; count < 8; count += 1) await ask(gateway, { key, path: '/payouts' });
     upstream.respond = respond;
   });
-  const unavailable = (_request: unknown, response: ServerResponse): void => void response.writeHead(503).end();
-  await caused(['GatewayUpstreamUnavailable'], changed, answering(unavailable));
+  await caused(['GatewayUpstreamUnavailable'], changed, async () => {
+    let count = 0;
+    upstream.respond = (_request, response: ServerResponse) => {
+      count += 1;
+      response.writeHead(503).end();
+    };
+    // One after another, and until the upstream has received 8: a gateway at its limits refuses requests itself.
+    while (count < 8) await ask(gateway, { key, path: '/payouts' });
+    upstream.respond = respond;
+  });
   await caused(
     ['GatewayUpstreamBusy'],
     changed,

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { tmpdir } from 'node:os';
@@ -49,6 +49,8 @@ export interface MixedDeployment {
   /** @param root the directory of the release's build */
   startRegistry(root: string): Promise<RunningRegistry>;
   startGateway(root: string): Promise<RunningGateway>;
+  /** The access log lines of requests that a gateway could not decide, which say why. */
+  undecided(): Promise<string[]>;
 }
 
 interface Envelope {
@@ -67,7 +69,10 @@ interface Envelope {
   };
 }
 
-/** @param databaseUrl URL of an empty database; null: an SQLite file */
+/**
+ * Starts Redis and an upstream. A command may take long at Redis: a machine that runs other tests is not an outage.
+ * @param databaseUrl URL of an empty database; null: an SQLite file
+ */
 export async function startMixedDeployment(t: Test, databaseUrl: string | null): Promise<MixedDeployment> {
   const [redis, upstream, { cert, key }] = await Promise.all([
     startRedis(t),
@@ -95,7 +100,7 @@ torExits: { enabled: false }
 throttle: { enabled: false }
 accessLog: { destination: ${file(`${name}.log`)} }
 keys: { pepperFile: ${file('pepper.txt')} }
-keyStore: { kind: redis, redis: { url: "${redis.url}" } }
+keyStore: { kind: redis, redis: { url: "${redis.url}", commandTimeoutMilliseconds: 5000 } }
 registry: { listen: { port: 0 }, database: { url: "${databaseUrl ?? `sqlite:${file('registry.db')}`}" }, tokenFile: ${file('token.txt')} }
 upstreams: { transactions: { url: "${upstream.url}" } }
 routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
@@ -187,7 +192,13 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
     };
   }
 
-  return { startRegistry, startGateway };
+  const undecided = async (): Promise<string[]> => {
+    const logs = (await readdir(directory)).filter((name) => name.endsWith('.log'));
+    const texts = await Promise.all(logs.map((name) => readFile(file(name), 'utf8')));
+    return texts.flatMap((text) => text.split('\n').filter((line) => line.includes('"status_code":503')));
+  };
+
+  return { startRegistry, startGateway, undecided };
 }
 
 async function verdictOf(options: https.RequestOptions): Promise<Verdict> {

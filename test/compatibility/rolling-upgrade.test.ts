@@ -61,6 +61,7 @@ class Upgrade {
     this.#isOver = true;
     await this.#load;
     this.#t.comment(`${this.#requests} requests`);
+    if (this.#problems.length > 0) this.#t.comment((await this.#deployment.undecided()).slice(0, 10).join('\n'));
     this.#t.ok(this.#requests > 200, 'requests were sent all the time');
     this.#t.same(this.#problems.slice(0, 10), [], `each of ${this.#requests} requests got the right response`);
   }

@@ -25,10 +25,7 @@ export class Exchange {
   detail: string | null = null;
   /** Whether an upstream connection has carried the request. */
   forwarded = false;
-  /**
-   * Milliseconds from sending the request upstream to the upstream's response headers; null without an upstream
-   * response.
-   */
+  /** Milliseconds from sending the request upstream to its response headers; null without a response. */
   upstreamDuration: number | null = null;
   /** Bytes of the request body sent to the upstream. */
   requestBodyBytes = 0;
@@ -44,7 +41,6 @@ export class Exchange {
   readonly #onOver: (() => void)[] = [];
   #decided = false;
   #closed = false;
-  #isNotified = false;
 
   constructor(
     readonly request: IncomingMessage,
@@ -115,9 +111,8 @@ export class Exchange {
   }
 
   #end(): void {
-    if (!this.over || this.#isNotified) return;
-    this.#isNotified = true;
-    for (const callback of this.#onOver) callback();
+    if (!this.over) return;
+    for (const callback of this.#onOver.splice(0)) callback();
   }
 }
 

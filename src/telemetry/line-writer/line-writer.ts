@@ -180,14 +180,12 @@ export class LineWriter {
   #writeOrGather(): void {
     const [segment, next] = this.#segments;
     const isDue = segment.pending !== null || segment.syncWanted || next !== undefined || this.#onIdle !== null;
-    if (isDue || this.#heldBytes === 0 || this.#heldBytes >= batchBytes) {
-      this.#writeNext();
-      return;
-    }
-    this.#writing = false;
-    this.#timer ??= setTimeout(() => {
-      this.#writeNext();
-    }, batchMilliseconds);
+    this.#writing = isDue || this.#heldBytes === 0 || this.#heldBytes >= batchBytes;
+    if (this.#writing) this.#writeNext();
+    else
+      this.#timer ??= setTimeout(() => {
+        this.#writeNext();
+      }, batchMilliseconds);
   }
 
   #writeNext(): void {
