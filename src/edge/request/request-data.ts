@@ -73,16 +73,13 @@ const absoluteForm = /^(https?):\/\/([^/?#]*)(.*)$/i;
 
 /** Splits a request target into scheme and authority (absolute form only), path and query. */
 export function splitTarget(target: string): RequestTarget {
-  const [, scheme = '', authority = '', rest = ''] = (target.startsWith('/') ? null : absoluteForm.exec(target)) ?? [];
-  const absolute = scheme === '' ? null : { scheme: scheme.toLowerCase(), authority };
-  const origin = absolute === null ? target : rest;
+  const parts = target.startsWith('/') ? null : absoluteForm.exec(target);
+  const [, scheme = '', authority = '', origin = ''] = parts ?? ['', '', '', target];
   const mark = origin.indexOf('?');
   const path = mark === -1 ? origin : origin.slice(0, mark);
-  return {
-    absolute,
-    path: absolute !== null && path === '' ? '/' : path,
-    query: mark === -1 ? '' : origin.slice(mark),
-  };
+  const query = origin.slice(path.length);
+  if (scheme === '') return { absolute: null, path, query };
+  return { absolute: { scheme: scheme.toLowerCase(), authority }, path: path === '' ? '/' : path, query };
 }
 
 /**
