@@ -41,7 +41,8 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   const { log, build } = startLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
-  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, retention } = config.registry;
+  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention } =
+    config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const pepper = await readPepper(config.keys.pepperFile);
@@ -79,6 +80,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       tokenFile,
       bootstrap,
       reasonFor: new Set(reasonFor),
+      approvals,
       eventsDays: retention.eventsDays,
       store,
       clock: systemClock,

@@ -38,6 +38,7 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
   ],
   ['tokens', async (io) => (await import('./admin/administrators/tokens.js')).tokensCommand(io)],
   ['roles', async (io) => (await import('./admin/administrators/administrators.js')).rolesCommand(io)],
+  ['approvals', async (io) => (await import('./admin/approvals/approvals.js')).approvalsCommand(io)],
   ['events', async (io) => (await import('./admin/events/events.js')).eventsCommand(io)],
   ['audit', async (io) => (await import('./audit/audit.js')).auditCommand(io)],
   ['explain', async (io) => (await import('./explain/explain.js')).explainCommand(io)],

@@ -8,7 +8,7 @@ import type { RegistryDatabase } from './registry-database.js';
 /** A change whose transaction is in progress. */
 export interface Change {
   readonly transaction: RegistryDatabase;
-  /** The revision of this change. The next change gets a higher one. */
+  /** The revision of this change. The next change that gateways need to know gets a higher one. */
   readonly revision: number;
   readonly now: number;
 }
@@ -73,7 +73,7 @@ export interface UnpublishedOutcome<Result> {
 export function makeUnpublishedChange<Result>(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
   author: Author,
-  act: (change: Omit<Change, 'revision'>) => Promise<UnpublishedOutcome<Result>>,
+  act: (change: Change) => Promise<UnpublishedOutcome<Result>>,
 ): Promise<Result> {
   return database.transaction().execute(async (transaction) => {
     const { value: revision } = await transaction
@@ -82,7 +82,7 @@ export function makeUnpublishedChange<Result>(
       .returning('value')
       .executeTakeFirstOrThrow();
     const now = clock.now();
-    const { result, events, provenAuthor = author } = await act({ transaction, now });
+    const { result, events, provenAuthor = author } = await act({ transaction, revision, now });
     await recordEvents(transaction, events, { at: now, author: provenAuthor, revision });
     return result;
   });

@@ -5,6 +5,7 @@ import { requireAccess } from './administrators/access.js';
 import { Attempts } from './administrators/attempts.js';
 import { Identities } from './administrators/caller.js';
 import { administratorRoutes } from './administrators/routes.js';
+import { approvalRoutes } from './approvals/routes.js';
 import { failure, success } from '../rest/envelope.js';
 import { type ApiDescription, type DescribedRoute, describeRoutes } from '../rest/openapi/describe-routes.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
@@ -103,6 +104,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     restoreRoutes,
     checkpointRoutes(options.witness ?? null),
     administratorRoutes,
+    approvalRoutes(attempts),
     signInRoutes({ attempts, provider: options.identityProvider ?? null }),
   ]) {
     addRoutes(app, context);

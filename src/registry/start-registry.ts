@@ -5,6 +5,8 @@ import { readToken } from '../rest/bearer-token.js';
 import { ServerTls } from '../tls/server-tls.js';
 import type { GatewayInbox } from '../gateway/channel-ports.js';
 import { permissions } from './administrators/roles.js';
+import { type ApprovalRules, noRules } from './approvals/guard.js';
+import { applyConfiguredRules } from './approvals/rules.js';
 import { SilentRuns } from './checkpoints/findings.js';
 import { Witness } from './checkpoints/witness.js';
 import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
@@ -37,6 +39,8 @@ export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projec
   readonly tokenFile: string | null;
   /** `off`: the shared token is not accepted. Default: `on`. */
   readonly bootstrap?: 'on' | 'off' | undefined;
+  /** Which changes need the approval of another administrator; null, the default: none. */
+  readonly approvals?: ApprovalRules | null | undefined;
   /** Receives messages of gateways, such as checkpoints. Default: no messages are received. The caller closes it. */
   readonly inbox?: GatewayInbox | null | undefined;
   /** Retention period of events in days; null, the default, means no limit. */
@@ -96,6 +100,7 @@ export async function startRegistry({
   tokenFile,
   bootstrap = 'on',
   eventsDays = null,
+  approvals = null,
   inbox = null,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
@@ -113,6 +118,7 @@ export async function startRegistry({
     generation: newGeneration(),
     existingOf: mayCreate ? undefined : 'registry',
   });
+  await applyConfiguredRules({ database, clock, random }, approvals ?? noRules, options.logger);
   const session = openSession({ url: databaseUrl }, () => {
     projector.wake();
   });

@@ -1,5 +1,6 @@
 import type { Generated } from '../database/kysely.js';
 import type { AdministratorTables } from './administrators/tables.js';
+import type { ApprovalTables } from './approvals/tables.js';
 import type { EventTables } from './events/tables.js';
 import type { Environment } from '../policy/key-format.js';
 import type { SignInRow } from './sign-in/sign-in-row.js';
@@ -220,7 +221,7 @@ interface CheckpointFindingRow {
 }
 
 /** The tables of the registry. */
-export interface RegistryTables extends EventTables, AdministratorTables {
+export interface RegistryTables extends EventTables, AdministratorTables, ApprovalTables {
   merchants: MerchantRow;
   api_keys: KeyRow;
   outbox: OutboxRow;

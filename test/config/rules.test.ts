@@ -223,6 +223,16 @@ t.test('a trusted proxy is an address, or a network too small to contain every c
   t.end();
 });
 
+t.test('claims that make owners are refused while owners need approval', (t) => {
+  const oidc =
+    'oidc: { issuer: "https://id.example", clientId: a, clientSecretFile: b, roles: [{ claim: c, value: d, roles: [owner] }] }';
+  const problems = (approvals: string) => problemsOf({ text: `registry: { approvals: ${approvals}, ${oidc} }` });
+  t.match(problems('{}'), [/registry\.oidc\.roles\[0\]\.roles: would make owners without approval/]);
+  t.same(problems('{ owners: false }'), []);
+  t.same(problems('null'), []);
+  t.end();
+});
+
 t.test('rules do not apply to the placeholder for an invalid value', (t) => {
   const cases: readonly [string, readonly string[]][] = [
     [

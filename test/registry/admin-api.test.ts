@@ -124,6 +124,8 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     ...[
       'get /administrators',
       'get /administrators/{id}',
+      'get /approvals',
+      'get /approvals/{id}',
       'get /checkpoints',
       'get /checkpoints/findings',
       'get /checkpoints/head',
@@ -148,6 +150,8 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'patch /administrators/{id}',
       'patch /merchants/{id}',
       'post /administrators',
+      'post /approvals/{id}/approve',
+      'post /approvals/{id}/reject',
       'post /imports',
       'post /imports/check',
     ],

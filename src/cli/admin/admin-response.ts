@@ -6,7 +6,7 @@ const problem = Type.Object({ message: Type.String() });
 export const failureSchema = Type.Object({
   success: Type.Literal(false),
   message: Type.String(),
-  data: Type.Union([Type.Null(), Type.Object({ errors: Type.Array(problem) })]),
+  data: Type.Union([Type.Null(), Type.Object({ errors: Type.Array(problem), code: Type.Optional(Type.String()) })]),
 });
 
 /** Schema of the position of a page in a list. */

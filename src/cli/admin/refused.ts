@@ -58,6 +58,8 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
     return new OperatorError([`${name} rejected the request (${count}):`, ...lines].join('\n'));
   }
   const message = shown(body.message).replace(/\.$/, '');
+  // Nothing failed: the change waits, and the message says for whom and until when.
+  if (body.data?.code === 'approval_required') return new RejectedByApi(`${message}.`, status);
   const what = status >= 500 ? `${name} failed (status ${status})` : `${name} rejected the request (status ${status})`;
   const next = isUnclear ? nextAfter(asked) : advice(peer)[status];
   const why = status >= 500 && status !== 503 ? `${capital(peer.log)} has the reason.` : '';

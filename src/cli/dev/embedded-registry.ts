@@ -37,12 +37,21 @@ export async function startEmbeddedRegistry(
   { temporaryPrefix }: { readonly temporaryPrefix: string | null },
 ): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
-  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, retention } = config.registry;
+  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention } =
+    config.registry;
   const channel = new MemoryChannel();
   try {
     const registry = await startRegistry({
       ...listen,
-      ...{ behindProxy, hosts, databaseUrl: database.url, tokenFile, bootstrap, reasonFor: new Set(reasonFor) },
+      ...{
+        behindProxy,
+        hosts,
+        databaseUrl: database.url,
+        tokenFile,
+        bootstrap,
+        reasonFor: new Set(reasonFor),
+        approvals,
+      },
       ...{ store, clock: systemClock, timers: systemTimers },
       ...{ eventsDays: retention.eventsDays, inbox: channel, witness: await openWitness(config, log) },
       random: randomBytes,

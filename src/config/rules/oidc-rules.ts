@@ -3,7 +3,7 @@ import type { Config } from '../schema.js';
 import { isLoopback } from './loopback.js';
 
 /** Rules for the OpenID provider at which administrators sign in. */
-export const oidcRules: readonly Rule[] = [issuerIsHttps, scopeIsOpenId, rolesAreReadable];
+export const oidcRules: readonly Rule[] = [issuerIsHttps, scopeIsOpenId, rolesAreReadable, ownersAreApproved];
 
 /** Requires https beyond loopback, because otherwise anyone on the network could sign in as anyone. */
 function issuerIsHttps({ registry: { oidc } }: Config): RuleProblem[] {
@@ -42,5 +42,15 @@ function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
       problems.push({ path: `${path}.roles`, message, others: ['registry.oidc.merchant'] });
     }
     return problems;
+  });
+}
+
+/** Claims that make owners would bypass the approval of owners. */
+function ownersAreApproved({ registry: { oidc, approvals } }: Config): RuleProblem[] {
+  if (approvals?.owners !== true) return [];
+  return (oidc?.roles ?? []).flatMap(({ roles }, index) => {
+    if (!roles.includes('owner')) return [];
+    const message = 'would make owners without approval; expected no owner while registry.approvals.owners is true';
+    return [{ path: `registry.oidc.roles[${index}].roles`, message, others: ['registry.approvals.owners'] }];
   });
 }

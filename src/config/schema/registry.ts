@@ -92,6 +92,28 @@ export const registry = section(
         expects: 'a list of permissions',
       },
     ),
+    approvals: nullable(
+      section(
+        {
+          goLive: Type.Boolean({ default: true, description: 'A merchant goes live.' }),
+          owners: Type.Boolean({
+            default: true,
+            description:
+              'Somebody becomes an owner, or an owner gets another identity. The first second owner needs no approval.',
+          }),
+          changes: Type.Boolean({
+            default: true,
+            description: 'This section changes. Until the approval, the former rules remain in force.',
+          }),
+        },
+        { description: '' },
+      ),
+      {
+        description:
+          'Changes that need the approval of another administrator within 24 hours (merchant-gateway approvals). ' +
+          'Revoking, disabling and suspending never need one. null: no change needs approval.',
+      },
+    ),
     oidc: nullable(oidc, {
       description:
         'The OpenID provider at which people sign in (merchant-gateway login). null: no sign-in, only tokens.',

@@ -242,7 +242,7 @@ async function refused(
   permission: Permission,
   options: AccessOptions,
 ): Promise<Refusal> {
-  await recordRefusal(request, permission, options);
+  await recordRefusal(request, permission, options.attempts);
   const held =
     caller.roles.length === 0 ? 'This token has no role' : `The role ${caller.roles.join(', ')} may not do this`;
   return new Refusal(403, `${held}: it needs ${permission}`, [], 'permission_missing', { permission });
@@ -254,11 +254,15 @@ async function notFound(
   what: string,
   options: AccessOptions,
 ): Promise<Refusal> {
-  await recordRefusal(request, `merchant ${merchantId ?? ''}`, options);
+  await recordRefusal(request, `merchant ${merchantId ?? ''}`, options.attempts);
   return what === 'Route' ? new Refusal(404, 'Route not found', [], 'route_not_found') : Refusal.notFound(what);
 }
 
-async function recordRefusal(request: FastifyRequest, needs: string, { attempts }: AccessOptions): Promise<void> {
+/**
+ * Stores the event of an attempt that was refused.
+ * @param needs what the caller lacks, such as a permission
+ */
+export async function recordRefusal(request: FastifyRequest, needs: string, attempts: Attempts): Promise<void> {
   const { method, routeOptions, params } = request;
   const given = JSON.stringify(params);
   const after = {

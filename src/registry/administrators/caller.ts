@@ -18,6 +18,8 @@ export interface Caller {
   readonly roles: readonly string[];
   /** The roles to which the token is limited; null: all that the administrator has. */
   readonly tokenRoles: readonly string[] | null;
+  /** The administrator who issued the token to another one, and so may know it; null if nobody else did. */
+  readonly issuedBy: string | null;
   /** The only merchant that a member may see; null for administrators of the platform. */
   readonly merchantId: string | null;
   /** The addresses and CIDRs from which the token is valid; null for all. */
@@ -86,7 +88,7 @@ export class Identities {
       ...{ name: row.owner_name, administratorId: row.administrator_id, tokenId: row.id },
       ...{ proof: `${row.kind}:${row.id}`, tokenRoles },
       roles: ownerRoles.filter((role) => tokenRoles?.includes(role) !== false),
-      ...{ merchantId: row.merchant_id, expiresAt: row.expires_at },
+      ...{ issuedBy: row.issued_by, merchantId: row.merchant_id, expiresAt: row.expires_at },
       sources: listIn(row.sources),
     };
     return { caller };
@@ -106,7 +108,7 @@ export class Identities {
 
 const bootstrapCaller: Caller = {
   ...{ name: bootstrapName, administratorId: null, tokenId: null, proof: 'bootstrap', roles: ['owner'] },
-  ...{ tokenRoles: null, merchantId: null, expiresAt: null, sources: null },
+  ...{ tokenRoles: null, issuedBy: null, merchantId: null, expiresAt: null, sources: null },
 };
 
 /** Parses a stored list; null stands for no limit. */

@@ -1,6 +1,7 @@
 import type { Selectable } from '../../database/kysely.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
+import { type Guard, type Proposal, unguarded } from '../approvals/guard.js';
 import { makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
 import { newId, type RegistryContext } from '../registry-context.js';
@@ -43,14 +44,28 @@ export async function findAdministrator(database: RegistryDatabase, id: string):
   return toAdministrator(row);
 }
 
-/** Creates an administrator. @throws Refusal for a name in use, or roles that do not fit the merchant */
-export function createAdministrator(context: Context, author: Author, given: NewAdministrator): Promise<Administrator> {
+/**
+ * Creates an administrator.
+ * @throws Refusal for a name in use, or roles that do not fit the merchant
+ * @throws ApprovalNeeded if the guard does not permit another owner
+ */
+export function createAdministrator(
+  context: Context,
+  author: Author,
+  given: NewAdministrator,
+  guard: Guard = unguarded,
+): Promise<Administrator> {
   const { name, kind = 'person', roles, merchantId = null, issuer = null, subject = null } = given;
   requireFittingRoles(roles, merchantId);
   requireWholeIdentity(issuer, subject);
-  return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
+  return makeUnpublishedChange(context, author, async (change) => {
+    const { transaction, now } = change;
     await requireUnused(transaction, { name, issuer, subject }, null);
     if (merchantId !== null) await requireMerchant(transaction, merchantId);
+    const after = { name, kind, status: 'ACTIVE', roles, issuer, subject };
+    const proposal = { change: 'administrator.create', merchantId: merchantId ?? '', subject: null } as const;
+    const rule = await ownerRule(transaction, null, after);
+    const more = await guard(change, { ...proposal, rule, before: null, after });
     const row = await transaction
       .insertInto('administrators')
       .values({
@@ -61,21 +76,25 @@ export function createAdministrator(context: Context, author: Author, given: New
       .executeTakeFirstOrThrow();
     const result = toAdministrator(row);
     const event = { action: 'administrator.created', merchantId: merchantId ?? '', keyId: null } as const;
-    return { result, events: [{ ...event, before: null, after: result }] };
+    await noteOwners(transaction);
+    return { result, events: [{ ...event, before: null, after: result }, ...more] };
   });
 }
 
 /**
  * Changes an administrator. Their tokens lose removed roles, and end with their status, at the next request.
  * @throws Refusal if the administrator does not exist or has another version, or for roles that do not fit the merchant
+ * @throws ApprovalNeeded if the guard does not permit another owner
  */
 export function changeAdministrator(
   context: Context,
   author: Author,
   id: string,
   { version, ...changes }: AdministratorChanges,
+  guard: Guard = unguarded,
 ): Promise<Administrator> {
-  return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
+  return makeUnpublishedChange(context, author, async (change) => {
+    const { transaction, now } = change;
     const before = await findAdministrator(transaction, id);
     if (version !== undefined && version !== before.version) {
       throw new Refusal(409, `The administrator has changed meanwhile: the version is ${before.version}`);
@@ -89,7 +108,11 @@ export function changeAdministrator(
       textOf(roles) === textOf(before.roles) &&
       issuer === before.issuer &&
       subject === before.subject;
-    if (isSame) return { result: before, events: [] };
+    const shown = { before: shownOf(before), after: shownOf({ ...before, status, roles, issuer, subject }) };
+    const rule = await ownerRule(transaction, before, shown.after);
+    const proposal = { change: 'administrator.change', merchantId: before.merchantId ?? '', subject: id } as const;
+    const more = await guard(change, { ...proposal, rule, ...shown });
+    if (isSame) return { result: before, events: more };
     const staysOwner = status === 'ACTIVE' && roles.includes('owner');
     // The shared token can always create another owner, so it may remove the last one.
     if (
@@ -111,7 +134,8 @@ export function changeAdministrator(
       .executeTakeFirstOrThrow();
     const after = toAdministrator(row);
     const event = { action: 'administrator.changed', merchantId: before.merchantId ?? '', keyId: null } as const;
-    return { result: after, events: [{ ...event, before, after }] };
+    await noteOwners(transaction);
+    return { result: after, events: [{ ...event, before, after }, ...more] };
   });
 }
 
@@ -125,10 +149,37 @@ export async function hasOwner(database: RegistryDatabase): Promise<boolean> {
   return (await activeOwners(database)).length > 0;
 }
 
-async function activeOwners(database: RegistryDatabase): Promise<string[]> {
+/** Returns the ids of the active owners. */
+export async function activeOwners(database: RegistryDatabase): Promise<string[]> {
   const active = database.selectFrom('administrators').select('id').where('status', '=', 'ACTIVE');
   const rows = await active.where('roles', 'like', '%"owner"%').execute();
   return rows.map(({ id }) => id);
+}
+
+type Shown = Pick<Administrator, 'name' | 'kind' | 'status' | 'roles' | 'issuer' | 'subject'>;
+
+function shownOf({ name, kind, status, roles, issuer, subject }: Shown): Shown {
+  return { name, kind, status, roles, issuer, subject };
+}
+
+/**
+ * Returns the rule for a change that makes an owner, or gives an owner another identity. The first second owner needs
+ * no approval, because nobody could give it.
+ */
+async function ownerRule(transaction: RegistryDatabase, before: Shown | null, after: Shown): Promise<Proposal['rule']> {
+  const isOwner = (one: Shown | null): boolean =>
+    one !== null && one.status === 'ACTIVE' && one.roles.includes('owner');
+  const isSamePerson = before?.issuer === after.issuer && before.subject === after.subject;
+  if (!isOwner(after) || (isOwner(before) && isSamePerson)) return null;
+  const settings = await transaction.selectFrom('approval_settings').select('had_second_owner').executeTakeFirst();
+  const isFirst = settings?.had_second_owner !== 1 && (await activeOwners(transaction)).length < 2;
+  return isFirst ? null : 'owners';
+}
+
+/** Notes that there are two owners: from then on a new one may need approval, even after one of them has left. */
+async function noteOwners(transaction: RegistryDatabase): Promise<void> {
+  if ((await activeOwners(transaction)).length < 2) return;
+  await transaction.updateTable('approval_settings').set({ had_second_owner: 1 }).execute();
 }
 
 function requireFittingRoles(roles: readonly string[], merchantId: string | null): void {

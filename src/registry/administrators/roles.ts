@@ -5,6 +5,7 @@ export const permissions = [
   ...(['gateways:read', 'events:read', 'checkpoints:read', 'checkpoints:write'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
   ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
+  ...(['approvals:read', 'approvals:decide'] as const),
 ] as const;
 
 /** One permission of the admin API. */
@@ -15,7 +16,7 @@ const ofEverybody = ['identity:read', 'tokens:own'] as const;
 
 const reads = [
   ...(['merchants:read', 'keys:read', 'gateways:read', 'events:read', 'checkpoints:read'] as const),
-  ...(['restores:read'] as const),
+  ...(['restores:read', 'approvals:read'] as const),
 ] as const;
 
 /** A role: a named set of permissions. */
@@ -36,6 +37,7 @@ export const roles = {
       ...reads,
       ...(['merchants:create', 'merchants:write', 'allowlists:write', 'keys:create', 'keys:revoke'] as const),
       ...(['checkpoints:write', 'records:import', 'records:export', 'restores:write'] as const),
+      'approvals:decide',
       ...ofEverybody,
     ],
   },

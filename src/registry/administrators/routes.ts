@@ -3,6 +3,7 @@ import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import Type from '../../typebox/typebox.js';
 import { idIn } from '../fields.js';
+import { changeOrRequest } from '../approvals/requests.js';
 import type { Routes } from '../routes.js';
 import { authorOf, callerOf } from './access.js';
 import { changeAdministrator, createAdministrator, findAdministrator, listAdministrators } from './repository.js';
@@ -71,7 +72,9 @@ export const administratorRoutes: Routes = (app, context) => {
       },
     },
     async (request, reply) => {
-      const created = await createAdministrator(context, authorOf(request), request.body);
+      const created = await changeOrRequest(context, request, request.body, (guard) =>
+        createAdministrator(context, authorOf(request), request.body, guard),
+      );
       reply.code(201);
       return success('Administrator created', created);
     },
@@ -116,7 +119,10 @@ export const administratorRoutes: Routes = (app, context) => {
     },
     async (request) => {
       const id = idIn(request.params, 'Administrator');
-      return success('Administrator changed', await changeAdministrator(context, authorOf(request), id, request.body));
+      const changed = await changeOrRequest(context, request, request.body, (guard) =>
+        changeAdministrator(context, authorOf(request), id, request.body, guard),
+      );
+      return success('Administrator changed', changed);
     },
   );
 

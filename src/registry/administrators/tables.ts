@@ -21,6 +21,11 @@ interface AdministratorRow {
 interface TokenRow {
   id: string;
   administrator_id: string;
+  /**
+   * The other administrator who issued the token, and so may know it; null if nobody else did. A token that is created
+   * with this one has the same value.
+   */
+  issued_by: string | null;
   /** `session`: a short-lived token of a sign-in. */
   kind: 'token' | 'session';
   name: string;

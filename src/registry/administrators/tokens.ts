@@ -65,6 +65,7 @@ export function createToken(
       .insertInto('administrator_tokens')
       .values({
         ...{ id: newId('tok', now, context.random), administrator_id: owner, kind: 'token', name },
+        issued_by: isOwn ? caller.issuedBy : (caller.issuedBy ?? caller.administratorId),
         ...{ digest: digestOf(token), roles: roles === null ? null : JSON.stringify([...new Set(roles)]) },
         ...{ sources: sources === null ? null : JSON.stringify(sources), created_at: now },
         ...{ expires_at: now + expiresInSeconds * 1000, revoked_at: null, last_used_at: null, last_source: null },

@@ -17,6 +17,8 @@ const actions = [
   ...(['administrator.created', 'administrator.changed', 'token.created', 'token.revoked'] as const),
   ...(['sign-in.failed', 'attempt.refused', 'merchant.read'] as const),
   ...(['sign-in.succeeded', 'sign-in.ended'] as const),
+  ...(['approval.requested', 'approval.approved', 'approval.rejected', 'approval.refused'] as const),
+  ...(['approval-rules.changed'] as const),
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
 ] as const;
 

@@ -1,3 +1,4 @@
+import { rulesIn } from '../approvals/guard.js';
 import type { Author } from '../events/author.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange, type Change } from '../change.js';
@@ -38,6 +39,7 @@ export function importEntries(
     const created = { merchants: merchants.length, keys: keys.length };
     if (merchants.length + keys.length === 0) return { result: { created, present, revision: null }, changed: null };
 
+    await requireNoGoLive(change, merchants);
     const merchantEvents = await addMerchants(change, merchants);
     const keyEvents = await addKeys(change, keys, () => newId('key', change.now, context.random));
     const records = [
@@ -47,6 +49,18 @@ export function importEntries(
     const result = { created, present, revision: change.revision };
     return { result, changed: { events: [...merchantEvents, ...keyEvents], records } };
   });
+}
+
+/** @throws Refusal if a merchant would go live without the approval that the rules in force require */
+async function requireNoGoLive({ transaction }: Change, merchants: readonly MerchantEntry[]): Promise<void> {
+  const live = merchants.find(({ goLive }) => goLive);
+  if (live === undefined || !(await rulesIn(transaction)).goLive) return;
+  throw new Refusal(
+    409,
+    `The merchant ${live.merchantId} would go live, which needs approval: import it with goLive false, then run merchants set ${live.merchantId} --go-live`,
+    [],
+    'approval_required',
+  );
 }
 
 function asProblem({ index, path, message }: EntryProblem) {

@@ -1,3 +1,4 @@
+import { type Guard, unguarded } from '../approvals/guard.js';
 import type { Author } from '../events/author.js';
 import { sql, type Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
@@ -56,16 +57,36 @@ export async function findMerchant(database: RegistryDatabase, id: string): Prom
   return toMerchant(row);
 }
 
-/** Creates a merchant. @throws Refusal for an invalid or unconfirmed allowlist */
-export function createMerchant(context: RegistryContext, author: Author, given: NewMerchant): Promise<Merchant> {
+/**
+ * Creates a merchant.
+ * @throws Refusal for an invalid or unconfirmed allowlist
+ * @throws ApprovalNeeded if the guard does not permit a merchant that is live
+ */
+export function createMerchant(
+  context: RegistryContext,
+  author: Author,
+  given: NewMerchant,
+  guard: Guard = unguarded,
+): Promise<Merchant> {
   const { name, status = 'ACTIVE', goLive = false, confirm, ...lists } = given;
   const { ipAllowlist = null, originAllowlist = null } = acceptAllowlists(lists, confirm);
-  return makeChange(context, author, async ({ transaction, revision, now }) => {
+  const settings: Settings = { name, status, goLive, ipAllowlist, originAllowlist };
+  return makeChange(context, author, async (change) => {
+    const { transaction, revision, now } = change;
+    const rule = goLive ? 'goLive' : null;
+    const proposal = {
+      change: 'merchant.create',
+      merchantId: '',
+      subject: null,
+      before: null,
+      after: settings,
+    } as const;
+    const more = await guard(change, { ...proposal, rule });
     const row = await transaction
       .insertInto('merchants')
       .values({
         id: newId('m', now, context.random),
-        ...columnsOf({ name, status, goLive, ipAllowlist, originAllowlist }),
+        ...columnsOf(settings),
         ...{ created_revision: revision, revision, created_at: now, updated_at: now, status_changed_at: now },
       })
       .returningAll()
@@ -78,7 +99,7 @@ export function createMerchant(context: RegistryContext, author: Author, given: 
       before: null,
       after: result,
     } as const;
-    return { result, changed: { events: [event], records: [`merchant:${result.id}`] } };
+    return { result, changed: { events: [event, ...more], records: [`merchant:${result.id}`] } };
   });
 }
 
@@ -95,22 +116,29 @@ export interface MerchantChange {
  * Changes fields of a merchant. If no field differs, the record is written again: an operator who suspends a suspended
  * merchant may have seen that gateways still accept it.
  * @throws Refusal if the merchant does not exist or has another revision, or if an allowlist is invalid or unconfirmed
+ * @throws ApprovalNeeded if the guard does not permit the merchant to go live
  */
 export function changeMerchant(
   context: RegistryContext,
   author: Author,
   id: string,
   { confirm, revision: expected, ...given }: MerchantChanges,
+  guard: Guard = unguarded,
 ): Promise<MerchantChange> {
   const changes: Partial<Settings> = { ...given, ...acceptAllowlists(given, confirm) };
-  return makeChange<MerchantChange>(context, author, async ({ transaction, revision, now }) => {
+  return makeChange<MerchantChange>(context, author, async (change) => {
+    const { transaction, revision, now } = change;
     const before = await findMerchant(transaction, id);
     const records = [`merchant:${id}`];
     if (expected !== undefined && expected !== before.revision) {
       throw new Refusal(409, `The merchant has changed meanwhile: its revision is ${before.revision}`);
     }
-    const names = settings.filter((name) => changes[name] !== undefined && !same(changes[name], before[name]));
-    if (names.length === 0) return { result: { merchant: before, revision }, changed: { events: [], records } };
+    const names = settingNames.filter((name) => changes[name] !== undefined && !same(changes[name], before[name]));
+    const shown = { before: only(before, settingNames), after: only({ ...before, ...changes }, settingNames) };
+    const proposal = { change: 'merchant.change', merchantId: id, subject: id, ...shown } as const;
+    const goesLive = names.includes('goLive') && changes.goLive === true;
+    const more = await guard(change, { ...proposal, rule: goesLive ? 'goLive' : null });
+    if (names.length === 0) return { result: { merchant: before, revision }, changed: { events: more, records } };
 
     const row = await transaction
       .updateTable('merchants')
@@ -124,11 +152,11 @@ export function changeMerchant(
     const merchant = toMerchant(row);
     const [was, is] = [only(before, names), only(merchant, names)];
     const event = { action: 'merchant.changed', merchantId: id, keyId: null, before: was, after: is } as const;
-    return { result: { merchant, revision }, changed: { events: [event], records } };
+    return { result: { merchant, revision }, changed: { events: [event, ...more], records } };
   });
 }
 
-const settings = ['name', 'status', 'goLive', 'ipAllowlist', 'originAllowlist'] as const;
+const settingNames = ['name', 'status', 'goLive', 'ipAllowlist', 'originAllowlist'] as const;
 
 interface Settings {
   readonly name: string;
@@ -152,7 +180,7 @@ function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-function only(merchant: Merchant, names: readonly (keyof Settings)[]): object {
+function only(merchant: Settings, names: readonly (keyof Settings)[]): object {
   return Object.fromEntries(names.map((name) => [name, merchant[name]]));
 }
 

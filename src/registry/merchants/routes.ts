@@ -2,6 +2,7 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import { type Access, authorOf, callerOf } from '../administrators/access.js';
+import { changeOrRequest } from '../approvals/requests.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
@@ -28,7 +29,9 @@ export const merchantRoutes: Routes = (app, context) => {
       },
     },
     async (request, reply) => {
-      const merchant = await createMerchant(context, authorOf(request), request.body);
+      const merchant = await changeOrRequest(context, request, request.body, (guard) =>
+        createMerchant(context, authorOf(request), request.body, guard),
+      );
       return respondToChange(reply, 201, 'Merchant created', merchant, await confirm(merchant.revision, null));
     },
   );
@@ -73,7 +76,9 @@ export const merchantRoutes: Routes = (app, context) => {
     },
     async (request, reply) => {
       const id = idIn(request.params, 'Merchant');
-      const { merchant, revision } = await changeMerchant(context, authorOf(request), id, request.body);
+      const { merchant, revision } = await changeOrRequest(context, request, request.body, (guard) =>
+        changeMerchant(context, authorOf(request), id, request.body, guard),
+      );
       return respondToChange(reply, 200, 'Merchant changed', merchant, await confirm(revision, null));
     },
   );

@@ -1,0 +1,90 @@
+import { Command, Option } from 'commander';
+import { type Approval, approvalSchema } from '../../../registry/approvals/schema.js';
+import { propagationSchema } from '../../../registry/propagation-schema.js';
+import Type from '../../../typebox/typebox.js';
+import type { CommandIo } from '../../command-io.js';
+import { administer } from '../admin-call.js';
+import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
+import type { Environment } from '../peer.js';
+import { recordLines, tableLines } from '../table.js';
+
+const statuses = ['WAITING', 'APPROVED', 'REJECTED', 'REFUSED', 'EXPIRED'];
+
+/** Creates the commands `approvals list`, `show`, `approve` and `reject`. */
+export function approvalsCommand(io: CommandIo, env: Environment = process.env): Command {
+  const approvals = new Command('approvals').description('changes that need the approval of another administrator');
+  const edge = { io, env };
+
+  const list = approvals.command('list').description('list the requests that wait for approval, newest first');
+  list
+    .addOption(new Option('--status <status>', 'requests with this status').choices(statuses).default('WAITING'))
+    .addOption(new Option('--all', 'requests with any status').conflicts('status'));
+  administer<PageOptions & { readonly status: string; readonly all?: true }>(
+    pageOptions(list),
+    edge,
+    async ({ client, options, show }) => {
+      const query = { ...pageQuery(options), status: options.all === true ? undefined : options.status };
+      const expects = Type.Array(approvalSchema);
+      const { data, page } = await client.ask({ method: 'GET', path: ['approvals'], query, expects });
+      const rows = data.map((one) => [
+        ...[one.id, one.status, one.requester, one.change, one.subject ?? '', changesIn(one).join(', ')],
+        one.expiresAt,
+      ]);
+      const heading = ['ID', 'STATUS', 'REQUESTED BY', 'CHANGE', 'OF', 'WOULD CHANGE', 'UNTIL'];
+      const table = rows.length === 0 ? [] : tableLines(heading, rows, { wrap: ['WOULD CHANGE'] });
+      show(data, [...table, pageLine(rows.length, 'request', page)]);
+    },
+  );
+
+  const one = approvals.command('show <id>').description('show what a request would change');
+  administer(one, edge, async ({ client, args, show }) => {
+    const path = ['approvals', idIn(args[0], 'approval')];
+    const { data } = await client.ask({ method: 'GET', path, expects: approvalSchema });
+    show(data, approvalLines(data));
+  });
+
+  const approve = approvals
+    .command('approve <id>')
+    .description('approve the request of another administrator, and make the change if the state is still as shown');
+  administer(approve, edge, async ({ client, args, showChange }) => {
+    const path = ['approvals', idIn(args[0], 'approval'), 'approve'];
+    const expects = Type.Object({ ...approvalSchema.properties, propagation: propagationSchema });
+    const { data } = await client.ask({ method: 'POST', path, expects });
+    showChange(data, approvalLines(data));
+  });
+
+  const reject = approvals.command('reject <id>').description('reject a request, or withdraw your own');
+  administer(reject, edge, async ({ client, args, show }) => {
+    const path = ['approvals', idIn(args[0], 'approval'), 'reject'];
+    const { data } = await client.ask({ method: 'POST', path, expects: approvalSchema });
+    show(data, approvalLines(data));
+  });
+  return approvals;
+}
+
+function approvalLines(one: Approval): string[] {
+  return recordLines([
+    ['id', one.id],
+    ['status', one.status],
+    ['change', one.change],
+    ...(one.subject === null ? [] : ([['of', one.subject]] as const)),
+    ...changesIn(one).map((line, index) => [index === 0 ? 'would change' : '', line] as const),
+    ['requested by', `${one.requester} at ${one.requestedAt}`],
+    ...(one.reason === null ? [] : ([['because', one.reason]] as const)),
+    ['until', one.expiresAt],
+    ['needs', one.needs],
+    ...(one.decidedAt === null ? [] : ([['decided by', `${one.decider ?? ''} at ${one.decidedAt}`]] as const)),
+    ...(one.decision === null ? [] : ([['decision', one.decision]] as const)),
+  ]);
+}
+
+/** Each field that would change, with its value before and after; all fields of a new record. */
+function changesIn({ before, after }: Approval): string[] {
+  const names = Object.keys(after ?? {});
+  const text = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));
+  return names.flatMap((name) => {
+    const [was, is] = [before?.[name], after?.[name]];
+    if (before === null) return is === null ? [] : [`${name} ${text(is)}`];
+    return text(was) === text(is) ? [] : [`${name} ${text(was)} → ${text(is)}`];
+  });
+}

@@ -1,0 +1,132 @@
+import { Refusal } from '../../rest/refusal.js';
+import {
+  changeAdministrator,
+  createAdministrator,
+  findAdministrator,
+  activeOwners,
+} from '../administrators/repository.js';
+import type { Caller } from '../administrators/caller.js';
+import { permits } from '../administrators/roles.js';
+import { type Change, makeUnpublishedChange } from '../change.js';
+import type { Author } from '../events/author.js';
+import { changeMerchant, createMerchant } from '../merchants/repository.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { type Guard, type GuardedChange, permissionFor } from './guard.js';
+import { type ApprovalRow, decide, eventOf, findRow, toApproval } from './requests.js';
+import { changeRules } from './rules.js';
+import type { Approval } from './schema.js';
+
+/** An approved request, and the revision that gateways have to acknowledge. */
+export interface Approved {
+  readonly approval: Approval;
+  readonly revision: number;
+}
+
+/**
+ * Approves a request and makes its change, in one transaction: once, and only on the state that the request shows.
+ * Anything else marks the request as refused.
+ * @throws Refusal
+ */
+export async function approve(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approved> {
+  const row = await findRow(context.database, id);
+  await requireIndependent(context.database, caller, row);
+  const approved: Approved[] = [];
+  const guard: Guard = async (change, proposal) => {
+    const approval = await decide(change, id, { ...deciderOf(author), status: 'APPROVED' });
+    await requireActiveRequester(change, row);
+    const isAsShown =
+      (proposal.before && JSON.stringify(proposal.before)) === row.before &&
+      JSON.stringify(proposal.after) === row.after;
+    if (!isAsShown) throw new Refusal(409, 'the state has changed since the request');
+    approved.push({ approval, revision: change.revision });
+    return [eventOf('approval.approved', approval)];
+  };
+  try {
+    await carryOut(context, author, row, guard);
+  } catch (error) {
+    if (error instanceof Refusal && error.code !== 'approval_not_waiting') {
+      throw await refuse(context, author, id, error.message);
+    }
+    throw error;
+  }
+  const [result] = approved;
+  if (result === undefined) throw new Error(`${row.change} was made without its guard`);
+  return result;
+}
+
+/** Rejects a request, or withdraws one's own. @throws Refusal */
+export async function reject(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approval> {
+  const row = await findRow(context.database, id);
+  const isOwn = caller.administratorId !== null && caller.administratorId === row.requested_by;
+  if (!isOwn && !permits(caller.roles, permissionFor[row.change as GuardedChange])) throw new MissingPermission(row);
+  return makeUnpublishedChange(context, author, async (change) => {
+    const result = await decide(change, id, { ...deciderOf(author), status: 'REJECTED' });
+    return { result, events: [eventOf('approval.rejected', result)] };
+  });
+}
+
+/** The caller may decide, but lacks the permission of the change itself. */
+export class MissingPermission extends Refusal {
+  constructor({ change }: Pick<ApprovalRow, 'change'>) {
+    const permission = permissionFor[change as GuardedChange];
+    super(403, `Your roles may not do this: it needs ${permission}`, [], 'permission_missing', { permission });
+  }
+}
+
+/** The caller made the request, or whoever made it may know the caller's token. */
+export class NotIndependent extends Refusal {
+  constructor(why: string) {
+    super(403, `Another administrator has to approve: ${why}`, [], 'approval_not_independent');
+  }
+}
+
+async function requireIndependent(database: RegistryDatabase, caller: Caller, row: ApprovalRow): Promise<void> {
+  const { administratorId, issuedBy, roles } = caller;
+  if (administratorId === null) {
+    // Otherwise a change of the rules could never be approved once the other owner has left.
+    if ((await activeOwners(database)).length > 1) {
+      throw new NotIndependent('the shared token names nobody, and may approve only while there is one owner');
+    }
+  } else if (administratorId === row.requested_by) {
+    throw new NotIndependent('you made this request');
+  } else if (issuedBy !== null && issuedBy === row.requested_by) {
+    throw new NotIndependent('who made this request issued your token: create one of your own with another token');
+  }
+  if (!permits(roles, permissionFor[row.change as GuardedChange])) throw new MissingPermission(row);
+}
+
+/** Somebody whose access was taken away must not change anything by a request that waited. */
+async function requireActiveRequester({ transaction }: Change, row: ApprovalRow): Promise<void> {
+  if (row.requested_by === null) return;
+  const { status, roles } = await findAdministrator(transaction, row.requested_by);
+  if (status === 'ACTIVE' && permits(roles, permissionFor[row.change as GuardedChange])) return;
+  throw new Refusal(409, `${row.requester} is disabled or lost the permission since the request`);
+}
+
+async function carryOut(context: RegistryContext, author: Author, row: ApprovalRow, guard: Guard): Promise<unknown> {
+  const input = JSON.parse(row.input) as never;
+  const subject = row.subject ?? '';
+  const changes: Readonly<Record<GuardedChange, () => Promise<unknown>>> = {
+    'merchant.create': () => createMerchant(context, author, input, guard),
+    'merchant.change': () => changeMerchant(context, author, subject, input, guard),
+    'administrator.create': () => createAdministrator(context, author, input, guard),
+    'administrator.change': () => changeAdministrator(context, author, subject, input, guard),
+    'approval-rules.change': () => changeRules(context, author, input, guard),
+  };
+  return changes[row.change as GuardedChange]();
+}
+
+async function refuse(context: RegistryContext, author: Author, id: string, why: string): Promise<Refusal> {
+  await makeUnpublishedChange(context, author, async (change) => {
+    const row = await findRow(change.transaction, id);
+    if (toApproval(row, change.now).status !== 'WAITING') return { result: null, events: [] };
+    const after = await decide(change, id, { ...deciderOf(author), decision: why, status: 'REFUSED' });
+    return { result: null, events: [eventOf('approval.refused', after)] };
+  });
+  return new Refusal(409, `Nothing was changed: ${why}. Request the change again`, [], 'approval_stale');
+}
+
+function deciderOf({ administratorId, actor, reason }: Author) {
+  return { decided_by: administratorId, decider: actor, decision: reason };
+}

@@ -1,0 +1,184 @@
+import type { FastifyRequest } from 'fastify';
+import type { Selectable } from '../../database/kysely.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { authorOf, callerOf } from '../administrators/access.js';
+import { type Change, makeUnpublishedChange } from '../change.js';
+import type { Author } from '../events/author.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import { ApprovalNeeded, byRules, type Guard, type GuardedChange, permissionFor, type Proposal } from './guard.js';
+import type { Approval } from './schema.js';
+
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
+
+/** A stored request for approval. */
+export type ApprovalRow = Selectable<RegistryTables['approvals']>;
+
+const hourMilliseconds = 60 * 60 * 1000;
+/** How long a request waits for its approval. */
+const lifetimeMilliseconds = 24 * hourMilliseconds;
+/** Limit of the waiting requests of one administrator. */
+const mostWaiting = 100;
+
+/**
+ * Makes a change, or files it as a request if the rules in force require the approval of another administrator.
+ * @param input the body of the request, from which the change is made again once it is approved
+ * @param act makes the change and calls the guard in its transaction
+ * @throws Refusal 409 `approval_required` if the change waits now
+ */
+export async function changeOrRequest<Result>(
+  context: Context,
+  request: FastifyRequest,
+  input: object,
+  act: (guard: Guard) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await act(byRules);
+  } catch (error) {
+    if (!(error instanceof ApprovalNeeded)) throw error;
+    if (callerOf(request).administratorId === null) {
+      throw new Refusal(
+        403,
+        'This change needs the approval of another administrator, and the shared token names nobody: use a token of your own',
+        [],
+        'approval_needs_identity',
+      );
+    }
+    const { id, expiresAt } = await fileRequest(context, authorOf(request), error.proposal, input);
+    throw new Refusal(
+      409,
+      `Not changed yet: the change waits for another administrator until ${expiresAt} (approvals approve ${id})`,
+      [],
+      'approval_required',
+      { approvalId: id, expiresAt },
+    );
+  }
+}
+
+/** Stores a request with its event, unless the same one of the same administrator waits already. @throws Refusal */
+export function fileRequest(context: Context, author: Author, proposal: Proposal, input: object): Promise<Approval> {
+  const { change, merchantId, subject, before, after } = proposal;
+  return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
+    const waiting = await waitingOf(transaction, author.administratorId, now);
+    const shown = { input: JSON.stringify(input), before: before && JSON.stringify(before) };
+    const same = waiting.find(
+      (one) =>
+        one.change === change &&
+        one.subject === subject &&
+        one.input === shown.input &&
+        one.before === shown.before &&
+        one.after === JSON.stringify(after),
+    );
+    if (same !== undefined) return { result: toApproval(same, now), events: [] };
+    if (waiting.length >= mostWaiting) {
+      throw new Refusal(409, `${mostWaiting} of your requests wait for approval: reject some that are not needed`);
+    }
+    const row = await transaction
+      .insertInto('approvals')
+      .values({
+        ...{ id: newId('apr', now, context.random), change, merchant_id: merchantId, subject, ...shown },
+        ...{ after: JSON.stringify(after), requested_by: author.administratorId, requester: author.actor },
+        ...{ reason: author.reason, requested_at: now, expires_at: now + lifetimeMilliseconds, status: 'WAITING' },
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    const result = toApproval(row, now);
+    return { result, events: [eventOf('approval.requested', result)] };
+  });
+}
+
+/** The requests of an administrator, or of the registry (null), that can still be approved. */
+export function waitingOf(database: RegistryDatabase, requestedBy: string | null, now: number): Promise<ApprovalRow[]> {
+  return database
+    .selectFrom('approvals')
+    .selectAll()
+    .where('status', '=', 'WAITING')
+    .where('expires_at', '>', now)
+    .where('requested_by', requestedBy === null ? 'is' : '=', requestedBy)
+    .execute();
+}
+
+/** Returns one page of the requests with a status, newest first. */
+export async function listApprovals(
+  database: RegistryDatabase,
+  status: string | undefined,
+  now: number,
+  paging: Paging,
+): Promise<Page<Approval>> {
+  const { offset, limit } = rangeOf(paging);
+  let wanted = database.selectFrom('approvals');
+  if (status !== undefined) {
+    wanted = wanted.where('status', '=', status === 'EXPIRED' ? 'WAITING' : (status as ApprovalRow['status']));
+  }
+  if (status === 'WAITING') wanted = wanted.where('expires_at', '>', now);
+  if (status === 'EXPIRED') wanted = wanted.where('expires_at', '<=', now);
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const sorted = wanted.selectAll().orderBy('requested_at', 'desc').orderBy('id', 'desc');
+  const rows = await sorted.offset(offset).limit(limit).execute();
+  return { items: rows.map((row) => toApproval(row, now)), totalRecords: total };
+}
+
+/** Finds a request by id. @throws Refusal */
+export async function findRow(database: RegistryDatabase, id: string): Promise<ApprovalRow> {
+  const row = await database.selectFrom('approvals').selectAll().where('id', '=', id).executeTakeFirst();
+  if (row === undefined) throw Refusal.notFound('Approval');
+  return row;
+}
+
+/**
+ * Stores the decision about a request that waits, in the transaction of its change.
+ * @throws Refusal 409 if it does not wait any more
+ */
+export async function decide(
+  { transaction, now }: Pick<Change, 'transaction' | 'now'>,
+  id: string,
+  decision: Pick<ApprovalRow, 'decided_by' | 'decider' | 'decision'> & {
+    readonly status: 'APPROVED' | 'REJECTED' | 'REFUSED';
+  },
+): Promise<Approval> {
+  const before = toApproval(await findRow(transaction, id), now);
+  if (before.status !== 'WAITING') throw new NotWaiting(before);
+  await transaction
+    .updateTable('approvals')
+    .set({ ...decision, decided_at: now })
+    .where('id', '=', id)
+    .execute();
+  return toApproval(await findRow(transaction, id), now);
+}
+
+/** A request that was decided before, or expired. */
+class NotWaiting extends Refusal {
+  constructor({ status, decider, decidedAt, expiresAt }: Approval) {
+    const when = status === 'EXPIRED' ? `it expired at ${expiresAt}` : `${decider ?? ''} decided at ${decidedAt ?? ''}`;
+    super(409, `The request is ${status}: ${when}`, [], 'approval_not_waiting');
+  }
+}
+
+/** The event about a request. */
+export function eventOf(
+  action: 'approval.requested' | 'approval.approved' | 'approval.rejected' | 'approval.refused',
+  after: Approval,
+) {
+  return { action, merchantId: after.merchantId, keyId: null, before: null, after } as const;
+}
+
+/** Converts a row to a request of the admin API. */
+export function toApproval(row: ApprovalRow, now: number): Approval {
+  const isExpired = row.status === 'WAITING' && row.expires_at <= now;
+  const at = (moment: number): string => new Date(moment).toISOString();
+  return {
+    ...{ id: row.id, change: row.change, merchantId: row.merchant_id, subject: row.subject },
+    ...{ before: snapshotIn(row.before), after: snapshotIn(row.after) },
+    ...{ needs: permissionFor[row.change as GuardedChange], status: isExpired ? 'EXPIRED' : row.status },
+    ...{ requestedBy: row.requested_by, requester: row.requester, reason: row.reason },
+    ...{ requestedAt: at(row.requested_at), expiresAt: at(row.expires_at) },
+    ...{ decidedBy: row.decided_by, decider: row.decider },
+    ...{ decidedAt: row.decided_at === null ? null : at(row.decided_at), decision: row.decision },
+  };
+}
+
+function snapshotIn(text: string | null): Record<string, unknown> | null {
+  return text === null ? null : (JSON.parse(text) as Record<string, unknown>);
+}

@@ -1,0 +1,96 @@
+import type { FastifyRequest } from 'fastify';
+import { success, successPage } from '../../rest/envelope.js';
+import { pagingOf } from '../../rest/paging.js';
+import { idParams, noQuery } from '../../rest/rest-app.js';
+import { authorOf, callerOf, recordRefusal } from '../administrators/access.js';
+import type { Attempts } from '../administrators/attempts.js';
+import { idIn } from '../fields.js';
+import { withPropagation } from '../propagation-schema.js';
+import { respondToChange, type Routes } from '../routes.js';
+import { approve, MissingPermission, NotIndependent, reject } from './decisions.js';
+import { findRow, listApprovals, toApproval } from './requests.js';
+import { approvalSchema, approvalsQuery } from './schema.js';
+
+/** Routes that show and decide the requests for approval. */
+export function approvalRoutes(attempts: Attempts): Routes {
+  /** Records a refused attempt to decide. */
+  const recorded = async <Result>(request: FastifyRequest, act: () => Promise<Result>): Promise<Result> => {
+    try {
+      return await act();
+    } catch (error) {
+      if (error instanceof MissingPermission) await recordRefusal(request, error.details.permission ?? '', attempts);
+      if (error instanceof NotIndependent) await recordRefusal(request, 'another administrator', attempts);
+      throw error;
+    }
+  };
+
+  return (app, context) => {
+    const { database, clock, confirm } = context;
+    app.get(
+      '/approvals',
+      {
+        schema: { querystring: approvalsQuery },
+        config: {
+          operation: { summary: 'Changes that wait for approval or were decided, newest first', page: approvalSchema },
+          access: { permission: 'approvals:read' },
+        },
+      },
+      async ({ query }) => {
+        const paging = pagingOf(query);
+        const page = await listApprovals(database, query.status, clock.now(), paging);
+        return successPage('Approvals retrieved', page, paging);
+      },
+    );
+
+    app.get(
+      '/approvals/:id',
+      {
+        schema: { params: idParams, querystring: noQuery },
+        config: {
+          operation: { summary: 'One request for approval', data: approvalSchema },
+          access: { permission: 'approvals:read' },
+        },
+      },
+      async ({ params }) => {
+        const row = await findRow(database, idIn(params, 'Approval'));
+        return success('Approval retrieved', toApproval(row, clock.now()));
+      },
+    );
+
+    app.post(
+      '/approvals/:id/approve',
+      {
+        schema: { params: idParams, querystring: noQuery },
+        config: {
+          operation: { summary: 'Approve a request and make its change', data: withPropagation(approvalSchema) },
+          access: { permission: 'approvals:decide' },
+        },
+      },
+      async (request, reply) => {
+        const id = idIn(request.params, 'Approval');
+        const { approval, revision } = await recorded(request, () =>
+          approve(context, authorOf(request), callerOf(request), id),
+        );
+        return respondToChange(reply, 200, 'Approved and changed', approval, await confirm(revision, null));
+      },
+    );
+
+    app.post(
+      '/approvals/:id/reject',
+      {
+        schema: { params: idParams, querystring: noQuery },
+        config: {
+          operation: { summary: 'Reject a request, or withdraw your own', data: approvalSchema },
+          access: { permission: 'approvals:decide' },
+        },
+      },
+      async (request) => {
+        const id = idIn(request.params, 'Approval');
+        return success(
+          'Rejected',
+          await recorded(request, () => reject(context, authorOf(request), callerOf(request), id)),
+        );
+      },
+    );
+  };
+}

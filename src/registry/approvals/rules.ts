@@ -1,0 +1,62 @@
+import type { Logger } from '../../gateway/store-ports.js';
+import { makeUnpublishedChange } from '../change.js';
+import { type Author, registryAuthor } from '../events/author.js';
+import type { RegistryContext } from '../registry-context.js';
+import { ApprovalNeeded, type ApprovalRules, byRules, type Guard, noRules, rulesIn } from './guard.js';
+import { fileRequest, waitingOf, decide, eventOf } from './requests.js';
+
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
+
+/** Changes the rules in force. */
+export function changeRules(context: Context, author: Author, rules: ApprovalRules, guard: Guard): Promise<boolean> {
+  return makeUnpublishedChange(context, author, async (change) => {
+    const before = await rulesIn(change.transaction);
+    const after = { ...noRules, ...rules };
+    const event = { merchantId: '', keyId: null, before, after } as const;
+    const proposal = { ...event, change: 'approval-rules.change', subject: null } as const;
+    const isSame = JSON.stringify(before) === JSON.stringify(after);
+    const more = await guard(change, { ...proposal, rule: isSame ? null : 'changes' });
+    if (isSame) return { result: false, events: more };
+    await change.transaction
+      .updateTable('approval_settings')
+      .set({ rules: JSON.stringify(after) })
+      .execute();
+    return { result: true, events: [{ ...event, action: 'approval-rules.changed' }, ...more] };
+  });
+}
+
+/**
+ * Puts the configured rules into force at the start. If the rules in force require approval for that, the change waits
+ * as a request of the registry, and the rules in force remain. Requests of the registry for other rules are rejected.
+ */
+export async function applyConfiguredRules(
+  context: Context,
+  configured: ApprovalRules,
+  logger: Logger | undefined,
+): Promise<void> {
+  try {
+    await rejectOthers(context, configured);
+    if (await changeRules(context, registryAuthor, configured, byRules)) {
+      logger?.info({ rules: configured }, 'the approval rules of the configuration are in force');
+    }
+  } catch (error) {
+    if (!(error instanceof ApprovalNeeded)) throw error;
+    const { id, expiresAt } = await fileRequest(context, registryAuthor, error.proposal, configured);
+    logger?.warn(
+      { approvalId: id, expiresAt, configured, inForce: error.proposal.before },
+      `registry.approvals has changed, and the change waits for approval: an owner runs approvals approve ${id}`,
+    );
+  }
+}
+
+function rejectOthers(context: Context, configured: ApprovalRules): Promise<void> {
+  return makeUnpublishedChange(context, registryAuthor, async (change) => {
+    const events = [];
+    for (const { id, input } of await waitingOf(change.transaction, null, change.now)) {
+      if (input === JSON.stringify(configured)) continue;
+      const decider = { decided_by: null, decider: 'registry', decision: 'the configuration has changed' };
+      events.push(eventOf('approval.rejected', await decide(change, id, { ...decider, status: 'REJECTED' })));
+    }
+    return { result: undefined, events };
+  });
+}

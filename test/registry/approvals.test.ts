@@ -1,0 +1,318 @@
+import { randomBytes } from 'node:crypto';
+import type { Test } from 'tap';
+import { noRules } from '../../src/registry/approvals/guard.js';
+import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
+import type { Approval } from '../../src/registry/approvals/schema.js';
+import type { Administrator, AdministratorToken } from '../../src/registry/administrators/schema.js';
+import type { RegistryEvent } from '../../src/registry/events/schema.js';
+import type { Merchant } from '../../src/registry/merchants/schema.js';
+import { onEachDatabase } from '../database/each-database.js';
+import { registryFixture } from './registry-fixture.js';
+
+type Headers = Record<string, string>;
+interface Needed {
+  readonly code: string;
+  readonly approvalId: string;
+}
+
+const everything = { goLive: true, owners: true, changes: true };
+const hourMilliseconds = 3_600_000;
+
+/** A registry with these rules in force, and administrators to act with. */
+async function guarded(t: Test, url: string, rules = everything) {
+  const fixture = await registryFixture(t, url);
+  const { call, database, time, logged } = fixture;
+  const logger = { error: log, warn: log, info: log };
+  function log(details: object, message: string): void {
+    logged.push({ details, message });
+  }
+  const configure = (wanted: typeof everything) =>
+    applyConfiguredRules({ database, clock: time, random: randomBytes }, wanted, logger);
+  await configure(rules);
+  /** Creates an administrator with a token, with the shared token or the token in the headers. */
+  const create = async (name: string, role: string, headers?: Headers) => {
+    const by = headers === undefined ? {} : { headers };
+    const made = await call<Administrator>('POST', '/administrators', { body: { name, roles: [role] }, ...by });
+    if (made.status !== 201) throw new Error(`${name}: ${made.status} ${made.body.message}`);
+    return { id: made.body.data.id, headers: await tokenOf(made.body.data.id, headers) };
+  };
+  const tokenOf = async (administratorId: string, headers?: Headers): Promise<Headers> => {
+    const by = headers === undefined ? {} : { headers };
+    const body = { name: 'test', administratorId };
+    const created = await call<AdministratorToken & { token: string }>('POST', '/tokens', { body, ...by });
+    return { authorization: `Bearer ${created.body.data.token}` };
+  };
+  const decide = (id: string, decision: 'approve' | 'reject', headers?: Headers) =>
+    call<Approval & Needed>('POST', `/approvals/${id}/${decision}`, headers === undefined ? {} : { headers });
+  const statusOf = async (id: string) => (await call<Approval>('GET', `/approvals/${id}`)).body.data.status;
+  const actions = async () =>
+    (await call<RegistryEvent[]>('GET', '/events?per_page=100')).body.data
+      .map(({ action }) => action)
+      .filter((action) => action !== 'merchant.read');
+  return { ...fixture, actions, configure, create, decide, statusOf, tokenOf };
+}
+
+onEachDatabase('a merchant goes live only after another administrator has approved it', async (t, url) => {
+  const { call, create, createMerchant, decide, actions } = await guarded(t, url);
+  const [olu, oma, sam] = [
+    await create('olu', 'operator'),
+    await create('oma', 'operator'),
+    await create('sam', 'support'),
+  ];
+  const { id } = await createMerchant();
+  const set = (body: object, { headers }: { headers: Headers } = olu) =>
+    call<Needed>('PATCH', `/merchants/${id}`, { body, headers: { ...headers, 'x-reason': 'contract%20signed' } });
+  const waits = await set({ goLive: true });
+  t.match(waits, {
+    status: 409,
+    body: {
+      success: false,
+      message: /^Not changed yet: the change waits for another administrator until 2026-01-16T12:00:00.000Z/,
+      data: { code: 'approval_required', approvalId: /^apr_/ },
+    },
+  });
+  const { approvalId } = waits.body.data;
+  t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: false } });
+  t.equal((await set({ goLive: true })).body.data.approvalId, approvalId, 'the same request is filed once');
+  t.match((await call<Approval[]>('GET', '/approvals?status=WAITING', { headers: sam.headers })).body, {
+    meta: { total_records: 1 },
+    data: [
+      {
+        ...{ id: approvalId, change: 'merchant.change', merchantId: id, status: 'WAITING', needs: 'merchants:write' },
+        ...{ requester: 'olu', requestedBy: olu.id, reason: 'contract signed' },
+        ...{ before: { goLive: false, name: 'Ada Stores' }, after: { goLive: true, name: 'Ada Stores' } },
+      },
+    ],
+  });
+
+  t.match(await decide(approvalId, 'approve', olu.headers), {
+    status: 403,
+    body: { message: 'Another administrator has to approve: you made this request' },
+  });
+  t.match(await decide(approvalId, 'approve', sam.headers), { status: 403, body: { data: { needed: undefined } } });
+  t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: false } });
+  t.match(await decide(approvalId, 'approve', oma.headers), {
+    status: 200,
+    body: { data: { status: 'APPROVED', decider: 'oma', decidedBy: oma.id, propagation: { pending: [] } } },
+  });
+  t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: true } });
+  t.match(await decide(approvalId, 'approve', oma.headers), {
+    status: 409,
+    body: { message: /^The request is APPROVED: oma decided at/, data: { code: 'approval_not_waiting' } },
+  });
+  const recent = (await actions()).slice(0, 5);
+  t.same(recent, ['approval.approved', 'merchant.changed', 'attempt.refused', 'attempt.refused', 'approval.requested']);
+
+  t.equal((await set({ goLive: false })).status, 200, 'the way back needs no approval');
+  t.equal((await set({ status: 'SUSPENDED' })).status, 200, 'suspending needs no approval');
+  const live = await call<Needed>('POST', '/merchants', { body: { name: 'Bea', goLive: true }, headers: olu.headers });
+  t.match(live, { status: 409, body: { data: { code: 'approval_required' } } });
+  t.match(await call('GET', '/merchants?name=Bea'), { body: { meta: { total_records: 0 } } });
+  t.match(await decide(live.body.data.approvalId, 'approve', oma.headers), { status: 200 });
+  t.match((await call('GET', '/merchants?name=Bea')).body, { data: [{ name: 'Bea', goLive: true }] });
+  const line = {
+    type: 'merchant',
+    merchantId: 'm_9',
+    name: 'Cy',
+    status: 'ACTIVE',
+    goLive: true,
+    ipAllowlist: null,
+    originAllowlist: null,
+  };
+  t.match(await call('POST', '/imports', { body: { entries: [line] } }), {
+    status: 409,
+    body: { message: /would go live, which needs approval: import it with goLive false/ },
+  });
+  const other = { ...line, goLive: false };
+  t.equal((await call('POST', '/imports', { body: { entries: [other] } })).status, 200, 'others are imported');
+});
+
+onEachDatabase('a request is refused if the state, the time or the requester is another', async (t, url) => {
+  const { call, create, createMerchant, decide, statusOf, time } = await guarded(t, url);
+  const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
+  const { id } = await createMerchant();
+  const request = async (headers = olu.headers) => {
+    const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers });
+    return waits.body.data.approvalId;
+  };
+  const isLive = async () => (await call<Merchant>('GET', `/merchants/${id}`)).body.data.goLive;
+
+  const stale = await request();
+  await call('PATCH', `/merchants/${id}`, { body: { ipAllowlist: ['8.8.8.8'] } });
+  t.match(await decide(stale, 'approve', oma.headers), {
+    status: 409,
+    body: {
+      message: 'Nothing was changed: the state has changed since the request. Request the change again',
+      data: { code: 'approval_stale' },
+    },
+  });
+  t.equal(await statusOf(stale), 'REFUSED');
+  await call('PATCH', `/merchants/${id}`, { body: { ipAllowlist: null } });
+  t.match(await decide(stale, 'approve', oma.headers), { status: 409, body: { message: /REFUSED/ } });
+
+  const late = await request();
+  time.advance(24 * hourMilliseconds - 1);
+  t.equal(await statusOf(late), 'WAITING');
+  time.advance(1);
+  t.equal(await statusOf(late), 'EXPIRED');
+  t.match(await decide(late, 'approve', oma.headers), { status: 409, body: { message: /EXPIRED: it expired at/ } });
+  t.match((await call('GET', '/approvals?status=EXPIRED')).body, { data: [{ id: late }] });
+
+  const withdrawn = await request();
+  t.not(withdrawn, late, 'an expired request does not count as waiting');
+  t.match(await decide(withdrawn, 'reject', olu.headers), { status: 200, body: { data: { status: 'REJECTED' } } });
+  t.match(await decide(withdrawn, 'approve', oma.headers), { status: 409, body: { message: /REJECTED: olu decided/ } });
+
+  const gone = await request();
+  await call('PATCH', `/administrators/${olu.id}`, { body: { status: 'DISABLED' } });
+  t.match(await decide(gone, 'approve', oma.headers), {
+    status: 409,
+    body: { message: /olu is disabled or lost the permission since the request/ },
+  });
+  t.notOk(await isLive());
+  const shared = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
+  t.match(shared, { status: 403, body: { data: { code: 'approval_needs_identity' } } });
+  t.match(await decide('apr_unknown', 'approve', oma.headers), { status: 404 });
+});
+
+onEachDatabase('owners are made by two owners, except for the first two', async (t, url) => {
+  const { call, create, createMerchant, decide, tokenOf } = await guarded(t, url);
+  const ada = await create('ada', 'owner');
+  const obi = await create('obi', 'owner');
+  const sam = await create('sam', 'support');
+  const body = { name: 'eve', roles: ['owner'] };
+  const requested = async (made: Promise<{ status: number; body: { data: Needed } }>) => {
+    const { status, body } = await made;
+    t.match([status, body.data.code], [409, 'approval_required']);
+    return body.data.approvalId;
+  };
+  const eve = await requested(call<Needed>('POST', '/administrators', { body, headers: ada.headers }));
+  const set = (id: string, changes: object, headers = ada.headers) =>
+    call<Needed>('PATCH', `/administrators/${id}`, { body: changes, headers });
+  await requested(set(sam.id, { roles: ['owner', 'support'] }));
+  await requested(set(obi.id, { issuer: 'https://id.example', subject: 'eve' }));
+  t.match(await call('POST', '/administrators', { body: { name: 'fay', roles: ['owner'] } }), {
+    status: 403,
+    body: { message: /the shared token names nobody: use a token of your own/ },
+  });
+
+  const second = await tokenOf(ada.id, ada.headers);
+  t.match(await decide(eve, 'approve', second), { status: 403, body: { message: /you made this request/ } });
+  const issued = await tokenOf(obi.id, ada.headers);
+  t.match(await decide(eve, 'approve', issued), {
+    status: 403,
+    body: { message: /who made this request issued your/ },
+  });
+  const derived = await tokenOf(obi.id, issued);
+  t.match(await decide(eve, 'approve', derived), {
+    status: 403,
+    body: { message: /who made this request issued your/ },
+  });
+  const olu = await create('olu', 'operator');
+  const { id } = await createMerchant();
+  const live = await requested(
+    call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers: ada.headers }),
+  );
+  const passedOn = await tokenOf(olu.id, issued);
+  t.match(await decide(live, 'approve', passedOn), {
+    status: 403,
+    body: { data: { code: 'approval_not_independent' } },
+  });
+  t.equal((await decide(live, 'approve', olu.headers)).status, 200);
+  t.match(await decide(eve, 'approve'), {
+    status: 403,
+    body: { message: /may approve only while there is one owner/ },
+  });
+
+  // An owner who disables the other one is not a first owner again.
+  t.equal((await set(obi.id, { status: 'DISABLED' })).status, 200, 'disabling needs no approval');
+  await requested(set(obi.id, { status: 'ACTIVE' }));
+  const fay = await requested(
+    call<Needed>('POST', '/administrators', { body: { ...body, name: 'fay' }, headers: ada.headers }),
+  );
+  t.match(await decide(fay, 'approve', ada.headers), { status: 403 });
+  t.match(await decide(fay, 'approve'), { status: 200, body: { data: { decider: 'bootstrap', decidedBy: null } } });
+  t.match((await call<Administrator[]>('GET', '/administrators')).body, {
+    data: [
+      { name: 'ada' },
+      { name: 'fay', roles: ['owner'], status: 'ACTIVE' },
+      { name: 'obi' },
+      { name: 'olu' },
+      { name: 'sam' },
+    ],
+  });
+  t.match(await decide(eve, 'approve'), { status: 403 }, 'now there are two owners again');
+});
+
+onEachDatabase('weaker rules wait for approval, and the rules in force remain until then', async (t, url) => {
+  const { call, configure, create, createMerchant, decide, logged, actions } = await guarded(t, url);
+  const [ada, obi] = [await create('ada', 'owner'), await create('obi', 'owner')];
+  const { id } = await createMerchant();
+  const goLive = () => call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers: ada.headers });
+  logged.length = 0;
+  await configure(noRules);
+  t.match(logged, [{ message: /^registry.approvals has changed, and the change waits for approval: an owner runs/ }]);
+  t.equal((await goLive()).status, 409);
+  await configure(noRules);
+  const waiting = (await call<Approval[]>('GET', '/approvals?status=WAITING')).body.data;
+  const [rules, ...others] = waiting.filter(({ change }) => change === 'approval-rules.change');
+  t.match([rules, others], [{ requester: 'registry', before: everything, after: noRules }, []]);
+  await configure({ ...noRules, goLive: true });
+  const replaced = (await call<Approval[]>('GET', '/approvals')).body.data;
+  t.match(
+    replaced
+      .filter(({ change }) => change === 'approval-rules.change')
+      .map(({ status }) => status)
+      .sort(),
+    ['REJECTED', 'WAITING'],
+  );
+  const next = replaced.find(({ change, status }) => change === 'approval-rules.change' && status === 'WAITING');
+  t.equal((await decide(next?.id ?? '', 'approve', obi.headers)).status, 200);
+  t.match((await actions()).slice(0, 2), ['approval.approved', 'approval-rules.changed']);
+  t.equal((await call('POST', '/administrators', { body: { name: 'eve', roles: ['owner'] } })).status, 201);
+  t.equal((await goLive()).status, 409);
+  await configure(noRules);
+  t.equal((await goLive()).status, 200, 'without the rule, a change of the rules needs no approval');
+});
+
+onEachDatabase('200 concurrent approvals make one change, and never on another state', async (t, url) => {
+  const { app, replica, call, create, createMerchant, statusOf } = await guarded(t, url);
+  const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
+  let [made, refused] = [0, 0];
+  for (let round = 0; round < 10; round += 1) {
+    const { id } = await createMerchant();
+    const body = { goLive: true };
+    const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body, headers: olu.headers });
+    const { approvalId } = waits.body.data;
+    const approve = (index: number) =>
+      (index % 2 === 0 ? app : replica).inject({
+        method: 'POST',
+        url: `/approvals/${approvalId}/approve`,
+        headers: oma.headers,
+      });
+    const rename = () => call('PATCH', `/merchants/${id}`, { body: { name: 'Ola Stores' } });
+    const [approvals] = await Promise.all([
+      Promise.all(Array.from({ length: 20 }, (_, index) => approve(index))),
+      ...(round % 3 === 0 ? [] : [rename()]),
+    ]);
+    const accepted = approvals.filter(({ statusCode }) => statusCode === 200).length;
+    t.same(
+      approvals.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 409),
+      [],
+    );
+    const events = (await call<RegistryEvent[]>('GET', `/events?merchantId=${id}&per_page=100`)).body.data;
+    const [wentLive] = events.filter(({ after }) => after?.goLive === true && after.status === undefined);
+    const state = await statusOf(approvalId);
+    t.equal(accepted, state === 'APPROVED' ? 1 : 0);
+    t.match((await call<Merchant>('GET', `/merchants/${id}`)).body.data.goLive, accepted === 1);
+    if (wentLive !== undefined) {
+      const renamed = events.find(({ after }) => after?.name === 'Ola Stores' && after.goLive === undefined);
+      if (renamed !== undefined) t.ok(renamed.seq > wentLive.seq, 'the change was made on the state that was shown');
+    }
+    t.equal(events.filter(({ action }) => action === 'approval.approved').length, accepted);
+    if (accepted === 1) made += 1;
+    else refused += 1;
+  }
+  t.comment(`${made} made, ${refused} refused`);
+  t.ok(made >= 4, 'without another change, the approval is carried out');
+});
