@@ -11,6 +11,7 @@ identitySigningKey: { option: [identity, signingKeyFile], parts: [gateway] }
 accessLog: { option: [accessLog, secretFile], parts: [gateway] }
 instanceKey: { option: [accessLog, checkpoints, keyFile], parts: [gateway] }
 witnessKey: { option: [registry, witness, keyFile], parts: [registry] }
+oidcClientSecret: { option: [registry, oidc, clientSecretFile], parts: [registry] }
 registryClientCa: { option: [registry, listen, clientCaFile], parts: [registry] }
 tlsTicketKeys: { option: [listen, https, ticketKeysFile], parts: [gateway] }
 tlsClientCa: { option: [listen, https, clientCaFile], parts: [gateway] }

@@ -30,13 +30,14 @@ function portsOf(policy: Policy | undefined): (number | string)[] {
 }
 
 /**
- * The part of a configuration for which its own pod opens connections: only the services fetch keys, and only the
- * gateways call upstreams and send checkpoints.
+ * The part of a configuration for which its own pod opens connections: only the services fetch keys, only the
+ * gateways call upstreams and send checkpoints, and only the registry signs people in.
  */
 function calledBy(name: string, text: string, hasFetcher: boolean): string {
   const config = parse(text) as Record<string, unknown>;
   if (/-(?:registry|services)$/.test(name)) delete config.upstreams;
   if (/-(?:registry|services|tor-exits)$/.test(name)) delete config.accessLog;
+  if (!name.endsWith('-registry')) delete config.registry;
   if (!name.endsWith('-services')) delete config.identity;
   if (hasFetcher && !name.endsWith('-tor-exits')) delete config.torExits;
   return stringify(config);
@@ -67,9 +68,10 @@ const elsewhere = {
     routes: [{ path: '/payouts', upstream: 'core', resource: 'payouts' }],
     traces: { endpoint: 'https://collector:14318/v1/traces' },
     accessLog: { checkpoints: { https: { url: 'https://archive:8446/' }, syslog: { url: 'tls://logs' } } },
+    registry: { oidc: { issuer: 'https://login.example:8447/realms/staff', clientId: 'gateway' } },
     torExits: { enabled: true, sources: ['https://exits.example:8444/list', 'https://[2001:db8::7]:8445/'] },
   },
-  secrets: { instanceKey: { create: true } },
+  secrets: { instanceKey: { create: true }, oidcClientSecret: { existingSecret: 'oidc' } },
   networkPolicy: { enabled: true },
 };
 

@@ -35,6 +35,7 @@ t.test('the commands in the notes create a merchant that may use its first key i
   for (const profile of ['live-tls', 'registry-alone']) {
     t.match(notesOf(profile), /--status ACTIVE --go-live .*[^]*--environment live /, profile);
   }
+  t.match(notesOf('registry-alone'), /administrators create --name try-member --role merchant-admin --merchant m_…\n/);
   const sandbox = { environments: { live: { enabled: false }, test: { enabled: true } } };
   t.match(notesOf('live-tls', sandbox), /--status ACTIVE --config .*[^]*--environment test /);
   t.end();
