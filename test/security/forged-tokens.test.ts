@@ -80,7 +80,7 @@ t.test('an expired, revoked or misplaced token and that of a disabled administra
 });
 
 t.test('a token counts in the authorization header only, and one that is too long is no token', async (t) => {
-  const { app, ask, token } = await fixtureWithToken(t);
+  const { app, ask, failures, token } = await fixtureWithToken(t);
   for (const url of [`/me?token=${token}`, `/me?access_token=${token}`, `/me?authorization=Bearer%20${token}`])
     t.equal((await app.inject(url)).statusCode, 401, url.replace(token, '…'));
   for (const headers of [
@@ -88,9 +88,18 @@ t.test('a token counts in the authorization header only, and one that is too lon
     { 'x-api-key': token },
     { 'proxy-authorization': `Bearer ${token}` },
   ])
-    t.equal((await app.inject({ url: '/me', headers })).statusCode, 401);
+    t.match((await app.inject({ url: '/me', headers })).json(), {
+      message: 'A bearer token is required in the authorization header. Replace the token, which others may have read',
+    });
   for (const scheme of ['Basic', 'Token', 'Bearer:', '']) t.equal((await ask(`${scheme} ${token}`)).statusCode, 401);
   t.match((await ask(`Bearer ${'a'.repeat(4097)}`)).json(), { message: 'A bearer token is required' });
+  t.equal((await app.inject('/me')).statusCode, 401, 'a request without any credential is no attempt');
+  const stored = await failures();
+  t.same(stored.map(({ after }) => after.cause).toReversed(), [
+    ...Array.from({ length: 6 }, () => 'misplaced'),
+    ...Array.from({ length: 5 }, () => 'malformed'),
+  ]);
+  t.notOk(JSON.stringify(stored).includes(token));
 });
 
 t.test('a source with many failures is throttled, but never a valid token', async (t) => {

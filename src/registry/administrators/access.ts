@@ -160,7 +160,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   const token = headerForm.exec(request.headers.authorization ?? '')?.groups?.token;
   const identified =
     token === undefined
-      ? { rejection: 'absent' as const, tokenId: null }
+      ? { rejection: absenceIn(request), tokenId: null }
       : await identities.identify(token, source ?? '', now);
   if ('caller' in identified) {
     const { caller } = identified;
@@ -176,7 +176,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   }
   const { rejection, tokenId } = identified;
   reply.header('www-authenticate', 'Bearer');
-  if (rejection === 'absent') throw new Refusal(401, 'A bearer token is required');
+  if (rejection === 'absent') throw new Refusal(401, absentMessage);
   const wait = attempts.failed(source ?? '');
   if (wait !== null) {
     reply.header('retry-after', wait);
@@ -190,8 +190,27 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   const author = unknownAuthor(request);
   const after = { cause: rejection, tokenId };
   await attempts.record({ action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after }, author);
+  if (rejection === 'misplaced') {
+    throw new Refusal(
+      401,
+      `${absentMessage} in the authorization header. Replace the token, which others may have read`,
+    );
+  }
+  if (token === undefined) throw new Refusal(401, absentMessage);
   // The same message for each cause, so that nobody learns which tokens exist.
   throw new Refusal(401, 'Invalid token');
+}
+
+const absentMessage = 'A bearer token is required';
+
+/**
+ * Why a request has no bearer token: it has no credential at all, another one than a bearer token, or a token in a place
+ * that logs and other servers read.
+ */
+function absenceIn({ url, headers }: FastifyRequest): 'absent' | 'malformed' | 'misplaced' {
+  const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;
+  if ([url, cookie, proxy, ...[key].flat()].some((text) => text.includes(tokenPrefix))) return 'misplaced';
+  return authorization === '' ? 'absent' : 'malformed';
 }
 
 /** The author of an attempt whose caller is unknown. */
