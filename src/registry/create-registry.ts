@@ -81,7 +81,9 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const { access = localAccess, clock, reasonFor } = options;
   const admit = requireOwnHost(access, requireAccess({ database, identities, attempts, clock, reasonFor }));
   const app = createRestApp({ logger, tls: access.tls, admit });
-  app.addHook('onClose', () => attempts.settled());
+  // The first time before the hooks that close the database, then for the requests that were in progress.
+  app.addHook('preClose', () => attempts.stop());
+  app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
   addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes, tls: access.tls });
