@@ -132,6 +132,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'get /events',
       'get /events/chain',
       'get /events/chain/rows',
+      'get /events/exports/{id}',
       'get /exports',
       'get /gateways',
       'get /instance-keys',
@@ -148,6 +149,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'patch /administrators/{id}',
       'patch /merchants/{id}',
       'post /administrators',
+      'post /events/exports',
       'post /imports',
       'post /imports/check',
     ],
@@ -177,7 +179,10 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
   t.match(body?.properties?.status?.pattern, '[A-Z][A-Z_]{0,31}$');
   t.same(
     description.paths['/events']?.get?.parameters.map(({ name }) => name),
-    ['page', 'per_page', 'merchantId', 'keyId', 'action', 'since', 'x-reason'],
+    [
+      ...['page', 'per_page', 'seq', 'merchantId', 'keyId', 'action', 'actor', 'administratorId', 'proof', 'claimed'],
+      ...['source', 'requestId', 'reason', 'revision', 'since', 'until', 'x-reason'],
+    ],
   );
   t.notMatch(answer.body, /"(?:pattern)":\{/, 'the description exposes no regular expression');
 
