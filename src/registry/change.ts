@@ -76,16 +76,22 @@ export function makeUnpublishedChange<Result>(
   act: (change: Change) => Promise<UnpublishedOutcome<Result>>,
 ): Promise<Result> {
   return database.transaction().execute(async (transaction) => {
-    const { value: revision } = await transaction
-      .updateTable('revision')
-      .set((it) => ({ value: it.ref('value') }))
-      .returning('value')
-      .executeTakeFirstOrThrow();
+    const revision = await lockRevision(transaction);
     const now = clock.now();
     const { result, events, provenAuthor = author } = await act({ transaction, revision, now });
     await recordEvents(transaction, events, { at: now, author: provenAuthor, revision });
     return result;
   });
+}
+
+/** Locks the revision until the end of the transaction, so that changes are committed before it or after it. */
+export async function lockRevision(transaction: RegistryDatabase): Promise<number> {
+  const { value } = await transaction
+    .updateTable('revision')
+    .set((it) => ({ value: it.ref('value') }))
+    .returning('value')
+    .executeTakeFirstOrThrow();
+  return value;
 }
 
 /** Thrown to roll the transaction back if nothing changed. The next change then gets the same revision. */

@@ -24,12 +24,10 @@ import type { RegistryDatabase } from './registry-database.js';
 import { addRegistryMetrics } from './registry-metrics.js';
 import { restoreRoutes } from './restores/routes.js';
 import { localAccess, type RegistryAccess, requireOwnHost } from './own-host.js';
-import type { Routes } from './routes.js';
 import { eventRoutes } from './events/routes.js';
 import type { IdentityProvider } from './sign-in/provider.js';
 import { signInRoutes } from './sign-in/routes.js';
-import { readExportPage } from './exports/export-page.js';
-import { exportPageSchema, exportQuery } from './exports/schema.js';
+import { exportRoutes } from './exports/routes.js';
 
 /** Options of the admin API. */
 export interface RegistryOptions {
@@ -82,7 +80,9 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const { access = localAccess, clock, reasonFor } = options;
   const admit = requireOwnHost(access, requireAccess({ database, identities, attempts, clock, reasonFor }));
   const app = createRestApp({ logger, tls: access.tls, admit });
-  app.addHook('onClose', () => attempts.settled());
+  // The first time before the hooks that close the database, then for the requests that were in progress.
+  app.addHook('preClose', () => attempts.stop());
+  app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
   addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes, tls: access.tls });
@@ -202,25 +202,3 @@ function addHealth(app: RestApp, { database, writes, projector, storeWarnings }:
     });
   });
 }
-
-/** The route that exports merchants and keys in the format of an import. */
-const exportRoutes: Routes = (app, { database }) => {
-  app.get(
-    '/exports',
-    {
-      schema: { querystring: exportQuery },
-      config: {
-        operation: {
-          summary: 'Merchants and keys as an import takes them: keys by their hashes, without the keys themselves',
-          data: exportPageSchema,
-        },
-        access: { permission: 'records:export' },
-      },
-    },
-    async ({ query: { after, until, ...filter } }) => {
-      const { revision } = await readHistory(database);
-      const page = await readExportPage(database, { ...filter, until: Number(until ?? revision) }, after);
-      return success('Exported', { ...page, revision });
-    },
-  );
-};

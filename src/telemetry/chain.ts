@@ -65,7 +65,7 @@ export interface LogOrigin {
 }
 
 /** The version of the Elastic Common Schema (ECS), which defines the field names of the log. */
-const ecsVersion = '9.4.0';
+export const ecsVersion = '9.4.0';
 
 /** Returns the beginning that all lines of a chain have in common, in ASCII. */
 function lineHead(id: string, origin: LogOrigin | null): string {

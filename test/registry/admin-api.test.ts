@@ -21,7 +21,8 @@ t.test('without the token every request gets the same 401, and no response revea
     [`Bearer ${token} ${token}`, required],
     [`Bearer ${token}, Bearer ${token}`, required],
   ];
-  for (const [authorization, body] of cases) {
+  for (const [index, [authorization, body]] of cases.entries()) {
+    const remoteAddress = `198.51.100.${index}`; // an address with many failed attempts gets 429
     for (const [method, url] of [
       ['GET', '/merchants'],
       ['POST', '/merchants'],
@@ -29,7 +30,8 @@ t.test('without the token every request gets the same 401, and no response revea
       ['OPTIONS', '/merchants'],
     ] as const) {
       const headers = authorization === undefined ? {} : { authorization };
-      const answer = await app.inject({ method, url, headers, ...(method === 'POST' ? { payload: '{' } : {}) });
+      const asked = { method, url, headers, remoteAddress };
+      const answer = await app.inject({ ...asked, ...(method === 'POST' ? { payload: '{' } : {}) });
       t.equal(answer.statusCode, 401, `${method} ${url} ${authorization ?? ''}`);
       t.same(answer.json(), authorization?.startsWith('Basic') === true ? required : body);
       t.equal(answer.headers['www-authenticate'], 'Bearer');
@@ -134,6 +136,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'get /events',
       'get /events/chain',
       'get /events/chain/rows',
+      'get /events/exports/{id}',
       'get /exports',
       'get /gateways',
       'get /instance-keys',
@@ -152,6 +155,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'post /administrators',
       'post /approvals/{id}/approve',
       'post /approvals/{id}/reject',
+      'post /events/exports',
       'post /imports',
       'post /imports/check',
     ],
@@ -181,7 +185,10 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
   t.match(body?.properties?.status?.pattern, '[A-Z][A-Z_]{0,31}$');
   t.same(
     description.paths['/events']?.get?.parameters.map(({ name }) => name),
-    ['page', 'per_page', 'merchantId', 'keyId', 'action', 'since', 'x-reason'],
+    [
+      ...['page', 'per_page', 'seq', 'merchantId', 'keyId', 'action', 'actor', 'administratorId', 'proof', 'claimed'],
+      ...['source', 'requestId', 'reason', 'revision', 'since', 'until', 'x-reason'],
+    ],
   );
   t.notMatch(answer.body, /"(?:pattern)":\{/, 'the description exposes no regular expression');
 

@@ -153,7 +153,7 @@ t.test('an administrator gains no right through the tokens of others or their ow
 t.test('a route that declares no permission prevents the start', async (t) => {
   const { database, time: clock } = await registryFixture(t, 'sqlite::memory:');
   const identities = new Identities({ database, bootstrapToken: null });
-  const attempts = new Attempts({ database, clock });
+  const attempts = new Attempts({ database, clock, timers: clock });
   const app = createRestApp({ admit: requireAccess({ database, identities, attempts, clock }) });
   t.throws(() => app.get('/secrets', () => null), { message: 'the route GET /secrets declares no permission' });
 });

@@ -78,7 +78,8 @@ export class AdminClient {
     }
     const body = parseJson(text);
     if (!response.ok) {
-      const wrong = request.method === 'GET' ? wrongFilter(response, body, request.query ?? {}) : null;
+      const { method, query = {} } = request;
+      const wrong = method === 'GET' || request.query !== undefined ? wrongFilter(response, body, query) : null;
       if (wrong !== null) throw wrong;
       throw failureOf(target, response, body);
     }

@@ -84,7 +84,10 @@ export function unexpectedResponse(
 }
 
 /** Option names that differ from the names of their query parameters. */
-const optionNames: Readonly<Record<string, string>> = { name: 'search', merchantId: 'merchant' };
+const optionNames: Readonly<Record<string, string>> = {
+  ...{ name: 'search', merchantId: 'merchant', administratorId: 'administrator' },
+  ...{ actor: 'who', requestId: 'request', reason: 'given-reason' },
+};
 
 /**
  * Returns the usage error for a list query that the API rejected, with option names. Null if the response has another

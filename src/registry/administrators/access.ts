@@ -177,8 +177,10 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   const { rejection, tokenId } = identified;
   reply.header('www-authenticate', 'Bearer');
   if (rejection === 'absent') throw new Refusal(401, absentMessage);
+  const author = unknownAuthor(request);
   const wait = attempts.failed(source ?? '');
   if (wait !== null) {
+    attempts.refused('too_many_attempts', author);
     reply.header('retry-after', wait);
     throw new Refusal(
       429,
@@ -187,7 +189,6 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
       'too_many_attempts',
     );
   }
-  const author = unknownAuthor(request);
   const after = { cause: rejection, tokenId };
   await attempts.record({ action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after }, author);
   if (rejection === 'misplaced') {

@@ -3,7 +3,7 @@ import type { Author } from '../events/author.js';
 import { recordEvents, type NewEvent } from '../events/repository.js';
 import { readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import type { Clock } from '../../gateway/store-ports.js';
+import type { Clock, Timers } from '../../gateway/store-ports.js';
 
 /** Limits of the attempts from one source within one minute. */
 const windowMilliseconds = 60_000;
@@ -17,19 +17,38 @@ interface Window {
   count: number;
 }
 
+/** The refused sign-ins of one source: the first of them, and their number by failure code. */
+interface Refusals {
+  readonly author: Author;
+  readonly since: number;
+  readonly counts: Map<string, number>;
+}
+
+/** Dependencies of the attempts. */
+interface AttemptOptions {
+  readonly database: RegistryDatabase;
+  readonly clock: Clock;
+  readonly timers: Timers;
+}
+
 /** Counts failed sign-ins, and stores events of refused attempts within limits. */
 export class Attempts {
   readonly #database: RegistryDatabase;
   readonly #clock: Clock;
+  readonly #timers: Timers;
   readonly #failures = new LRUCache<string, Window>({ max: mostSources });
   readonly #reads = new LRUCache<string, number>({ max: mostSources });
   #stored: Window = { since: 0, count: 0 };
   #omitted = 0;
   readonly #storing = new Set<Promise<unknown>>();
+  #refusals = new Map<string, Refusals>();
+  #cancelTimer: (() => void) | null = null;
+  #isStopped = false;
 
-  constructor({ database, clock }: { readonly database: RegistryDatabase; readonly clock: Clock }) {
+  constructor({ database, clock, timers }: AttemptOptions) {
     this.#database = database;
     this.#clock = clock;
+    this.#timers = timers;
   }
 
   /**
@@ -46,13 +65,35 @@ export class Attempts {
     return Math.max(1, Math.ceil((current.since + windowMilliseconds - now) / 1000));
   }
 
-  /** Stores an event about an attempt. Beyond the limit only counts it; the next stored event contains that number. */
-  async record(event: NewEvent, author: Author): Promise<void> {
+  /**
+   * Counts a sign-in that was refused unread, because there are too many or the provider is away. One event per source
+   * and minute has their number, so that a source that is throttled cannot fill the database.
+   */
+  refused(code: string, author: Author): void {
+    const source = author.source ?? '';
+    const known = this.#refusals.get(source);
+    if (known === undefined && (this.#isStopped || this.#refusals.size >= mostSources)) {
+      this.#omitted += 1;
+      return;
+    }
+    const refusals = known ?? { author, since: this.#clock.now(), counts: new Map<string, number>() };
+    refusals.counts.set(code, (refusals.counts.get(code) ?? 0) + 1);
+    this.#refusals.set(source, refusals);
+    this.#cancelTimer ??= this.#timers.after(windowMilliseconds, () => {
+      this.#track(this.#storeRefusals());
+    });
+  }
+
+  /**
+   * Stores an event about an attempt. Beyond the limit only counts it; the next stored event contains that number.
+   * @param attempts how many attempts the event stands for
+   */
+  async record(event: NewEvent, author: Author, attempts = 1): Promise<void> {
     const now = this.#clock.now();
     if (!isOpen(this.#stored, now)) this.#stored = { since: now, count: 0 };
     this.#stored.count += 1;
     if (this.#stored.count > mostEvents) {
-      this.#omitted += 1;
+      this.#omitted += attempts;
       return;
     }
     const omitted = this.#omitted;
@@ -72,15 +113,37 @@ export class Attempts {
     if (this.#reads.get(name) === hour) return;
     this.#reads.set(name, hour);
     const event = { action: 'merchant.read', merchantId, keyId: null, before: null, after: { what } } as const;
-    const storing = this.#store(event, author, now)
-      .catch(() => this.#reads.delete(name))
-      .finally(() => this.#storing.delete(storing));
-    this.#storing.add(storing);
+    this.#track(this.#store(event, author, now).catch(() => this.#reads.delete(name)));
   }
 
-  /** Waits for the events that are being stored. */
-  async settled(): Promise<void> {
-    await Promise.all(this.#storing);
+  /** Stores the counted refusals, and waits for the events that are being stored. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await Promise.all([...this.#storing, this.#storeRefusals()]);
+  }
+
+  async #storeRefusals(): Promise<void> {
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    const all = [...this.#refusals.values()];
+    this.#refusals = new Map();
+    let isAway = false;
+    for (const { author, since, counts } of all) {
+      const refusals = [...counts.values()].reduce((sum, count) => sum + count, 0);
+      const after = {
+        ...{ cause: [...counts.keys()].toSorted().join(', '), refusals },
+        ...{ causes: Object.fromEntries(counts), since: new Date(since).toISOString() },
+      };
+      const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
+      // Without the database, only the number of all is kept, for the next event.
+      if (!isAway) isAway = await this.record(event, author, refusals).then(isFalse, isTrue);
+      if (isAway) this.#omitted += refusals;
+    }
+  }
+
+  #track(storing: Promise<unknown>): void {
+    const tracked = storing.finally(() => this.#storing.delete(tracked));
+    this.#storing.add(tracked);
   }
 
   #store(event: NewEvent, author: Author, at: number): Promise<void> {
@@ -90,6 +153,9 @@ export class Attempts {
     });
   }
 }
+
+const isTrue = (): boolean => true;
+const isFalse = (): boolean => false;
 
 function isOpen({ since }: Window, now: number): boolean {
   return now >= since && now - since < windowMilliseconds;

@@ -32,7 +32,8 @@ export interface Caller {
 export const bootstrapName = 'bootstrap';
 
 /** Why a credential was not accepted. Only events and logs contain it. */
-type Rejection = 'absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source' | 'bootstrap-off';
+type Rejection =
+  'absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source' | 'bootstrap-off';
 
 /** The result of the check of a credential. */
 export type Identified =

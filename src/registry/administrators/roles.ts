@@ -2,7 +2,8 @@
 export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
   ...(['keys:read', 'keys:create', 'keys:revoke'] as const),
-  ...(['gateways:read', 'events:read', 'checkpoints:read', 'checkpoints:write'] as const),
+  ...(['gateways:read', 'events:read', 'events:export'] as const),
+  ...(['checkpoints:read', 'checkpoints:write'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
   ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
   ...(['approvals:read', 'approvals:decide'] as const),
@@ -36,7 +37,7 @@ export const roles = {
     permissions: [
       ...reads,
       ...(['merchants:create', 'merchants:write', 'allowlists:write', 'keys:create', 'keys:revoke'] as const),
-      ...(['checkpoints:write', 'records:import', 'records:export', 'restores:write'] as const),
+      ...(['events:export', 'checkpoints:write', 'records:import', 'records:export', 'restores:write'] as const),
       'approvals:decide',
       ...ofEverybody,
     ],
@@ -49,7 +50,7 @@ export const roles = {
   auditor: {
     description: 'reads everything, changes nothing',
     isOfMember: false,
-    permissions: [...reads, 'records:export', 'administrators:read', ...ofEverybody],
+    permissions: [...reads, 'events:export', 'records:export', 'administrators:read', ...ofEverybody],
   },
   'merchant-admin': {
     description: 'the keys and allowlists of one merchant',

@@ -7,8 +7,11 @@ import type { RegistryTables } from '../tables.js';
 type EventRow = Selectable<RegistryTables['events']>;
 type NewEventRow = Omit<EventRow, 'seq'>;
 
-/** Stores events and appends them to the chain. Call this in the transaction of the change. */
-export async function appendEvents(transaction: RegistryDatabase, events: readonly NewEventRow[]): Promise<void> {
+/**
+ * Stores events and appends them to the chain. Call this in the transaction of the change.
+ * @returns the sequence number of the last one
+ */
+export async function appendEvents(transaction: RegistryDatabase, events: readonly NewEventRow[]): Promise<number> {
   // Writers wait for each other here until the end of the transaction, so that the chain has one order.
   const tail = await transaction
     .updateTable('event_tail')
@@ -18,14 +21,17 @@ export async function appendEvents(transaction: RegistryDatabase, events: readon
   const stored = await transaction.insertInto('events').values(events).returningAll().execute();
   const before = { position: tail.position - events.length, hash: tail.hash };
   let { position, hash } = before;
+  let last = 0;
   const links = stored
     .toSorted((one, other) => one.seq - other.seq)
     .map((row) => {
       [position, hash] = [position + 1, eventHash(hash, eventContent(row))];
+      last = row.seq;
       return { position, seq: row.seq, hash };
     });
   await transaction.insertInto('event_chain').values(links).execute();
   await transaction.updateTable('event_tail').set({ hash }).execute();
+  return last;
 }
 
 /** Returns all columns of an event as JSON. The hash of the event covers this text. */

@@ -5,6 +5,7 @@ import type { RegistryTables } from '../tables.js';
 import type { NoteSigner } from '../../evidence/signed-note.js';
 import { appendEvents, pruneEvents } from './chain.js';
 import { type Author, authorColumns } from './author.js';
+import { type EventFilter, eventsMatching } from './filter.js';
 import type { Action, RegistryEvent } from './schema.js';
 
 /** An event to store. `before` and `after` are objects as the admin API shows them, without secrets. */
@@ -17,47 +18,31 @@ export interface NewEvent {
   readonly after: object | null;
 }
 
-/** Filter of the event list. */
-export interface EventFilter {
-  readonly merchantId?: string | undefined;
-  readonly keyId?: string | undefined;
-  readonly action?: string | undefined;
-  /** Earliest time of the events, inclusive, in milliseconds since 1970. */
-  readonly since?: number | undefined;
-  /** Only events of this merchant, for its members; null: all. */
-  readonly memberOf?: string | null;
-}
-
 /**
  * Stores events. Call this in the transaction of the change. Events never change, and only `deleteEvents` deletes them.
+ * @returns the sequence number of the last stored event; null without events
  */
 export async function recordEvents(
   database: RegistryDatabase,
   events: readonly NewEvent[],
   { at, author, revision }: { readonly at: number; readonly author: Author; readonly revision: number },
-): Promise<void> {
-  if (events.length === 0) return;
+): Promise<number | null> {
+  if (events.length === 0) return null;
   const rows = events.map(({ action, merchantId, keyId, before, after }) => ({
     ...{ at, revision, ...authorColumns(author) },
     ...{ action, merchant_id: merchantId, key_id: keyId, before: textOf(before), after: textOf(after) },
   }));
-  await appendEvents(database, rows);
+  return appendEvents(database, rows);
 }
 
 /** Returns one page of the events that match the filter, newest first. */
 export async function listEvents(
   database: RegistryDatabase,
-  { merchantId, keyId, action, since, memberOf = null }: EventFilter,
+  filter: EventFilter,
   paging: Paging,
 ): Promise<Page<RegistryEvent>> {
   const { offset, limit } = rangeOf(paging);
-  let wanted = database.selectFrom(
-    (keyId === undefined ? everything(database) : eventsAbout(database, keyId)).as('events'),
-  );
-  if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
-  if (memberOf !== null) wanted = wanted.where('merchant_id', '=', memberOf);
-  if (action !== undefined) wanted = wanted.where('action', '=', action);
-  if (since !== undefined) wanted = wanted.where('at', '>=', since);
+  const wanted = eventsMatching(database, filter);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await wanted.selectAll().orderBy('seq', 'desc').offset(offset).limit(limit).execute();
   return { items: rows.map(toEvent), totalRecords: total };
@@ -157,26 +142,8 @@ export async function deleteEvents(
   return { seen, forgotten: doomed.length, isEnd: young !== -1 || rows.length < batch };
 }
 
-function everything(database: RegistryDatabase) {
-  return database.selectFrom('events').selectAll();
-}
-
-/**
- * Returns the events about a key. An import stores one event for many keys, so that event is found by its revision. Two
- * queries use an index each; with `or`, the database would scan all events in order.
- */
-function eventsAbout(database: RegistryDatabase, keyId: string) {
-  const key = database.selectFrom('api_keys').where('key_id', '=', keyId);
-  const ofImport = database
-    .selectFrom('events')
-    .selectAll()
-    .where('merchant_id', '=', key.select('merchant_id'))
-    .where('revision', '=', key.select('created_revision'))
-    .where('action', '=', 'keys.imported');
-  return database.selectFrom('events').selectAll().where('key_id', '=', keyId).unionAll(ofImport);
-}
-
-function toEvent(row: Selectable<RegistryTables['events']>): RegistryEvent {
+/** Converts a row to an event of the admin API. */
+export function toEvent(row: Selectable<RegistryTables['events']>): RegistryEvent {
   return {
     seq: row.seq,
     at: new Date(row.at).toISOString(),

@@ -1,38 +1,73 @@
 import { keyText, type NoteSigner } from '../../evidence/signed-note.js';
 import { success, successPage } from '../../rest/envelope.js';
-import { parseDateTime } from '../../rest/moment.js';
 import { pagingOf } from '../../rest/paging.js';
-import { Refusal } from '../../rest/refusal.js';
-import { noQuery } from '../../rest/rest-app.js';
-import { type Access, callerOf } from '../administrators/access.js';
+import { idParams, noQuery } from '../../rest/rest-app.js';
+import { type Access, authorOf, callerOf } from '../administrators/access.js';
 import type { Routes } from '../routes.js';
 import { chainState, readChain } from './chain.js';
+import { beginExport, readEventExport } from './exports.js';
+import { eventFilterOf } from './filter.js';
 import { listEvents } from './repository.js';
+import { begunExportSchema, eventExportPageSchema, exportQuery, exportsQuery } from './schema.js';
 import { chainPageSchema, chainQuery, chainStateSchema, eventSchema, eventsQuery } from './schema.js';
 
 const listAccess: Access = { permission: 'events:read', merchant: 'list' };
 const chainAccess: Access = { permission: 'events:read' };
+const exportAccess: Access = { permission: 'events:export' };
 
 /**
- * Routes of the audit trail: its events, and the chain that proves them.
+ * Routes of the audit trail: its events, their export, and the chain that proves them.
  * @param signer signs the end of the chain; null: nothing signs it
  */
 export function eventRoutes(signer: NoteSigner | null): Routes {
-  return (app, { database }) => {
+  return (app, { database, clock }) => {
     const operation = { summary: 'Who changed what and when, newest first', page: eventSchema };
     app.get(
       '/events',
       { schema: { querystring: eventsQuery }, config: { operation, access: listAccess } },
       async (request) => {
         const { query } = request;
-        const { since, ...given } = query;
-        const moment = since === undefined ? undefined : parseDateTime(since);
-        if (moment === null) {
-          throw Refusal.invalid([{ path: 'since', message: 'since must be a date and time that exists' }]);
-        }
-        const filter = { ...given, since: moment, memberOf: callerOf(request).merchantId };
+        const filter = { ...eventFilterOf(query), memberOf: callerOf(request).merchantId };
         const paging = pagingOf(query);
         return successPage('Events retrieved', await listEvents(database, filter, paging), paging);
+      },
+    );
+
+    app.post(
+      '/events/exports',
+      {
+        schema: { querystring: exportsQuery },
+        config: {
+          operation: {
+            summary: 'Begin an export of events, which is itself an event',
+            status: 201,
+            data: begunExportSchema,
+          },
+          access: exportAccess,
+        },
+      },
+      async (request, reply) => {
+        const { after: from, ...filter } = request.query;
+        const after = Number(from ?? 0);
+        const seq = await beginExport({ database, clock }, authorOf(request), filter, after);
+        reply.code(201);
+        return success('Export begun', { seq, after });
+      },
+    );
+
+    app.get(
+      '/events/exports/:id',
+      {
+        schema: { params: idParams, querystring: exportQuery },
+        config: {
+          operation: { summary: 'The events of an export, oldest first', data: eventExportPageSchema },
+          access: exportAccess,
+        },
+      },
+      async (request) => {
+        const { params, query } = request;
+        const after = Number(query.after ?? 0);
+        return success('Events exported', await readEventExport(database, params.id, callerOf(request), after));
       },
     );
 

@@ -1,3 +1,5 @@
+import { actorForm } from '../../rest/actor.js';
+import { keylessLine } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
 import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
@@ -20,6 +22,7 @@ const actions = [
   ...(['approval.requested', 'approval.approved', 'approval.rejected', 'approval.refused'] as const),
   ...(['approval-rules.changed'] as const),
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
+  ...(['events.exported', 'records.exported'] as const),
 ] as const;
 
 /** An event of the audit trail: who changed what, and when. */
@@ -45,17 +48,75 @@ export const eventSchema = Type.Object({
 /** An event in the admin API. */
 export type RegistryEvent = Static<typeof eventSchema>;
 
-/** The query of `GET /events`. */
-export const eventsQuery = Type.Object({
-  ...pagingQuery.properties,
-  merchantId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a merchant' })),
-  keyId: Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a key' })),
+const wholeNumber = /^(?:0|[1-9][0-9]{0,14})$/;
+
+const identifier = (what: string) => Type.Optional(Type.String({ pattern: identifierForm, description: what }));
+const number = (what: string) => Type.Optional(Type.String({ pattern: wholeNumber, description: what }));
+const personName = Type.Optional(
+  Type.String({ pattern: actorForm, description: 'a name of 1 to 64 letters, digits and . _ @ : + -' }),
+);
+const moment = Type.Optional(
+  Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
+);
+
+/** The filters of events: one for each field but the states before and after. An event must match each given one. */
+export const eventFilters = {
+  seq: number('a whole number: the sequence number of an event'),
+  merchantId: identifier('the id of a merchant'),
+  keyId: identifier('the id of a key'),
   // Only known types are accepted: an unknown one would return an empty list, as if there were no such events.
   action: Type.Optional(Type.Enum([...actions], { type: 'string', description: `one of ${actions.join(', ')}` })),
-  since: Type.Optional(
-    Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
+  actor: personName,
+  administratorId: identifier('the id of an administrator'),
+  proof: Type.Optional(
+    Type.String({
+      pattern: /^(?:bootstrap|registry|unproven|(?:token|session):[A-Za-z0-9_-]{1,64})$/,
+      description: 'bootstrap, registry, unproven, token:ID or session:ID',
+    }),
   ),
+  claimed: personName,
+  source: Type.Optional(Type.String({ pattern: /^[0-9A-Fa-f.:]{2,45}$/, description: 'an IP address' })),
+  requestId: identifier('the id of a request'),
+  reason: Type.Optional(keylessLine(200, 'ticket 4711')),
+  revision: number('a whole number: the revision of a change'),
+  since: moment,
+  until: moment,
+};
+
+/** The query of `GET /events`. */
+export const eventsQuery = Type.Object({ ...pagingQuery.properties, ...eventFilters });
+
+const afterSeq = number('a whole number: the sequence number before the first event');
+
+/** The query of `POST /events/exports`. */
+export const exportsQuery = Type.Object({ ...eventFilters, after: afterSeq });
+
+/** The query of `GET /events/exports/:id`. */
+export const exportQuery = Type.Object({ after: afterSeq });
+
+/** The state in the event of an export: its filter, and the sequence number before its first event. */
+export const exportedSchema = Type.Object({
+  filter: Type.Object(eventFilters, { additionalProperties: false }),
+  after: Type.Integer({ minimum: 0 }),
 });
+
+/** The response of `POST /events/exports`. */
+export const begunExportSchema = Type.Object({
+  /** The sequence number of the event of this export, which is the last one in its range. */
+  seq: Type.Integer({ minimum: 1 }),
+  after: Type.Integer({ minimum: 0 }),
+});
+
+/** The response of `GET /events/exports/:id`. */
+export const eventExportPageSchema = Type.Object({
+  /** Oldest first. The hash is that of the chain; null for an event that is not in it. */
+  events: Type.Array(Type.Object({ ...eventSchema.properties, hash: Type.Union([Type.Null(), Type.String()]) })),
+  /** The sequence number after which the next page begins; null after the last page. */
+  next: Type.Union([Type.Null(), Type.Integer({ minimum: 0 })]),
+});
+
+/** One page of an export of events. */
+export type EventExportPage = Static<typeof eventExportPageSchema>;
 
 const count = Type.Integer({ minimum: 0 });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);
@@ -83,7 +144,7 @@ export const chainPageSchema = Type.Object({
 export const chainQuery = Type.Object({
   after: Type.Optional(
     Type.String({
-      pattern: /^(?:0|[1-9][0-9]{0,14})$/,
+      pattern: wholeNumber,
       description: 'a whole number: the position before the first row',
     }),
   ),

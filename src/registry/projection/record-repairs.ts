@@ -265,7 +265,9 @@ export class RecordRepairs {
     // If another process holds the lease by now, the outbox makes it write these records again.
     const written = { names: repaired.map(({ name }) => name).filter(canBeKnown), revision };
     const common = { at: clock.now(), author: registryAuthor, revision };
-    return lease.finish(written, (transaction) => recordEvents(transaction, events, common));
+    return lease.finish(written, async (transaction) => {
+      await recordEvents(transaction, events, common);
+    });
   }
 
   /** Whether to store an event for a forgery: one per record in ten minutes, up to a total limit. */

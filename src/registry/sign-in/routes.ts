@@ -1,9 +1,11 @@
+import type { FastifyRequest } from 'fastify';
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import Type from '../../typebox/typebox.js';
 import { authorOf, callerOf, unknownAuthor } from '../administrators/access.js';
 import type { Attempts } from '../administrators/attempts.js';
+import type { Author } from '../events/author.js';
 import type { Routes } from '../routes.js';
 import type { IdentityProvider } from './provider.js';
 import { deviceSignInSchema, handleBody, sessionSchema } from './schema.js';
@@ -15,6 +17,9 @@ export interface SignInSources {
   readonly provider: IdentityProvider | null;
 }
 
+/** Statuses of sign-ins that are refused unread. */
+const counts: ReadonlySet<number> = new Set([429, 503]);
+
 /** Returns the routes by which people sign in with an OpenID provider. All but `/sign-in/out` are open. */
 export function signInRoutes({ attempts, provider }: SignInSources): Routes {
   return (app, context) => {
@@ -22,6 +27,20 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
     const ready = (): SignIns => {
       if (signIns !== null) return signIns;
       throw new Refusal(404, 'This registry has no OpenID provider (registry.oidc)', [], 'sign_in_not_configured');
+    };
+
+    /** Counts sign-ins that are refused because there are too many, or because the provider is away. */
+    const counted = async <Result>(
+      request: FastifyRequest,
+      act: (author: Author) => Promise<Result>,
+    ): Promise<Result> => {
+      const author = unknownAuthor(request);
+      try {
+        return await act(author);
+      } catch (error) {
+        if (error instanceof Refusal && counts.has(error.statusCode)) attempts.refused(error.code ?? '', author);
+        throw error;
+      }
     };
 
     app.post(
@@ -33,7 +52,8 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
           operation: { summary: 'Start a sign-in with a device code', data: deviceSignInSchema },
         },
       },
-      async (request) => success('Sign-in started', await ready().start(unknownAuthor(request).source ?? '')),
+      async (request) =>
+        success('Sign-in started', await counted(request, ({ source }) => ready().start(source ?? ''))),
     );
 
     app.post(
@@ -42,7 +62,8 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
         schema: { querystring: noQuery, body: handleBody },
         config: { isOpen: true, operation: { summary: 'Get the session of an approved sign-in', data: sessionSchema } },
       },
-      async (request) => success('Signed in', await ready().redeem(request.body.handle, unknownAuthor(request))),
+      async (request) =>
+        success('Signed in', await counted(request, (author) => ready().redeem(request.body.handle, author))),
     );
 
     app.post(
@@ -55,7 +76,7 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
         },
       },
       async (request) =>
-        success('Session refreshed', await ready().refresh(request.body.handle, unknownAuthor(request))),
+        success('Session refreshed', await counted(request, (author) => ready().refresh(request.body.handle, author))),
     );
 
     app.post(

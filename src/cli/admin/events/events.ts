@@ -3,44 +3,35 @@ import { eventSchema } from '../../../registry/events/schema.js';
 import Type, { type Static } from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
 import { administer } from '../admin-call.js';
+import { pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
+import { eventsExportCommand } from './export.js';
+import { type FilterOptions, filterOptions, filterQuery } from './filters.js';
 import { eventsVerifyCommand } from './verify.js';
-import { formerKeyOption, idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
 import type { Environment } from '../peer.js';
 import { tableLines } from '../table.js';
 
 /** Schema of an event with any action, because a newer registry may have actions that this version does not know. */
 const anyEvent = Type.Object({ ...eventSchema.properties, action: Type.String() });
 
-type ListOptions = PageOptions & {
-  readonly merchant?: string;
-  readonly keyId?: string;
-  readonly key?: string;
-  readonly action?: string;
-  readonly since?: string;
-};
-
-/** Creates the command `events list`. */
+/** Creates the commands `events list`, `export` and `verify`. */
 export function eventsCommand(io: CommandIo, env: Environment = process.env): Command {
   const events = new Command('events').description('show who changed what and when');
   const list = events.command('list').description('list who changed what and when, newest first');
-  list
-    .option('--merchant <id>', 'only events of this merchant')
-    .option('--key-id <keyid>', 'only events of this key')
-    .addOption(formerKeyOption())
-    .option('--action <action>', 'only events with this action, e.g. key.revoked')
-    .option('--since <time>', 'only events since this time, e.g. 2026-01-31T12:00:00Z');
-  administer<ListOptions>(pageOptions(list), { io, env }, async ({ client, options, show }) => {
-    const { merchant, action, since } = options;
-    const keyId = options.keyId ?? options.key;
-    const query = {
-      ...pageQuery(options),
-      merchantId: merchant === undefined ? undefined : idIn(merchant, 'merchant'),
-      keyId: keyId === undefined ? undefined : idIn(keyId, 'key'),
-      ...{ action, since },
-    };
-    const { data, page } = await client.ask({ method: 'GET', path: ['events'], query, expects: Type.Array(anyEvent) });
-    show(data, [...(data.length === 0 ? [] : eventTable(data)), pageLine(data.length, 'event', page)]);
-  });
+  administer<PageOptions & FilterOptions>(
+    pageOptions(filterOptions(list)),
+    { io, env },
+    async ({ client, options, show }) => {
+      const query = { ...pageQuery(options), ...filterQuery(options) };
+      const { data, page } = await client.ask({
+        method: 'GET',
+        path: ['events'],
+        query,
+        expects: Type.Array(anyEvent),
+      });
+      show(data, [...(data.length === 0 ? [] : eventTable(data)), pageLine(data.length, 'event', page)]);
+    },
+  );
+  eventsExportCommand(events, { io, env });
   eventsVerifyCommand(events, { io, env });
   return events;
 }
@@ -67,8 +58,17 @@ function changedText(action: string, after: Readonly<Record<string, unknown>>): 
   if (action === 'keys.imported') return `${String(after.keys)} keys`;
   if (action === 'attempt.refused') return `${String(after.method)} ${String(after.route)} (${String(after.needs)})`;
   if (action === 'sign-in.failed') return String(after.cause);
+  if (action === 'events.exported') return exportedText(after);
   if (action === 'merchant.read') return String(after.what);
   if (/^(?:administrator|token)\./.test(action)) return String(after.name);
   if (action === 'record.forged') return `${String(after.record)} (${String(after.cause)})`;
   return action === 'merchant.changed' ? Object.keys(after).join(' ') : '';
+}
+
+/** Describes the filter of an export. */
+function exportedText({ filter, after }: Readonly<Record<string, unknown>>): string {
+  const given = typeof filter === 'object' && filter !== null ? Object.entries(filter) : [];
+  return [...given, ...(after === 0 ? [] : [['after', after]])]
+    .map(([name, value]) => `${String(name)}=${String(value)}`)
+    .join(' ');
 }

@@ -1,0 +1,88 @@
+import { Refusal } from '../../rest/refusal.js';
+import { Check } from '../../typebox/typebox.js';
+import type { Caller } from '../administrators/caller.js';
+import { lockRevision } from '../change.js';
+import { fillPage } from '../exports/fill-page.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { Author } from './author.js';
+import { type EventFilter, eventFilterOf, eventsMatching, type GivenFilter } from './filter.js';
+import { recordEvents, toEvent } from './repository.js';
+import { type EventExportPage, exportedSchema } from './schema.js';
+
+/** Rows per query. The states in a row can have 600 KiB. */
+const readAtOnce = 100;
+
+/**
+ * Begins an export with its own event, which is the last one in its range. Events are stored one after another under a
+ * lock, so each event with a lower sequence number is stored by then, and none is added to the range later.
+ * @returns the sequence number of that event
+ */
+export async function beginExport(
+  { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
+  author: Author,
+  given: GivenFilter,
+  after: number,
+): Promise<number> {
+  // Throws if the filter is invalid.
+  eventFilterOf(given);
+  const seq = await database.transaction().execute(async (transaction) => {
+    // A registry of the former release takes this lock alone when it stores an event.
+    const revision = await lockRevision(transaction);
+    const event = { action: 'events.exported', merchantId: '', keyId: null, before: null } as const;
+    const events = [{ ...event, after: { filter: given, after } }];
+    return recordEvents(transaction, events, { at: clock.now(), author, revision });
+  });
+  return seq ?? 0;
+}
+
+/**
+ * Reads one page of an export, oldest first. Only who began the export may read it, and the filter is that of its
+ * event, so nobody exports other events than the trail says.
+ * @param after the sequence number before the page; default: the beginning
+ * @throws Refusal 404 for an unknown export
+ */
+export async function readEventExport(
+  database: RegistryDatabase,
+  id: string,
+  caller: Caller,
+  after = 0,
+): Promise<EventExportPage> {
+  const { filter, from, through } = await rangeOf(database, id, caller);
+  const { entries, last } = await fillPage(String(Math.max(from, after)), {
+    readAtOnce,
+    read: (place, limit) => readRows(database, filter, { after: Number(place), through, limit }),
+    idOf: ({ seq }) => String(seq),
+    entryOf: ({ hash, ...row }) => ({ ...toEvent(row), hash }),
+  });
+  return { events: entries, next: last === null ? null : Number(last) };
+}
+
+async function rangeOf(database: RegistryDatabase, id: string, { administratorId, name }: Caller) {
+  const row = /^[1-9][0-9]{0,14}$/.test(id)
+    ? await database.selectFrom('events').selectAll().where('seq', '=', Number(id)).executeTakeFirst()
+    : undefined;
+  const isOwn = row?.administrator_id === administratorId && row.actor === name;
+  if (!isOwn || row.action !== 'events.exported') throw Refusal.notFound('Export');
+  const exported: unknown = JSON.parse(row.after ?? 'null');
+  // A registry of a later release may have begun the export with a filter that this one does not know.
+  if (!Check(exportedSchema, exported)) throw Refusal.notFound('Export');
+  return { filter: eventFilterOf(exported.filter), from: exported.after, through: row.seq };
+}
+
+interface Range {
+  readonly after: number;
+  readonly through: number;
+  readonly limit: number;
+}
+
+async function readRows(database: RegistryDatabase, filter: EventFilter, { after, through, limit }: Range) {
+  const wanted = eventsMatching(database, filter).selectAll().where('seq', '>', after).where('seq', '<=', through);
+  const rows = await wanted.orderBy('seq').limit(limit).execute();
+  if (rows.length === 0) return [];
+  // A join would read the chain from its beginning.
+  const seqs = rows.map(({ seq }) => seq);
+  const links = await database.selectFrom('event_chain').select(['seq', 'hash']).where('seq', 'in', seqs).execute();
+  const hashes = new Map(links.map(({ seq, hash }) => [seq, hash]));
+  return rows.map((row) => ({ ...row, hash: hashes.get(row.seq) ?? null }));
+}

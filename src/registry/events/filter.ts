@@ -1,0 +1,102 @@
+import { parseIpAddress } from '../../policy/ip-address.js';
+import type { Problem } from '../../rest/envelope.js';
+import { parseDateTime } from '../../rest/moment.js';
+import { Refusal } from '../../rest/refusal.js';
+import type { Static, TObject } from '../../typebox/typebox.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { eventFilters } from './schema.js';
+
+/** Filter of events. An event must match each given field exactly. */
+export interface EventFilter {
+  readonly seq?: number | undefined;
+  readonly merchantId?: string | undefined;
+  readonly keyId?: string | undefined;
+  readonly action?: string | undefined;
+  readonly actor?: string | undefined;
+  readonly administratorId?: string | undefined;
+  readonly proof?: string | undefined;
+  readonly claimed?: string | undefined;
+  /** In the canonical form of an address. */
+  readonly source?: string | undefined;
+  readonly requestId?: string | undefined;
+  readonly reason?: string | undefined;
+  readonly revision?: number | undefined;
+  /** Earliest time of the events, inclusive, in milliseconds since 1970. */
+  readonly since?: number | undefined;
+  /** Latest time of the events, exclusive. */
+  readonly until?: number | undefined;
+  /** Only events of this merchant, for its members; null: all. */
+  readonly memberOf?: string | null;
+}
+
+/** The filters of a query, as clients send them. */
+export type GivenFilter = Static<TObject<typeof eventFilters>>;
+
+/**
+ * Returns the filter of a query.
+ * @throws Refusal 422 for a time or an address that does not exist, and for a range without events
+ */
+export function eventFilterOf({ seq, revision, since, until, source, ...given }: GivenFilter): EventFilter {
+  const problems: Problem[] = [];
+  const momentIn = (path: string, text: string | undefined): number | undefined => {
+    const at = text === undefined ? undefined : parseDateTime(text);
+    if (at === null) problems.push({ path, message: `${path} must be a date and time that exists` });
+    return at ?? undefined;
+  };
+  const address = source === undefined ? undefined : parseIpAddress(source);
+  if (address === null) problems.push({ path: 'source', message: 'source must be an IP address' });
+  const range = { since: momentIn('since', since), until: momentIn('until', until) };
+  if (range.since !== undefined && range.until !== undefined && range.since >= range.until)
+    problems.push({ path: 'until', message: 'until must be later than since' });
+  const [first, ...others] = problems;
+  if (first !== undefined) throw Refusal.invalid([first, ...others]);
+  const numbers = { seq: numberIn(seq), revision: numberIn(revision) };
+  return { ...given, ...numbers, ...range, source: address?.text };
+}
+
+function numberIn(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : Number(text);
+}
+
+/** Columns that a filter compares, by the name of the filter. */
+const columns = {
+  ...({ seq: 'seq', merchantId: 'merchant_id', memberOf: 'merchant_id', action: 'action', actor: 'actor' } as const),
+  ...({ administratorId: 'administrator_id', proof: 'proof', claimed: 'claimed', source: 'source' } as const),
+  ...({ requestId: 'request_id', reason: 'reason', revision: 'revision' } as const),
+};
+
+/**
+ * Selects the events that match a filter. Only the merchant, the key and the sequence number have an index. Any other
+ * filter reads the whole table, at most a second for 1,000,000 events; a further index would cost each new event.
+ */
+export function eventsMatching(database: RegistryDatabase, { keyId, since, until, ...exact }: EventFilter) {
+  let wanted = database.selectFrom(
+    (keyId === undefined ? everything(database) : eventsAbout(database, keyId)).as('events'),
+  );
+  for (const name of Object.keys(columns) as (keyof typeof columns)[]) {
+    const value = exact[name];
+    if (value !== undefined && value !== null) wanted = wanted.where(columns[name], '=', value);
+  }
+  if (since !== undefined) wanted = wanted.where('at', '>=', since);
+  if (until !== undefined) wanted = wanted.where('at', '<', until);
+  return wanted;
+}
+
+function everything(database: RegistryDatabase) {
+  return database.selectFrom('events').selectAll();
+}
+
+/**
+ * Returns the events about a key. An import stores one event for many keys, so that event is found by its revision. Two
+ * queries use an index each; with `or`, the database would scan all events in order.
+ */
+function eventsAbout(database: RegistryDatabase, keyId: string) {
+  const key = database.selectFrom('api_keys').where('key_id', '=', keyId);
+  const ofImport = database
+    .selectFrom('events')
+    .selectAll()
+    .where('merchant_id', '=', key.select('merchant_id'))
+    .where('revision', '=', key.select('created_revision'))
+    .where('action', '=', 'keys.imported');
+  return database.selectFrom('events').selectAll().where('key_id', '=', keyId).unionAll(ofImport);
+}

@@ -1,0 +1,41 @@
+const mostEntries = 500;
+/**
+ * Maximum page size in characters of JSON. Clients limit the size of responses, and building a large one blocks other
+ * requests.
+ */
+const mostCharacters = 4 * 1024 * 1024;
+
+/** Reads rows from the database and converts them to the entries of a page. */
+interface PageSource<Row, Entry> {
+  /** Rows per query. If a page gets too long, the next page reads some of the rows again. */
+  readonly readAtOnce: number;
+  /** Reads rows, sorted by id. */
+  readonly read: (after: string, limit: number) => Promise<readonly Row[]>;
+  readonly idOf: (row: Row) => string;
+  readonly entryOf: (row: Row) => Entry;
+}
+
+/**
+ * Fills a page with the entries after a cursor, up to a maximum number of entries and characters. A page has at least
+ * one entry, however long it is.
+ * @returns the id of the page's last entry; null if no entry follows
+ */
+export async function fillPage<Row, Entry>(
+  place: string,
+  { readAtOnce, read, idOf, entryOf }: PageSource<Row, Entry>,
+): Promise<{ entries: Entry[]; last: string | null }> {
+  const entries: Entry[] = [];
+  let [last, characters] = [place, 0];
+  for (;;) {
+    const rows = await read(last, readAtOnce);
+    for (const row of rows) {
+      const entry = entryOf(row);
+      characters += JSON.stringify(entry).length;
+      if (entries.length > 0 && characters > mostCharacters) return { entries, last };
+      entries.push(entry);
+      last = idOf(row);
+      if (entries.length === mostEntries) return { entries, last };
+    }
+    if (rows.length < readAtOnce) return { entries, last: null };
+  }
+}
