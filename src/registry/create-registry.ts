@@ -1,7 +1,7 @@
 import { WriteProbe } from '../database/open-database.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { type ApiBuild, ApiMetrics } from '../rest/api-metrics.js';
-import { requireAccess } from './administrators/access.js';
+import { requireAccess, unknownAuthor } from './administrators/access.js';
 import { Attempts } from './administrators/attempts.js';
 import { Identities } from './administrators/caller.js';
 import { administratorRoutes } from './administrators/routes.js';
@@ -78,7 +78,13 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   const identities = new Identities({ database, bootstrapToken: token });
   const attempts = new Attempts(options);
   const { access = localAccess, clock, reasonFor } = options;
-  const admit = requireOwnHost(access, requireAccess({ database, identities, attempts, clock, reasonFor }));
+  const admit = requireOwnHost(
+    access,
+    requireAccess({ database, identities, attempts, clock, reasonFor }),
+    (request, { code }) => {
+      attempts.refused(code ?? '', unknownAuthor(request));
+    },
+  );
   const app = createRestApp({ logger, tls: access.tls, admit });
   // The first time before the hooks that close the database, then for the requests that were in progress.
   app.addHook('preClose', () => attempts.stop());

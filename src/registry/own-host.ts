@@ -34,10 +34,13 @@ const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-orig
  * - With 403, what a web page of another origin sends.
  * - With 403, plain HTTP from the network other than from the proxies, because the token would be readable there. Open
  *   routes take no token, so probes may use plain HTTP.
+ *
+ * @param onRefused gets each rejected request
  */
 export function requireOwnHost(
   { tls, hosts, behindProxy }: RegistryAccess,
   next: (app: FastifyInstance) => void,
+  onRefused: (request: FastifyRequest, refusal: Refusal) => void,
 ): (app: FastifyInstance) => void {
   const own = new Set(hosts.map(canonical));
   const proxies = compileIpRanges(behindProxy ?? []);
@@ -56,9 +59,13 @@ export function requireOwnHost(
       const name = hostNameIn(host ?? '');
       const isProbe = isOpen && (host === undefined || isIpLiteral(name));
       const schemes = tls !== null ? ['https'] : behindProxy === null ? ['http'] : ['https', 'http'];
-      if (more.length > 0 || (!isProbe && (name === '' || !isOwn(name, request)))) done(foreignHost());
-      else if (!isFromOwnPage(request, schemes, host ?? '')) done(foreignOrigin());
-      else if (tls === null && behindProxy !== null && !isOpen && !isProtected(peer, proxies)) done(plainHttp());
+      const refuse = (refusal: Refusal): void => {
+        onRefused(request, refusal);
+        done(refusal);
+      };
+      if (more.length > 0 || (!isProbe && (name === '' || !isOwn(name, request)))) refuse(foreignHost());
+      else if (!isFromOwnPage(request, schemes, host ?? '')) refuse(foreignOrigin());
+      else if (tls === null && behindProxy !== null && !isOpen && !isProtected(peer, proxies)) refuse(plainHttp());
       else done();
     });
     next(app);

@@ -9,7 +9,7 @@ import { clientAddressOf, type RegistryAccess } from '../../src/registry/own-hos
 import { startServices } from '../../src/services/start-services.js';
 import { createLogger } from '../../src/telemetry/logger.js';
 import { ask, connect as connectGateway, exchangeBytes, liveKey, startTestGateway } from '../edge/harness.js';
-import { ManualTime } from '../registry/manual-time.js';
+import { ManualTime, until } from '../registry/manual-time.js';
 import { registryFixture, token as adminToken } from '../registry/registry-fixture.js';
 import { operatorsToken } from '../services/operators-fixture.js';
 import { balanceOf } from '../services/services-fixture.js';
@@ -272,7 +272,7 @@ t.test('the services that the gateway calls do not serve the routes of the opera
 
 /** Every kind of access to the admin API on loopback, and what a request of a web page gets there. */
 async function adminApi(t: Test, access: Partial<RegistryAccess> = {}) {
-  const { app } = await registryFixture(t, 'sqlite::memory:', {
+  const { app, call, time } = await registryFixture(t, 'sqlite::memory:', {
     access: { tls: null, hosts: [], behindProxy: null, ...access },
   });
   const statusOf = async (headers: Record<string, string>, path = '/merchants', remoteAddress = '127.0.0.1') => {
@@ -280,11 +280,22 @@ async function adminApi(t: Test, access: Partial<RegistryAccess> = {}) {
     const response = await app.inject({ url: path, headers: { authorization, ...headers }, remoteAddress });
     return response.statusCode;
   };
-  return { app, statusOf };
+  /** The event that counts what was rejected in the last minute, by failure code. */
+  const recorded = async (): Promise<unknown> => {
+    time.advance(60_000);
+    interface Failed {
+      readonly source: string;
+      readonly after: { readonly causes: unknown };
+    }
+    const list = () => call<Failed[]>('GET', '/events?action=sign-in.failed', { headers: { host: 'localhost' } });
+    await until(async () => (await list()).body.data.length > 0);
+    return (await list()).body.data.map(({ source, after }) => [source, after.causes]);
+  };
+  return { app, recorded, statusOf };
 }
 
 t.test('DNS rebinding: the admin API rejects a foreign host with 421 before it checks the token', async (t) => {
-  const { app, statusOf } = await adminApi(t, { hosts: ['Registry.example', '[fd00::0:7]', '10.0.0.9'] });
+  const { app, recorded, statusOf } = await adminApi(t, { hosts: ['Registry.example', '[fd00::0:7]', '10.0.0.9'] });
   for (const host of rejectedHosts.filter((one) => one !== '')) t.equal(await statusOf({ host }), 421, `Host: ${host}`);
   const response = await app.inject({ url: '/merchants', headers: { host: 'attacker.example' } });
   t.match(response.json(), { success: false, message: /registry\.hosts/, data: { code: 'misdirected_request' } });
@@ -295,10 +306,11 @@ t.test('DNS rebinding: the admin API rejects a foreign host with 421 before it c
     t.equal(await statusOf({ host: '10.1.2.3:9443' }, path), 200, `a probe of ${path} by address`);
     t.equal(await statusOf({ host: 'attacker.example' }, path), 421, `${path} by a rebound name`);
   }
+  t.same(await recorded(), [['127.0.0.1', { misdirected_request: rejectedHosts.length + 4 }]], 'an event counts them');
 });
 
 t.test('a web page of another origin gets 403 from the admin API, also with the token', async (t) => {
-  const { app, statusOf } = await adminApi(t);
+  const { app, recorded, statusOf } = await adminApi(t);
   const host = 'localhost:9443';
   const foreign = [
     ...['https://attacker.example', 'null', 'http://localhost', 'https://localhost:9443', 'http://localhost:9443/'],
@@ -312,6 +324,7 @@ t.test('a web page of another origin gets 403 from the admin API, also with the 
   t.equal(await statusOf({ host, origin: 'http://localhost:9443' }), 200, 'its own origin');
   const response = await app.inject({ url: '/merchants', headers: { host, origin: 'https://attacker.example' } });
   t.match(response.json(), { data: { code: 'foreign_origin' } });
+  t.same(await recorded(), [['127.0.0.1', { foreign_origin: foreign.length + 5 }]], 'an event counts them');
 });
 
 t.test('behind proxies, plain HTTP from other peers is rejected, and only proxies name the client', async (t) => {

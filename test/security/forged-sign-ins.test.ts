@@ -1,22 +1,24 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { base64url, exportJWK, exportSPKI, generateKeyPair, SignJWT } from 'jose';
+import { base64url, exportJWK, exportSPKI, generateKeyPair, type JWTHeaderParameters, SignJWT } from 'jose';
 import t, { type Test } from 'tap';
 import { ClaimRules } from '../../src/registry/sign-in/claims.js';
 import { IdentityProvider } from '../../src/registry/sign-in/provider.js';
 import type { DeviceSignIn, Session } from '../../src/registry/sign-in/schema.js';
+import { until } from '../registry/manual-time.js';
 import { registryFixture } from '../registry/registry-fixture.js';
 
 const right = await generateKeyPair('RS256');
 const wrong = await generateKeyPair('RS256');
+const wrongJwk = await exportJWK(wrong.publicKey);
 const publicText = new TextEncoder().encode(await exportSPKI(right.publicKey));
 
 interface Forgery {
   readonly claims?: Record<string, unknown>;
-  readonly header?: { readonly alg: string; readonly kid: string };
+  readonly header?: JWTHeaderParameters;
   readonly sign?: (token: SignJWT) => Promise<string>;
-  readonly text?: (claims: object) => string;
+  readonly text?: (claims: object, signed: string) => string;
   readonly body?: string;
 }
 
@@ -54,7 +56,8 @@ async function fixture(t: Test) {
     const base = { iss: issuer, aud: 'registry', sub: 'ada', iat: now, exp: now + 300, groups: ['ops'] };
     const claims = { ...base, ...forgery.claims };
     const token = new SignJWT(claims).setProtectedHeader(forgery.header ?? { alg: 'RS256', kid: 'a' });
-    const idToken = forgery.text?.(claims) ?? (await (forgery.sign?.(token) ?? token.sign(right.privateKey)));
+    const signed = await (forgery.sign?.(token) ?? token.sign(right.privateKey));
+    const idToken = forgery.text?.(claims, signed) ?? signed;
     return JSON.stringify({
       access_token: 'access',
       token_type: 'bearer',
@@ -84,6 +87,15 @@ async function fixture(t: Test) {
 }
 
 const part = (value: object): string => base64url.encode(JSON.stringify(value));
+const secret = new TextEncoder().encode('a-client-secret-of-the-tests');
+/** Changes a part of a signed token: 0 the header, 1 the claims, 2 the signature. */
+const withPart =
+  (index: number, change: (text: string) => string): NonNullable<Forgery['text']> =>
+  (_claims, signed) =>
+    signed
+      .split('.')
+      .map((text, at) => (at === index ? change(text) : text))
+      .join('.');
 const past = Math.floor(Date.now() / 1000) - 3600;
 const forgeries: Readonly<Record<string, Forgery>> = {
   'no signature (alg none)': { text: (claims) => `${part({ alg: 'none' })}.${part(claims)}.` },
@@ -97,16 +109,86 @@ const forgeries: Readonly<Record<string, Forgery>> = {
     sign: (token) => token.sign(publicText),
     header: { alg: 'HS256', kid: 'a' },
   },
+  ...Object.fromEntries(
+    ['None', 'NONE', ''].map((alg) => [
+      `no signature (alg ${alg || 'empty'})`,
+      { text: (claims: object) => `${part({ alg })}.${part(claims)}.` },
+    ]),
+  ),
+  'no signature, although the header names RS256': { text: withPart(2, () => '') },
+  'a truncated signature': { text: withPart(2, (text) => text.slice(0, -4)) },
+  'the signature of other claims': { text: withPart(1, () => part({ iss: 'x', aud: 'registry', sub: 'eve' })) },
+  'claims that were changed after signing': {
+    text: withPart(1, (text) =>
+      part({ ...(JSON.parse(Buffer.from(text, 'base64url').toString()) as object), sub: 'root' }),
+    ),
+  },
+  'a header that was changed after signing': { text: withPart(0, () => part({ alg: 'RS256', kid: 'a', typ: 'JWT' })) },
+  'HS256 with the client secret': { sign: (token) => token.sign(secret), header: { alg: 'HS256', kid: 'a' } },
+  'PS256 for a key of RS256': { text: withPart(0, () => part({ alg: 'PS256', kid: 'a' })) },
+  "the attacker's key in the header": {
+    sign: (token) => token.sign(wrong.privateKey),
+    header: { alg: 'RS256', kid: 'a', jwk: wrongJwk },
+  },
+  "the address of the attacker's keys in the header": {
+    sign: (token) => token.sign(wrong.privateKey),
+    header: { alg: 'RS256', kid: 'a', jku: 'https://evil.example.com/keys' },
+  },
+  'a key id that is a path': { sign: (token) => token.sign(wrong.privateKey), header: { alg: 'RS256', kid: '../a' } },
+  'an unknown critical header': { text: withPart(0, () => part({ alg: 'RS256', kid: 'a', crit: ['x'], x: 1 })) },
+  'an unencoded payload (b64)': {
+    text: withPart(0, () => part({ alg: 'RS256', kid: 'a', crit: ['b64'], b64: false })),
+  },
+  'two parts': { text: (_claims, signed) => signed.split('.').slice(0, 2).join('.') },
+  'four parts': { text: (_claims, signed) => `${signed}.a` },
+  'five parts, as if encrypted': { text: (_claims, signed) => `${signed}.a.b` },
+  'no token but a word': { text: () => 'token' },
+  'claims that are a list': { text: withPart(1, () => base64url.encode('[1]')) },
+  'claims that are no JSON': { text: withPart(1, () => base64url.encode('{')) },
+  'no audience': { claims: { aud: undefined } },
+  'an empty list of audiences': { claims: { aud: [] } },
+  'audiences that name no authorized party': { claims: { aud: ['registry', 'another-client'] } },
+  'another authorized party': { claims: { aud: ['registry', 'another-client'], azp: 'another-client' } },
+  'an audience in capitals': { claims: { aud: 'REGISTRY' } },
+  'no issuer': { claims: { iss: undefined } },
+  'the issuer with a slash': { claims: { iss: 'http://127.0.0.1/' } },
+  'a list of issuers': { claims: { iss: ['https://evil.example.com'] } },
+  'no subject': { claims: { sub: undefined } },
+  'a number as the subject': { claims: { sub: 1 } },
+  'an expiry in words': { claims: { exp: 'tomorrow' } },
+  'a negative expiry': { claims: { exp: -1 } },
+  'no time of issue': { claims: { iat: undefined } },
+  'a token of the future': { claims: { nbf: Math.floor(Date.now() / 1000) + 3600 } },
+  'roles in capitals': { claims: { groups: ['OPS'] } },
+  'roles as an object': { claims: { groups: { ops: true } } },
+  'roles that contain the right one': { claims: { groups: ['ops-but-not-really', 'x ops'] } },
+  'no roles': { claims: { groups: undefined } },
+  'a number in place of the token': {
+    body: JSON.stringify({ access_token: 'access', token_type: 'bearer', id_token: 1 }),
+  },
+  'no token type': { body: JSON.stringify({ access_token: 'access', id_token: 'a.b.c' }) },
+  'another token type': { body: JSON.stringify({ access_token: 'access', token_type: 'mac', id_token: 'a.b.c' }) },
+  'a list as the response': { body: '[]' },
+  'null as the response': { body: 'null' },
+  'an empty response': { body: '' },
+  'a web page as the response': { body: '<html></html>' },
+  'a response that is too long': {
+    body: JSON.stringify({ access_token: 'a'.repeat(1_000_000), token_type: 'bearer' }),
+  },
   'no id token': { body: JSON.stringify({ access_token: 'access', token_type: 'bearer' }) },
 };
 
 for (const [name, forgery] of Object.entries(forgeries)) {
   t.test(`an identity with ${name} is refused, with an event`, async (t) => {
-    const { start, redeem, causes, forge, database } = await fixture(t);
+    const { start, redeem, causes, forge, database, time } = await fixture(t);
+    const handle = await start();
     forge(forgery);
-    t.match(await redeem(await start()), { status: 403, body: { data: { code: 'access_denied' } } });
-    const found = await causes();
-    t.equal(found.length, 1, String(found));
+    const { status, body } = await redeem(handle);
+    // A response that is none of an OpenID provider is an outage: the sign-in may be tried again.
+    t.match([status, body.data.code], status === 503 ? [503, 'provider_unavailable'] : [403, 'access_denied']);
+    time.advance(60_000);
+    await until(async () => (await causes()).length > 0);
+    t.equal((await causes()).length, 1);
     t.same(await database.selectFrom('administrator_tokens').selectAll().execute(), []);
     t.same(await database.selectFrom('administrators').selectAll().execute(), []);
   });
