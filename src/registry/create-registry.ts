@@ -27,6 +27,8 @@ import type { Routes } from './routes.js';
 import { eventRoutes } from './events/routes.js';
 import type { IdentityProvider } from './sign-in/provider.js';
 import { signInRoutes } from './sign-in/routes.js';
+import type { ServicesTokenKey } from './services-tokens/services-tokens.js';
+import { servicesTokenRoutes } from './services-tokens/routes.js';
 import { readExportPage } from './exports/export-page.js';
 import { exportPageSchema, exportQuery } from './exports/schema.js';
 
@@ -60,6 +62,8 @@ export interface RegistryOptions {
   readonly access?: RegistryAccess | undefined;
   /** The OpenID provider at which people sign in. Default: none, and sign-ins are refused. */
   readonly identityProvider?: IdentityProvider | null | undefined;
+  /** Signs tokens for the operators' API of the services. Default: none, and requests for them are refused. */
+  readonly servicesTokenKey?: ServicesTokenKey | null | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
@@ -103,6 +107,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     restoreRoutes,
     checkpointRoutes(options.witness ?? null),
     administratorRoutes,
+    servicesTokenRoutes({ key: options.servicesTokenKey ?? null, reasonFor: reasonFor ?? new Set() }),
     signInRoutes({ attempts, provider: options.identityProvider ?? null }),
   ]) {
     addRoutes(app, context);

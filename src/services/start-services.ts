@@ -28,12 +28,12 @@ export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock'
   /** The machine's clock, in milliseconds since 1970. */
   readonly clock: { now(): number };
   readonly timers: Timers;
-  /** Address, token and TLS of the operators' API; null to start without that API. */
+  /** Address, credentials and TLS of the operators' API; null to start without that API. */
   readonly operators?: OperatorsListener | null;
 }
 
 /** Options of the operators' API and its listener; port 0 means any free port. */
-export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'tls'> & {
+export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'administrators' | 'tls'> & {
   readonly host: string;
   readonly port: number;
 };

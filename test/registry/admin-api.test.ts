@@ -156,6 +156,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     ...[
       'post /merchants/{id}/keys',
       'post /restores/held/{id}/lift',
+      'post /services-tokens',
       'post /sign-in/device',
       'post /sign-in/out',
       'post /sign-in/refresh',

@@ -1,9 +1,10 @@
 import { createLocalJWKSet, createRemoteJWKSet } from 'jose';
-import { readPublicKeys } from '../../adapters/identity/signing-keys.js';
+import { readPublicKeys, readRegistryKeys } from '../../adapters/identity/signing-keys.js';
 import type { Config } from '../../config/schema.js';
 import { createRouteTable } from '../../edge/request/routes.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { type AssertionVerifier, createAssertionVerifier } from '../../services/assertion-verifier.js';
+import { createServicesTokenVerifier } from '../../services/operators/services-token-verifier.js';
 import { type OperatorsListener, type RunningServices, startServices } from '../../services/start-services.js';
 import type { Logger } from '../../telemetry/logger.js';
 import type { Build } from '../../telemetry/process-metrics.js';
@@ -41,20 +42,23 @@ export async function startConfiguredServices(
 }
 
 /**
- * Returns the listener options of the operators' API. Null without a token, because no request could then be
- * authenticated.
- * @throws OperatorError for an invalid token or certificate
+ * Returns the listener options of the operators' API. Null without a shared token and without keys of the registry,
+ * because no request could then be authenticated.
+ * @throws OperatorError for an invalid token, key or certificate
  */
 export async function operatorsListener(
-  { listen, tokenFile }: Config['services']['operators'],
+  { listen, tokenFile, registryKeys }: Config['services']['operators'],
   logger: Logger,
 ): Promise<OperatorsListener | null> {
-  if (tokenFile === null) return null;
-  const token = await readToken(tokenFile, 'services.operators.tokenFile');
+  if (tokenFile === null && registryKeys.length === 0) return null;
+  const token = tokenFile === null ? null : await readToken(tokenFile, 'services.operators.tokenFile');
+  const keys = registryKeys.length === 0 ? null : createLocalJWKSet(await readRegistryKeys(registryKeys));
+  const administrators = keys && createServicesTokenVerifier({ keys, clock: systemClock });
   const { host, port, certFile, keyFile } = listen;
-  if (certFile === null || keyFile === null) return { host, port, token, tls: null };
+  if (certFile === null || keyFile === null) return { host, port, token, administrators, tls: null };
   const files = { certFile, keyFile, clientCaFile: null };
-  return { host, port, token, tls: await ServerTls.open(files, 'services.operators.listen', systemClock, logger) };
+  const tls = await ServerTls.open(files, 'services.operators.listen', systemClock, logger);
+  return { host, port, token, administrators, tls };
 }
 
 const fetchTimeoutMilliseconds = 5_000;

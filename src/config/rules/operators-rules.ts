@@ -27,7 +27,7 @@ function tlsBeyondLoopback({ services: { operators } }: Config): RuleProblem[] {
  * to the API that moves money.
  */
 function upstreamIsNotForOperators({ upstreams, services: { operators } }: Config): RuleProblem[] {
-  if (operators.tokenFile === null) return [];
+  if (operators.tokenFile === null && operators.registryKeys.length === 0) return [];
   const { port, host } = operators.listen;
   return Object.entries(upstreams).flatMap(([name, { url }]) => {
     if (!URL.canParse(url)) return [];

@@ -54,8 +54,19 @@ export const services = section(
           { description: "The operators' listener. The gateway must not forward requests to it." },
         ),
         tokenFile: optionalFile(
-          "File with the operators' bearer token, at least 32 characters. null: the operators' API is off, and " +
-            'wallets cannot be created or credited.',
+          'File with the shared bearer token of operators, at least 32 characters. null: no shared token. Without ' +
+            "registryKeys too, the operators' API is off, and wallets cannot be created or credited.",
+        ),
+        registryKeys: Type.Array(
+          line({ expects: 'the path of a file', examples: ['/etc/gateway/registry.pub'], holds: 'path' }),
+          {
+            default: [],
+            maxItems: 2,
+            description:
+              "PEM files with the public keys of registry.servicesToken. The operators' API then accepts the " +
+              'administrators of the registry. During a key rotation, list the next and the previous key.',
+            expects: 'a list of paths of files',
+          },
         ),
       },
       { description: "The operators' API: wallets, and the money in them (merchant-gateway wallets)." },

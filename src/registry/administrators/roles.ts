@@ -1,13 +1,16 @@
-/** What the admin API lets an administrator do. Each route requires one of these. */
+import { walletPermissions } from '../../rest/services-token.js';
+
+/** What an administrator may do. Each route of the admin API and of the operators' API requires one of these. */
 export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
   ...(['keys:read', 'keys:create', 'keys:revoke'] as const),
   ...(['gateways:read', 'events:read', 'checkpoints:read', 'checkpoints:write'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
+  ...walletPermissions,
   ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
 ] as const;
 
-/** One permission of the admin API. */
+/** One permission of an administrator. */
 export type Permission = (typeof permissions)[number];
 
 /** What each administrator may do: see oneself, and list, create and revoke one's own tokens. */
@@ -35,7 +38,7 @@ export const roles = {
     permissions: [
       ...reads,
       ...(['merchants:create', 'merchants:write', 'allowlists:write', 'keys:create', 'keys:revoke'] as const),
-      ...(['checkpoints:write', 'records:import', 'records:export', 'restores:write'] as const),
+      ...(['checkpoints:write', 'records:import', 'records:export', 'restores:write', 'wallets:read'] as const),
       ...ofEverybody,
     ],
   },
@@ -47,7 +50,12 @@ export const roles = {
   auditor: {
     description: 'reads everything, changes nothing',
     isOfMember: false,
-    permissions: [...reads, 'records:export', 'administrators:read', ...ofEverybody],
+    permissions: [...reads, 'records:export', 'wallets:read', 'administrators:read', ...ofEverybody],
+  },
+  treasurer: {
+    description: 'wallets, and the money in them; of the registry only merchants and events',
+    isOfMember: false,
+    permissions: ['merchants:read', 'events:read', ...walletPermissions, ...ofEverybody],
   },
   'merchant-admin': {
     description: 'the keys and allowlists of one merchant',

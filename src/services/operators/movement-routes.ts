@@ -1,10 +1,10 @@
-import { actorOf } from '../../rest/actor.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, pagingQuery, rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
 import { moveByOperator } from '../ledger/move-by-operator.js';
 import type { EntryRow } from '../ledger/move-money.js';
 import { accountSchema, entrySchema, movedSchema, movementBody, type Entry } from './schema.js';
+import { ledgerNameOf } from './operator-access.js';
 import { walletOf, type OperatorContext } from './wallet-routes.js';
 import { sql } from '../../database/kysely.js';
 import type { Environment } from '../assertion-verifier.js';
@@ -31,12 +31,12 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       path,
       {
         schema: { params: idParams, body: movementBody, querystring: noQuery },
-        config: { operation: { summary, status: 201, data: movedSchema } },
+        config: { permission: 'wallets:fund', operation: { summary, status: 201, data: movedSchema } },
       },
       async (request, reply) => {
         const { merchantId = null, ...order } = request.body;
         const wallet = await walletOf(database, request.params.id);
-        const actor = actorOf(request);
+        const actor = ledgerNameOf(request);
         const { entry, isRepeated } = await moveByOperator(context, wallet, { ...order, merchantId, type, actor });
         reply.code(isRepeated ? 200 : 201);
         const message = isRepeated ? 'An earlier request with this reference already moved the money' : 'Money moved';
@@ -49,7 +49,10 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
     '/wallets/:id/entries',
     {
       schema: { params: idParams, querystring: pagingQuery },
-      config: { operation: { summary: 'The entries of a wallet, newest first', page: entrySchema } },
+      config: {
+        permission: 'wallets:read',
+        operation: { summary: 'The entries of a wallet, newest first', page: entrySchema },
+      },
     },
     async (request) => {
       const paging = pagingOf(request.query);
@@ -64,6 +67,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
     {
       schema: { querystring: noQuery },
       config: {
+        permission: 'wallets:read',
         operation: {
           summary: 'The accounts of each environment and currency, which add up to zero; reads the whole ledger',
           page: accountSchema,

@@ -1,4 +1,3 @@
-import { actorOf } from '../../rest/actor.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
@@ -8,6 +7,7 @@ import { uuidForm } from '../fields.js';
 import { openWallet, type WalletRow } from '../ledger/open-wallet.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
+import { ledgerNameOf } from './operator-access.js';
 import {
   newWalletBody,
   openedWalletSchema,
@@ -26,6 +26,7 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
     {
       schema: { body: newWalletBody, querystring: noQuery },
       config: {
+        permission: 'wallets:write',
         operation: {
           summary: 'Create an empty wallet; repeating the request returns the same wallet',
           status: 201,
@@ -38,7 +39,7 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
       if (!isDefault && givenId === undefined) throw idMissing();
       const id = givenId?.toLowerCase() ?? null;
       const tenant = { merchantId, environment };
-      const wanted = { id, currency, isDefault, createdBy: actorOf(request), createdAt: clock.now() };
+      const wanted = { id, currency, isDefault, createdBy: ledgerNameOf(request), createdAt: clock.now() };
       const { wallet, existed } = await database
         .transaction()
         .execute((transaction) => openWallet(transaction, tenant, wanted));
@@ -53,7 +54,10 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
     '/wallets',
     {
       schema: { querystring: operatorWalletsQuery },
-      config: { operation: { summary: 'Wallets, newest first', page: operatorWalletSchema } },
+      config: {
+        permission: 'wallets:read',
+        operation: { summary: 'Wallets, newest first', page: operatorWalletSchema },
+      },
     },
     async (request) => {
       const { merchantId, environment, currency } = request.query;
@@ -73,7 +77,7 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
     '/wallets/:id',
     {
       schema: { params: idParams, querystring: noQuery },
-      config: { operation: { summary: 'One wallet', data: operatorWalletSchema } },
+      config: { permission: 'wallets:read', operation: { summary: 'One wallet', data: operatorWalletSchema } },
     },
     async (request) => success('Wallet retrieved', toWallet(await walletOf(database, request.params.id))),
   );
