@@ -14,7 +14,7 @@ const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
  */
 export async function readToken(
   file: string | null,
-  option: 'registry.tokenFile' | 'services.operators.tokenFile',
+  option: 'registry.tokenFile' | 'services.operators.tokenFile' | 'services.operators.trail.tokenFile',
 ): Promise<string> {
   if (file === null) {
     throw new OperatorError(

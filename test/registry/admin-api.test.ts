@@ -148,6 +148,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'patch /administrators/{id}',
       'patch /merchants/{id}',
       'post /administrators',
+      'post /events/services',
       'post /imports',
       'post /imports/check',
     ],

@@ -37,7 +37,15 @@ export function operatorsOf(
   further: Partial<OperatorsOptions> = {},
 ) {
   const logger = { error: (details: object, message: string) => void logged.push({ details, message }) };
-  const app = createOperatorsApi({ database, clock, token: operatorsToken, tls: null, logger, ...further });
+  const app = createOperatorsApi({
+    database,
+    clock,
+    token: operatorsToken,
+    storesEvents: false,
+    tls: null,
+    logger,
+    ...further,
+  });
   t.teardown(() => app.close());
 
   async function operate(

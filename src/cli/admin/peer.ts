@@ -7,8 +7,8 @@ export interface Peer {
   /** What the user should start if the API is down, and which log to read. */
   readonly start: string;
   readonly log: string;
-  readonly option: '--registry' | '--services';
-  readonly tokenOption: '--token-file' | '--registry-token-file';
+  readonly option: '--registry' | '--services' | 'services.operators.trail.url';
+  readonly tokenOption: '--token-file' | '--registry-token-file' | 'services.operators.trail.tokenFile';
   readonly addressVariable: string;
   readonly tokenVariable: string;
   /** Section of the configuration that contains the listener and the token file. */

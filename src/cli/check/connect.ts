@@ -126,6 +126,7 @@ function checksOfServices(config: Config): Check[] {
       const { operatorsListener } = await import('../compose/services.js');
       await (await operatorsListener(operators, createLogger('silent')))?.tls?.stop();
     }),
+    ...(operators.trail === null ? [] : [reach('services.operators.trail.url', operators.trail.url)]),
     ...(operators.tokenFile === null && operators.registryKeys.length === 0
       ? []
       : [portIsFree('services.operators.listen', operators.listen)]),

@@ -4,7 +4,7 @@ import { walletPermissions } from '../../rest/services-token.js';
 export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
   ...(['keys:read', 'keys:create', 'keys:revoke'] as const),
-  ...(['gateways:read', 'events:read', 'checkpoints:read', 'checkpoints:write'] as const),
+  ...(['gateways:read', 'events:read', 'events:append', 'checkpoints:read', 'checkpoints:write'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
   ...walletPermissions,
   ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
@@ -56,6 +56,11 @@ export const roles = {
     description: 'wallets, and the money in them; of the registry only merchants and events',
     isOfMember: false,
     permissions: ['merchants:read', 'events:read', ...walletPermissions, ...ofEverybody],
+  },
+  services: {
+    description: 'for the services: adds what operators change there to the events',
+    isOfMember: false,
+    permissions: ['events:append', ...ofEverybody],
   },
   'merchant-admin': {
     description: 'the keys and allowlists of one merchant',

@@ -4,11 +4,20 @@ import { parseDateTime } from '../../rest/moment.js';
 import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
-import { type Access, callerOf } from '../administrators/access.js';
+import { type Access, authorOf, callerOf } from '../administrators/access.js';
 import type { Routes } from '../routes.js';
 import { chainState, readChain } from './chain.js';
 import { listEvents } from './repository.js';
-import { chainPageSchema, chainQuery, chainStateSchema, eventSchema, eventsQuery } from './schema.js';
+import {
+  appendedSchema,
+  chainPageSchema,
+  chainQuery,
+  chainStateSchema,
+  eventSchema,
+  eventsQuery,
+  servicesEventsBody,
+} from './schema.js';
+import { appendServicesEvents } from './services-events.js';
 
 const listAccess: Access = { permission: 'events:read', merchant: 'list' };
 const chainAccess: Access = { permission: 'events:read' };
@@ -18,7 +27,8 @@ const chainAccess: Access = { permission: 'events:read' };
  * @param signer signs the end of the chain; null: nothing signs it
  */
 export function eventRoutes(signer: NoteSigner | null): Routes {
-  return (app, { database }) => {
+  return (app, context) => {
+    const { database } = context;
     const operation = { summary: 'Who changed what and when, newest first', page: eventSchema };
     app.get(
       '/events',
@@ -33,6 +43,24 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         const filter = { ...given, since: moment, memberOf: callerOf(request).merchantId };
         const paging = pagingOf(query);
         return successPage('Events retrieved', await listEvents(database, filter, paging), paging);
+      },
+    );
+
+    app.post(
+      '/events/services',
+      {
+        schema: { body: servicesEventsBody, querystring: noQuery },
+        config: {
+          operation: {
+            summary: 'Append changes that operators made in the services, once per id',
+            data: appendedSchema,
+          },
+          access: { permission: 'events:append' },
+        },
+      },
+      async (request) => {
+        const appended = await appendServicesEvents(context, authorOf(request), request.body.events);
+        return success('Events appended', { appended });
       },
     );
 

@@ -1,4 +1,5 @@
 import { pagingQuery } from '../../rest/paging.js';
+import { mostServicesEvents, servicesActions, servicesEventSchema } from '../../rest/services-events.js';
 import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
@@ -17,6 +18,7 @@ const actions = [
   ...(['administrator.created', 'administrator.changed', 'token.created', 'token.revoked'] as const),
   ...(['sign-in.failed', 'attempt.refused', 'merchant.read'] as const),
   ...(['sign-in.succeeded', 'sign-in.ended'] as const),
+  ...servicesActions,
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
 ] as const;
 
@@ -54,6 +56,18 @@ export const eventsQuery = Type.Object({
     Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
   ),
 });
+
+/** The body of `POST /events/services`. */
+export const servicesEventsBody = Type.Object({
+  events: Type.Array(servicesEventSchema, {
+    minItems: 1,
+    maxItems: mostServicesEvents,
+    description: `a list of 1 to ${mostServicesEvents} events`,
+  }),
+});
+
+/** The response of `POST /events/services`: how many of the events were new. */
+export const appendedSchema = Type.Object({ appended: Type.Integer({ minimum: 0 }) });
 
 const count = Type.Integer({ minimum: 0 });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);

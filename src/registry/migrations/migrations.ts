@@ -11,6 +11,7 @@ import { earlierCheckpoints } from './0009-earlier-checkpoints.js';
 import { administrators } from './0010-administrators.js';
 import { eventChain } from './0011-event-chain.js';
 import { signIns } from './0012-sign-ins.js';
+import { eventsOfServices } from './0013-events-of-services.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -26,4 +27,5 @@ export const migrations: Migrations = {
   '0010-administrators': administrators,
   '0011-event-chain': eventChain,
   '0012-sign-ins': signIns,
+  '0013-events-of-services': eventsOfServices,
 };

@@ -4,7 +4,8 @@ import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
 import { moveByOperator } from '../ledger/move-by-operator.js';
 import type { EntryRow } from '../ledger/move-money.js';
 import { accountSchema, entrySchema, movedSchema, movementBody, type Entry } from './schema.js';
-import { ledgerNameOf } from './operator-access.js';
+import { eventAuthorOf, ledgerNameOf } from './operator-access.js';
+import { storeOperatorEvent } from './operator-events.js';
 import { walletOf, type OperatorContext } from './wallet-routes.js';
 import { sql } from '../../database/kysely.js';
 import type { Environment } from '../assertion-verifier.js';
@@ -14,19 +15,21 @@ const movements = [
   {
     path: '/wallets/:id/fund',
     type: 'credit',
+    action: 'wallet.funded',
     summary: 'Move money from the float into a wallet, once per reference',
   },
   {
     path: '/wallets/:id/withdraw',
     type: 'debit',
+    action: 'wallet.withdrawn',
     summary: 'Move money from a wallet back into the float, once per reference',
   },
 ] as const;
 
 /** Adds the routes for movements, ledger entries and accounts. */
 export function movementRoutes(app: RestApp, context: OperatorContext): void {
-  const { database } = context;
-  for (const { path, type, summary } of movements) {
+  const { database, clock, storesEvents } = context;
+  for (const { path, type, action, summary } of movements) {
     app.post(
       path,
       {
@@ -37,7 +40,15 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
         const { merchantId = null, ...order } = request.body;
         const wallet = await walletOf(database, request.params.id);
         const actor = ledgerNameOf(request);
-        const { entry, isRepeated } = await moveByOperator(context, wallet, { ...order, merchantId, type, actor });
+        const author = eventAuthorOf(request, order.reason);
+        const { entry, isRepeated } = await moveByOperator(
+          context,
+          wallet,
+          { ...order, merchantId, type, actor },
+          async (transaction, made) => {
+            if (storesEvents) await storeOperatorEvent(transaction, clock, { ...author, action, ...changeOf(made) });
+          },
+        );
         reply.code(isRepeated ? 200 : 201);
         const message = isRepeated ? 'An earlier request with this reference already moved the money' : 'Money moved';
         return success(message, { ...toEntry(entry), isRepeated });
@@ -80,6 +91,16 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       return successPage('Accounts retrieved', { items, totalRecords: items.length }, paging);
     },
   );
+}
+
+/** Returns what the event of a movement contains about the wallet. */
+function changeOf({ type, amount, balance_after: balance, ...entry }: EntryRow) {
+  const { merchant_id: merchantId, wallet_id: walletId, environment, currency, reference } = entry;
+  return {
+    merchantId,
+    before: { balance: type === 'credit' ? balance - amount : balance + amount },
+    after: { walletId, environment, currency, balance, amount, reference },
+  };
 }
 
 function toEntry(row: EntryRow): Entry {

@@ -4,6 +4,7 @@ import { bearerTokenIn, tokenCheck } from '../../rest/bearer-token.js';
 import { reasonIn } from '../../rest/reason.js';
 import { Refusal } from '../../rest/refusal.js';
 import { type WalletPermission, walletPermissions } from '../../rest/services-token.js';
+import type { NewOperatorEvent } from './operator-events.js';
 import type { Operator, ServicesTokenVerifier } from './services-token-verifier.js';
 
 declare module 'fastify' {
@@ -77,6 +78,28 @@ function operatorOf({ operator }: FastifyRequest): Operator {
 export function ledgerNameOf(request: FastifyRequest): string {
   const { name, proof } = operatorOf(request);
   return proof === 'bootstrap' ? actorOf(request) : name;
+}
+
+/** The author of an event: who made the request, how that was proven, from where and why. */
+export type EventAuthor = Pick<
+  NewOperatorEvent,
+  'id' | 'actor' | 'administratorId' | 'proof' | 'claimed' | 'source' | 'reason'
+>;
+
+/**
+ * Returns the author of the event of a request.
+ * @param reason the reason in the body; null without one
+ * @throws Refusal 400 for an invalid claimed name
+ */
+export function eventAuthorOf(request: FastifyRequest, reason: string | null): EventAuthor {
+  const { name, administratorId, proof } = operatorOf(request);
+  const { 'x-actor': claimed = '', 'x-reason': why } = request.headers;
+  return {
+    ...{ id: request.id, actor: name, administratorId, proof },
+    claimed: proof === 'bootstrap' && claimed !== '' ? actorOf(request) : null,
+    source: request.socket.remoteAddress?.replace(/^::ffff:/i, '').replace(/%.*$/, '') ?? null,
+    reason: reason ?? reasonIn(why),
+  };
 }
 
 function authorise(request: FastifyRequest, permission: WalletPermission): void {

@@ -7,7 +7,8 @@ import { uuidForm } from '../fields.js';
 import { openWallet, type WalletRow } from '../ledger/open-wallet.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
-import { ledgerNameOf } from './operator-access.js';
+import { eventAuthorOf, ledgerNameOf } from './operator-access.js';
+import { storeOperatorEvent } from './operator-events.js';
 import {
   newWalletBody,
   openedWalletSchema,
@@ -17,10 +18,13 @@ import {
 } from './schema.js';
 
 /** Dependencies of the operators' routes. */
-export type OperatorContext = Pick<RouteContext, 'database' | 'clock'>;
+export interface OperatorContext extends Pick<RouteContext, 'database' | 'clock'> {
+  /** Whether each change is stored as an event for the registry. */
+  readonly storesEvents: boolean;
+}
 
 /** Adds the routes of wallets. */
-export function walletRoutes(app: RestApp, { database, clock }: OperatorContext): void {
+export function walletRoutes(app: RestApp, { database, clock, storesEvents }: OperatorContext): void {
   app.post(
     '/wallets',
     {
@@ -40,9 +44,16 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
       const id = givenId?.toLowerCase() ?? null;
       const tenant = { merchantId, environment };
       const wanted = { id, currency, isDefault, createdBy: ledgerNameOf(request), createdAt: clock.now() };
-      const { wallet, existed } = await database
-        .transaction()
-        .execute((transaction) => openWallet(transaction, tenant, wanted));
+      const author = eventAuthorOf(request, null);
+      const { wallet, existed } = await database.transaction().execute(async (transaction) => {
+        const opened = await openWallet(transaction, tenant, wanted);
+        if (storesEvents && !opened.existed)
+          await storeOperatorEvent(transaction, clock, {
+            ...{ ...author, action: 'wallet.created', merchantId, before: null },
+            after: { walletId: opened.wallet.id, environment, currency, balance: 0 },
+          });
+        return opened;
+      });
       if (existed) requireSame(wallet, { ...tenant, id, currency });
       reply.code(existed ? 200 : 201);
       const message = existed ? 'The wallet already exists' : 'Wallet created';
