@@ -8,7 +8,7 @@ import { readSecretFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import type { IdentityProvider } from '../registry/sign-in/provider.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
-import { readPepper, readRecordSeals } from './compose/secrets.js';
+import { openServicesTokenKey, readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
 import { RedisSelfCheck } from './compose/redis-self-check.js';
 import { openInbox, openWitness } from './compose/witness.js';
@@ -48,6 +48,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   const pepper = await readPepper(config.keys.pepperFile);
   const seals = await readRecordSeals(config.keys.recordSecretFile);
   const identityProvider = await openIdentityProvider(config.registry.oidc);
+  const servicesTokenKey = await openServicesTokenKey(config.registry.servicesToken);
   // Import this module only here, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   const { hasOwner } = await import('../registry/administrators/repository.js');
@@ -75,6 +76,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       storeWarnings: check.warnings,
       witness,
       identityProvider,
+      servicesTokenKey,
       inbox,
       build,
       tokenFile,

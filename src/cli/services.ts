@@ -23,6 +23,8 @@ async function services({ config: file, create }: { readonly config?: string; re
     const { url, operatorsUrl } = running;
     log.info(operatorsUrl === null ? { url } : { url, operatorsUrl }, 'the services take requests');
     if (operatorsUrl === null)
-      log.warn("the operators' API is off, so wallets cannot be created or funded: set services.operators.tokenFile");
+      log.warn(
+        "the operators' API is off, so wallets cannot be created or funded: set services.operators.registryKeys or tokenFile",
+      );
   });
 }

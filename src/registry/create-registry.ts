@@ -28,6 +28,8 @@ import { eventRoutes } from './events/routes.js';
 import type { IdentityProvider } from './sign-in/provider.js';
 import { signInRoutes } from './sign-in/routes.js';
 import { exportRoutes } from './exports/routes.js';
+import type { ServicesTokenKey } from './services-tokens/services-tokens.js';
+import { servicesTokenRoutes } from './services-tokens/routes.js';
 
 /** Options of the admin API. */
 export interface RegistryOptions {
@@ -59,6 +61,8 @@ export interface RegistryOptions {
   readonly access?: RegistryAccess | undefined;
   /** The OpenID provider at which people sign in. Default: none, and sign-ins are refused. */
   readonly identityProvider?: IdentityProvider | null | undefined;
+  /** Signs tokens for the operators' API of the services. Default: none, and requests for them are refused. */
+  readonly servicesTokenKey?: ServicesTokenKey | null | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
@@ -111,6 +115,7 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     checkpointRoutes(options.witness ?? null),
     administratorRoutes,
     approvalRoutes(attempts),
+    servicesTokenRoutes({ key: options.servicesTokenKey ?? null, reasonFor: reasonFor ?? new Set() }),
     signInRoutes({ attempts, provider: options.identityProvider ?? null }),
   ]) {
     addRoutes(app, context);

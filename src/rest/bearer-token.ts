@@ -1,8 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import type { FastifyInstance } from 'fastify';
 import { OperatorError } from '../config/operator-error.js';
 import { readOperatorFile, alwaysSecret } from '../config/operator-file.js';
-import { Refusal } from './refusal.js';
 
 const shortestToken = 32;
 const mostTokenBytes = 4096;
@@ -16,7 +14,7 @@ const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]+)$/i;
  */
 export async function readToken(
   file: string | null,
-  option: 'registry.tokenFile' | 'services.operators.tokenFile',
+  option: 'registry.tokenFile' | 'services.operators.tokenFile' | 'services.operators.trail.tokenFile',
 ): Promise<string> {
   if (file === null) {
     throw new OperatorError(
@@ -32,26 +30,16 @@ export async function readToken(
   return token;
 }
 
-/**
- * Returns a function that makes an app reject requests without the token. Browsers send `authorization` to another site
- * only after a CORS preflight, which this API never allows. So no web page can act for an administrator.
- */
-export function requireToken(token: string): (app: FastifyInstance) => void {
+/** Returns the bearer token of an authorization header; null without one. */
+export function bearerTokenIn(header: string | undefined): string | null {
+  return headerForm.exec(header ?? '')?.groups?.token ?? null;
+}
+
+/** Returns a function that compares given tokens with the right one in constant time. */
+export function tokenCheck(token: string): (given: string) => boolean {
   const expected = digestOf(token);
-  return (app) => {
-    app.addHook('onRequest', ({ headers, routeOptions }, reply, done) => {
-      const given = headerForm.exec(headers.authorization ?? '')?.groups?.token;
-      // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of the
-      // token.
-      const isRight = given !== undefined && timingSafeEqual(digestOf(given), expected);
-      if (isRight || routeOptions.config.isOpen === true) {
-        done();
-        return;
-      }
-      reply.header('www-authenticate', 'Bearer');
-      done(new Refusal(401, given === undefined ? 'A bearer token is required' : 'Invalid token'));
-    });
-  };
+  // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of the token.
+  return (given) => timingSafeEqual(digestOf(given), expected);
 }
 
 function digestOf(text: string): Buffer {

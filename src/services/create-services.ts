@@ -22,6 +22,7 @@ import {
   transactionsQuery,
 } from './transactions/schema.js';
 import { recordParams } from './fields.js';
+import type { OperatorEvents } from './operators/operator-events.js';
 import { findWallet, listWallets } from './wallets/repository.js';
 import { walletSchema, walletsQuery } from './wallets/schema.js';
 
@@ -43,6 +44,8 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
   readonly connections: FairConnectionShares | null;
   /** The results of the balance check; without them `/readyz` shows no warnings. */
   readonly ledger?: Pick<BalanceCheck, 'state' | 'warnings'>;
+  /** The events that wait for the registry; without them their metrics are NaN. */
+  readonly operatorEvents?: Pick<OperatorEvents, 'waiting'>;
 }
 
 /** The services' HTTP app and its OpenAPI description. */
@@ -53,7 +56,8 @@ export interface Services {
 
 /** Creates the backing services behind the gateway: transactions, payouts, wallets and customers. */
 export function createServices(services: ServicesOptions): Services {
-  const { logger, build, assertions, hosts = new Set<string>(), connections, ledger, ...options } = services;
+  const { logger, build, assertions, hosts = new Set<string>(), connections, ledger, ...rest } = services;
+  const { operatorEvents = { waiting: null }, ...options } = rest;
   const app = createRestApp({
     logger,
     admit: (app) => {
@@ -66,6 +70,7 @@ export function createServices(services: ServicesOptions): Services {
   const context = { ...options, running: new Set<string>() };
   for (const addRoutes of [transactionRoutes, payoutRoutes, walletRoutes, customerRoutes]) addRoutes(app, context);
   addHealth(app, metrics, {
+    operatorEvents,
     writes: new WriteProbe(options.database),
     ledger: ledger ?? { state: null, warnings: [] },
   });
@@ -90,6 +95,7 @@ function limitConnections(app: RestApp, connections: FairConnectionShares): void
 
 /** Sources of `/readyz` and of the health metrics. */
 interface HealthSources {
+  readonly operatorEvents: Pick<OperatorEvents, 'waiting'>;
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly ledger: Pick<BalanceCheck, 'state' | 'warnings'>;
 }
@@ -98,7 +104,7 @@ interface HealthSources {
  * Adds `/livez`, `/readyz` and the health metrics, which need no merchant. A ledger mismatch only adds a warning to
  * `/readyz`: taking the services offline would stop all payouts and would not explain the mismatch.
  */
-function addHealth(app: RestApp, metrics: ApiMetrics, { writes, ledger }: HealthSources): void {
+function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, ledger }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
   app.get('/readyz', { config: { isOpen: true } }, async (_request, reply) => {
     const problem = await writes.problem();
@@ -123,6 +129,16 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { writes, ledger }: Health
     'services_ledger_checked_timestamp_seconds',
     'When this process last compared every balance with the ledger; NaN before the first check.',
     () => (ledger.state?.checkedAt ?? NaN) / 1_000,
+  );
+  metrics.gauge(
+    'services_operator_events_waiting',
+    'Changes by operators that the registry does not have in its events yet; NaN before the first count.',
+    () => operatorEvents.waiting?.count ?? NaN,
+  );
+  metrics.gauge(
+    'services_operator_events_oldest_timestamp_seconds',
+    'When the oldest of these changes was made; NaN without any.',
+    () => (operatorEvents.waiting?.oldestAt ?? NaN) / 1_000,
   );
 }
 

@@ -10,13 +10,17 @@ import { FairConnectionShares } from './fair-connections.js';
 import { purgeStoredResponses } from './idempotency/repository.js';
 import { BalanceCheck } from './ledger/balance-check.js';
 import { createOperatorsApi, type OperatorsOptions } from './operators/create-operators-api.js';
+import { OperatorEvents, type Trail } from './operators/operator-events.js';
 import { advancePayouts } from './payouts/advance-payouts.js';
 import { PeriodicTask, type Timers } from './periodic-task.js';
 import type { RouteContext } from './routes.js';
 import { openServicesDatabase, type ServicesDatabase } from './services-database.js';
 
 /** Options of `startServices`. */
-export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock' | 'connections' | 'ledger'> {
+export interface StartOptions extends Omit<
+  ServicesOptions,
+  'database' | 'clock' | 'connections' | 'ledger' | 'operatorEvents'
+> {
   readonly host: string;
   /** TCP port; 0 for any free port. */
   readonly port: number;
@@ -28,12 +32,14 @@ export interface StartOptions extends Omit<ServicesOptions, 'database' | 'clock'
   /** The machine's clock, in milliseconds since 1970. */
   readonly clock: { now(): number };
   readonly timers: Timers;
-  /** Address, token and TLS of the operators' API; null to start without that API. */
+  /** Address, credentials and TLS of the operators' API; null to start without that API. */
   readonly operators?: OperatorsListener | null;
 }
 
 /** Options of the operators' API and its listener; port 0 means any free port. */
-export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'tls'> & {
+export type OperatorsListener = Pick<OperatorsOptions, 'token' | 'administrators' | 'tls'> & {
+  /** Where the events of changes are sent. Null or omitted: no events are stored. */
+  readonly trail?: Trail | null;
   readonly host: string;
   readonly port: number;
 };
@@ -50,6 +56,7 @@ export interface RunningServices {
 }
 
 const payoutsPauseMilliseconds = 250;
+const eventsPauseMilliseconds = 1_000;
 const purgePauseMilliseconds = 60_000;
 const ledgerPauseMilliseconds = 600_000;
 /** How long a deleted customer's id stays valid in the `up_to` parameter of the customer list. */
@@ -80,8 +87,10 @@ export async function startServices({
   const options = { ...rest, database, clock: databaseClock(database, clock) };
   const connections = isPostgres(database) ? new FairConnectionShares({ pool, timers }) : null;
   const ledger = new BalanceCheck({ database, now: () => clock.now(), logger });
-  const { app } = createServices({ ...options, connections, ledger });
-  const forOperators = operators && createOperatorsApi({ ...options, ...operators });
+  const trail = operators?.trail ?? null;
+  const operatorEvents = new OperatorEvents({ database, trail });
+  const { app } = createServices({ ...options, connections, ledger, operatorEvents });
+  const forOperators = operators && createOperatorsApi({ ...options, ...operators, storesEvents: trail !== null });
   const responsePurge = new StoredResponsePurge(options);
   const tasks = [
     {
@@ -104,6 +113,11 @@ export async function startServices({
       pauseMilliseconds: purgePauseMilliseconds,
       act: () =>
         purgeDeletedCustomers(database, addMilliseconds(options.clock.now(), -deletedCustomersRetentionMilliseconds)),
+    },
+    {
+      name: 'events for the registry',
+      pauseMilliseconds: trail === null ? purgePauseMilliseconds : eventsPauseMilliseconds,
+      act: () => operatorEvents.send(),
     },
   ].map((task) => new PeriodicTask({ ...task, timers, logger }));
   app.addHook('onClose', async () => {

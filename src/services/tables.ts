@@ -91,6 +91,16 @@ interface StoredResponseRow extends OwnedRow {
   body: string;
 }
 
+/** A change by an operator that the registry does not have in its events yet. */
+interface OperatorEventRow {
+  sequence: Generated<number>;
+  /** The id of the request that made the change. */
+  id: string;
+  at: number;
+  /** The event as JSON, without id and time. */
+  event: string;
+}
+
 /** The tables of the services. `sequence` is the order in which records were created, even within one millisecond. */
 export interface ServicesTables {
   wallets: WalletRow;
@@ -99,4 +109,5 @@ export interface ServicesTables {
   customers: CustomerRow;
   deleted_customers: DeletedCustomerRow;
   answers: StoredResponseRow;
+  operator_events: OperatorEventRow;
 }

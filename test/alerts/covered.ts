@@ -17,6 +17,7 @@ export const covered = {
     'RegistryTokensExpire',
     'ServicesFailing',
     'ServicesLedgerMismatch',
+    'ServicesTrailDelayed',
   ],
   processes: [
     'GatewayAway',

@@ -150,6 +150,9 @@ t.test('alerts on requests fire for their causes, and never in a quiet hour', op
     VALUES ('m_1', 'live', 0, '0b8f6f0e-4c9b-4a35-9b52-3a4d5f6e7a80', 'EUR', 5, 1)`);
   await caused(['ServicesLedgerMismatch'], { services: await start('services') }, () => undefined);
 
+  database.exec(`INSERT INTO operator_events (id, at, event) VALUES ('one', 0, '{}')`);
+  await caused(['ServicesTrailDelayed'], { services: await start('services') }, () => undefined);
+
   // No known input causes an internal error in a gateway, so its key store throws one.
   const unforeseen = await startTestGateway(t, {
     keyStore: {

@@ -224,7 +224,7 @@ t.test('unavailable services and a foreign server are distinguished, each with a
   t.equal(away.status, 1);
   t.equal(
     away.stderr,
-    `Cannot reach the operators' API at ${nowhere}/: the connection was refused. Start the services, with services.operators.tokenFile set, or give its address with --services.\n`,
+    `Cannot reach the operators' API at ${nowhere}/: the connection was refused. Start the services, with services.operators.registryKeys or tokenFile set, or give its address with --services.\n`,
   );
   const { services, wallets } = await startBoth(t);
   t.match((await run(t, services.url, 'list')).stderr, /403|did not respond like the operators' API/);

@@ -33,6 +33,28 @@ t.test('contradicting options are rejected', (t) => {
       ["upstreams.a.url: is the address of the operators' API"],
     ],
     ['upstreams: { a: { url: "http://localhost:7080" } }\nroutes: []\nservices: { operators: { tokenFile: t } }', []],
+    [
+      'services: { operators: { registryKeys: [a] } }',
+      ['services.operators.trail: expected url and tokenFile of the registry'],
+    ],
+    ...(
+      [
+        ['url: "https://registry.example", tokenFile: t, caFile: c', []],
+        ['url: "http://127.0.0.1:9443", tokenFile: t', []],
+        ['url: "http://[::1]:9443", tokenFile: t', []],
+        ['url: "http://registry.example", tokenFile: t', ['services.operators.trail.url: is not a loopback address']],
+        ['url: "http://127.0.0.1", tokenFile: t, caFile: c', ['services.operators.trail.caFile: has no effect']],
+        ['url: "http://:9443", tokenFile: t', ['services.operators.trail.url: is not a valid URL']],
+        ['url: "https://a:b@registry.example", tokenFile: t', ['services.operators.trail.url: expected an http']],
+      ] as const
+    ).map(([trail, problems]): [string, readonly string[]] => [
+      `services: { operators: { registryKeys: [a], trail: { ${trail} } } }`,
+      problems,
+    ]),
+    [
+      'upstreams: { a: { url: "http://localhost:7081" } }\nroutes: []\nservices: { operators: { registryKeys: [k], trail: { url: "http://127.0.0.1:1", tokenFile: t } } }',
+      ["upstreams.a.url: is the address of the operators' API"],
+    ],
     // While the API is disabled its port may be used by another listener.
     ['upstreams: { a: { url: "http://localhost:7081" } }\nroutes: []', []],
     ['routes: [{ path: /a, upstream: b, resource: a }]', ['routes[0].upstream: is not the name of an upstream']],

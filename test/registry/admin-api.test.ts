@@ -156,6 +156,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'post /approvals/{id}/approve',
       'post /approvals/{id}/reject',
       'post /events/exports',
+      'post /events/services',
       'post /imports',
       'post /imports/check',
     ],
@@ -164,6 +165,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     ...[
       'post /merchants/{id}/keys',
       'post /restores/held/{id}/lift',
+      'post /services-tokens',
       'post /sign-in/device',
       'post /sign-in/out',
       'post /sign-in/refresh',

@@ -1,16 +1,51 @@
-import { randomUUID } from 'node:crypto';
+import { createPublicKey, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto';
+import { calculateJwkThumbprint, createLocalJWKSet, exportJWK } from 'jose';
 import type { Test } from 'tap';
 import { BalanceCheck } from '../../src/services/ledger/balance-check.js';
-import { createOperatorsApi } from '../../src/services/operators/create-operators-api.js';
+import { createOperatorsApi, type OperatorsOptions } from '../../src/services/operators/create-operators-api.js';
 import type { Entry } from '../../src/services/operators/schema.js';
+import { createServicesTokenVerifier } from '../../src/services/operators/services-token-verifier.js';
 import type { Answer, ServicesUnderTest } from './services-fixture.js';
 
 export const operatorsToken = 'a-token-of-operators-0123456789abcdef';
 
+/** A key of the registry that signs services tokens. */
+export interface SigningKey {
+  readonly privateKey: KeyObject;
+  readonly keyId: string;
+}
+
+/** Creates a key for services tokens. */
+export async function newServicesTokenKey(): Promise<SigningKey> {
+  const { privateKey } = generateKeyPairSync('ed25519');
+  return { privateKey, keyId: await calculateJwkThumbprint(await exportJWK(createPublicKey(privateKey))) };
+}
+
+/** Creates the verifier of tokens that one of these keys signed. */
+export async function administratorsWith(keys: readonly SigningKey[], clock: { now(): number }) {
+  const jwks = keys.map(async ({ privateKey, keyId }) => ({
+    ...(await exportJWK(createPublicKey(privateKey))),
+    ...{ kid: keyId, alg: 'EdDSA', use: 'sig' },
+  }));
+  return createServicesTokenVerifier({ keys: createLocalJWKSet({ keys: await Promise.all(jwks) }), clock });
+}
+
 /** Creates the operators' API on the database of the services under test. */
-export function operatorsOf(t: Test, { database, clock, logged }: ServicesUnderTest) {
+export function operatorsOf(
+  t: Test,
+  { database, clock, logged }: Pick<ServicesUnderTest, 'database' | 'clock' | 'logged'>,
+  further: Partial<OperatorsOptions> = {},
+) {
   const logger = { error: (details: object, message: string) => void logged.push({ details, message }) };
-  const app = createOperatorsApi({ database, clock, token: operatorsToken, tls: null, logger });
+  const app = createOperatorsApi({
+    database,
+    clock,
+    token: operatorsToken,
+    storesEvents: false,
+    tls: null,
+    logger,
+    ...further,
+  });
   t.teardown(() => app.close());
 
   async function operate(

@@ -42,7 +42,7 @@ export function onEachServices(title: string, body: (t: Test, services: Services
   });
   t.test(`${title} (PostgreSQL)`, postgresAlone, async (test) => {
     const services = await servicesFixture(test, { url: await (shared ??= createPostgresDatabase(t)) });
-    await sql`truncate wallets, payouts, transactions, customers, deleted_customers, answers restart identity`.execute(
+    await sql`truncate wallets, payouts, transactions, customers, deleted_customers, answers, operator_events restart identity`.execute(
       services.database,
     );
     await body(test, services);

@@ -30,15 +30,52 @@ export interface SigningKeyFiles {
 const maxPemBytes = 64 * 1024;
 
 /**
- * Reads the signing key.
+ * Reads the signing key of the caller identity.
  * @throws OperatorError if the file is unreadable, or not an Ed25519 or P-256 private key; the message is one sentence
  */
-export async function readSigningKey(file: string): Promise<SigningKey> {
-  const what = 'The signing key';
+export function readSigningKey(file: string): Promise<SigningKey> {
+  return readPrivateKey(file, 'The signing key');
+}
+
+/**
+ * Reads the key with which the registry signs services tokens.
+ * @throws OperatorError if the file is unreadable, or not an Ed25519 private key; the message is one sentence
+ */
+export async function readServicesTokenKey(file: string): Promise<SigningKey> {
+  const what = 'The key of registry.servicesToken';
+  const key = await readPrivateKey(file, what);
+  if (key.algorithm === 'EdDSA') return key;
+  throw new OperatorError(`${what} ${file} must be an Ed25519 key: openssl genpkey -algorithm ed25519 -out ${file}`);
+}
+
+async function readPrivateKey(file: string, what: string): Promise<SigningKey> {
   const privateKey = keyIn(await readOperatorFile(file, what, maxPemBytes, privateKeys), createPrivateKey);
   if (privateKey === null) throw new OperatorError(`${what} ${file} is not a PEM private key without a passphrase.`);
   const { algorithm, keyId } = await publicHalf(createPublicKey(privateKey), what, file);
   return { privateKey, algorithm, keyId };
+}
+
+/**
+ * Reads the public keys of the registry as a JWK set. A private key is rejected: with it, the services could sign tokens
+ * for themselves.
+ * @throws OperatorError for a file without an Ed25519 public key; the message is one sentence
+ */
+export async function readRegistryKeys(files: readonly string[]): Promise<JSONWebKeySet> {
+  const keys: JWK[] = [];
+  for (const file of files) {
+    const what = 'The public key of services.operators.registryKeys';
+    const pem = await readOperatorFile(file, what, maxPemBytes, privateKeys);
+    const publicKey = privateKeys(pem) ? null : keyIn(pem, createPublicKey);
+    if (publicKey?.asymmetricKeyType !== 'ed25519') {
+      throw new OperatorError(
+        `${what} ${file} must be an Ed25519 public key: openssl pkey -in PRIVATE_KEY -pubout, for the key of ` +
+          'registry.servicesToken.',
+      );
+    }
+    const { algorithm, keyId, jwk } = await publicHalf(publicKey, what, file);
+    keys.push({ ...jwk, kid: keyId, alg: algorithm, use: 'sig' });
+  }
+  return { keys };
 }
 
 /**

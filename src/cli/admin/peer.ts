@@ -7,13 +7,15 @@ export interface Peer {
   /** What the user should start if the API is down, and which log to read. */
   readonly start: string;
   readonly log: string;
-  readonly option: '--registry' | '--services';
-  readonly tokenOption: '--token-file' | '--registry-token-file';
+  readonly option: '--registry' | '--services' | 'services.operators.trail.url';
+  readonly tokenOption: '--token-file' | '--registry-token-file' | 'services.operators.trail.tokenFile';
   readonly addressVariable: string;
   readonly tokenVariable: string;
   /** Section of the configuration that contains the listener and the token file. */
   readonly section: 'registry' | 'services.operators';
   readonly tokenFile: 'registry.tokenFile' | 'services.operators.tokenFile';
+  /** What to check after a rejected token. Default: the option and the variable of the token. */
+  readonly rejectedToken?: string;
   /** Commands that list the ids of the API's records, for messages. */
   readonly lists: string;
   /** Commands that show whether a change was made, for messages. */
@@ -43,7 +45,7 @@ export const registryPeer: Peer = {
 /** How administration commands reach and name the operators' API of the services. */
 export const operatorsPeer: Peer = {
   name: "the operators' API",
-  start: 'the services, with services.operators.tokenFile set',
+  start: 'the services, with services.operators.registryKeys or tokenFile set',
   log: 'the log of the services',
   option: '--services',
   tokenOption: '--token-file',

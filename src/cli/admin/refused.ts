@@ -18,11 +18,19 @@ const longestText = 500;
 const mostProblems = 100;
 
 /** Returns advice for the user for each status of an error response. */
-const advice = ({ name, option, tokenOption, tokenVariable, lists }: Peer): Readonly<Record<number, string>> => ({
+const advice = ({
+  name,
+  option,
+  tokenOption,
+  tokenVariable,
+  rejectedToken,
+  lists,
+}: Peer): Readonly<Record<number, string>> => ({
   400: 'Check the arguments.',
   401:
+    rejectedToken ??
     `Check that ${tokenOption}, or ${tokenVariable}, has the token of ` +
-    `${name.replace('the registry', 'this registry')}.`,
+      `${name.replace('the registry', 'this registry')}.`,
   403: 'See roles and whoami for what this token may do.',
   421: `Check that ${option} has a host of ${name}: one of its certificate, or one of registry.hosts.`,
   404: `Check the id (${lists}), and that ${option} names ${name.replace('the registry', 'a registry')} of this version.`,

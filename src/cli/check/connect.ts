@@ -18,7 +18,7 @@ import { readInstanceKey } from '../compose/note-signer.js';
 import type { SignerOptions } from '../compose/note-signer.js';
 import { readWitnessKey } from '../compose/witness.js';
 import { openGeoIp } from '../compose/gateway-ports.js';
-import { readLogSecret, readPepper, readRecordSeals } from '../compose/secrets.js';
+import { openServicesTokenKey, readLogSecret, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
@@ -90,10 +90,11 @@ function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<
 }
 
 function checksOfRegistry(config: Config): Check[] {
-  const { listen, database, tokenFile, bootstrap, witness } = config.registry;
+  const { listen, database, tokenFile, bootstrap, witness, servicesToken } = config.registry;
   return [
     redis(config, 'registry'),
     ...(witness === null ? [] : [signerOf('registry.witness', witness, () => readWitnessKey(witness))]),
+    works('registry.servicesToken.keyFile', () => openServicesTokenKey(servicesToken)),
     ...(bootstrap === 'off' ? [] : [works('registry.tokenFile', () => readToken(tokenFile, 'registry.tokenFile'))]),
     works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
     works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),
@@ -125,7 +126,10 @@ function checksOfServices(config: Config): Check[] {
       const { operatorsListener } = await import('../compose/services.js');
       await (await operatorsListener(operators, createLogger('silent')))?.tls?.stop();
     }),
-    ...(operators.tokenFile === null ? [] : [portIsFree('services.operators.listen', operators.listen)]),
+    ...(operators.trail === null ? [] : [reach('services.operators.trail.url', operators.trail.url)]),
+    ...(operators.tokenFile === null && operators.registryKeys.length === 0
+      ? []
+      : [portIsFree('services.operators.listen', operators.listen)]),
   ];
 }
 

@@ -1,3 +1,5 @@
+import type { Config } from '../../config/schema.js';
+import type { ServicesTokenKey } from '../../registry/services-tokens/services-tokens.js';
 import { Seals } from '../../adapters/redis/seal.js';
 import { readSecretFile, readSecretLines } from '../../config/operator-file.js';
 import { type Pepper, pepperOf } from '../../gateway/api-key.js';
@@ -28,4 +30,17 @@ export async function readRecordSeals(file: string | null): Promise<Seals> {
  */
 export async function readLogSecret(file: string | null): Promise<LogSecret> {
   return file === null ? null : logSecretOf(await readSecretFile(file, 'The secret of the access log'));
+}
+
+/**
+ * Reads the key that signs services tokens; null without `registry.servicesToken`.
+ * @throws OperatorError
+ */
+export async function openServicesTokenKey(
+  option: Config['registry']['servicesToken'],
+): Promise<ServicesTokenKey | null> {
+  if (option === null) return null;
+  // Import this module only here: it loads jose, which registries without such tokens do not need.
+  const { readServicesTokenKey } = await import('../../adapters/identity/signing-keys.js');
+  return readServicesTokenKey(option.keyFile);
 }

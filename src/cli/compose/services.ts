@@ -1,13 +1,19 @@
 import { createLocalJWKSet, createRemoteJWKSet } from 'jose';
-import { readPublicKeys } from '../../adapters/identity/signing-keys.js';
+import { readPublicKeys, readRegistryKeys } from '../../adapters/identity/signing-keys.js';
 import type { Config } from '../../config/schema.js';
 import { createRouteTable } from '../../edge/request/routes.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { type AssertionVerifier, createAssertionVerifier } from '../../services/assertion-verifier.js';
+import { appendedSchema } from '../../registry/events/schema.js';
+import type { Trail } from '../../services/operators/operator-events.js';
+import { createServicesTokenVerifier } from '../../services/operators/services-token-verifier.js';
 import { type OperatorsListener, type RunningServices, startServices } from '../../services/start-services.js';
 import type { Logger } from '../../telemetry/logger.js';
 import type { Build } from '../../telemetry/process-metrics.js';
+import { trustAuthorities } from '../../tls/client-trust.js';
 import { ServerTls } from '../../tls/server-tls.js';
+import { AdminClient } from '../admin/admin-client.js';
+import { type Peer, registryPeer } from '../admin/peer.js';
 import { systemClock, systemTimers } from './system-clock.js';
 
 /**
@@ -41,20 +47,52 @@ export async function startConfiguredServices(
 }
 
 /**
- * Returns the listener options of the operators' API. Null without a token, because no request could then be
- * authenticated.
- * @throws OperatorError for an invalid token or certificate
+ * Returns the listener options of the operators' API. Null without a shared token and without keys of the registry,
+ * because no request could then be authenticated.
+ * @throws OperatorError for an invalid token, key or certificate
  */
 export async function operatorsListener(
-  { listen, tokenFile }: Config['services']['operators'],
+  { listen, tokenFile, registryKeys, trail: at }: Config['services']['operators'],
   logger: Logger,
 ): Promise<OperatorsListener | null> {
-  if (tokenFile === null) return null;
-  const token = await readToken(tokenFile, 'services.operators.tokenFile');
+  if (tokenFile === null && registryKeys.length === 0) return null;
+  const token = tokenFile === null ? null : await readToken(tokenFile, 'services.operators.tokenFile');
+  const keys = registryKeys.length === 0 ? null : createLocalJWKSet(await readRegistryKeys(registryKeys));
+  const administrators = keys && createServicesTokenVerifier({ keys, clock: systemClock });
+  const trail = at && (await openTrail(at));
   const { host, port, certFile, keyFile } = listen;
-  if (certFile === null || keyFile === null) return { host, port, token, tls: null };
+  if (certFile === null || keyFile === null) return { host, port, token, administrators, trail, tls: null };
   const files = { certFile, keyFile, clientCaFile: null };
-  return { host, port, token, tls: await ServerTls.open(files, 'services.operators.listen', systemClock, logger) };
+  const tls = await ServerTls.open(files, 'services.operators.listen', systemClock, logger);
+  return { host, port, token, administrators, trail, tls };
+}
+
+const trailPeer: Peer = {
+  ...registryPeer,
+  option: 'services.operators.trail.url',
+  tokenOption: 'services.operators.trail.tokenFile',
+  rejectedToken: 'Check services.operators.trail.tokenFile: its administrator needs the role services.',
+};
+
+/**
+ * Opens the client that sends changes by operators to the registry. It sends nothing yet: the services start while the
+ * registry is away. The token is read for each request, so that it can be replaced.
+ * @throws OperatorError for an invalid token or CA file
+ */
+async function openTrail(at: NonNullable<Config['services']['operators']['trail']>): Promise<Trail> {
+  const { url, tokenFile, caFile } = at;
+  const tokenNow = () => readToken(tokenFile, 'services.operators.trail.tokenFile');
+  await tokenNow();
+  const target = {
+    peer: trailPeer,
+    address: new URL(url),
+    trust: caFile === null ? null : await trustAuthorities(caFile),
+  };
+  return async (events) => {
+    const client = new AdminClient({ ...target, token: await tokenNow() });
+    const path = ['events', 'services'];
+    await client.ask({ method: 'POST', path, body: { events }, isRepeatable: true, expects: appendedSchema });
+  };
 }
 
 const fetchTimeoutMilliseconds = 5_000;

@@ -11,7 +11,7 @@ import type { RecordsStore } from '../../gateway/store-ports.js';
 import { type RunningRegistry, startRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { openRecords } from '../compose/gateway-ports.js';
-import { readPepper, readRecordSeals } from '../compose/secrets.js';
+import { openServicesTokenKey, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf, redisOutageLog } from '../compose/redis-address.js';
 import { systemClock, systemTimers } from '../compose/system-clock.js';
 import { openWitness } from '../compose/witness.js';
@@ -54,6 +54,7 @@ export async function startEmbeddedRegistry(
       },
       ...{ store, clock: systemClock, timers: systemTimers },
       ...{ eventsDays: retention.eventsDays, inbox: channel, witness: await openWitness(config, log) },
+      servicesTokenKey: await openServicesTokenKey(config.registry.servicesToken),
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),
       resources: new Set(config.routes.map(({ resource }) => resource)),

@@ -4,7 +4,13 @@ import { isLoopback } from './loopback.js';
 import { certificateProblems } from './registry-rules.js';
 
 /** Rules that protect the operators' API, which can move money. */
-export const operatorsRules: readonly Rule[] = [certificateIsWhole, tlsBeyondLoopback, upstreamIsNotForOperators];
+export const operatorsRules: readonly Rule[] = [
+  certificateIsWhole,
+  tlsBeyondLoopback,
+  upstreamIsNotForOperators,
+  administratorsNeedTrail,
+  trailNeedsTls,
+];
 
 const listen = 'services.operators.listen';
 
@@ -27,7 +33,7 @@ function tlsBeyondLoopback({ services: { operators } }: Config): RuleProblem[] {
  * to the API that moves money.
  */
 function upstreamIsNotForOperators({ upstreams, services: { operators } }: Config): RuleProblem[] {
-  if (operators.tokenFile === null) return [];
+  if (operators.tokenFile === null && operators.registryKeys.length === 0) return [];
   const { port, host } = operators.listen;
   return Object.entries(upstreams).flatMap(([name, { url }]) => {
     if (!URL.canParse(url)) return [];
@@ -39,4 +45,28 @@ function upstreamIsNotForOperators({ upstreams, services: { operators } }: Confi
       "is the address of the operators' API, which is only for operators; expected the address of services.listen";
     return [{ path: `upstreams.${name}.url`, message, others: [`${listen}.port`] }];
   });
+}
+
+/** Requires the events of changes by administrators, because otherwise the registry would not know of them. */
+function administratorsNeedTrail({ services: { operators } }: Config): RuleProblem[] {
+  if (operators.registryKeys.length === 0 || operators.trail !== null) return [];
+  const path = 'services.operators.trail';
+  const message = 'expected url and tokenFile of the registry, because services.operators.registryKeys is set';
+  return [{ path, message, others: ['services.operators.registryKeys'] }];
+}
+
+/** Requires TLS except on loopback, because otherwise the token would be readable on the network. */
+function trailNeedsTls({ services: { operators } }: Config): RuleProblem[] {
+  if (operators.trail === null) return [];
+  const path = 'services.operators.trail';
+  const { url, caFile } = operators.trail;
+  if (!URL.canParse(url)) return [{ path: `${path}.url`, message: 'is not a valid URL', others: [] }];
+  const { protocol, hostname } = new URL(url);
+  if (protocol === 'https:') return [];
+  if (!isLoopback(hostname))
+    return [{ path: `${path}.url`, message: 'is not a loopback address; expected an https:// URL', others: [] }];
+  if (caFile === null) return [];
+  return [
+    { path: `${path}.caFile`, message: 'has no effect for an http:// URL; expected null', others: [`${path}.url`] },
+  ];
 }

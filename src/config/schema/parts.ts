@@ -1,5 +1,5 @@
 import Type from '../../typebox/typebox.js';
-import { address, line, nullable, optionalFile, section } from './option.js';
+import { address, line, nullable, optionalFile, requiredFile, section } from './option.js';
 import { databaseUrl } from './registry.js';
 
 /** Options of the connection pool to PostgreSQL. */
@@ -54,8 +54,44 @@ export const services = section(
           { description: "The operators' listener. The gateway must not forward requests to it." },
         ),
         tokenFile: optionalFile(
-          "File with the operators' bearer token, at least 32 characters. null: the operators' API is off, and " +
-            'wallets cannot be created or credited.',
+          'File with the shared bearer token of operators, at least 32 characters. null: no shared token. Without ' +
+            "registryKeys too, the operators' API is off, and wallets cannot be created or credited.",
+        ),
+        registryKeys: Type.Array(
+          line({ expects: 'the path of a file', examples: ['/etc/gateway/registry.pub'], holds: 'path' }),
+          {
+            default: [],
+            maxItems: 2,
+            description:
+              "PEM files with the public keys of registry.servicesToken. The operators' API then accepts the " +
+              'administrators of the registry. During a key rotation, list the next and the previous key.',
+            expects: 'a list of paths of files',
+          },
+        ),
+        trail: nullable(
+          section(
+            {
+              url: Type.String({
+                pattern: '^https?://[^?#@\\s\\\\\\u0000-\\u001f\\u007f]+$',
+                maxLength: 4096,
+                description: 'Address of the admin API. https, except for a loopback address.',
+                expects: 'an http:// or https:// URL without a user or a query',
+                examples: ['https://registry.example.com'],
+              }),
+              tokenFile: requiredFile(
+                'File with the token of an administrator of the registry with the role services. It is read for each ' +
+                  'request, so a replaced file applies at once.',
+                '/etc/gateway/services-trail-token',
+              ),
+              caFile: optionalFile('PEM file of the CA of an https address. null: the CAs that the system trusts.'),
+            },
+            { description: '' },
+          ),
+          {
+            description:
+              'The registry that gets each change by an operator as an event. Changes wait in the database while it is ' +
+              'unavailable. Required with registryKeys. null: no events.',
+          },
         ),
       },
       { description: "The operators' API: wallets, and the money in them (merchant-gateway wallets)." },

@@ -141,6 +141,22 @@ export const registry = section(
           'receipt for each. Requires keys.recordSecretFile. null: the registry accepts no checkpoints.',
       },
     ),
+    servicesToken: nullable(
+      section(
+        {
+          keyFile: requiredFile(
+            'PEM file with the Ed25519 private key that signs the tokens: openssl genpkey -algorithm ed25519.',
+            '/etc/gateway/services-token-key.pem',
+          ),
+        },
+        { description: '' },
+      ),
+      {
+        description:
+          "Signs tokens of at most 5 minutes, with which administrators use the operators' API of the services. The " +
+          'services need the public key (services.operators.registryKeys). null: no such tokens.',
+      },
+    ),
     retention: section(
       {
         eventsDays: nullable(Type.Integer({ minimum: 1, maximum: 36_500 }), {

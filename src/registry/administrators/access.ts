@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { actorForm } from '../../rest/actor.js';
-import { keylessText } from '../../rest/line.js';
+import { reasonIn } from '../../rest/reason.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Author } from '../events/author.js';
 import { holdsApiKey } from '../fields.js';
@@ -49,7 +49,6 @@ export interface AccessOptions {
 }
 
 const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]{1,4096})$/i;
-const longestReason = 200;
 
 /**
  * Makes an app accept only requests whose caller has the permission that their route requires. A route without a
@@ -129,28 +128,6 @@ function claimedIn(name: string | readonly string[] | undefined): string | null 
     400,
     'x-actor must be a name of 1 to 64 letters, digits and . _ @ : + -, and must not contain an API key',
   );
-}
-
-/**
- * Returns the reason of a request, which clients send percent-encoded, because a header holds only ASCII reliably.
- * @throws Refusal 400 for a malformed reason
- */
-function reasonIn(text: string | readonly string[] | undefined): string | null {
-  if (text === undefined || text === '') return null;
-  const reason = typeof text === 'string' ? decoded(text) : null;
-  if (reason !== null && reason.length <= longestReason && keylessText.test(reason)) return reason;
-  throw new Refusal(
-    400,
-    `x-reason must be a percent-encoded text of 1 to ${longestReason} characters on one line, without an API key`,
-  );
-}
-
-function decoded(text: string): string | null {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return null;
-  }
 }
 
 async function identify(request: FastifyRequest, reply: FastifyReply, options: AccessOptions): Promise<Caller> {

@@ -1,15 +1,18 @@
-/** What the admin API lets an administrator do. Each route requires one of these. */
+import { walletPermissions } from '../../rest/services-token.js';
+
+/** What an administrator may do. Each route of the admin API and of the operators' API requires one of these. */
 export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
   ...(['keys:read', 'keys:create', 'keys:revoke'] as const),
-  ...(['gateways:read', 'events:read', 'events:export'] as const),
+  ...(['gateways:read', 'events:read', 'events:export', 'events:append'] as const),
   ...(['checkpoints:read', 'checkpoints:write'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
+  ...walletPermissions,
   ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
   ...(['approvals:read', 'approvals:decide'] as const),
 ] as const;
 
-/** One permission of the admin API. */
+/** One permission of an administrator. */
 export type Permission = (typeof permissions)[number];
 
 /** What each administrator may do: see oneself, and list, create and revoke one's own tokens. */
@@ -38,7 +41,7 @@ export const roles = {
       ...reads,
       ...(['merchants:create', 'merchants:write', 'allowlists:write', 'keys:create', 'keys:revoke'] as const),
       ...(['events:export', 'checkpoints:write', 'records:import', 'records:export', 'restores:write'] as const),
-      'approvals:decide',
+      ...(['approvals:decide', 'wallets:read'] as const),
       ...ofEverybody,
     ],
   },
@@ -50,7 +53,17 @@ export const roles = {
   auditor: {
     description: 'reads everything, changes nothing',
     isOfMember: false,
-    permissions: [...reads, 'events:export', 'records:export', 'administrators:read', ...ofEverybody],
+    permissions: [...reads, 'events:export', 'records:export', 'wallets:read', 'administrators:read', ...ofEverybody],
+  },
+  treasurer: {
+    description: 'wallets, and the money in them; of the registry only merchants and events',
+    isOfMember: false,
+    permissions: ['merchants:read', 'events:read', ...walletPermissions, ...ofEverybody],
+  },
+  services: {
+    description: 'for the services: adds what operators change there to the events',
+    isOfMember: false,
+    permissions: ['events:append', ...ofEverybody],
   },
   'merchant-admin': {
     description: 'the keys and allowlists of one merchant',

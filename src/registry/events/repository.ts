@@ -16,6 +16,8 @@ export interface NewEvent {
   readonly keyId: string | null;
   readonly before: object | null;
   readonly after: object | null;
+  /** Default: the author of the whole change. */
+  readonly author?: Author;
 }
 
 /**
@@ -28,8 +30,8 @@ export async function recordEvents(
   { at, author, revision }: { readonly at: number; readonly author: Author; readonly revision: number },
 ): Promise<number | null> {
   if (events.length === 0) return null;
-  const rows = events.map(({ action, merchantId, keyId, before, after }) => ({
-    ...{ at, revision, ...authorColumns(author) },
+  const rows = events.map(({ action, merchantId, keyId, before, after, author: own = author }) => ({
+    ...{ at, revision, ...authorColumns(own) },
     ...{ action, merchant_id: merchantId, key_id: keyId, before: textOf(before), after: textOf(after) },
   }));
   return appendEvents(database, rows);

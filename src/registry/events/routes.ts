@@ -10,6 +10,8 @@ import { eventFilterOf } from './filter.js';
 import { listEvents } from './repository.js';
 import { begunExportSchema, eventExportPageSchema, exportQuery, exportsQuery } from './schema.js';
 import { chainPageSchema, chainQuery, chainStateSchema, eventSchema, eventsQuery } from './schema.js';
+import { appendedSchema, servicesEventsBody } from './schema.js';
+import { appendServicesEvents } from './services-events.js';
 
 const listAccess: Access = { permission: 'events:read', merchant: 'list' };
 const chainAccess: Access = { permission: 'events:read' };
@@ -20,7 +22,8 @@ const exportAccess: Access = { permission: 'events:export' };
  * @param signer signs the end of the chain; null: nothing signs it
  */
 export function eventRoutes(signer: NoteSigner | null): Routes {
-  return (app, { database, clock }) => {
+  return (app, context) => {
+    const { database, clock } = context;
     const operation = { summary: 'Who changed what and when, newest first', page: eventSchema };
     app.get(
       '/events',
@@ -68,6 +71,24 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         const { params, query } = request;
         const after = Number(query.after ?? 0);
         return success('Events exported', await readEventExport(database, params.id, callerOf(request), after));
+      },
+    );
+
+    app.post(
+      '/events/services',
+      {
+        schema: { body: servicesEventsBody, querystring: noQuery },
+        config: {
+          operation: {
+            summary: 'Append changes that operators made in the services, once per id',
+            data: appendedSchema,
+          },
+          access: { permission: 'events:append' },
+        },
+      },
+      async (request) => {
+        const appended = await appendServicesEvents(context, authorOf(request), request.body.events);
+        return success('Events appended', { appended });
       },
     );
 

@@ -1,6 +1,7 @@
 import { actorForm } from '../../rest/actor.js';
 import { keylessLine } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
+import { mostServicesEvents, servicesActions, servicesEventSchema } from '../../rest/services-events.js';
 import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
@@ -21,6 +22,7 @@ const actions = [
   ...(['sign-in.succeeded', 'sign-in.ended'] as const),
   ...(['approval.requested', 'approval.approved', 'approval.rejected', 'approval.refused'] as const),
   ...(['approval-rules.changed'] as const),
+  ...servicesActions,
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
   ...(['events.exported', 'records.exported'] as const),
 ] as const;
@@ -117,6 +119,17 @@ export const eventExportPageSchema = Type.Object({
 
 /** One page of an export of events. */
 export type EventExportPage = Static<typeof eventExportPageSchema>;
+/** The body of `POST /events/services`. */
+export const servicesEventsBody = Type.Object({
+  events: Type.Array(servicesEventSchema, {
+    minItems: 1,
+    maxItems: mostServicesEvents,
+    description: `a list of 1 to ${mostServicesEvents} events`,
+  }),
+});
+
+/** The response of `POST /events/services`: how many of the events were new. */
+export const appendedSchema = Type.Object({ appended: Type.Integer({ minimum: 0 }) });
 
 const count = Type.Integer({ minimum: 0 });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);

@@ -12,6 +12,7 @@ import { administrators } from './0010-administrators.js';
 import { eventChain } from './0011-event-chain.js';
 import { signIns } from './0012-sign-ins.js';
 import { approvals } from './0013-approvals.js';
+import { eventsOfServices } from './0014-events-of-services.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -28,4 +29,5 @@ export const migrations: Migrations = {
   '0011-event-chain': eventChain,
   '0012-sign-ins': signIns,
   '0013-approvals': approvals,
+  '0014-events-of-services': eventsOfServices,
 };

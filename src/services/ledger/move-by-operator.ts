@@ -48,6 +48,7 @@ type RefusalCode = keyof typeof storedRefusals;
 /**
  * Carries out an operator's order, once per reference. A rejection because of the balance is stored too: a delayed copy
  * of the order must not move money after the operator has received the rejection.
+ * @param onMoved called in the transaction of the movement, unless it was made earlier
  * @throws Refusal 422 `wrong_environment`, `wrong_currency`, `wrong_merchant`, `insufficient_balance` or
  *   `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement
  */
@@ -55,6 +56,7 @@ export async function moveByOperator(
   { database, clock }: Pick<RouteContext, 'database' | 'clock'>,
   wallet: WalletRow,
   order: OperatorMovement,
+  onMoved: (transaction: ServicesTransaction, entry: EntryRow) => Promise<void>,
 ): Promise<OperatorEntry> {
   const tenant = ownerOf(wallet, order);
   const movement = { ...order, walletId: wallet.id };
@@ -63,7 +65,10 @@ export async function moveByOperator(
     const earlier = await findEarlier(transaction, tenant, movement);
     if (earlier !== null) return typeof earlier === 'string' ? earlier : { entry: earlier, isRepeated: true };
     const made = await move(transaction, clock, tenant, movement);
-    if (typeof made !== 'string') return { entry: made, isRepeated: false };
+    if (typeof made !== 'string') {
+      await onMoved(transaction, made);
+      return { entry: made, isRepeated: false };
+    }
     await storeRefusal(transaction, clock, tenant, movement, made);
     return made;
   });

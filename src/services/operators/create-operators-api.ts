@@ -1,18 +1,21 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from '../../rest/error-responses.js';
-import { requireToken } from '../../rest/bearer-token.js';
 import { describeRoutes, type ApiDescription, type DescribedRoute } from '../../rest/openapi/describe-routes.js';
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { createRestApp, type RestApp } from '../../rest/rest-app.js';
 import type { ServerTls } from '../../tls/server-tls.js';
 import { movementRoutes } from './movement-routes.js';
+import { requireOperator } from './operator-access.js';
+import type { ServicesTokenVerifier } from './services-token-verifier.js';
 import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 
 /** Options of the operators' API. */
 export interface OperatorsOptions extends OperatorContext {
-  /** The operators' bearer token. */
-  readonly token: string;
+  /** The shared bearer token of operators; null accepts none. */
+  readonly token: string | null;
+  /** Verifies the tokens of the registry's administrators. Null or omitted: none is accepted. */
+  readonly administrators?: ServicesTokenVerifier | null | undefined;
   /** TLS of the listener, which the app closes; null for plain HTTP. */
   readonly tls: ServerTls | null;
   readonly logger?: Logger | undefined;
@@ -22,8 +25,14 @@ export interface OperatorsOptions extends OperatorContext {
  * Creates the API with which operators manage wallets and their money. It has its own app and listener, so that
  * merchants' requests cannot reach it.
  */
-export function createOperatorsApi({ token, tls, logger, ...context }: OperatorsOptions): RestApp {
-  const admit = requireToken(token);
+export function createOperatorsApi({
+  token,
+  administrators = null,
+  tls,
+  logger,
+  ...context
+}: OperatorsOptions): RestApp {
+  const admit = requireOperator({ token, administrators });
   const app = createRestApp({
     logger,
     tls,
@@ -54,8 +63,15 @@ function refuseForwarded(app: FastifyInstance): void {
 const actor = {
   name: 'x-actor',
   in: 'header',
-  description: 'Name of the operator who makes the change',
+  description: 'With the shared token: name of the operator who makes the change, which nothing proves',
   schema: { type: 'string', maxLength: 64 },
+};
+
+const reason = {
+  name: 'x-reason',
+  in: 'header',
+  description: 'Why the request is made, percent-encoded; a movement has its reason in the body',
+  schema: { type: 'string', maxLength: 1800 },
 };
 
 const operatorsDescription: ApiDescription = {
@@ -66,7 +82,8 @@ const operatorsDescription: ApiDescription = {
   },
   security: { token: { type: 'http', scheme: 'bearer' } },
   failuresOf,
-  headersOf: ({ method }) => (method === 'get' ? [] : [actor]),
+  headersOf: ({ method }) => (method === 'get' ? [reason] : [actor, reason]),
+  extensionsOf: ({ config: { permission } }) => (permission === undefined ? {} : { 'x-permission': permission }),
   otherResponses: ({ method }) =>
     method === 'get' ? {} : { 200: 'An earlier, identical request already made the change' },
 };
@@ -76,7 +93,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
   return {
     400: 'Malformed request',
     401: 'The token is missing or wrong',
-    403: 'The request came through the gateway',
+    403: 'The operator lacks the permission, which details name, or the request came through the gateway',
     ...(schema?.params === undefined ? {} : { 404: 'The wallet does not exist' }),
     ...(isChange
       ? {

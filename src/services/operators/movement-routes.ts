@@ -1,10 +1,11 @@
-import { actorOf } from '../../rest/actor.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, pagingQuery, rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
 import { moveByOperator } from '../ledger/move-by-operator.js';
 import type { EntryRow } from '../ledger/move-money.js';
 import { accountSchema, entrySchema, movedSchema, movementBody, type Entry } from './schema.js';
+import { eventAuthorOf, ledgerNameOf } from './operator-access.js';
+import { storeOperatorEvent } from './operator-events.js';
 import { walletOf, type OperatorContext } from './wallet-routes.js';
 import { sql } from '../../database/kysely.js';
 import type { Environment } from '../assertion-verifier.js';
@@ -14,30 +15,40 @@ const movements = [
   {
     path: '/wallets/:id/fund',
     type: 'credit',
+    action: 'wallet.funded',
     summary: 'Move money from the float into a wallet, once per reference',
   },
   {
     path: '/wallets/:id/withdraw',
     type: 'debit',
+    action: 'wallet.withdrawn',
     summary: 'Move money from a wallet back into the float, once per reference',
   },
 ] as const;
 
 /** Adds the routes for movements, ledger entries and accounts. */
 export function movementRoutes(app: RestApp, context: OperatorContext): void {
-  const { database } = context;
-  for (const { path, type, summary } of movements) {
+  const { database, clock, storesEvents } = context;
+  for (const { path, type, action, summary } of movements) {
     app.post(
       path,
       {
         schema: { params: idParams, body: movementBody, querystring: noQuery },
-        config: { operation: { summary, status: 201, data: movedSchema } },
+        config: { permission: 'wallets:fund', operation: { summary, status: 201, data: movedSchema } },
       },
       async (request, reply) => {
         const { merchantId = null, ...order } = request.body;
         const wallet = await walletOf(database, request.params.id);
-        const actor = actorOf(request);
-        const { entry, isRepeated } = await moveByOperator(context, wallet, { ...order, merchantId, type, actor });
+        const actor = ledgerNameOf(request);
+        const author = eventAuthorOf(request, order.reason);
+        const { entry, isRepeated } = await moveByOperator(
+          context,
+          wallet,
+          { ...order, merchantId, type, actor },
+          async (transaction, made) => {
+            if (storesEvents) await storeOperatorEvent(transaction, clock, { ...author, action, ...changeOf(made) });
+          },
+        );
         reply.code(isRepeated ? 200 : 201);
         const message = isRepeated ? 'An earlier request with this reference already moved the money' : 'Money moved';
         return success(message, { ...toEntry(entry), isRepeated });
@@ -49,7 +60,10 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
     '/wallets/:id/entries',
     {
       schema: { params: idParams, querystring: pagingQuery },
-      config: { operation: { summary: 'The entries of a wallet, newest first', page: entrySchema } },
+      config: {
+        permission: 'wallets:read',
+        operation: { summary: 'The entries of a wallet, newest first', page: entrySchema },
+      },
     },
     async (request) => {
       const paging = pagingOf(request.query);
@@ -64,6 +78,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
     {
       schema: { querystring: noQuery },
       config: {
+        permission: 'wallets:read',
         operation: {
           summary: 'The accounts of each environment and currency, which add up to zero; reads the whole ledger',
           page: accountSchema,
@@ -76,6 +91,16 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       return successPage('Accounts retrieved', { items, totalRecords: items.length }, paging);
     },
   );
+}
+
+/** Returns what the event of a movement contains about the wallet. */
+function changeOf({ type, amount, balance_after: balance, ...entry }: EntryRow) {
+  const { merchant_id: merchantId, wallet_id: walletId, environment, currency, reference } = entry;
+  return {
+    merchantId,
+    before: { balance: type === 'credit' ? balance - amount : balance + amount },
+    after: { walletId, environment, currency, balance, amount, reference },
+  };
 }
 
 function toEntry(row: EntryRow): Entry {

@@ -1,4 +1,3 @@
-import { actorOf } from '../../rest/actor.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
@@ -8,6 +7,8 @@ import { uuidForm } from '../fields.js';
 import { openWallet, type WalletRow } from '../ledger/open-wallet.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
+import { eventAuthorOf, ledgerNameOf } from './operator-access.js';
+import { storeOperatorEvent } from './operator-events.js';
 import {
   newWalletBody,
   openedWalletSchema,
@@ -17,15 +18,19 @@ import {
 } from './schema.js';
 
 /** Dependencies of the operators' routes. */
-export type OperatorContext = Pick<RouteContext, 'database' | 'clock'>;
+export interface OperatorContext extends Pick<RouteContext, 'database' | 'clock'> {
+  /** Whether each change is stored as an event for the registry. */
+  readonly storesEvents: boolean;
+}
 
 /** Adds the routes of wallets. */
-export function walletRoutes(app: RestApp, { database, clock }: OperatorContext): void {
+export function walletRoutes(app: RestApp, { database, clock, storesEvents }: OperatorContext): void {
   app.post(
     '/wallets',
     {
       schema: { body: newWalletBody, querystring: noQuery },
       config: {
+        permission: 'wallets:write',
         operation: {
           summary: 'Create an empty wallet; repeating the request returns the same wallet',
           status: 201,
@@ -38,10 +43,17 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
       if (!isDefault && givenId === undefined) throw idMissing();
       const id = givenId?.toLowerCase() ?? null;
       const tenant = { merchantId, environment };
-      const wanted = { id, currency, isDefault, createdBy: actorOf(request), createdAt: clock.now() };
-      const { wallet, existed } = await database
-        .transaction()
-        .execute((transaction) => openWallet(transaction, tenant, wanted));
+      const wanted = { id, currency, isDefault, createdBy: ledgerNameOf(request), createdAt: clock.now() };
+      const author = eventAuthorOf(request, null);
+      const { wallet, existed } = await database.transaction().execute(async (transaction) => {
+        const opened = await openWallet(transaction, tenant, wanted);
+        if (storesEvents && !opened.existed)
+          await storeOperatorEvent(transaction, clock, {
+            ...{ ...author, action: 'wallet.created', merchantId, before: null },
+            after: { walletId: opened.wallet.id, environment, currency, balance: 0 },
+          });
+        return opened;
+      });
       if (existed) requireSame(wallet, { ...tenant, id, currency });
       reply.code(existed ? 200 : 201);
       const message = existed ? 'The wallet already exists' : 'Wallet created';
@@ -53,7 +65,10 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
     '/wallets',
     {
       schema: { querystring: operatorWalletsQuery },
-      config: { operation: { summary: 'Wallets, newest first', page: operatorWalletSchema } },
+      config: {
+        permission: 'wallets:read',
+        operation: { summary: 'Wallets, newest first', page: operatorWalletSchema },
+      },
     },
     async (request) => {
       const { merchantId, environment, currency } = request.query;
@@ -73,7 +88,7 @@ export function walletRoutes(app: RestApp, { database, clock }: OperatorContext)
     '/wallets/:id',
     {
       schema: { params: idParams, querystring: noQuery },
-      config: { operation: { summary: 'One wallet', data: operatorWalletSchema } },
+      config: { permission: 'wallets:read', operation: { summary: 'One wallet', data: operatorWalletSchema } },
     },
     async (request) => success('Wallet retrieved', toWallet(await walletOf(database, request.params.id))),
   );

@@ -1,20 +1,17 @@
 import { type Command, Option } from 'commander';
-import { accessOf } from '../access.js';
 import { actorNamed } from '../actor.js';
 import { type AdminCall, type AdminEdge, printers } from '../admin-call.js';
 import { AdminClient } from '../admin-client.js';
-import { operatorsPeer, WrongUsage } from '../peer.js';
+import { WrongUsage } from '../peer.js';
+import { operatorAccess, type OperatorAccessOptions } from './operator-access.js';
 
 /** The client, options and output functions of one operators' command. */
 export type OperatorCall<Options> = Omit<AdminCall<Options>, 'showChange'>;
 
 /** Options that all operators' commands have. */
-export interface OperatorOptions {
-  readonly services?: string;
-  readonly tokenFile?: string;
-  readonly caFile?: string;
-  readonly config?: string;
+export interface OperatorOptions extends OperatorAccessOptions {
   readonly actor?: string;
+  readonly reason?: string;
   readonly json?: true;
   readonly token?: string | true;
 }
@@ -25,15 +22,26 @@ export function operate<Options extends object>(
   { io, env }: AdminEdge,
   act: (call: OperatorCall<Options>) => Promise<void>,
 ): void {
+  // A movement has its reason in the ledger.
+  const isMovement = command.options.some(({ long }) => long === '--reason');
+  if (!isMovement) command.option('--reason <text>', 'why you do this; the registry may require it');
   command
     .option('--services <url>', "address of the operators' API (or MERCHANT_GATEWAY_SERVICES)")
     .option(
+      '--registry <url>',
+      'address of the registry that knows you and the merchants (or MERCHANT_GATEWAY_REGISTRY)',
+    )
+    .option(
+      '--registry-token-file <file>',
+      'file with your token at the registry (or set MERCHANT_GATEWAY_TOKEN to the token, or login)',
+    )
+    .option(
       '--token-file <file>',
-      "file with the operators' token (or set MERCHANT_GATEWAY_SERVICES_TOKEN to the token)",
+      "file with the operators' shared token (or set MERCHANT_GATEWAY_SERVICES_TOKEN to the token)",
     )
     .option('--ca-file <file>', 'PEM file of the CA of an https address (or MERCHANT_GATEWAY_CA_FILE)')
-    .option('--config <file>', 'configuration file, for services.operators')
-    .option('--actor <name>', 'name of who makes a change (default: the system user)')
+    .option('--config <file>', 'configuration file, for services.operators and registry')
+    .option('--actor <name>', 'with the shared token: name of who makes a change (default: the system user)')
     .option('--json', 'print only the data of the response, as JSON')
     .addOption(new Option('--token [token]').hideHelp())
     .addHelpText(
@@ -45,9 +53,11 @@ export function operate<Options extends object>(
       try {
         if (options.token !== undefined) throw new WrongUsage('a token is never an argument: use --token-file');
         const actor = actorNamed(options.actor);
-        const access = await accessOf({ ...options, address: options.services }, env, operatorsPeer);
+        const given = options.reason ?? null;
+        const access = await operatorAccess(options, env, given);
+        const client = new AdminClient({ ...access, actor, reason: isMovement ? null : given });
         const { show } = printers(io, options.json === true);
-        await act({ client: new AdminClient({ ...access, actor }), options, args: command.args, show });
+        await act({ client, options, args: command.args, show });
       } catch (error) {
         if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
         throw error;

@@ -4,18 +4,19 @@ import { OperatorError } from '../../../config/operator-error.js';
 import { openedWalletSchema, type OperatorWallet, operatorWalletSchema } from '../../../services/operators/schema.js';
 import Type from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
-import { accessOf, type AccessOptions } from '../access.js';
 import type { AdminEdge } from '../admin-call.js';
-import { AdminClient } from '../admin-client.js';
+import { type AdminAccess, AdminClient } from '../admin-client.js';
 import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
-import { type Environment, registryPeer, WrongUsage } from '../peer.js';
+import { type Environment, WrongUsage } from '../peer.js';
 import { RejectedByApi } from '../refused.js';
 import { recordLines, tableLines } from '../table.js';
 import { accountsCommand, entriesCommand, movementCommand } from './movements.js';
+import { registryAccess } from './operator-access.js';
 import { operate, type OperatorOptions } from './operator-call.js';
 import { currencyIn, environmentOption, walletIdIn } from './options.js';
 
-interface CreateOptions extends RegistryOptions, OperatorOptions {
+interface CreateOptions extends OperatorOptions {
+  readonly registryCheck: boolean;
   readonly merchant: string;
   readonly environment: string;
   readonly currency: string;
@@ -57,11 +58,6 @@ function createCommand(wallets: Command, edge: AdminEdge): void {
     .requiredOption('--currency <code>', 'currency of the wallet, e.g. NGN', currencyIn)
     .option('--additional', 'create an additional wallet next to the default one')
     .addOption(new Option('--id <id>', 'id of the additional wallet; to retry, give the printed id'))
-    .option('--registry <url>', 'address of the registry that must know the merchant (or MERCHANT_GATEWAY_REGISTRY)')
-    .option(
-      '--registry-token-file <file>',
-      "file with the administrators' token (or set MERCHANT_GATEWAY_TOKEN to the token)",
-    )
     .option('--no-registry-check', 'skip the check that the registry knows the merchant');
   operate<CreateOptions>(create, edge, async ({ client, options, show }) => {
     const { environment, currency, additional } = options;
@@ -118,26 +114,14 @@ function walletLines(wallet: OperatorWallet): string[] {
   ]);
 }
 
-/** Options for looking up a merchant in the registry. */
-interface RegistryOptions {
-  readonly registry?: string;
-  readonly registryTokenFile?: string;
-  readonly caFile?: string;
-  readonly registryCheck: boolean;
-  readonly config?: string;
-}
-
-const peer = { ...registryPeer, tokenOption: '--registry-token-file' } as const;
-
 /**
  * Makes sure that the registry knows the merchant, which the services cannot check. With a mistyped merchant id, no
  * merchant could pay out the money in the wallet.
  * @throws OperatorError if the merchant does not exist, or the registry is unreachable or rejects the request
  */
-async function requireMerchant(id: string, options: RegistryOptions, env: Environment): Promise<void> {
+async function requireMerchant(id: string, options: CreateOptions, env: Environment): Promise<void> {
   if (!options.registryCheck) return;
-  const { registry: address, registryTokenFile: tokenFile, caFile, config } = options;
-  const client = new AdminClient(await registryAccess({ address, tokenFile, caFile, config }, env));
+  const client = new AdminClient({ ...(await accessForMerchant(options, env)), reason: options.reason ?? null });
   try {
     await client.ask({ method: 'GET', path: ['merchants', id], expects: Type.Object({ id: Type.Literal(id) }) });
   } catch (error) {
@@ -146,9 +130,9 @@ async function requireMerchant(id: string, options: RegistryOptions, env: Enviro
   }
 }
 
-async function registryAccess(options: AccessOptions, env: Environment) {
+async function accessForMerchant(options: CreateOptions, env: Environment): Promise<AdminAccess> {
   try {
-    return await accessOf(options, env, peer);
+    return await registryAccess(options, env);
   } catch (error) {
     if (!(error instanceof WrongUsage)) throw error;
     throw new WrongUsage(

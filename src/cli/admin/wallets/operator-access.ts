@@ -1,0 +1,88 @@
+import { loadConfig } from '../../../config/load.js';
+import { OperatorError } from '../../../config/operator-error.js';
+import { servicesTokenSchema } from '../../../registry/services-tokens/schema.js';
+import { accessOf, targetOf } from '../access.js';
+import { type AdminAccess, AdminClient } from '../admin-client.js';
+import { type Environment, operatorsPeer, type Peer, registryPeer, WrongUsage } from '../peer.js';
+import { RejectedByApi } from '../refused.js';
+
+/** Options for the access to the operators' API: by a shared token, or through the registry. */
+export interface OperatorAccessOptions {
+  readonly services?: string;
+  readonly tokenFile?: string;
+  readonly registry?: string;
+  readonly registryTokenFile?: string;
+  readonly caFile?: string;
+  readonly config?: string;
+}
+
+const registryOfWallets: Peer = { ...registryPeer, tokenOption: '--registry-token-file' };
+
+/** The operators' API, for an administrator of the registry. */
+const administratorsPeer: Peer = {
+  ...operatorsPeer,
+  rejectedToken:
+    'Check that services.operators.registryKeys has the public key of registry.servicesToken, and the clocks of both ' +
+    'machines.',
+};
+
+/**
+ * Determines the address of the operators' API and the token for it. A shared token is used if its file is given, or if
+ * one is configured and no registry is given. Otherwise the registry signs a token for the administrator.
+ * @param reason why the registry is asked; null without a reason
+ * @throws WrongUsage if no token is given
+ * @throws OperatorError if the registry is unreachable or signs no token
+ */
+export async function operatorAccess(
+  options: OperatorAccessOptions,
+  env: Environment,
+  reason: string | null,
+): Promise<AdminAccess> {
+  const { services: address, tokenFile, caFile, config } = options;
+  if (usesSharedToken(options, env)) return accessOf({ address, tokenFile, caFile, config }, env, operatorsPeer);
+  const target = await targetOf({ address, caFile, config }, env, operatorsPeer);
+  const registry = new AdminClient({ ...(await registryAccessOf(options, env)), reason });
+  return { peer: administratorsPeer, ...target, token: await servicesTokenFrom(registry) };
+}
+
+/** Determines the address and token of the registry. @throws WrongUsage, ConfigError, OperatorError */
+export function registryAccess(options: OperatorAccessOptions, env: Environment): Promise<AdminAccess> {
+  const { registry: address, registryTokenFile: tokenFile, caFile, config } = options;
+  return accessOf({ address, tokenFile, caFile, config }, env, registryOfWallets);
+}
+
+async function registryAccessOf(options: OperatorAccessOptions, env: Environment): Promise<AdminAccess> {
+  try {
+    return await registryAccess(options, env);
+  } catch (error) {
+    if (!(error instanceof WrongUsage)) throw error;
+    throw new WrongUsage(
+      `the registry signs the token for the operators' API: ${error.message}. ` +
+        "Or give the shared operators' token with --token-file",
+    );
+  }
+}
+
+function usesSharedToken({ tokenFile, registry, registryTokenFile, config }: OperatorAccessOptions, env: Environment) {
+  if (tokenFile !== undefined) return true;
+  if (registry !== undefined || registryTokenFile !== undefined) return false;
+  if ((env[operatorsPeer.tokenVariable] ?? '') !== '') return true;
+  return loadConfig({ file: config, env }).services.operators.tokenFile !== null;
+}
+
+async function servicesTokenFrom(registry: AdminClient): Promise<string> {
+  try {
+    const { data } = await registry.ask({
+      ...({ method: 'POST', path: ['services-tokens'], isRepeatable: true } as const),
+      expects: servicesTokenSchema,
+    });
+    return data.token;
+  } catch (error) {
+    if (!(error instanceof RejectedByApi) || error.status !== 404) throw error;
+    throw new OperatorError(
+      "The registry signs no token for the operators' API. Set registry.servicesToken there, or give the shared " +
+        "operators' token with --token-file. Members of a merchant have no access to wallets.",
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,43 @@
+import { servicesActions, type ServicesEvent } from '../../rest/services-events.js';
+import { makeUnpublishedChange } from '../change.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { Author } from './author.js';
+import type { NewEvent } from './repository.js';
+
+/**
+ * Appends changes that operators made in the services, once per id. The author of each event is the operator, as the
+ * services proved it; `reportedBy` names the administrator of the services. `at` is when the services made the change,
+ * because the event's own time is when the registry stores it.
+ * @returns the number of events that were new
+ */
+export function appendServicesEvents(
+  context: Pick<RegistryContext, 'database' | 'clock'>,
+  author: Author,
+  given: readonly ServicesEvent[],
+): Promise<number> {
+  return makeUnpublishedChange(context, author, async ({ transaction }) => {
+    const stored = await transaction
+      .selectFrom('events')
+      .select('request_id')
+      .where(
+        'request_id',
+        'in',
+        given.map(({ id }) => id),
+      )
+      .where('action', 'in', servicesActions)
+      .execute();
+    const known = new Set(stored.map(({ request_id }) => request_id));
+    const events = [...new Map(given.map((event) => [event.id, event])).values()]
+      .filter(({ id }) => !known.has(id))
+      .map((event) => eventOf(event, author.actor));
+    return { result: events.length, events };
+  });
+}
+
+function eventOf(event: ServicesEvent, reportedBy: string): NewEvent {
+  const { id, at, action, merchantId, actor, administratorId, proof, claimed, source, reason, before, after } = event;
+  return {
+    ...{ action, merchantId, keyId: null, before, after: { ...after, at, reportedBy } },
+    author: { actor, administratorId, proof, claimed, source, requestId: id, reason },
+  };
+}

@@ -1,0 +1,61 @@
+import { success } from '../../rest/envelope.js';
+import { Refusal } from '../../rest/refusal.js';
+import { noQuery } from '../../rest/rest-app.js';
+import { walletPermissions } from '../../rest/services-token.js';
+import { callerOf } from '../administrators/access.js';
+import { permits } from '../administrators/roles.js';
+import { newId } from '../registry-context.js';
+import type { Routes } from '../routes.js';
+import { servicesTokenSchema } from './schema.js';
+import type { ServicesTokenKey } from './services-tokens.js';
+
+/** Dependencies of the route of services tokens. */
+export interface ServicesTokenOptions {
+  /** Null: the registry signs none (`registry.servicesToken`). */
+  readonly key: ServicesTokenKey | null;
+  /** Permissions whose use requires a reason. */
+  readonly reasonFor: ReadonlySet<string>;
+}
+
+/** Creates the route that signs tokens for the operators' API of the services. */
+export function servicesTokenRoutes({ key, reasonFor }: ServicesTokenOptions): Routes {
+  return (app, { clock, random }) => {
+    app.post(
+      '/services-tokens',
+      {
+        schema: { querystring: noQuery },
+        config: {
+          operation: {
+            summary:
+              "Sign a token of at most 5 minutes for the services' operators' API, with the caller's permissions",
+            status: 201,
+            isRead: true,
+            data: servicesTokenSchema,
+          },
+          access: { permission: 'wallets:read' },
+        },
+      },
+      async (request, reply) => {
+        if (key === null) throw noKey();
+        // Import this module only here: it loads jose, which registries without such tokens do not need.
+        const { signServicesToken } = await import('./services-tokens.js');
+        const caller = callerOf(request);
+        const permissions = walletPermissions.filter((permission) => permits(caller.roles, permission));
+        const now = clock.now();
+        const signed = await signServicesToken(key, {
+          ...{ caller, permissions, now },
+          reasonFor: permissions.filter((permission) => reasonFor.has(permission)),
+          id: newId('jti', now, random),
+        });
+        reply.code(201);
+        return success('Token signed', { ...signed, permissions });
+      },
+    );
+  };
+}
+
+function noKey(): Refusal {
+  const message =
+    'This registry signs no tokens for the services: set registry.servicesToken and services.operators.registryKeys';
+  return new Refusal(404, message, [], 'services_tokens_off');
+}

@@ -1,0 +1,46 @@
+import type { KeyObject } from 'node:crypto';
+import { SignJWT } from 'jose';
+import { servicesToken, type WalletPermission } from '../../rest/services-token.js';
+import type { Caller } from '../administrators/caller.js';
+
+/** The key with which the registry signs services tokens. */
+export interface ServicesTokenKey {
+  /** An Ed25519 key. */
+  readonly privateKey: KeyObject;
+  /** RFC 7638 thumbprint of the public key, by which the services find it. */
+  readonly keyId: string;
+}
+
+/** The contents of a services token that differ from request to request. */
+export interface ServicesTokenClaims {
+  readonly caller: Caller;
+  readonly permissions: readonly WalletPermission[];
+  /** Those of the permissions whose use requires a reason. */
+  readonly reasonFor: readonly WalletPermission[];
+  readonly id: string;
+  /** The time in milliseconds since 1970. */
+  readonly now: number;
+}
+
+/**
+ * Signs a token by which the services know an administrator. It ends after 5 minutes, and with the caller's own token
+ * if that ends earlier.
+ */
+export async function signServicesToken(
+  { privateKey, keyId }: ServicesTokenKey,
+  { caller, permissions, reasonFor, id, now }: ServicesTokenClaims,
+): Promise<{ readonly token: string; readonly expiresAt: string }> {
+  const issuedAt = Math.floor(now / 1000);
+  const latest = issuedAt + servicesToken.longestSeconds;
+  const expiresAt = caller.expiresAt === null ? latest : Math.min(latest, Math.floor(caller.expiresAt / 1000));
+  const token = await new SignJWT({ name: caller.name, permissions, reasonFor, proof: caller.proof })
+    .setProtectedHeader({ alg: servicesToken.algorithm, kid: keyId, typ: servicesToken.type })
+    .setIssuer(servicesToken.issuer)
+    .setAudience(servicesToken.audience)
+    .setSubject(caller.administratorId ?? caller.name)
+    .setJti(id)
+    .setIssuedAt(issuedAt)
+    .setExpirationTime(expiresAt)
+    .sign(privateKey);
+  return { token, expiresAt: new Date(expiresAt * 1000).toISOString() };
+}

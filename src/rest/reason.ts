@@ -1,0 +1,27 @@
+import { keylessText } from './line.js';
+import { Refusal } from './refusal.js';
+
+const longestReason = 200;
+
+/**
+ * Returns the reason of a request (`x-reason`), which clients send percent-encoded, because a header holds only ASCII
+ * reliably. Null without a reason.
+ * @throws Refusal 400 for a malformed reason
+ */
+export function reasonIn(text: string | readonly string[] | undefined): string | null {
+  if (text === undefined || text === '') return null;
+  const reason = typeof text === 'string' ? decoded(text) : null;
+  if (reason !== null && reason.length <= longestReason && keylessText.test(reason)) return reason;
+  throw new Refusal(
+    400,
+    `x-reason must be a percent-encoded text of 1 to ${longestReason} characters on one line, without an API key`,
+  );
+}
+
+function decoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,85 @@
+import type { DatabaseClock } from '../../database/dialects.js';
+import { mostServicesEvents, type ServicesEvent } from '../../rest/services-events.js';
+import type { ServicesDatabase } from '../services-database.js';
+
+/** An event as an operator's request makes it; the row adds the time. */
+export type NewOperatorEvent = Omit<ServicesEvent, 'at'>;
+
+/** Sends events to the registry, which appends each of them once. Rejects unless all of them are stored there. */
+export type Trail = (events: readonly ServicesEvent[]) => Promise<void>;
+
+/**
+ * Stores an event for the registry. Call this in the transaction of the change: both are stored, or neither, and no
+ * change waits for the registry.
+ */
+export async function storeOperatorEvent(
+  transaction: ServicesDatabase,
+  clock: DatabaseClock,
+  { id, ...event }: NewOperatorEvent,
+): Promise<void> {
+  await transaction
+    .insertInto('operator_events')
+    .values({ id, at: clock.now(), event: JSON.stringify(event) })
+    .execute();
+}
+
+/** Events that the registry does not have yet. */
+interface WaitingEvents {
+  readonly count: number;
+  /** The time of the oldest one in milliseconds since 1970; null without any. */
+  readonly oldestAt: number | null;
+}
+
+/** Dependencies of `OperatorEvents`. */
+export interface OperatorEventsOptions {
+  readonly database: ServicesDatabase;
+  /** Null: the events are only counted. */
+  readonly trail: Trail | null;
+}
+
+/** Sends stored events to the registry, and counts those that wait. */
+export class OperatorEvents {
+  readonly #options: OperatorEventsOptions;
+  #waiting: WaitingEvents | null = null;
+
+  constructor(options: OperatorEventsOptions) {
+    this.#options = options;
+  }
+
+  /** What waited at the last attempt of this process; null before the first one. */
+  get waiting(): WaitingEvents | null {
+    return this.#waiting;
+  }
+
+  /**
+   * Sends the oldest events, and deletes them once the registry has stored them. If the response is lost, or several
+   * processes send the same events, the registry ignores those that it has.
+   * @returns whether more events may wait
+   */
+  async send(): Promise<boolean> {
+    const { database, trail } = this.#options;
+    const wanted = database.selectFrom('operator_events').selectAll().orderBy('sequence').limit(mostServicesEvents);
+    const rows = trail === null ? [] : await wanted.execute();
+    if (trail === null || rows.length > 0) this.#waiting = await countWaiting(database);
+    if (trail !== null && rows.length > 0) {
+      await trail(
+        rows.map(({ id, at, event }) => ({
+          ...(JSON.parse(event) as Omit<ServicesEvent, 'id' | 'at'>),
+          ...{ id, at: new Date(at).toISOString() },
+        })),
+      );
+      const sent = rows.map(({ id }) => id);
+      await database.deleteFrom('operator_events').where('id', 'in', sent).execute();
+    }
+    if (trail !== null && rows.length < mostServicesEvents) this.#waiting = { count: 0, oldestAt: null };
+    return rows.length === mostServicesEvents;
+  }
+}
+
+async function countWaiting(database: ServicesDatabase): Promise<WaitingEvents> {
+  const { count, oldest } = await database
+    .selectFrom('operator_events')
+    .select((it) => [it.fn.countAll<number>().as('count'), it.fn.min<number | null>('at').as('oldest')])
+    .executeTakeFirstOrThrow();
+  return { count, oldestAt: oldest };
+}

@@ -1,0 +1,83 @@
+import { errors, jwtVerify, type JWTVerifyGetKey } from 'jose';
+import { actorForm } from '../../rest/actor.js';
+import { servicesToken, type WalletPermission, walletPermissions } from '../../rest/services-token.js';
+import Type, { Compile } from '../../typebox/typebox.js';
+
+/** The operator that makes a request. */
+export interface Operator {
+  readonly name: string;
+  /** Id of the administrator in the registry; null for a shared token. */
+  readonly administratorId: string | null;
+  /** How the identity was proven: `bootstrap` for a shared token, otherwise `token:ID` or `session:ID` at the registry. */
+  readonly proof: string;
+  readonly permissions: readonly WalletPermission[];
+  /** Permissions whose use requires a reason. */
+  readonly reasonFor: readonly WalletPermission[];
+}
+
+/** Finds out which administrator of the registry a services token is for; null for an invalid one. */
+export type ServicesTokenVerifier = (token: string) => Promise<Operator | null>;
+
+/** Options of the verifier. */
+export interface ServicesTokenVerifierOptions {
+  /** The public keys of the registry. */
+  readonly keys: JWTVerifyGetKey;
+  readonly clock: { now(): number };
+}
+
+/** Tolerated difference between the clocks of the registry and the services. */
+const clockToleranceSeconds = 60;
+const longestToken = 4096;
+const mostPermissions = 100;
+
+const permissionList = Type.Array(Type.String({ maxLength: 64 }), { maxItems: mostPermissions });
+const claims = Compile(
+  Type.Object({
+    sub: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+    name: Type.String({ pattern: actorForm }),
+    proof: Type.String({ pattern: '^(?:bootstrap|(?:token|session):[A-Za-z0-9_-]{1,64})$' }),
+    jti: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
+    permissions: permissionList,
+    reasonFor: permissionList,
+  }),
+);
+
+/**
+ * Creates the verifier of services tokens. It checks signature, algorithm, type, issuer, audience and time. The public
+ * keys are files, so the services need no connection to the registry for it.
+ */
+export function createServicesTokenVerifier({ keys, clock }: ServicesTokenVerifierOptions): ServicesTokenVerifier {
+  return async (token) => {
+    if (token.length > longestToken) return null;
+    try {
+      const { payload } = await jwtVerify(token, keys, {
+        // Never trust `alg` in the JWT header: an attacker could choose `none`, or HMAC with the public key as the
+        // secret (CVE-2015-9235).
+        algorithms: [servicesToken.algorithm],
+        typ: servicesToken.type,
+        issuer: servicesToken.issuer,
+        audience: servicesToken.audience,
+        requiredClaims: ['sub', 'exp', 'iat', 'jti'],
+        // Also rejects a token that was issued in the future.
+        maxTokenAge: servicesToken.longestSeconds,
+        clockTolerance: clockToleranceSeconds,
+        currentDate: new Date(clock.now()),
+      });
+      if (payload.aud !== servicesToken.audience || !claims.Check(payload)) return null;
+      const { sub, name, proof } = payload;
+      return {
+        ...{ name, proof, administratorId: proof === 'bootstrap' ? null : sub },
+        permissions: known(payload.permissions),
+        reasonFor: known(payload.reasonFor),
+      };
+    } catch (error) {
+      if (error instanceof errors.JOSEError) return null;
+      throw error;
+    }
+  };
+}
+
+/** Returns the permissions that this release knows. A registry of a later release may sign more. */
+function known(names: readonly string[]): WalletPermission[] {
+  return walletPermissions.filter((permission) => names.includes(permission));
+}

@@ -1,0 +1,157 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import t, { type Test } from 'tap';
+import { writeSession } from '../../src/cli/admin/session/session-file.js';
+import { run as runCommand } from '../../src/cli/run.js';
+import { startServices } from '../../src/services/start-services.js';
+import { ManualTime } from '../registry/manual-time.js';
+import { registryFixture } from '../registry/registry-fixture.js';
+import { administratorsWith, newServicesTokenKey, operatorsToken } from '../services/operators-fixture.js';
+
+const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-administrators-'));
+t.teardown(() => rm(directory, { recursive: true, force: true }));
+delete process.env.MERCHANT_GATEWAY_REGISTRY;
+delete process.env.MERCHANT_GATEWAY_TOKEN;
+delete process.env.MERCHANT_GATEWAY_SERVICES;
+delete process.env.MERCHANT_GATEWAY_SERVICES_TOKEN;
+process.env.XDG_CONFIG_HOME = directory;
+process.env.HOME = directory;
+
+const secrets: string[] = [operatorsToken];
+let files = 0;
+const time = new ManualTime();
+const key = await newServicesTokenKey();
+
+/** Services that know the key of a registry, and that registry. */
+async function startBoth(t: Test, further: { key?: typeof key | null; knows?: typeof key } = {}) {
+  const { key: servicesTokenKey = key, knows = key } = further;
+  const registry = await registryFixture(t, 'sqlite::memory:', { servicesTokenKey });
+  const registryUrl = await registry.app.listen({ host: '127.0.0.1', port: 0 });
+  const administrators = await administratorsWith([knows], registry.time);
+  const operators = { host: '127.0.0.1', port: 0, token: operatorsToken, administrators, tls: null };
+  const services = await startServices({
+    ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', operators },
+    ...{ assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } },
+  });
+  t.teardown(() => services.close());
+  const tokenFile = async (role: string) => {
+    const body = { name: role.slice(0, 3), roles: [role] };
+    const { id } = (await registry.call<{ id: string }>('POST', '/administrators', { body })).body.data;
+    const created = await registry.call<{ token: string }>('POST', '/tokens', {
+      body: { name: 'x', administratorId: id },
+    });
+    const file = path.join(directory, `${role}-${(files += 1)}`);
+    await writeFile(file, created.body.data.token, { mode: 0o600 });
+    secrets.push(created.body.data.token);
+    return { file, token: created.body.data.token };
+  };
+  const { id: merchantId } = await registry.createMerchant();
+  const wallets = (...args: string[]) => run(t, ...args, '--services', services.operatorsUrl ?? '');
+  return { registry, registryUrl, services, merchantId, tokenFile, wallets };
+}
+
+async function run(t: Test, ...args: string[]) {
+  let [stdout, stderr] = ['', ''];
+  const io = { out: (text: string) => (stdout += text), err: (text: string) => (stderr += text) };
+  const status = await runCommand(['wallets', ...args], io);
+  for (const secret of [...secrets, 'eyJ']) t.notOk((stdout + stderr).includes(secret), 'the output contains no token');
+  t.notMatch(stderr, /\n {4}at /, 'no stack trace');
+  return { status, stdout, stderr };
+}
+
+const inNaira = ['--currency', 'NGN', '--environment', 'live'];
+const walletIn = (text: string): string => /[0-9a-f-]{36}/.exec(text)?.[0] ?? '';
+
+t.test(
+  'an administrator creates and funds a wallet with the token of the registry, under their own name',
+  async (t) => {
+    const { registryUrl, merchantId, tokenFile, wallets } = await startBoth(t);
+    const { file } = await tokenFile('treasurer');
+    const access = ['--registry', registryUrl, '--registry-token-file', file];
+    const created = await wallets('create', '--merchant', merchantId, ...inNaira, ...access);
+    t.same([created.status, created.stderr], [0, '']);
+    t.match(created.stdout, /\ncreated by +tre\n/);
+    const order = [
+      walletIn(created.stdout),
+      '--amount',
+      '700',
+      ...inNaira,
+      '--reason',
+      'Deposit',
+      '--actor',
+      'somebody',
+    ];
+    const funded = await wallets('fund', ...order, '--reference', 'one', ...access);
+    t.same([funded.status, funded.stderr], [0, '']);
+    t.match(funded.stdout, /\nby +tre\n/, 'not under the claimed name');
+    t.match((await wallets('list', '--reason', 'month end', ...access)).stdout, ' 700 ');
+    const shared = await wallets('fund', ...order, '--reference', 'two', '--token-file', await sharedFile());
+    t.match(shared.stdout, /\nby +somebody\n/, 'the shared token still works');
+  },
+);
+
+async function sharedFile(): Promise<string> {
+  const file = path.join(directory, 'operators-token');
+  await writeFile(file, operatorsToken, { mode: 0o600 });
+  return file;
+}
+
+t.test('a sign-in suffices, and the environment variables of both APIs', async (t) => {
+  const { registryUrl, merchantId, tokenFile, wallets } = await startBoth(t);
+  const { token } = await tokenFile('treasurer');
+  const session = path.join(directory, 'session');
+  const registry = new URL(registryUrl).href;
+  await writeSession(session, { registry, token, expiresAt: '2999-01-01T00:00:00.000Z', handle: null });
+  const access = ['--registry', registryUrl, '--registry-token-file', session];
+  t.equal((await wallets('create', '--merchant', merchantId, ...inNaira, ...access)).status, 0);
+  process.env.MERCHANT_GATEWAY_REGISTRY = registryUrl;
+  process.env.MERCHANT_GATEWAY_TOKEN = token;
+  t.match((await wallets('list')).stdout, merchantId, 'without any shared token, the registry is asked');
+  delete process.env.MERCHANT_GATEWAY_TOKEN;
+  process.env.MERCHANT_GATEWAY_SERVICES_TOKEN = operatorsToken;
+  t.match((await wallets('list')).stdout, merchantId, 'the variable of the shared token');
+  delete process.env.MERCHANT_GATEWAY_SERVICES_TOKEN;
+  delete process.env.MERCHANT_GATEWAY_REGISTRY;
+});
+
+t.test('each refusal names the next step', async (t) => {
+  const { registryUrl, merchantId, tokenFile, wallets } = await startBoth(t);
+  const support = await tokenFile('support');
+  const auditor = await tokenFile('auditor');
+  const at = ['--registry', registryUrl, '--registry-token-file'];
+  const refused = await wallets('list', ...at, support.file);
+  t.equal(refused.status, 1);
+  t.match(refused.stderr, /The role support may not do this: it needs wallets:read\. See roles and whoami/);
+  const reads = await wallets('list', ...at, auditor.file);
+  t.same([reads.status, reads.stdout], [0, 'No wallets.\n']);
+  const writes = await wallets('create', '--merchant', merchantId, ...inNaira, ...at, auditor.file);
+  t.match(writes.stderr, /aud may not do this: it needs wallets:write\. See roles and whoami/);
+  const none = await wallets('list');
+  t.equal(none.status, 2);
+  t.match(
+    none.stderr,
+    /a token is required: .*--registry-token-file.*Or give the shared operators' token with --token-file/,
+  );
+
+  const off = await startBoth(t, { key: null });
+  const owner = await off.tokenFile('owner');
+  const signsNone = await off.wallets('list', '--registry', off.registryUrl, '--registry-token-file', owner.file);
+  t.equal(signsNone.status, 1);
+  t.match(signsNone.stderr, /Set registry\.servicesToken there, or give the shared operators' token with --token-file/);
+
+  const stranger = await startBoth(t, { knows: await newServicesTokenKey() });
+  const treasurer = await stranger.tokenFile('treasurer');
+  const unknown = await stranger.wallets(
+    'list',
+    '--registry',
+    stranger.registryUrl,
+    '--registry-token-file',
+    treasurer.file,
+  );
+  t.equal(unknown.status, 1);
+  t.match(
+    unknown.stderr,
+    /Invalid token\. Check that services\.operators\.registryKeys has the public key of registry\.servicesToken/,
+  );
+});

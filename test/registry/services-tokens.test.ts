@@ -1,0 +1,102 @@
+import { createPublicKey } from 'node:crypto';
+import { decodeProtectedHeader, jwtVerify } from 'jose';
+import t, { type Test } from 'tap';
+import { roleNames, roles } from '../../src/registry/administrators/roles.js';
+import { newServicesTokenKey } from '../services/operators-fixture.js';
+import { registryFixture } from './registry-fixture.js';
+
+interface Signed {
+  readonly token: string;
+  readonly expiresAt: string;
+  readonly permissions: readonly string[];
+}
+
+const key = await newServicesTokenKey();
+
+async function fixtureWithKey(t: Test, further: object = {}) {
+  const fixture = await registryFixture(t, 'sqlite::memory:', { servicesTokenKey: key, ...further });
+  const { call, time } = fixture;
+  const administrator = async (name: string, role: string, token: object = {}, more: object = {}) => {
+    const body = { name, roles: [role], ...more };
+    const { id } = (await call<{ id: string }>('POST', '/administrators', { body })).body.data;
+    const given = { name: 'x', administratorId: id, ...token };
+    const created = (await call<{ token: string; id: string }>('POST', '/tokens', { body: given })).body.data;
+    return { id, tokenId: created.id, headers: { authorization: `Bearer ${created.token}` } };
+  };
+  const sign = async (headers: Record<string, string>) => {
+    const { status, body } = await call<Signed>('POST', '/services-tokens', { headers });
+    const currentDate = new Date(time.now());
+    const verified = await jwtVerify(body.data.token, createPublicKey(key.privateKey), { currentDate });
+    return { status, ...body.data, payload: verified.payload };
+  };
+  return { ...fixture, administrator, sign };
+}
+
+t.test('the registry signs who the caller is, and what they may do with wallets', async (t) => {
+  const { administrator, sign, time } = await fixtureWithKey(t);
+  const tess = await administrator('tess', 'treasurer');
+  const signed = await sign(tess.headers);
+  const now = Math.floor(time.now() / 1000);
+  t.match(decodeProtectedHeader(signed.token), { alg: 'EdDSA', kid: key.keyId, typ: 'services-operator+jwt' });
+  const permissions = ['wallets:read', 'wallets:write', 'wallets:fund'];
+  const { jti, ...claims } = signed.payload;
+  t.match(jti, /^jti_/);
+  t.same(claims, {
+    ...{ iss: 'merchant-gateway-registry', aud: 'services', sub: tess.id, iat: now, exp: now + 300 },
+    ...{ name: 'tess', proof: `token:${tess.tokenId}`, permissions, reasonFor: [] },
+  });
+  t.match(signed, { status: 201, permissions, expiresAt: new Date((now + 300) * 1000).toISOString() });
+  t.not((await sign(tess.headers)).payload.jti, jti, 'each token has its own id');
+
+  const auditor = await sign((await administrator('rita', 'auditor')).headers);
+  t.same(auditor.payload.permissions, ['wallets:read']);
+  const shared = await sign({});
+  t.match(shared.payload, { sub: 'bootstrap', name: 'bootstrap', proof: 'bootstrap', permissions });
+});
+
+t.test("a services token never outlives the caller's own token", async (t) => {
+  const { administrator, call, sign, time } = await fixtureWithKey(t);
+  const { headers } = await administrator('tess', 'treasurer', { expiresInSeconds: 3600 });
+  time.advance(3_480_000);
+  const now = Math.floor(time.now() / 1000);
+  t.match((await sign(headers)).payload, { iat: now, exp: now + 120 });
+  time.advance(120_000);
+  t.match(await call('POST', '/services-tokens', { headers }), { status: 401 });
+});
+
+t.test('who has no permission for wallets gets no token', async (t) => {
+  const { administrator, call, createMerchant } = await fixtureWithKey(t);
+  const support = await administrator('sam', 'support');
+  t.match(await call('POST', '/services-tokens', { headers: support.headers }), {
+    status: 403,
+    body: { data: { code: 'permission_missing', permission: 'wallets:read' } },
+  });
+  const { id: merchantId } = await createMerchant();
+  const member = await administrator('mo', 'merchant-admin', {}, { merchantId });
+  t.match(await call('POST', '/services-tokens', { headers: member.headers }), { status: 404 });
+  for (const name of roleNames) {
+    const held = (roles[name].permissions as readonly string[]).filter((one) => one.startsWith('wallets:'));
+    t.ok(held.length === 0 || held.includes('wallets:read'), `${name} gets a token for each permission it has`);
+    if (roles[name].isOfMember) t.same(held, [], `${name} has no permission for wallets`);
+  }
+});
+
+t.test('permissions whose use requires a reason are signed too', async (t) => {
+  const { call, sign } = await fixtureWithKey(t, { reasonFor: new Set(['wallets:write', 'keys:revoke']) });
+  t.same((await sign({})).payload.reasonFor, ['wallets:write']);
+  const { call: ask } = await fixtureWithKey(t, { reasonFor: new Set(['wallets:read']) });
+  t.match(await ask('POST', '/services-tokens'), { status: 400, body: { data: { code: 'reason_required' } } });
+  t.equal((await ask('POST', '/services-tokens', { headers: { 'x-reason': 'audit' } })).status, 201);
+  t.match(await call('POST', '/services-tokens?aud=registry'), { status: 422 });
+});
+
+t.test('without a key the registry signs none, and names the options', async (t) => {
+  const { call } = await registryFixture(t, 'sqlite::memory:');
+  t.match(await call('POST', '/services-tokens'), {
+    status: 404,
+    body: {
+      message: /registry\.servicesToken and services\.operators\.registryKeys/,
+      data: { code: 'services_tokens_off' },
+    },
+  });
+});
