@@ -108,8 +108,10 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   const live = await call<Needed>('POST', '/merchants', { body: { name: 'Bea', goLive: true }, headers: olu.headers });
   t.match(live, { status: 409, body: { data: { code: 'approval_required' } } });
   t.match(await call('GET', '/merchants?name=Bea'), { body: { meta: { total_records: 0 } } });
-  t.match(await decide(live.body.data.approvalId, 'approve', oma.headers), { status: 200 });
-  t.match((await call('GET', '/merchants?name=Bea')).body, { data: [{ name: 'Bea', goLive: true }] });
+  const made = await decide(live.body.data.approvalId, 'approve', oma.headers);
+  const bea = made.body.data.subject;
+  t.match((await call('GET', '/merchants?name=Bea')).body, { data: [{ id: bea, name: 'Bea', goLive: true }] });
+  t.match((await call('GET', `/approvals/${live.body.data.approvalId}`)).body, { data: { subject: bea } });
   const line = {
     type: 'merchant',
     merchantId: 'm_9',

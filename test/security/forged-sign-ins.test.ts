@@ -1,8 +1,11 @@
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { base64url, exportJWK, exportSPKI, generateKeyPair, type JWTHeaderParameters, SignJWT } from 'jose';
 import t, { type Test } from 'tap';
+import { noRules } from '../../src/registry/approvals/guard.js';
+import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
 import { ClaimRules } from '../../src/registry/sign-in/claims.js';
 import { IdentityProvider } from '../../src/registry/sign-in/provider.js';
 import type { DeviceSignIn, Session } from '../../src/registry/sign-in/schema.js';
@@ -66,7 +69,13 @@ async function fixture(t: Test) {
     });
   };
   const options = { issuer, clientId: 'registry', clientSecret: 'a-client-secret-of-the-tests', scope: 'openid' };
-  const rules = new ClaimRules([{ claim: 'groups', value: 'ops', roles: ['operator'] }], null);
+  const rules = new ClaimRules(
+    [
+      { claim: 'groups', value: 'ops', roles: ['operator'] },
+      { claim: 'groups', value: 'owners', roles: ['owner'] },
+    ],
+    null,
+  );
   const registry = await registryFixture(t, 'sqlite::memory:', {
     identityProvider: new IdentityProvider({ ...options, rules }, Date.now),
   });
@@ -204,6 +213,20 @@ t.test('an oversized response of the provider is not read to its end', async (t)
   const handle = await start();
   forge({ body: JSON.stringify({ access_token: 'a'.repeat(1_000_000), token_type: 'bearer' }) });
   t.match(await redeem(handle), { status: 503, body: { data: { code: 'provider_unavailable' } } });
+});
+
+t.test('claims make no owner while new owners need approval', async (t) => {
+  const { start, redeem, refresh, causes, forge, database, time } = await fixture(t);
+  const { handle } = (await redeem(await start())).body.data;
+  const context = { database, clock: time, random: randomBytes };
+  await applyConfiguredRules(context, { ...noRules, owners: true }, undefined);
+  forge({ claims: { groups: ['owners'], sub: 'eve' } });
+  t.match(await redeem(await start()), { status: 403, body: { data: { code: 'access_denied' } } });
+  forge({ claims: { groups: ['owners'] } });
+  t.equal((await refresh(handle)).status, 401, 'nor of an operator who refreshes the sign-in');
+  t.same(await causes(), ['owner-needs-approval', 'owner-needs-approval']);
+  await applyConfiguredRules(context, noRules, undefined);
+  t.match(await redeem(await start()), { status: 200, body: { data: { roles: ['owner'] } } });
 });
 
 t.test('a refresh with the identity of another person ends the sign-in', async (t) => {

@@ -42,8 +42,9 @@ export async function approve(context: RegistryContext, author: Author, caller: 
     approved.push({ approval, revision: change.revision });
     return [eventOf('approval.approved', approval)];
   };
+  let created: string | null = null;
   try {
-    await carryOut(context, author, row, guard);
+    created = await carryOut(context, author, row, guard);
   } catch (error) {
     if (error instanceof Refusal && error.code !== 'approval_not_waiting') {
       throw await refuse(context, author, id, error.message);
@@ -52,7 +53,9 @@ export async function approve(context: RegistryContext, author: Author, caller: 
   }
   const [result] = approved;
   if (result === undefined) throw new Error(`${row.change} was made without its guard`);
-  return result;
+  if (created === null) return result;
+  await context.database.updateTable('approvals').set({ subject: created }).where('id', '=', id).execute();
+  return { ...result, approval: { ...result.approval, subject: created } };
 }
 
 /** Rejects a request, or withdraws one's own. @throws Refusal */
@@ -104,7 +107,13 @@ async function requireActiveRequester({ transaction }: Change, row: ApprovalRow)
   throw new Refusal(409, `${row.requester} is disabled or lost the permission since the request`);
 }
 
-async function carryOut(context: RegistryContext, author: Author, row: ApprovalRow, guard: Guard): Promise<unknown> {
+/** Makes the change of a request. Returns the id of what it created; null if it created nothing. */
+async function carryOut(
+  context: RegistryContext,
+  author: Author,
+  row: ApprovalRow,
+  guard: Guard,
+): Promise<string | null> {
   const input = JSON.parse(row.input) as never;
   const subject = row.subject ?? '';
   const changes: Readonly<Record<GuardedChange, () => Promise<unknown>>> = {
@@ -114,7 +123,8 @@ async function carryOut(context: RegistryContext, author: Author, row: ApprovalR
     'administrator.change': () => changeAdministrator(context, author, subject, input, guard),
     'approval-rules.change': () => changeRules(context, author, input, guard),
   };
-  return changes[row.change as GuardedChange]();
+  const made = await changes[row.change as GuardedChange]();
+  return row.change.endsWith('.create') ? (made as { readonly id: string }).id : null;
 }
 
 async function refuse(context: RegistryContext, author: Author, id: string, why: string): Promise<Refusal> {

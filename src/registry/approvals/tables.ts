@@ -5,7 +5,7 @@ interface ApprovalRow {
   change: string;
   /** The merchant that the change concerns; empty if there is none yet, or none at all. */
   merchant_id: string;
-  /** The id of the changed merchant or administrator; null for a new one. */
+  /** The id of the changed merchant or administrator; null for a new one that does not exist yet. */
   subject: string | null;
   /** The body of the request, as JSON. */
   input: string;

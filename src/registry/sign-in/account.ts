@@ -2,6 +2,7 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { NewEvent } from '../events/repository.js';
 import { findAdministrator } from '../administrators/repository.js';
+import { rulesIn } from '../approvals/guard.js';
 import type { Administrator } from '../administrators/schema.js';
 import type { Change } from '../change.js';
 import { type ClaimRules, type Grant, nameIn } from './claims.js';
@@ -36,6 +37,8 @@ export async function accountOf(
   if (!rules.decide) return before === null ? { cause: 'unknown-person' } : { administrator: before, events: [] };
   const grant = rules.grantOf(claims);
   if ('cause' in grant) return grant;
+  const becomesOwner = grant.roles.includes('owner') && before?.roles.includes('owner') !== true;
+  if (becomesOwner && (await rulesIn(transaction)).owners) return { cause: 'owner-needs-approval' };
   if (before !== null) return changed(transaction, before, grant, now);
   if (grant.merchantId !== null && !(await hasMerchant(transaction, grant.merchantId))) {
     return { cause: 'unknown-merchant' };
