@@ -1,3 +1,5 @@
+import Type, { type Static } from '../typebox/typebox.js';
+
 /**
  * What an operator may do with the wallets of the services. The registry decides who has which of these, and the
  * services require one for each route.
@@ -16,3 +18,34 @@ export const servicesToken = {
   algorithm: 'EdDSA',
   longestSeconds: 300,
 } as const;
+
+/** A movement of money into a wallet that another administrator has approved. The amount is in minor units. */
+export const fundingSchema = Type.Object({
+  walletId: Type.String({
+    pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+    description: 'a UUID in lower case',
+  }),
+  environment: Type.Enum(['live', 'test'], { type: 'string', description: 'one of live, test' }),
+  currency: Type.String({ pattern: /^[A-Z]{3}$/, description: 'a 3-letter currency code, such as NGN' }),
+  amount: Type.Integer({
+    minimum: 1,
+    maximum: Number.MAX_SAFE_INTEGER,
+    description: `a positive whole number of minor units, such as kobo, up to ${Number.MAX_SAFE_INTEGER}`,
+  }),
+  reference: Type.String({
+    pattern: /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$/,
+    description: '1 to 100 letters, digits and . _ : / -, the first a letter or a digit',
+  }),
+});
+
+/** A movement of money into a wallet that needs approval. */
+export type Funding = Static<typeof fundingSchema>;
+
+/** The amounts, in minor units by currency, above which funding needs approval. A currency without one has 0. */
+export const fundingLimitsSchema = Type.Record(
+  Type.String({ pattern: '^[A-Z]{3}$' }),
+  Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+);
+
+/** See `fundingLimitsSchema`. */
+export type FundingLimits = Readonly<Record<string, number>>;

@@ -1,9 +1,12 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import t, { type Test } from 'tap';
 import { writeSession } from '../../src/cli/admin/session/session-file.js';
 import { run as runCommand } from '../../src/cli/run.js';
+import { noRules } from '../../src/registry/approvals/guard.js';
+import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
 import { startServices } from '../../src/services/start-services.js';
 import { ManualTime } from '../registry/manual-time.js';
 import { registryFixture } from '../registry/registry-fixture.js';
@@ -35,8 +38,8 @@ async function startBoth(t: Test, further: { key?: typeof key | null; knows?: ty
     ...{ assertions: null, clock: time, timers: time, bank: { delayMilliseconds: 1000, failingAccounts: [] } },
   });
   t.teardown(() => services.close());
-  const tokenFile = async (role: string) => {
-    const body = { name: role.slice(0, 3), roles: [role] };
+  const tokenFile = async (role: string, name = role.slice(0, 3)) => {
+    const body = { name, roles: [role] };
     const { id } = (await registry.call<{ id: string }>('POST', '/administrators', { body })).body.data;
     const created = await registry.call<{ token: string }>('POST', '/tokens', {
       body: { name: 'x', administratorId: id },
@@ -90,6 +93,43 @@ t.test(
     t.match(shared.stdout, /\nby +somebody\n/, 'the shared token still works');
   },
 );
+
+t.test('a funding above the limit moves after another treasurer has approved it', async (t) => {
+  const { registry, registryUrl, merchantId, tokenFile, wallets } = await startBoth(t);
+  const context = { database: registry.database, clock: registry.time, random: randomBytes };
+  await applyConfiguredRules(context, { ...noRules, fundingAbove: { NGN: 700 } }, undefined);
+  const [tess, tom] = [await tokenFile('treasurer', 'tess'), await tokenFile('treasurer', 'tom')];
+  const access = ['--registry', registryUrl, '--registry-token-file', tess.file];
+  const created = await wallets('create', '--merchant', merchantId, ...inNaira, ...access);
+  const wallet = walletIn(created.stdout);
+  const fund = (amount: number, ...more: string[]) =>
+    wallets('fund', wallet, '--amount', String(amount), ...inNaira, '--reason', 'Deposit', ...more, ...access);
+  t.equal((await fund(700, '--reference', 'small')).status, 0);
+  const waits = await fund(701);
+  t.match(waits, {
+    status: 1,
+    stdout: '',
+    stderr: /\nNot moved yet: the funding waits for another administrator until /,
+  });
+  const [, approval = ''] = /approvals approve (apr_\w+)/.exec(waits.stderr) ?? [];
+  const [, again = ''] = /run this command again with (--reference .*)\.\n$/.exec(waits.stderr) ?? [];
+  t.match(await fund(701, ...again.split(' ')), { status: 1, stderr: /The request is WAITING/ });
+  const out: string[] = [];
+  const io = { out: (text: string) => void out.push(text), err: (text: string) => void out.push(text) };
+  const decide = ['approvals', 'approve', approval, '--registry', registryUrl, '--token-file', tom.file];
+  t.equal(await runCommand(decide, io), 0, out.join(''));
+  t.match(
+    out.join(''),
+    /would change +walletId .*\n.*environment live\n.*currency NGN\n.*amount 701\n.*reference fund-/,
+  );
+  t.match(
+    await fund(702, ...again.split(' ')),
+    { status: 1, stderr: /Not moved yet/ },
+    'another amount is another request',
+  );
+  t.match(await fund(701, ...again.split(' ')), { status: 0, stdout: /The balance of the wallet is 1401 NGN/ });
+  t.match(await fund(701, ...again.split(' ')), { status: 0, stdout: /not moved again/ });
+});
 
 async function sharedFile(): Promise<string> {
   const file = path.join(directory, 'operators-token');

@@ -153,6 +153,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'patch /administrators/{id}',
       'patch /merchants/{id}',
       'post /administrators',
+      'post /approvals',
       'post /approvals/{id}/approve',
       'post /approvals/{id}/reject',
       'post /events/exports',

@@ -1,12 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
-import { noRules } from '../../src/registry/approvals/guard.js';
+import { type ApprovalRules, noRules } from '../../src/registry/approvals/guard.js';
 import { applyConfiguredRules } from '../../src/registry/approvals/rules.js';
 import type { Approval } from '../../src/registry/approvals/schema.js';
 import type { Administrator, AdministratorToken } from '../../src/registry/administrators/schema.js';
+import type { RegistryOptions } from '../../src/registry/create-registry.js';
 import type { RegistryEvent } from '../../src/registry/events/schema.js';
 import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { onEachDatabase } from '../database/each-database.js';
+import { newServicesTokenKey } from '../services/operators-fixture.js';
 import { registryFixture } from './registry-fixture.js';
 
 type Headers = Record<string, string>;
@@ -15,18 +17,18 @@ interface Needed {
   readonly approvalId: string;
 }
 
-const everything = { goLive: true, owners: true, changes: true };
+const everything: ApprovalRules = { goLive: true, owners: true, changes: true, fundingAbove: null };
 const hourMilliseconds = 3_600_000;
 
 /** A registry with these rules in force, and administrators to act with. */
-async function guarded(t: Test, url: string, rules = everything) {
-  const fixture = await registryFixture(t, url);
+async function guarded(t: Test, url: string, rules = everything, further: Partial<RegistryOptions> = {}) {
+  const fixture = await registryFixture(t, url, further);
   const { call, database, time, logged } = fixture;
   const logger = { error: log, warn: log, info: log };
   function log(details: object, message: string): void {
     logged.push({ details, message });
   }
-  const configure = (wanted: typeof everything) =>
+  const configure = (wanted: ApprovalRules) =>
     applyConfiguredRules({ database, clock: time, random: randomBytes }, wanted, logger);
   await configure(rules);
   /** Creates an administrator with a token, with the shared token or the token in the headers. */
@@ -275,6 +277,55 @@ onEachDatabase('weaker rules wait for approval, and the rules in force remain un
   t.equal((await goLive()).status, 409);
   await configure(noRules);
   t.equal((await goLive()).status, 200, 'without the rule, a change of the rules needs no approval');
+});
+
+onEachDatabase('an approved funding is in the services token of its requester, for 24 hours', async (t, url) => {
+  const limits = { NGN: 700, GHS: 5 };
+  const key = await newServicesTokenKey();
+  const fixture = await guarded(t, url, { ...noRules, fundingAbove: limits }, { servicesTokenKey: key });
+  const { call, create, decide, time } = fixture;
+  const [tess, tom, sam] = [
+    await create('tess', 'treasurer'),
+    await create('tom', 'treasurer'),
+    await create('sam', 'support'),
+  ];
+  const body = {
+    ...{ walletId: '0192f3a0-0000-7000-8000-000000000001', environment: 'live', currency: 'NGN' },
+    ...{ amount: 701, reference: 'deposit-1' },
+  };
+  const request = (headers?: Headers, changes = {}) =>
+    call<Approval>('POST', '/approvals', { body: { ...body, ...changes }, ...(headers && { headers }) });
+  const claims = async ({ headers }: { headers: Headers }, approvalId?: string) => {
+    const query = approvalId === undefined ? '' : `?approvalId=${approvalId}`;
+    const { status, body } = await call<{ token?: string; code?: string }>('POST', `/services-tokens${query}`, {
+      headers,
+    });
+    const [, text = ''] = body.data.token?.split('.') ?? [];
+    if (text === '') return { status, code: body.data.code };
+    return JSON.parse(Buffer.from(text, 'base64url').toString()) as Record<string, unknown>;
+  };
+  t.match(await claims(tess), { fundingLimits: limits, approved: undefined });
+  t.equal((await request()).status, 403, 'not with the shared token');
+  t.equal((await request(sam.headers)).status, 403);
+  for (const wrong of [{ amount: 0 }, { currency: 'ngn' }, { walletId: 'w' }, { reference: '' }, { more: 1 }])
+    t.equal((await request(tess.headers, wrong)).status, 422, JSON.stringify(wrong));
+  const filed = await request(tess.headers);
+  t.match(filed, { status: 201, body: { data: { change: 'wallet.fund', before: null, after: body } } });
+  const { id } = filed.body.data;
+  t.equal((await request(tess.headers)).body.data.id, id);
+  t.match(await claims(tess, id), { status: 409, code: 'approval_not_approved' });
+  t.equal((await decide(id, 'approve', tess.headers)).status, 403);
+  t.equal((await decide(id, 'approve', tom.headers)).status, 200);
+  t.match(await claims(tess, id), { approved: body, fundingLimits: limits });
+  t.match(await claims(tom, id), { status: 404 }, 'only for who requested it');
+  t.match(await claims(tess, 'apr_unknown'), { status: 404 });
+  time.advance(24 * hourMilliseconds - 1);
+  t.match(await claims(tess, id), { approved: body });
+  time.advance(1);
+  t.match(await claims(tess, id), { status: 409, code: 'approval_not_approved' });
+  const rejected = (await request(tess.headers, { reference: 'deposit-2' })).body.data.id;
+  await decide(rejected, 'reject', tom.headers);
+  t.match(await claims(tess, rejected), { status: 409 });
 });
 
 onEachDatabase('200 concurrent approvals make one change, and never on another state', async (t, url) => {

@@ -70,6 +70,39 @@ t.test('a token of the registry is accepted from each of two keys, so that keys 
   t.equal(await balance(), 20);
 });
 
+t.test('an approval moves only the money that was approved, once', async (t) => {
+  const { operators, balance, walletId } = await fixture(t);
+  const order = { environment: 'live', currency: 'NGN', amount: 900, reference: 'deposit-1' };
+  const approved = { ...order, walletId };
+  const fund = async (changes: object, given: object, kind = 'fund') => {
+    const response = await operators.inject({
+      method: 'POST',
+      url: `/wallets/${walletId}/${kind}`,
+      headers: { authorization: `Bearer ${await sign({ fundingLimits: { NGN: 100 }, ...given })}` },
+      payload: { ...order, reason: 'Deposit', ...changes },
+    });
+    return [response.statusCode, response.json<{ data: { code?: string } | null }>().data?.code];
+  };
+  const refused = [403, 'approval_required'];
+  t.same(await fund({}, {}), refused);
+  t.same(await fund({ amount: 101 }, {}), refused);
+  t.same(await fund({ amount: 1 }, { fundingLimits: {} }), refused, 'a currency without a limit');
+  for (const changes of [{ amount: 901 }, { amount: 899 }, { reference: 'deposit-2' }])
+    t.same(await fund(changes, { approved }), refused, JSON.stringify(changes));
+  for (const other of [{ walletId: randomUUID() }, { currency: 'GHS' }, { environment: 'test' }])
+    t.same(await fund({}, { approved: { ...approved, ...other } }), refused, JSON.stringify(other));
+  for (const wrong of [null, [], 'all', { ...approved, amount: '900' }, {}])
+    t.same((await fund({}, { approved: wrong }))[0], 401, JSON.stringify(wrong));
+  for (const wrong of [null, [1], { NGN: '900' }, { NGN: -1 }])
+    t.same((await fund({}, { fundingLimits: wrong }))[0], 401, JSON.stringify(wrong));
+  t.equal(await balance(), 0);
+  t.same(await fund({ amount: 100, reference: 'deposit-3' }, {}), [201, undefined], 'at the limit');
+  t.same(await fund({}, { approved }), [201, undefined]);
+  t.same(await fund({}, { approved }), [200, undefined]);
+  t.equal(await balance(), 1000, 'moved once');
+  t.same(await fund({ reference: 'back' }, {}, 'withdraw'), [201, undefined], 'taking money back needs no approval');
+});
+
 t.test('a forged, expired or misused token moves no money', async (t) => {
   const { fund, balance } = await fixture(t);
   const valid = await sign();

@@ -6,7 +6,14 @@ import { operatorsOf } from './operators-fixture.js';
 import { balanceOf, onEachServices, type ServicesUnderTest } from './services-fixture.js';
 
 const tess = {
-  ...{ name: 'tess', administratorId: 'adm_1', proof: 'token:tok_1', reasonFor: [] },
+  ...{
+    name: 'tess',
+    administratorId: 'adm_1',
+    proof: 'token:tok_1',
+    reasonFor: [],
+    fundingLimits: null,
+    approved: null,
+  },
   permissions: ['wallets:read', 'wallets:write', 'wallets:fund'] as const,
 };
 

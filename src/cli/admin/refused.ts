@@ -9,6 +9,8 @@ export class RejectedByApi extends OperatorError {
   constructor(
     message: string,
     readonly status: number,
+    /** The failure code for programs; null without one. */
+    readonly code: string | null = null,
   ) {
     super(message);
   }
@@ -67,7 +69,8 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
   }
   const message = shown(body.message).replace(/\.$/, '');
   // Nothing failed: the change waits, and the message says for whom and until when.
-  if (body.data?.code === 'approval_required') return new RejectedByApi(`${message}.`, status);
+  const { code = null } = body.data ?? {};
+  if (code === 'approval_required') return new RejectedByApi(`${message}.`, status, code);
   const what = status >= 500 ? `${name} failed (status ${status})` : `${name} rejected the request (status ${status})`;
   const next = isUnclear ? nextAfter(asked) : advice(peer)[status];
   const why = status >= 500 && status !== 503 ? `${capital(peer.log)} has the reason.` : '';

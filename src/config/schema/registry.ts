@@ -101,6 +101,18 @@ export const registry = section(
             description:
               'Somebody becomes an owner, or an owner gets another identity. The first second owner needs no approval.',
           }),
+          fundingAbove: nullable(
+            Type.Record(
+              Type.String({ pattern: '^[A-Z]{3}$' }),
+              Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [100_000_000] }),
+              { additionalProperties: false, expects: 'currency codes, each with an amount in minor units' },
+            ),
+            {
+              description:
+                'Funding a wallet above this amount, in minor units by currency. Another currency always needs ' +
+                'approval. null: no funding does. Example: { NGN: 100000000 }',
+            },
+          ),
           changes: Type.Boolean({
             default: true,
             description: 'This section changes. Until the approval, the former rules remain in force.',

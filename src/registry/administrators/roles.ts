@@ -58,7 +58,14 @@ export const roles = {
   treasurer: {
     description: 'wallets, and the money in them; of the registry only merchants and events',
     isOfMember: false,
-    permissions: ['merchants:read', 'events:read', ...walletPermissions, ...ofEverybody],
+    permissions: [
+      'merchants:read',
+      'events:read',
+      ...walletPermissions,
+      'approvals:read',
+      'approvals:decide',
+      ...ofEverybody,
+    ],
   },
   services: {
     description: 'for the services: adds what operators change there to the events',

@@ -14,6 +14,7 @@ import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import { type Guard, type GuardedChange, permissionFor } from './guard.js';
 import { type ApprovalRow, decide, eventOf, findRow, toApproval } from './requests.js';
+import { approveFunding } from './funding.js';
 import { changeRules } from './rules.js';
 import type { Approval } from './schema.js';
 
@@ -122,6 +123,7 @@ async function carryOut(
     'administrator.create': () => createAdministrator(context, author, input, guard),
     'administrator.change': () => changeAdministrator(context, author, subject, input, guard),
     'approval-rules.change': () => changeRules(context, author, input, guard),
+    'wallet.fund': () => approveFunding(context, author, input, guard),
   };
   const made = await changes[row.change as GuardedChange]();
   return row.change.endsWith('.create') ? (made as { readonly id: string }).id : null;

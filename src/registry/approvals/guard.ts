@@ -2,6 +2,7 @@ import type { Permission } from '../administrators/roles.js';
 import type { Change } from '../change.js';
 import type { NewEvent } from '../events/repository.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import type { FundingLimits } from '../../rest/services-token.js';
 
 /** Which changes need the approval of another administrator (`registry.approvals`). */
 export interface ApprovalRules {
@@ -11,10 +12,12 @@ export interface ApprovalRules {
   readonly owners: boolean;
   /** These rules change. */
   readonly changes: boolean;
+  /** Amounts above which funding a wallet needs approval; null: it never does. */
+  readonly fundingAbove: FundingLimits | null;
 }
 
 /** The rules without which no change needs approval. */
-export const noRules: ApprovalRules = { goLive: false, owners: false, changes: false };
+export const noRules: ApprovalRules = { goLive: false, owners: false, changes: false, fundingAbove: null };
 
 /** The changes that may need approval, with the permission that both administrators need. */
 export const permissionFor = {
@@ -23,6 +26,7 @@ export const permissionFor = {
   'administrator.create': 'administrators:write',
   'administrator.change': 'administrators:write',
   'approval-rules.change': 'administrators:write',
+  'wallet.fund': 'wallets:fund',
 } as const satisfies Readonly<Record<string, Permission>>;
 
 /** The kind of a change that may need approval. */
@@ -32,7 +36,7 @@ export type GuardedChange = keyof typeof permissionFor;
 export interface Proposal {
   readonly change: GuardedChange;
   /** The rule that requires approval for it; null: none does. */
-  readonly rule: keyof ApprovalRules | null;
+  readonly rule: 'goLive' | 'owners' | 'changes' | null;
   readonly merchantId: string;
   /** The id of the changed merchant or administrator; null for a new one. */
   readonly subject: string | null;

@@ -17,8 +17,8 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 export type ApprovalRow = Selectable<RegistryTables['approvals']>;
 
 const hourMilliseconds = 60 * 60 * 1000;
-/** How long a request waits for its approval. */
-const lifetimeMilliseconds = 24 * hourMilliseconds;
+/** How long a request waits for its approval, and how long an approved funding may be made. */
+export const lifetimeMilliseconds = 24 * hourMilliseconds;
 /** Limit of the waiting requests of one administrator. */
 const mostWaiting = 100;
 

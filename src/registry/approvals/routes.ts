@@ -2,12 +2,14 @@ import type { FastifyRequest } from 'fastify';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
+import { fundingSchema } from '../../rest/services-token.js';
 import { authorOf, callerOf, recordRefusal } from '../administrators/access.js';
 import type { Attempts } from '../administrators/attempts.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
 import { approve, MissingPermission, NotIndependent, reject } from './decisions.js';
+import { requestFunding } from './funding.js';
 import { findRow, listApprovals, toApproval } from './requests.js';
 import { approvalSchema, approvalsQuery } from './schema.js';
 
@@ -54,6 +56,22 @@ export function approvalRoutes(attempts: Attempts): Routes {
       async ({ params }) => {
         const row = await findRow(database, idIn(params, 'Approval'));
         return success('Approval retrieved', toApproval(row, clock.now()));
+      },
+    );
+
+    app.post(
+      '/approvals',
+      {
+        schema: { body: fundingSchema, querystring: noQuery },
+        config: {
+          operation: { summary: 'Request the approval to fund a wallet', status: 201, data: approvalSchema },
+          access: { permission: 'wallets:fund' },
+        },
+      },
+      async (request, reply) => {
+        const approval = await requestFunding(context, authorOf(request), request.body);
+        reply.code(201);
+        return success('Requested: another administrator has to approve', approval);
       },
     );
 

@@ -11,7 +11,7 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 export function changeRules(context: Context, author: Author, rules: ApprovalRules, guard: Guard): Promise<boolean> {
   return makeUnpublishedChange(context, author, async (change) => {
     const before = await rulesIn(change.transaction);
-    const after = { ...noRules, ...rules };
+    const after = canonical(rules);
     const event = { merchantId: '', keyId: null, before, after } as const;
     const proposal = { ...event, change: 'approval-rules.change', subject: null } as const;
     const isSame = JSON.stringify(before) === JSON.stringify(after);
@@ -47,6 +47,12 @@ export async function applyConfiguredRules(
       `registry.approvals has changed, and the change waits for approval: an owner runs approvals approve ${id}`,
     );
   }
+}
+
+/** The rules with all members in a fixed order, so that equal rules are equal texts. */
+function canonical({ fundingAbove, ...rules }: ApprovalRules): ApprovalRules {
+  const sorted = fundingAbove === null ? null : Object.fromEntries(Object.entries(fundingAbove).toSorted());
+  return { ...noRules, ...rules, fundingAbove: sorted };
 }
 
 function rejectOthers(context: Context, configured: ApprovalRules): Promise<void> {

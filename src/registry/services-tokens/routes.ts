@@ -1,12 +1,13 @@
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
-import { noQuery } from '../../rest/rest-app.js';
 import { walletPermissions } from '../../rest/services-token.js';
 import { callerOf } from '../administrators/access.js';
 import { permits } from '../administrators/roles.js';
 import { newId } from '../registry-context.js';
 import type { Routes } from '../routes.js';
-import { servicesTokenSchema } from './schema.js';
+import { approvedFunding } from '../approvals/funding.js';
+import { rulesIn } from '../approvals/guard.js';
+import { servicesTokenQuery, servicesTokenSchema } from './schema.js';
 import type { ServicesTokenKey } from './services-tokens.js';
 
 /** Dependencies of the route of services tokens. */
@@ -19,11 +20,11 @@ export interface ServicesTokenOptions {
 
 /** Creates the route that signs tokens for the operators' API of the services. */
 export function servicesTokenRoutes({ key, reasonFor }: ServicesTokenOptions): Routes {
-  return (app, { clock, random }) => {
+  return (app, { database, clock, random }) => {
     app.post(
       '/services-tokens',
       {
-        schema: { querystring: noQuery },
+        schema: { querystring: servicesTokenQuery },
         config: {
           operation: {
             summary:
@@ -42,8 +43,11 @@ export function servicesTokenRoutes({ key, reasonFor }: ServicesTokenOptions): R
         const caller = callerOf(request);
         const permissions = walletPermissions.filter((permission) => permits(caller.roles, permission));
         const now = clock.now();
+        const { approvalId } = request.query;
+        const approved = approvalId === undefined ? null : await approvedFunding(database, caller, approvalId, now);
+        const { fundingAbove } = await rulesIn(database);
         const signed = await signServicesToken(key, {
-          ...{ caller, permissions, now },
+          ...{ caller, permissions, now, approved, fundingLimits: fundingAbove },
           reasonFor: permissions.filter((permission) => reasonFor.has(permission)),
           id: newId('jti', now, random),
         });

@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { SignJWT } from 'jose';
-import { servicesToken, type WalletPermission } from '../../rest/services-token.js';
+import { type Funding, type FundingLimits, servicesToken, type WalletPermission } from '../../rest/services-token.js';
 import type { Caller } from '../administrators/caller.js';
 
 /** The key with which the registry signs services tokens. */
@@ -17,6 +17,10 @@ export interface ServicesTokenClaims {
   readonly permissions: readonly WalletPermission[];
   /** Those of the permissions whose use requires a reason. */
   readonly reasonFor: readonly WalletPermission[];
+  /** Amounts above which funding needs approval; null: it never does. */
+  readonly fundingLimits: FundingLimits | null;
+  /** The one funding that was approved; null without one. */
+  readonly approved: Funding | null;
   readonly id: string;
   /** The time in milliseconds since 1970. */
   readonly now: number;
@@ -28,12 +32,16 @@ export interface ServicesTokenClaims {
  */
 export async function signServicesToken(
   { privateKey, keyId }: ServicesTokenKey,
-  { caller, permissions, reasonFor, id, now }: ServicesTokenClaims,
+  { caller, permissions, reasonFor, fundingLimits, approved, id, now }: ServicesTokenClaims,
 ): Promise<{ readonly token: string; readonly expiresAt: string }> {
   const issuedAt = Math.floor(now / 1000);
   const latest = issuedAt + servicesToken.longestSeconds;
   const expiresAt = caller.expiresAt === null ? latest : Math.min(latest, Math.floor(caller.expiresAt / 1000));
-  const token = await new SignJWT({ name: caller.name, permissions, reasonFor, proof: caller.proof })
+  const token = await new SignJWT({
+    ...{ name: caller.name, permissions, reasonFor, proof: caller.proof },
+    ...(fundingLimits === null ? {} : { fundingLimits }),
+    ...(approved === null ? {} : { approved }),
+  })
     .setProtectedHeader({ alg: servicesToken.algorithm, kid: keyId, typ: servicesToken.type })
     .setIssuer(servicesToken.issuer)
     .setAudience(servicesToken.audience)

@@ -4,7 +4,7 @@ import { idParams, noQuery, type RestApp } from '../../rest/rest-app.js';
 import { moveByOperator } from '../ledger/move-by-operator.js';
 import type { EntryRow } from '../ledger/move-money.js';
 import { accountSchema, entrySchema, movedSchema, movementBody, type Entry } from './schema.js';
-import { eventAuthorOf, ledgerNameOf } from './operator-access.js';
+import { eventAuthorOf, ledgerNameOf, requireApproval } from './operator-access.js';
 import { storeOperatorEvent } from './operator-events.js';
 import { walletOf, type OperatorContext } from './wallet-routes.js';
 import { sql } from '../../database/kysely.js';
@@ -39,6 +39,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       async (request, reply) => {
         const { merchantId = null, ...order } = request.body;
         const wallet = await walletOf(database, request.params.id);
+        if (type === 'credit') requireApproval(request, { ...order, walletId: wallet.id });
         const actor = ledgerNameOf(request);
         const author = eventAuthorOf(request, order.reason);
         const { entry, isRepeated } = await moveByOperator(

@@ -3,7 +3,7 @@ import { actorOf } from '../../rest/actor.js';
 import { bearerTokenIn, tokenCheck } from '../../rest/bearer-token.js';
 import { reasonIn } from '../../rest/reason.js';
 import { Refusal } from '../../rest/refusal.js';
-import { type WalletPermission, walletPermissions } from '../../rest/services-token.js';
+import { type Funding, type WalletPermission, walletPermissions } from '../../rest/services-token.js';
 import type { NewOperatorEvent } from './operator-events.js';
 import type { Operator, ServicesTokenVerifier } from './services-token-verifier.js';
 
@@ -29,7 +29,7 @@ interface OperatorCredentials {
 /** Who has the shared token may do everything. */
 const sharedOperator: Operator = {
   ...{ name: 'bootstrap', administratorId: null, proof: 'bootstrap' },
-  ...{ permissions: walletPermissions, reasonFor: [] },
+  ...{ permissions: walletPermissions, reasonFor: [], fundingLimits: null, approved: null },
 };
 
 /**
@@ -100,6 +100,21 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
     source: request.socket.remoteAddress?.replace(/^::ffff:/i, '').replace(/%.*$/, '') ?? null,
     reason: reason ?? reasonIn(why),
   };
+}
+
+/**
+ * Requires that a funding is within the limit of its currency, or is the one that another administrator has approved.
+ * @throws Refusal 403 `approval_required`
+ */
+export function requireApproval(request: FastifyRequest, funding: Funding): void {
+  const { fundingLimits, approved } = operatorOf(request);
+  const limit = fundingLimits === null ? Infinity : (fundingLimits[funding.currency] ?? 0);
+  const names = ['walletId', 'environment', 'currency', 'amount', 'reference'] as const;
+  if (funding.amount <= limit || (approved !== null && names.every((name) => approved[name] === funding[name]))) return;
+  const message =
+    `Funding above ${limit} ${funding.currency} needs the approval of another administrator: request it from the ` +
+    'registry (POST /approvals), and send the services token for the approved request';
+  throw new Refusal(403, message, [], 'approval_required');
 }
 
 function authorise(request: FastifyRequest, permission: WalletPermission): void {

@@ -1,6 +1,14 @@
 import { errors, jwtVerify, type JWTVerifyGetKey } from 'jose';
 import { actorForm } from '../../rest/actor.js';
-import { servicesToken, type WalletPermission, walletPermissions } from '../../rest/services-token.js';
+import {
+  type Funding,
+  type FundingLimits,
+  fundingLimitsSchema,
+  fundingSchema,
+  servicesToken,
+  type WalletPermission,
+  walletPermissions,
+} from '../../rest/services-token.js';
 import Type, { Compile } from '../../typebox/typebox.js';
 
 /** The operator that makes a request. */
@@ -13,6 +21,10 @@ export interface Operator {
   readonly permissions: readonly WalletPermission[];
   /** Permissions whose use requires a reason. */
   readonly reasonFor: readonly WalletPermission[];
+  /** Amounts above which funding needs approval; null: it never does. */
+  readonly fundingLimits: FundingLimits | null;
+  /** The one funding that another administrator has approved; null without one. */
+  readonly approved: Funding | null;
 }
 
 /** Finds out which administrator of the registry a services token is for; null for an invalid one. */
@@ -39,6 +51,9 @@ const claims = Compile(
     jti: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
     permissions: permissionList,
     reasonFor: permissionList,
+    // A registry of an earlier release signs neither.
+    fundingLimits: Type.Optional(fundingLimitsSchema),
+    approved: Type.Optional(fundingSchema),
   }),
 );
 
@@ -69,6 +84,8 @@ export function createServicesTokenVerifier({ keys, clock }: ServicesTokenVerifi
         ...{ name, proof, administratorId: proof === 'bootstrap' ? null : sub },
         permissions: known(payload.permissions),
         reasonFor: known(payload.reasonFor),
+        fundingLimits: payload.fundingLimits ?? null,
+        approved: payload.approved ?? null,
       };
     } catch (error) {
       if (error instanceof errors.JOSEError) return null;

@@ -10,7 +10,11 @@ import {
 import Type from '../../../typebox/typebox.js';
 import type { AdminEdge } from '../admin-call.js';
 import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arguments.js';
+import { OperatorError } from '../../../config/operator-error.js';
+import { approvalSchema } from '../../../registry/approvals/schema.js';
+import type { AdminClient } from '../admin-client.js';
 import { WrongUsage } from '../peer.js';
+import { RejectedByApi } from '../refused.js';
 import { recordLines, tableLines } from '../table.js';
 import { operate } from './operator-call.js';
 import { amountIn, currencyIn, environmentOption, walletIdIn } from './options.js';
@@ -22,6 +26,7 @@ interface MovementOptions {
   readonly reason: string;
   readonly reference?: string;
   readonly merchant?: string;
+  readonly approval?: string;
 }
 
 const descriptions = {
@@ -42,7 +47,10 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
       'your unique reference for this movement, e.g. that of the deposit (default: generated and printed)',
     )
     .option('--merchant <id>', 'reject the movement unless the wallet belongs to this merchant');
-  operate<MovementOptions>(command, edge, async ({ client, args, options, show }) => {
+  if (kind === 'fund') {
+    command.option('--approval <id>', 'your approved request for exactly this movement, with its --reference');
+  }
+  operate<MovementOptions>(command, edge, async ({ client, args, options, show, openRegistry }) => {
     const { amount, currency, environment, reason, merchant } = options;
     const id = walletIdIn(args[0]);
     const reference = referenceIn(options.reference) ?? `${kind}-${ulid()}`;
@@ -50,11 +58,16 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
     // Print the generated reference before the request, because the operator needs it to retry after an interruption.
     if (options.reference === undefined)
       edge.io.err(`Reference ${reference}. If interrupted, retry with --reference ${reference}\n`);
-    const { data } = await client.ask({
+    const moved = client.ask({
       ...({ method: 'POST', path: ['wallets', id, kind], expects: movedSchema } as const),
       body: { amount, currency, environment, merchantId, reference, reason },
       ifUnclear:
         `The money may have been moved nevertheless: retry with --reference ${reference}, ` + 'which moves it once.',
+    });
+    const { data } = await moved.catch(async (error: unknown) => {
+      if (!(error instanceof RejectedByApi) || error.code !== 'approval_required') throw error;
+      const funding = { walletId: id.toLowerCase(), environment, currency, amount, reference };
+      throw await requestApproval(await openRegistry(), funding);
     });
     const { isRepeated, balanceAfter } = data;
     const done = isRepeated
@@ -62,6 +75,16 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
       : `The balance of the wallet is ${balanceAfter} ${currency} (minor units).`;
     show(data, [...entryLines(data), done]);
   });
+}
+
+/** Requests the approval of a funding from the registry. Returns the error that says how to go on. */
+async function requestApproval(registry: AdminClient, body: object): Promise<OperatorError> {
+  const { data } = await registry.ask({ method: 'POST', path: ['approvals'], body, expects: approvalSchema });
+  const { reference } = data.after as { readonly reference: string };
+  return new OperatorError(
+    `Not moved yet: the funding waits for another administrator until ${data.expiresAt} (approvals approve ${data.id}). ` +
+      `Then run this command again with --reference ${reference} --approval ${data.id}.`,
+  );
 }
 
 /** Creates the command `wallets entries`. */

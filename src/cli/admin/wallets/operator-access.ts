@@ -14,6 +14,8 @@ export interface OperatorAccessOptions {
   readonly registryTokenFile?: string;
   readonly caFile?: string;
   readonly config?: string;
+  /** The id of an approved request to fund a wallet. */
+  readonly approval?: string;
 }
 
 const registryOfWallets: Peer = { ...registryPeer, tokenOption: '--registry-token-file' };
@@ -42,7 +44,7 @@ export async function operatorAccess(
   if (usesSharedToken(options, env)) return accessOf({ address, tokenFile, caFile, config }, env, operatorsPeer);
   const target = await targetOf({ address, caFile, config }, env, operatorsPeer);
   const registry = new AdminClient({ ...(await registryAccessOf(options, env)), reason });
-  return { peer: administratorsPeer, ...target, token: await servicesTokenFrom(registry) };
+  return { peer: administratorsPeer, ...target, token: await servicesTokenFrom(registry, options.approval) };
 }
 
 /** Determines the address and token of the registry. @throws WrongUsage, ConfigError, OperatorError */
@@ -70,15 +72,16 @@ function usesSharedToken({ tokenFile, registry, registryTokenFile, config }: Ope
   return loadConfig({ file: config, env }).services.operators.tokenFile !== null;
 }
 
-async function servicesTokenFrom(registry: AdminClient): Promise<string> {
+async function servicesTokenFrom(registry: AdminClient, approvalId: string | undefined): Promise<string> {
   try {
     const { data } = await registry.ask({
       ...({ method: 'POST', path: ['services-tokens'], isRepeatable: true } as const),
       expects: servicesTokenSchema,
+      query: { approvalId },
     });
     return data.token;
   } catch (error) {
-    if (!(error instanceof RejectedByApi) || error.status !== 404) throw error;
+    if (!(error instanceof RejectedByApi) || error.status !== 404 || approvalId !== undefined) throw error;
     throw new OperatorError(
       "The registry signs no token for the operators' API. Set registry.servicesToken there, or give the shared " +
         "operators' token with --token-file. Members of a merchant have no access to wallets.",

@@ -3,10 +3,13 @@ import { actorNamed } from '../actor.js';
 import { type AdminCall, type AdminEdge, printers } from '../admin-call.js';
 import { AdminClient } from '../admin-client.js';
 import { WrongUsage } from '../peer.js';
-import { operatorAccess, type OperatorAccessOptions } from './operator-access.js';
+import { operatorAccess, type OperatorAccessOptions, registryAccess } from './operator-access.js';
 
 /** The client, options and output functions of one operators' command. */
-export type OperatorCall<Options> = Omit<AdminCall<Options>, 'showChange'>;
+export interface OperatorCall<Options> extends Omit<AdminCall<Options>, 'showChange'> {
+  /** Opens the registry that knows the administrator. @throws WrongUsage */
+  readonly openRegistry: () => Promise<AdminClient>;
+}
 
 /** Options that all operators' commands have. */
 export interface OperatorOptions extends OperatorAccessOptions {
@@ -57,7 +60,9 @@ export function operate<Options extends object>(
         const access = await operatorAccess(options, env, given);
         const client = new AdminClient({ ...access, actor, reason: isMovement ? null : given });
         const { show } = printers(io, options.json === true);
-        await act({ client, options, args: command.args, show });
+        const openRegistry = async () =>
+          new AdminClient({ ...(await registryAccess(options, env)), actor, reason: given });
+        await act({ client, options, args: command.args, show, openRegistry });
       } catch (error) {
         if (error instanceof WrongUsage) command.error(`error: ${error.message}`);
         throw error;

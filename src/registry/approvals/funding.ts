@@ -1,0 +1,58 @@
+import { Refusal } from '../../rest/refusal.js';
+import type { Funding } from '../../rest/services-token.js';
+import type { Caller } from '../administrators/caller.js';
+import { makeUnpublishedChange } from '../change.js';
+import type { Author } from '../events/author.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { Guard, Proposal } from './guard.js';
+import { fileRequest, findRow, lifetimeMilliseconds, toApproval } from './requests.js';
+import type { Approval } from './schema.js';
+
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
+
+/**
+ * Files a request to fund a wallet. The services have the wallet, so they check the order itself when the money moves.
+ * @throws Refusal for the shared token
+ */
+export function requestFunding(context: Context, author: Author, funding: Funding): Promise<Approval> {
+  if (author.administratorId === null) {
+    throw new Refusal(403, 'The shared token names nobody: use a token of your own', [], 'approval_needs_identity');
+  }
+  return fileRequest(context, author, proposalOf(funding), funding);
+}
+
+/** Lets a funding be made: once, because its reference moves money once. The requester then makes it at the services. */
+export function approveFunding(context: Context, author: Author, funding: Funding, guard: Guard): Promise<null> {
+  return makeUnpublishedChange(context, author, async (change) => ({
+    result: null,
+    events: await guard(change, proposalOf(funding)),
+  }));
+}
+
+/**
+ * Returns the funding of an approved request of the caller, for 24 hours after the approval.
+ * @throws Refusal
+ */
+export async function approvedFunding(
+  database: RegistryDatabase,
+  { administratorId }: Caller,
+  id: string,
+  now: number,
+): Promise<Funding> {
+  const row = await findRow(database, id);
+  if (row.change !== 'wallet.fund' || administratorId === null || row.requested_by !== administratorId) {
+    throw Refusal.notFound('Approval');
+  }
+  const { status } = toApproval(row, now);
+  const isOld = now - (row.decided_at ?? now) >= lifetimeMilliseconds;
+  if (status === 'APPROVED' && !isOld) return JSON.parse(row.input) as Funding;
+  const why = isOld ? 'was approved more than 24 hours ago: request the funding again' : `is ${status}`;
+  throw new Refusal(409, `The request ${why}`, [], 'approval_not_approved');
+}
+
+function proposalOf(funding: Funding): Proposal {
+  const { walletId, environment, currency, amount, reference } = funding;
+  const after = { walletId, environment, currency, amount, reference };
+  return { change: 'wallet.fund', rule: null, merchantId: '', subject: walletId, before: null, after };
+}
