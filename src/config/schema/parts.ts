@@ -64,7 +64,7 @@ export const services = section(
             maxItems: 2,
             description:
               "PEM files with the public keys of registry.servicesToken. The operators' API then accepts the " +
-              'administrators of the registry. During a key rotation, list the next and the previous key.',
+              'administrators of the registry. During a key rotation, list both.',
             expects: 'a list of paths of files',
           },
         ),

@@ -66,8 +66,9 @@ const columns = {
 };
 
 /**
- * Selects the events that match a filter. Only the merchant, the key and the sequence number have an index. Any other
- * filter reads the whole table, at most a second for 1,000,000 events; a further index would cost each new event.
+ * Selects the events that match a filter. Only the merchant, the key, the request and the sequence number have an
+ * index. Any other filter reads the whole table, at most a second for 1,000,000 events; a further index would cost each
+ * new event.
  */
 export function eventsMatching(database: RegistryDatabase, { keyId, since, until, ...exact }: EventFilter) {
   let wanted = database.selectFrom(
