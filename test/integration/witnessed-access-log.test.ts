@@ -152,7 +152,12 @@ t.test(
     rmSync(checkpoints.file);
     const second = await startGateway();
     // First the process makes sure that the one before it, which may have left unanswered checkpoints, is gone.
-    await until('the cut log is reported at the next start', async () => (await kinds()).join() === 'cut', 90);
+    // A slow restart lets the registry miss the run first, which is another finding.
+    await until('the cut log is reported at the next start', async () => (await kinds()).includes('cut'));
+    t.same(
+      (await kinds()).filter((kind) => kind !== 'silent'),
+      ['cut'],
+    );
     await end(second, 'SIGTERM');
     const verdict = await verify();
     t.equal(verdict.status, 1);
@@ -176,7 +181,7 @@ t.test(
     const verdict = await verify();
     t.equal(verdict.status, 1);
     t.match(verdict.out, /^registry:\d: missing: the 4 lines 1 to 4 of the run \w{26} are missing/m);
-    await until('the silent run is reported', async () => (await kinds()).join() === 'silent', 90);
+    await until('the silent run is reported', async () => (await kinds()).join() === 'silent', 30);
   },
 );
 
