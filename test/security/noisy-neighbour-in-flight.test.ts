@@ -80,6 +80,8 @@ async function payOnce(agent: https.Agent, port: number): Promise<string> {
 class GreedyMerchant {
   readonly #gateway: GatewayUnderTest;
   readonly #open = new Set<tls.TLSSocket>();
+  /** Every connection, also one whose handshake has not ended. */
+  readonly #all = new Set<net.Socket>();
   #isOver = false;
 
   constructor(gateway: GatewayUnderTest) {
@@ -94,13 +96,14 @@ class GreedyMerchant {
 
   end(): void {
     this.#isOver = true;
-    for (const socket of this.#open) socket.destroy();
+    for (const socket of this.#all) socket.destroy();
   }
 
   async #keepOpen(index: number): Promise<void> {
     const { https: port, ca } = this.#gateway;
     while (!this.#isOver) {
       const tcp = net.connect({ port, host: '127.0.0.1', localAddress: '127.0.0.2' }).on('error', () => undefined);
+      this.#all.add(tcp);
       const socket = tls.connect({ socket: tcp, ca, servername: 'localhost' }).on('error', () => undefined);
       const closed = new Promise((resolve) => socket.once('close', resolve));
       socket.once('secureConnect', () => {
@@ -117,6 +120,7 @@ class GreedyMerchant {
       socket.resume();
       await closed;
       this.#open.delete(socket);
+      this.#all.delete(tcp);
       await wait(20);
     }
   }
