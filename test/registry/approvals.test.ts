@@ -131,53 +131,59 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   t.equal((await call('POST', '/imports', { body: { entries: [other] } })).status, 200, 'others are imported');
 });
 
-onEachDatabase('a request is refused if the state, the time or the requester is another', async (t, url) => {
-  const { call, create, createMerchant, decide, statusOf, time } = await guarded(t, url);
-  const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
-  const { id } = await createMerchant();
-  const request = async (headers = olu.headers) => {
-    const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers });
-    return waits.body.data.approvalId;
-  };
-  const isLive = async () => (await call<Merchant>('GET', `/merchants/${id}`)).body.data.goLive;
+onEachDatabase(
+  'a request is refused after a change of the state, after 24 hours, and without its requester',
+  async (t, url) => {
+    const { call, create, createMerchant, decide, statusOf, time } = await guarded(t, url);
+    const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
+    const { id } = await createMerchant();
+    const request = async (headers = olu.headers) => {
+      const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers });
+      return waits.body.data.approvalId;
+    };
+    const isLive = async () => (await call<Merchant>('GET', `/merchants/${id}`)).body.data.goLive;
 
-  const stale = await request();
-  await call('PATCH', `/merchants/${id}`, { body: { ipAllowlist: ['8.8.8.8'] } });
-  t.match(await decide(stale, 'approve', oma.headers), {
-    status: 409,
-    body: {
-      message: 'Nothing was changed: the state has changed since the request. Request the change again',
-      data: { code: 'approval_stale' },
-    },
-  });
-  t.equal(await statusOf(stale), 'REFUSED');
-  await call('PATCH', `/merchants/${id}`, { body: { ipAllowlist: null } });
-  t.match(await decide(stale, 'approve', oma.headers), { status: 409, body: { message: /REFUSED/ } });
+    const stale = await request();
+    await call('PATCH', `/merchants/${id}`, { body: { ipAllowlist: ['8.8.8.8'] } });
+    t.match(await decide(stale, 'approve', oma.headers), {
+      status: 409,
+      body: {
+        message: 'Nothing was changed: the state has changed since the request. Request the change again',
+        data: { code: 'approval_stale' },
+      },
+    });
+    t.equal(await statusOf(stale), 'REFUSED');
+    await call('PATCH', `/merchants/${id}`, { body: { ipAllowlist: null } });
+    t.match(await decide(stale, 'approve', oma.headers), { status: 409, body: { message: /REFUSED/ } });
 
-  const late = await request();
-  time.advance(24 * hourMilliseconds - 1);
-  t.equal(await statusOf(late), 'WAITING');
-  time.advance(1);
-  t.equal(await statusOf(late), 'EXPIRED');
-  t.match(await decide(late, 'approve', oma.headers), { status: 409, body: { message: /EXPIRED: it expired at/ } });
-  t.match((await call('GET', '/approvals?status=EXPIRED')).body, { data: [{ id: late }] });
+    const late = await request();
+    time.advance(24 * hourMilliseconds - 1);
+    t.equal(await statusOf(late), 'WAITING');
+    time.advance(1);
+    t.equal(await statusOf(late), 'EXPIRED');
+    t.match(await decide(late, 'approve', oma.headers), { status: 409, body: { message: /EXPIRED: it expired at/ } });
+    t.match((await call('GET', '/approvals?status=EXPIRED')).body, { data: [{ id: late }] });
 
-  const withdrawn = await request();
-  t.not(withdrawn, late, 'an expired request does not count as waiting');
-  t.match(await decide(withdrawn, 'reject', olu.headers), { status: 200, body: { data: { status: 'REJECTED' } } });
-  t.match(await decide(withdrawn, 'approve', oma.headers), { status: 409, body: { message: /REJECTED: olu decided/ } });
+    const withdrawn = await request();
+    t.not(withdrawn, late, 'an expired request does not count as waiting');
+    t.match(await decide(withdrawn, 'reject', olu.headers), { status: 200, body: { data: { status: 'REJECTED' } } });
+    t.match(await decide(withdrawn, 'approve', oma.headers), {
+      status: 409,
+      body: { message: /REJECTED: olu decided/ },
+    });
 
-  const gone = await request();
-  await call('PATCH', `/administrators/${olu.id}`, { body: { status: 'DISABLED' } });
-  t.match(await decide(gone, 'approve', oma.headers), {
-    status: 409,
-    body: { message: /olu is disabled or lost the permission since the request/ },
-  });
-  t.notOk(await isLive());
-  const shared = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
-  t.match(shared, { status: 403, body: { data: { code: 'approval_needs_identity' } } });
-  t.match(await decide('apr_unknown', 'approve', oma.headers), { status: 404 });
-});
+    const gone = await request();
+    await call('PATCH', `/administrators/${olu.id}`, { body: { status: 'DISABLED' } });
+    t.match(await decide(gone, 'approve', oma.headers), {
+      status: 409,
+      body: { message: /olu is disabled or lost the permission since the request/ },
+    });
+    t.notOk(await isLive());
+    const shared = await call('PATCH', `/merchants/${id}`, { body: { goLive: true } });
+    t.match(shared, { status: 403, body: { data: { code: 'approval_needs_identity' } } });
+    t.match(await decide('apr_unknown', 'approve', oma.headers), { status: 404 });
+  },
+);
 
 onEachDatabase('owners are made by two owners, except for the first two', async (t, url) => {
   const { call, create, createMerchant, decide, tokenOf } = await guarded(t, url);
@@ -205,12 +211,12 @@ onEachDatabase('owners are made by two owners, except for the first two', async 
   const issued = await tokenOf(obi.id, ada.headers);
   t.match(await decide(eve, 'approve', issued), {
     status: 403,
-    body: { message: /who made this request issued your/ },
+    body: { message: /the requester issued your token/ },
   });
   const derived = await tokenOf(obi.id, issued);
   t.match(await decide(eve, 'approve', derived), {
     status: 403,
-    body: { message: /who made this request issued your/ },
+    body: { message: /the requester issued your token/ },
   });
   const olu = await create('olu', 'operator');
   const { id } = await createMerchant();

@@ -37,7 +37,7 @@ export const registryPeer: Peer = {
   tokenVariable: 'MERCHANT_GATEWAY_TOKEN',
   section: 'registry',
   tokenFile: 'registry.tokenFile',
-  lists: 'merchants list, keys list',
+  lists: 'merchants list, keys list, approvals list',
   checkCommands: 'events list',
   settings: ({ registry }) => registry,
 };

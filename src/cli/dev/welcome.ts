@@ -71,7 +71,7 @@ Send a request without a key (401):
 
 ${curl} ${baseUrl}/transactions
 
-Administer merchants and keys, as the owner; then see what a support may do:
+Administer merchants and keys, as the owner. A support may not create a key (403):
 
 npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 npx merchant-gateway keys create --merchant ${welcome.merchantId} --environment ${welcome.environment} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.support)}

@@ -99,7 +99,7 @@ export const registry = section(
           owners: Type.Boolean({
             default: true,
             description:
-              'Somebody becomes an owner, or an owner gets another identity. The first second owner needs no approval.',
+              'Somebody becomes an owner, or an owner gets another identity. Until there have been two owners, none needs it.',
           }),
           fundingAbove: nullable(
             Type.Record(

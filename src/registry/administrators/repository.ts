@@ -163,8 +163,8 @@ function shownOf({ name, kind, status, roles, issuer, subject }: Shown): Shown {
 }
 
 /**
- * Returns the rule for a change that makes an owner, or gives an owner another identity. The first second owner needs
- * no approval, because nobody could give it.
+ * Returns the rule for a change that makes an owner, or gives an owner another identity. Until there have been two
+ * owners, none needs approval, because nobody could give it.
  */
 async function ownerRule(transaction: RegistryDatabase, before: Shown | null, after: Shown): Promise<Proposal['rule']> {
   const isOwner = (one: Shown | null): boolean =>

@@ -78,7 +78,7 @@ export class MissingPermission extends Refusal {
   }
 }
 
-/** The caller made the request, or whoever made it may know the caller's token. */
+/** The caller made the request, or the requester issued the caller's token and may know it. */
 export class NotIndependent extends Refusal {
   constructor(why: string) {
     super(403, `Another administrator has to approve: ${why}`, [], 'approval_not_independent');
@@ -95,12 +95,12 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
   } else if (administratorId === row.requested_by) {
     throw new NotIndependent('you made this request');
   } else if (issuedBy !== null && issuedBy === row.requested_by) {
-    throw new NotIndependent('who made this request issued your token: create one of your own with another token');
+    throw new NotIndependent('the requester issued your token. Use one that somebody else issued, or sign in');
   }
   if (!permits(roles, permissionFor[row.change as GuardedChange])) throw new MissingPermission(row);
 }
 
-/** Somebody whose access was taken away must not change anything by a request that waited. */
+/** A request must not outlive the access of its requester. */
 async function requireActiveRequester({ transaction }: Change, row: ApprovalRow): Promise<void> {
   if (row.requested_by === null) return;
   const { status, roles } = await findAdministrator(transaction, row.requested_by);

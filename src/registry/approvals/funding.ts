@@ -22,7 +22,7 @@ export function requestFunding(context: Context, author: Author, funding: Fundin
   return fileRequest(context, author, proposalOf(funding), funding);
 }
 
-/** Lets a funding be made: once, because its reference moves money once. The requester then makes it at the services. */
+/** Approves a funding. The requester then makes it at the services, where its reference moves money once. */
 export function approveFunding(context: Context, author: Author, funding: Funding, guard: Guard): Promise<null> {
   return makeUnpublishedChange(context, author, async (change) => ({
     result: null,

@@ -6,7 +6,7 @@ const textOrNull = Type.Union([Type.Null(), Type.String()]);
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 
 /** The states of a request for approval. EXPIRED follows from the time. */
-const statuses = ['WAITING', 'APPROVED', 'REJECTED', 'REFUSED', 'EXPIRED'] as const;
+export const approvalStatuses = ['WAITING', 'APPROVED', 'REJECTED', 'REFUSED', 'EXPIRED'] as const;
 
 /** A request for approval, as the admin API shows it. */
 export const approvalSchema = Type.Object({
@@ -17,7 +17,7 @@ export const approvalSchema = Type.Object({
   before: snapshot,
   after: snapshot,
   needs: Type.String({ description: 'the permission that an administrator needs to approve' }),
-  status: Type.String({ description: statuses.join(', ') }),
+  status: Type.String({ description: approvalStatuses.join(', ') }),
   requestedBy: textOrNull,
   requester: Type.String(),
   reason: textOrNull,
@@ -35,5 +35,7 @@ export type Approval = Static<typeof approvalSchema>;
 /** The query of `GET /approvals`. */
 export const approvalsQuery = Type.Object({
   ...pagingQuery.properties,
-  status: Type.Optional(Type.Enum([...statuses], { type: 'string', description: `one of ${statuses.join(', ')}` })),
+  status: Type.Optional(
+    Type.Enum([...approvalStatuses], { type: 'string', description: `one of ${approvalStatuses.join(', ')}` }),
+  ),
 });

@@ -101,7 +101,12 @@ export const wrongCommandLines: readonly WrongCommandLine[] = [
     /Invalid token.*Check that --token-file/s,
   ],
   ['an unknown merchant', `merchants show m_nobody ${available}`, 1, /Check the id \(merchants list/],
-  ['an unknown key', `keys revoke key_nobody ${available}`, 1, /Check the id \(merchants list, keys list\)/],
+  [
+    'an unknown key',
+    `keys revoke key_nobody ${available}`,
+    1,
+    /Check the id \(merchants list, keys list, approvals list\)/,
+  ],
   ['keys of an unknown merchant', `keys list --merchant m_nobody ${available}`, 1, /Check the id/],
   ['a merchant without a name', `merchants create ${unavailable}`, 2, /required option '--name <name>' not specified/],
   [

@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander';
-import { type Approval, approvalSchema } from '../../../registry/approvals/schema.js';
+import { type Approval, approvalSchema, approvalStatuses } from '../../../registry/approvals/schema.js';
 import { propagationSchema } from '../../../registry/propagation-schema.js';
 import Type from '../../../typebox/typebox.js';
 import type { CommandIo } from '../../command-io.js';
@@ -8,8 +8,6 @@ import { idIn, pageLine, pageOptions, type PageOptions, pageQuery } from '../arg
 import type { Environment } from '../peer.js';
 import { recordLines, tableLines } from '../table.js';
 
-const statuses = ['WAITING', 'APPROVED', 'REJECTED', 'REFUSED', 'EXPIRED'];
-
 /** Creates the commands `approvals list`, `show`, `approve` and `reject`. */
 export function approvalsCommand(io: CommandIo, env: Environment = process.env): Command {
   const approvals = new Command('approvals').description('changes that need the approval of another administrator');
@@ -17,7 +15,9 @@ export function approvalsCommand(io: CommandIo, env: Environment = process.env):
 
   const list = approvals.command('list').description('list the requests that wait for approval, newest first');
   list
-    .addOption(new Option('--status <status>', 'requests with this status').choices(statuses).default('WAITING'))
+    .addOption(
+      new Option('--status <status>', 'requests with this status').choices([...approvalStatuses]).default('WAITING'),
+    )
     .addOption(new Option('--all', 'requests with any status').conflicts('status'));
   administer<PageOptions & { readonly status: string; readonly all?: true }>(
     pageOptions(list),
