@@ -88,6 +88,11 @@ const ownSecret = closed({ existingSecret: nameOrEmpty, key, create: { type: ['b
   'existingSecret',
   'key',
 ]);
+const ownPair = closed({ existingSecret: nameOrEmpty, key, publicKey: key, create: { type: ['boolean', 'null'] } }, [
+  'existingSecret',
+  'key',
+  'publicKey',
+]);
 const peers = listOf(kubernetes('NetworkPolicyPeer'));
 const destination = closed({ to: peers, ports }, ['to', 'ports']);
 const nodePort = { type: ['integer', 'null'], minimum: 1, maximum: 65535 };
@@ -144,6 +149,7 @@ const forms = [
   [/^gateway\.config$/, gatewayConfig],
   [/^environments\.\w+\.gateway$/, { $ref: '#/definitions/gatewayOverrides' }],
   [/^secrets\.(recordSecret|instanceKey|witnessKey)$/, ownSecret],
+  [/^secrets\.servicesTokenKey$/, ownPair],
   [/^secrets\.\w+$/, secret],
   [/^registry\.tls\.create$/, { type: ['boolean', 'null'] }],
   [/^torExits\.key$/, key],

@@ -160,7 +160,7 @@ t.test('each failure metric with the values 0 and 1 has an alert', (t) => {
 });
 
 t.test('alerts and dashboard query existing codes', async (t) => {
-  const { gatewayErrors } = await import('../src/edge/request/errors.js');
+  const { gatewayErrors } = await import('../src/policy/gateway-errors.js');
   const { denials } = await import('../src/policy/decision-table.js');
   const asked = readFileSync('helm/files/alerts.yaml', 'utf8') + readFileSync('helm/files/dashboard.json', 'utf8');
   const codes = [...asked.matchAll(/code!?=~?\\?"([a-z_|]+)\\?"/g)].flatMap(([, list = '']) => list.split('|'));

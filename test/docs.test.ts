@@ -2,9 +2,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import { run } from '../src/cli/run.js';
-import { gatewayErrors } from '../src/edge/request/errors.js';
+import { gatewayErrors } from '../src/policy/gateway-errors.js';
 import { reservedNames } from '../src/edge/request/reserved-headers.js';
 import { denials } from '../src/policy/decision-table.js';
+import { remedies, remedyOf } from '../src/policy/remedies.js';
 import { permissions, permits, roleNames } from '../src/registry/administrators/roles.js';
 import { failureCodeEntries } from '../src/services/failure-codes.js';
 import { ServerTls } from '../src/tls/server-tls.js';
@@ -32,6 +33,36 @@ t.test("the README's error tables match the code, row for row and in order", (t)
   t.ok(
     [...told, ...errors].every((row) => (row[3] ?? '').length > 5),
     'each row says what to do or when',
+  );
+  t.same(
+    told.map((row) => row[3]),
+    denials.map(({ code }) => remedies[code].remedy),
+  );
+  t.same(
+    errors.map((row) => row[3]),
+    Object.keys(gatewayErrors).map((code) => remedyOf(code)?.meaning),
+  );
+  t.end();
+});
+
+t.test('docs/errors.md has one section for each code, with the texts of the table', (t) => {
+  const [, ...sections] = readFileSync('docs/errors.md', 'utf8').split(/^## /m);
+  const responses: Readonly<Record<string, { readonly status: number; readonly message: string }>> = {
+    ...Object.fromEntries(denials.map((denial) => [denial.code, denial])),
+    ...gatewayErrors,
+  };
+  const who = { merchant: 'the merchant', operator: 'the operator', both: 'merchant and operator' };
+  t.same(
+    sections.map((section) => section.trimEnd()),
+    Object.entries(remedies).map(([code, { meaning, remedy, concerns }]) => {
+      const { status, message } = responses[code] ?? { status: 0, message: '' };
+      const lines = [
+        `${status} ${message}. ${meaning}`,
+        `- **What to do:** ${remedy}`,
+        `- **Concerns:** ${who[concerns]}.`,
+      ];
+      return `\`${code}\`\n\n${lines[0] ?? ''}\n\n${lines.slice(1).join('\n')}`;
+    }),
   );
   t.end();
 });
@@ -102,6 +133,7 @@ t.test('the links of the documents resolve', (t) => {
     'docs/records.md',
     'docs/audit-log.md',
     'docs/edge.md',
+    'docs/errors.md',
     'docs/monitoring.md',
     'docs/connections.md',
     'docs/services.md',
@@ -225,7 +257,7 @@ t.test('the audit log document names exactly the fields of the lines', async (t)
 });
 
 t.test('the monitoring document, the dashboard and the alert rules name existing metrics', async (t) => {
-  const gateway = await startTestGateway(t);
+  const gateway = await startTestGateway(t, { config: { usage: { merchantMetrics: 1 } } });
   const pair = await makeCertificate();
   const folder = t.testdir({ 'tls.crt': pair.cert, 'tls.key': pair.key });
   const files = { certFile: `${folder}/tls.crt`, keyFile: `${folder}/tls.key`, clientCaFile: null };

@@ -1,3 +1,5 @@
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import path from 'node:path';
 
 /**
@@ -24,4 +26,17 @@ export function limitedCommand(mostFileKibibytes: number, args: readonly string[
 /** The options for the first start of a part: a part with a database creates the database. */
 export function newInstallation(command: string): string[] {
   return command === 'registry' || command === 'services' ? ['--create'] : [];
+}
+
+/**
+ * Kills a process at the end of a test, and waits until it has ended. Otherwise it could add files to the test's
+ * directory while that is removed.
+ */
+export function killAtEnd(t: { teardown(handler: () => unknown): void }, child: ChildProcess): void {
+  t.teardown(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  });
 }

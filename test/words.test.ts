@@ -30,11 +30,13 @@ const [configuration, message] = ['an option of the configuration', 'a message b
 const keptNames = new Map([
   ['src/adapters/redis/server/sentinel-majority.ts: none', 'a vote that names no server'],
   ['src/adapters/tor/fetch-list.ts: if-none-match', 'a header of RFC 9110'],
+  ['src/cli/admin/unusual/unusual.ts: answer', 'a field of the admin API'],
   ['src/cli/workers/worker.ts: answer', message],
   ['src/cli/workers/worker.ts: figures', message],
   ['src/config/schema/edge.ts: answerTimeoutSeconds', configuration],
   ['src/edge/auth/bad-key-throttle.ts: none', 'a result of `checksumIn`'],
   ['src/edge/server/create-server.ts: answerTimeoutSeconds', configuration],
+  ['src/registry/unusual/schema.ts: answer', 'a field of the admin API'],
   ['src/services/tables.ts: answers', 'a table of the database'],
 ]);
 const texts =

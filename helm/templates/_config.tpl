@@ -180,9 +180,20 @@ true
     {{- $owned = merge $owned (dict "registry" (dict "witness" (dict "name" (dig "name" $name $witness)))) -}}
   {{- end -}}
 {{- end -}}
+{{- $root := .root -}}
 {{- range $name, $secret := include "merchant-gateway.secretsOfPart" . | fromJson -}}
   {{- $file := printf "/etc/merchant-gateway/secrets/%s/%s" $name $secret.key -}}
-  {{- $owned = mergeOverwrite $owned (include "merchant-gateway.nest" (dict "option" $secret.option "value" $file) | fromJson) -}}
+  {{- $value := $file -}}
+  {{- if eq $name "servicesTokenPublicKey" -}}
+    {{- /* Further keys are those of a rotation. */ -}}
+    {{- $value = prepend (dig "services" "operators" "registryKeys" list $root.Values.config) $file -}}
+  {{- end -}}
+  {{- $owned = mergeOverwrite $owned (include "merchant-gateway.nest" (dict "option" $secret.option "value" $value) | fromJson) -}}
+{{- end -}}
+{{- if and (eq .part "services") (not .isMigration) .root.Values.registry.enabled .root.Values.secrets.servicesTrailToken.existingSecret -}}
+  {{- $url := printf "https://%s:%v" (include "merchant-gateway.registryHosts" .root | fromJsonArray | first) .root.Values.registry.servicePort -}}
+  {{- $trail := dict "url" (dig "services" "operators" "trail" "url" $url .root.Values.config) -}}
+  {{- $owned = mergeOverwrite $owned (dict "services" (dict "operators" (dict "trail" $trail))) -}}
 {{- end -}}
 {{- $owned | toJson -}}
 {{- end -}}

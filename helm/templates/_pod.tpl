@@ -107,6 +107,9 @@ spec:
           value: production
         {{- if and (has .part (list "registry" "services")) (include "merchant-gateway.hasPostgres" .) }}
         {{- $database := index .root.Values.secrets (printf "%sDatabase" .part) }}
+        {{- if and .isMigration (eq .part "registry") .root.Values.migrations.registryOwner.existingSecret }}
+        {{- $database = .root.Values.migrations.registryOwner }}
+        {{- end }}
         - name: MERCHANT_GATEWAY_DATABASE_URL
           valueFrom:
             secretKeyRef:

@@ -193,6 +193,14 @@
 {{- if and (gt (int $settings.replicas) 1) (not (include "merchant-gateway.hasPostgres" .)) -}}
 {{- $problems = append $problems (printf "%s.replicas is above 1 with SQLite, which one process alone may write. Set secrets.%sDatabase.existingSecret" .part .part) -}}
 {{- end -}}
+{{- $migrations := .root.Values.migrations -}}
+{{- $hasOwner := ne $migrations.registryOwner.existingSecret "" -}}
+{{- if and (eq .part "registry") (ne $hasOwner (ne $migrations.registryUser "")) -}}
+{{- $problems = append $problems "migrations.registryOwner and migrations.registryUser need each other: the owner of the tables grants that user its rights" -}}
+{{- end -}}
+{{- if and (eq .part "registry") $hasOwner (not (include "merchant-gateway.hasPostgres" .)) -}}
+{{- $problems = append $problems "migrations.registryOwner has no effect without secrets.registryDatabase" -}}
+{{- end -}}
 {{- if gt (int $settings.replicas) 1 -}}
 {{- with include "merchant-gateway.budgetProblem" (dict "budget" $settings.podDisruptionBudget "replicas" $settings.replicas "name" (printf "%s.podDisruptionBudget" .part)) -}}
 {{- $problems = append $problems . -}}

@@ -1,4 +1,7 @@
-{{/* The secrets that are mounted as files: their configuration options, and the parts that use them. */}}
+{{/*
+The secrets that are mounted as files: their configuration options, and the parts that use them. `of` and `entry` name the secret
+and its value with the key, if they differ. `for` names a secret without which this one is not used.
+*/}}
 {{- define "merchant-gateway.secretFiles" -}}
 keyPepper: { option: [keys, pepperFile], parts: [gateway, registry] }
 recordSecret: { option: [keys, recordSecretFile], parts: [gateway, registry] }
@@ -6,6 +9,10 @@ redisPassword: { option: [keyStore, redis, passwordFile], parts: [gateway, regis
 sentinelPassword: { option: [keyStore, redis, sentinel, passwordFile], parts: [gateway, registry, tor-exits] }
 redisCa: { option: [keyStore, redis, caFile], parts: [gateway, registry, tor-exits] }
 adminToken: { option: [registry, tokenFile], parts: [registry] }
+servicesTokenKey: { option: [registry, servicesToken, keyFile], parts: [registry] }
+servicesTokenPublicKey: { option: [services, operators, registryKeys], parts: [services], of: servicesTokenKey, entry: publicKey, for: servicesTrailToken }
+servicesTrailToken: { option: [services, operators, trail, tokenFile], parts: [services] }
+registryCa: { option: [services, operators, trail, caFile], parts: [services], for: servicesTrailToken }
 operatorsToken: { option: [services, operators, tokenFile], parts: [services] }
 identitySigningKey: { option: [identity, signingKeyFile], parts: [gateway] }
 accessLog: { option: [accessLog, secretFile], parts: [gateway] }
@@ -20,7 +27,7 @@ traces: { option: [traces, tokenFile], parts: [gateway] }
 
 {{/* The secrets that the chart can generate. */}}
 {{- define "merchant-gateway.ownSecrets" -}}
-{{- list "recordSecret" "instanceKey" "witnessKey" | toJson -}}
+{{- list "recordSecret" "instanceKey" "witnessKey" "servicesTokenKey" | toJson -}}
 {{- end -}}
 
 {{/* The name of a Secret that the chart generates. Takes root and secret. */}}
@@ -35,6 +42,7 @@ Whether the chart generates a Secret: the record secret, or a key that signs the
   - An upgrade must not add the record secret: a gateway with it trusts no record until the registry has sealed all of them.
   - A registry in another release would not know the record secret.
   - The keys change the format of the access log, and are useless without the record secret.
+- The key of services tokens is useful with the token of the services' administrator, who exists only after the installation. An upgrade adds it.
 - A tool that renders without the cluster, such as GitOps, gets none, because each rendering would generate another one.
   It is recognised by an empty lookup, even of the administrators' token, which exists before the registry is installed.
 Takes root and secret.
@@ -48,6 +56,10 @@ Takes root and secret.
 {{- if $create -}}true{{- end -}}
 {{- else if lookup "v1" "Secret" $root.Release.Namespace (include "merchant-gateway.madeSecretName" .) -}}
 true
+{{- else if eq .secret "servicesTokenKey" -}}
+{{- $token := $root.Values.secrets.adminToken.existingSecret -}}
+{{- $isUsed := and $root.Values.registry.enabled $root.Values.secrets.servicesTrailToken.existingSecret -}}
+{{- if and $isUsed $token (lookup "v1" "Secret" $root.Release.Namespace $token) -}}true{{- end -}}
 {{- else if and $root.Release.IsInstall $root.Values.registry.enabled (include "merchant-gateway.environments" $root | fromJsonArray) -}}
 {{- $records := dict "root" $root "secret" "recordSecret" -}}
 {{- $token := $root.Values.secrets.adminToken.existingSecret -}}
@@ -68,14 +80,20 @@ Takes root, part and optionally isMigration.
 {{- $found := dict -}}
 {{- $own := include "merchant-gateway.ownSecrets" . | fromJsonArray -}}
 {{- range $name, $file := include "merchant-gateway.secretFiles" . | fromYaml -}}
-{{- $secret := index $.root.Values.secrets $name -}}
+{{- $of := default $name $file.of -}}
+{{- $secret := index $.root.Values.secrets $of -}}
 {{- $existing := $secret.existingSecret -}}
-{{- $asked := dict "root" $.root "secret" $name -}}
-{{- if and (not $existing) (has $name $own) (include "merchant-gateway.makesSecret" $asked) -}}
+{{- $asked := dict "root" $.root "secret" $of -}}
+{{- if and (not $existing) (eq $name "registryCa") (include "merchant-gateway.makesRegistryTls" $.root) -}}
+{{- $existing = include "merchant-gateway.registryTlsSecret" $.root -}}
+{{- end -}}
+{{- if and $file.for (not (index $.root.Values.secrets (default $name $file.for)).existingSecret) -}}
+{{- $existing = "" -}}
+{{- else if and (not $existing) (has $of $own) (include "merchant-gateway.makesSecret" $asked) -}}
 {{- $existing = include "merchant-gateway.madeSecretName" $asked -}}
 {{- end -}}
 {{- if and $existing (has $.part $file.parts) (not $.isMigration) -}}
-{{- $_ := set $found $name (dict "secret" $existing "key" $secret.key "option" $file.option) -}}
+{{- $_ := set $found $name (dict "secret" $existing "key" (index $secret (default "key" $file.entry)) "option" $file.option) -}}
 {{- end -}}
 {{- end -}}
 {{- $found | toJson -}}

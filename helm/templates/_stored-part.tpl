@@ -105,6 +105,8 @@ spec:
 {{- $job := merge (dict "isHook" true "isMigration" true "component" (printf "%s-migration" .part) "name" (printf "%s-migration" $name)) $part }}
 {{- $hook := dict "helm.sh/hook" "pre-install,pre-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded" }}
 {{- $allowed := .root.Values.networkPolicy.egress }}
+{{- $migrations := .root.Values.migrations }}
+{{- $grant := ternary (list "--grant-to" $migrations.registryUser) list (and (eq .part "registry") (ne $migrations.registryOwner.existingSecret "")) }}
 {{- include "merchant-gateway.hookPolicy" (merge (dict "hook" $hook "egress" (list $allowed.dns $allowed.database)) $job) }}
 ---
 {{ include "merchant-gateway.configMap" (merge (dict "annotations" (merge (dict "helm.sh/hook-weight" "-5") $hook)) $job) }}
@@ -118,7 +120,7 @@ spec:
   activeDeadlineSeconds: {{ $migrationSeconds }}
   template:
     {{- include "merchant-gateway.pod" (merge (dict
-      "args" (concat (list "database" "migrate" .part "--config" "/etc/merchant-gateway/config/gateway.yaml") $create)
+      "args" (concat (list "database" "migrate" .part "--config" "/etc/merchant-gateway/config/gateway.yaml") $create $grant)
       "configMap" (printf "%s-migration" $name)
       "graceSeconds" 30
     ) $job) | nindent 4 }}

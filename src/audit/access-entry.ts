@@ -18,9 +18,16 @@ const entrySchema = Type.Object({
     response: Type.Object({ status_code: Type.Number() }),
   }),
   url: Type.Optional(Type.Object({ path: text })),
-  client: Type.Optional(Type.Object({ ip: text, geo: Type.Optional(Type.Object({ country_iso_code: text })) })),
+  client: Type.Optional(
+    Type.Object({
+      ip: text,
+      geo: Type.Optional(Type.Object({ country_iso_code: text })),
+      as: Type.Optional(Type.Object({ number: Type.Optional(Type.Integer({ minimum: 0 })) })),
+    }),
+  ),
   source: Type.Optional(Type.Object({ ip: text })),
   tls: Type.Optional(Type.Object({})),
+  user_agent: Type.Optional(Type.Object({ original: text })),
   organization: Type.Optional(Type.Object({ id: text })),
   gateway: Type.Object({
     route: text,

@@ -71,7 +71,10 @@ function check(
   const memoryPlan = command === undefined || command === 'gateway' ? planMemory(config) : null;
   if (json === true)
     out(`${JSON.stringify(memoryPlan === null ? shown : { ...(shown as object), memoryPlan }, null, 2)}\n`);
-  else out(escapeVariables(stringify(shown, { lineWidth: 0 })) + (memoryPlan === null ? '' : planComment(memoryPlan)));
+  else {
+    const comments = [memoryPlan === null ? '' : planComment(memoryPlan), unusualComment(config, command)];
+    out(escapeVariables(stringify(shown, { lineWidth: 0 })) + comments.join(''));
+  }
   // This is not an error, because the file may be meant for another command.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
@@ -80,6 +83,14 @@ function check(
   const notes = configNotes(command ?? 'gateway', config);
   if (notes.length > 0) err(`Note:\n${listOf(notes)}`);
   return config;
+}
+
+/** Says which rules about unusual use report nothing, because gateways do not know the countries. */
+function unusualComment({ geoip, registry: { unusual } }: Config, command?: ServerCommand): string {
+  const off = (['new-country', 'new-network'] as const).filter((rule) => !unusual.off.includes(rule));
+  const concerns = command === undefined || command === 'registry';
+  if (!concerns || !unusual.enabled || off.length === 0 || geoip.countryFile !== null) return '';
+  return `# registry.unusual: without geoip.countryFile, ${off.join(' and ')} report nothing.\n`;
 }
 
 /**

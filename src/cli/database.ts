@@ -18,13 +18,22 @@ export function databaseCommand(io: CommandIo): Command {
     .addArgument(new Argument('<part>', 'the part whose database is migrated').choices(parts))
     .option('--config <file>', 'configuration file')
     .option('--create', 'create the database if it does not exist or has no tables')
+    .option(
+      '--grant-to <user>',
+      'give this user of PostgreSQL the rights of a running registry; it can neither change nor delete events',
+    )
     .option('--json', 'print only JSON')
     .action(async (part: Part, options: MigrateOptions) => {
-      await migrate(part, loadConfig({ file: options.config }), options.create === true);
+      const { grantTo } = options;
+      if (part !== 'registry' && grantTo !== undefined) {
+        throw new OperatorError('--grant-to is only for the registry: no other part has events.');
+      }
+      await migrate(part, loadConfig({ file: options.config }), options);
+      const granted = grantTo === undefined ? '' : ` The user ${grantTo} has the rights of a running registry.`;
       io.out(
         options.json === true
-          ? `${JSON.stringify({ part, upToDate: true })}\n`
-          : `The database of the ${part} is up to date.\n`,
+          ? `${JSON.stringify({ part, upToDate: true, ...(grantTo === undefined ? {} : { grantedTo: grantTo }) })}\n`
+          : `The database of the ${part} is up to date.${granted}\n`,
       );
     });
   command
@@ -48,6 +57,7 @@ export function databaseCommand(io: CommandIo): Command {
 interface MigrateOptions {
   readonly config?: string;
   readonly create?: true;
+  readonly grantTo?: string;
   readonly json?: true;
 }
 
@@ -63,10 +73,16 @@ interface Target {
   readonly existingOf: Part | undefined;
 }
 
-async function migrate(part: Part, config: Config, mayCreate: boolean): Promise<void> {
-  const { url } = config[part].database;
-  const open = part === 'registry' ? openRegistry : openServices;
-  await (await open({ url, existingOf: mayCreate ? undefined : part })).destroy();
+async function migrate(part: Part, config: Config, { create, grantTo }: MigrateOptions): Promise<void> {
+  const target = { url: config[part].database.url, existingOf: create === true ? undefined : part };
+  if (part === 'services') return (await openServices(target)).destroy();
+  const { grantRights } = await import('../registry/database-rights.js');
+  const database = await openRegistry(target);
+  try {
+    if (grantTo !== undefined) await grantRights(database, grantTo);
+  } finally {
+    await database.destroy();
+  }
 }
 
 async function backUp(part: Part, target: string, config: Config): Promise<void> {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import { openRecordsStore } from '../adapters/redis/registry/open-records-store.js';
+import { checkpointStream, usageStream } from '../adapters/redis/channel/message-text.js';
 import { ConfigError } from '../config/config-error.js';
 import { configNotes, startProblems } from '../config/config-notes.js';
 import { loadConfig } from '../config/load.js';
@@ -11,9 +12,10 @@ import type { RunningRegistry } from '../registry/start-registry.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
 import { RedisSelfCheck } from './compose/redis-self-check.js';
+import { openUnusual } from './compose/unusual.js';
 import { openInbox, openWitness } from './compose/witness.js';
 import { systemClock, systemTimers } from './compose/system-clock.js';
-import { startLog, ignoreReloadSignals, runServer } from './run-server.js';
+import { onReloadSignals, runServer, startLog } from './run-server.js';
 
 /**
  * Timeout of Redis commands. It is longer than in gateways, because the registry writes many records at once and no
@@ -41,7 +43,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   if (problems.length > 0) throw new ConfigError(problems, file ?? null);
   const { log, build } = startLog('registry', config);
   for (const { path, message } of configNotes('registry', config)) log.warn(`${path} ${message}`);
-  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention } =
+  const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention, usage } =
     config.registry;
   const { redis, cache } = config.keyStore;
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
@@ -52,9 +54,13 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
   // Import this module only here, because most commands need no SQL.
   const { startRegistry } = await import('../registry/start-registry.js');
   const { hasOwner } = await import('../registry/administrators/repository.js');
-  if (listen.certFile === null) ignoreReloadSignals(log);
+  let running: RunningRegistry | null = null;
+  const warnOfSharedToken = (): void => {
+    if (bootstrap === 'on')
+      log.warn('the shared token of registry.tokenFile works although an owner exists; set registry.bootstrap to off');
+  };
+  onReloadSignals(log, listen.certFile, () => running?.reloadCertificate());
   await runServer(config, log, async (closeLater) => {
-    let running: RunningRegistry | null = null;
     const check = await RedisSelfCheck.start(config, 'registry', log);
     closeLater(() => check.close());
     const outageLog = check.outageEvents();
@@ -65,8 +71,12 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     const store = openRecordsStore(address, redis.prefix, { ...outageLog, onFound }, seals);
     closeLater(() => store.close());
     const witness = await openWitness(config, log);
-    const inbox = witness === null ? null : await openInbox(config, log);
+    const inbox = witness === null ? null : await openInbox(config, checkpointStream, log);
     closeLater(async () => inbox?.close());
+    const usageInbox = config.keys.recordSecretFile === null ? null : await openInbox(config, usageStream, log);
+    closeLater(async () => usageInbox?.close());
+    const unusualUse = await openUnusual(config);
+    closeLater(async () => unusualUse?.close());
     const registry = await startRegistry({
       ...listen,
       behindProxy,
@@ -77,13 +87,17 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       witness,
       identityProvider,
       servicesTokenKey,
+      unusual: unusualUse?.unusual ?? null,
       inbox,
+      usageInbox,
       build,
       tokenFile,
       bootstrap,
+      onOwner: warnOfSharedToken,
       reasonFor: new Set(reasonFor),
       approvals,
       eventsDays: retention.eventsDays,
+      usage,
       store,
       clock: systemClock,
       timers: systemTimers,
@@ -94,11 +108,9 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       logger: log,
     });
     running = registry;
-    if (listen.certFile !== null) process.on('SIGHUP', () => void registry.reloadCertificate());
     closeLater(() => registry.close());
     const isOwned = await hasOwner(registry.database);
-    if (bootstrap === 'on' && isOwned)
-      log.warn('the shared token of registry.tokenFile works although an owner exists; set registry.bootstrap to off');
+    if (isOwned) warnOfSharedToken();
     if (bootstrap === 'off' && !isOwned)
       log.warn('nobody can create administrators: registry.bootstrap is off and no active owner exists; set it to on');
     log.info({ url: registry.url }, 'the registry takes requests');

@@ -12,12 +12,19 @@ const marginMilliseconds = 5_000;
 /** Maximum time that a forced exit waits until data is saved. */
 export const saveMilliseconds = 1_000;
 
-/** Ignores the reload signals, and logs a warning. For servers that have neither reloadable files nor an access log. */
-export function ignoreReloadSignals(log: Logger): void {
-  for (const signal of ['SIGHUP', 'SIGUSR2'] as const)
-    process.on(signal, () => {
-      log.warn(`${signal} has no effect on this process; restart it to reload the configuration and its files`);
-    });
+/**
+ * Checks the certificate files of a server without an access log on SIGHUP, and warns about reload signals without an
+ * effect.
+ * @param certFile the certificate of the server's only TLS listener; null without one
+ * @param reload checks the files; called only once the server has started
+ */
+export function onReloadSignals(log: Logger, certFile: string | null, reload: () => Promise<void> | undefined): void {
+  const warn = (signal: string, rest: string) => () => {
+    log.warn(`${signal} has no effect on this process; restart it to reload the configuration${rest}`);
+  };
+  if (certFile === null) process.on('SIGHUP', warn('SIGHUP', ' and its files'));
+  else process.on('SIGHUP', () => void reload());
+  process.on('SIGUSR2', warn('SIGUSR2', certFile === null ? ' and its files' : '; SIGHUP checks the certificate'));
 }
 
 /**

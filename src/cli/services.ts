@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { loadConfig } from '../config/load.js';
-import { startLog, ignoreReloadSignals, runServer } from './run-server.js';
+import type { RunningServices } from '../services/start-services.js';
+import { onReloadSignals, runServer, startLog } from './run-server.js';
 
 /** Creates the command `services`, which runs the backing services. */
 export function servicesCommand(): Command {
@@ -16,11 +17,15 @@ async function services({ config: file, create }: { readonly config?: string; re
   const { log, build } = startLog('services', config);
   // Import this module only here, because most commands need no SQL.
   const { startConfiguredServices } = await import('./compose/services.js');
-  ignoreReloadSignals(log);
+  let running: RunningServices | null = null;
+  const { tokenFile, registryKeys, listen } = config.services.operators;
+  const isOff = tokenFile === null && registryKeys.length === 0;
+  onReloadSignals(log, isOff ? null : listen.certFile, () => running?.reloadCertificate());
   await runServer(config, log, async (closeLater) => {
-    const running = await startConfiguredServices(config, log, { mayCreate: create === true, build });
-    closeLater(() => running.close());
-    const { url, operatorsUrl } = running;
+    const services = await startConfiguredServices(config, log, { mayCreate: create === true, build });
+    running = services;
+    closeLater(() => services.close());
+    const { url, operatorsUrl } = services;
     log.info(operatorsUrl === null ? { url } : { url, operatorsUrl }, 'the services take requests');
     if (operatorsUrl === null)
       log.warn(

@@ -1,5 +1,6 @@
 import type { Problem } from './config-error.js';
 import { bytesOfKey, bytesOfMerchant, heapFactor, mebibyte, planMemory } from './memory-plan.js';
+import { ownPaths } from './schema/forwarding.js';
 import { unprotectedRegistry } from './rules/registry-rules.js';
 import type { Config } from './schema.js';
 
@@ -9,9 +10,18 @@ import type { Config } from './schema.js';
  */
 export function configNotes(command: ServerCommand, config: Config, processes = 1): Problem[] {
   const { kind, redis, cache } = config.keyStore;
-  const gatewayNotes = command === 'gateway' ? reducedLimits(config, processes) : [];
+  const gatewayNotes = command === 'gateway' ? [...replacedPaths(config), ...reducedLimits(config, processes)] : [];
   if (command === 'services' || kind === 'memory') return gatewayNotes;
   return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : []), ...gatewayNotes];
+}
+
+/** Notes for routes that replace a response of the gateway itself. They are not errors: services may have had the path. */
+function replacedPaths({ routes }: Config): Problem[] {
+  return routes.flatMap(({ path }, index) =>
+    ownPaths.some((own) => own === path)
+      ? [{ path: `routes[${index}].path`, message: `replaces the gateway's own response to ${path}` }]
+      : [],
+  );
 }
 
 /**

@@ -36,7 +36,9 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
     ];
     return [...about, ...(option.default === null ? block.map((line) => commentedOut(line, indent)) : block)];
   }
-  const lines = documentEntries(inner, value, `${indent}  `) ?? [];
+  // An uncommented example would be in force.
+  const isEmpty = depth === 0 && Array.isArray(value) && value.length === 0;
+  const lines = isEmpty ? [] : (documentEntries(inner, value, `${indent}  `) ?? []);
   return [...about, ...(lines.length > 0 ? [`${indent}${name}:`, ...lines] : [`${indent}${name}: ${flow(value)}`])];
 }
 

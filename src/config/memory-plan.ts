@@ -20,8 +20,8 @@ const cacheShare = 0.5;
 
 /** Heap bytes per byte of live data, because garbage collection needs headroom. */
 export const heapFactor = 1.5;
-/** Heap bytes of one cached key and of one cached merchant with short lists, as measured in docs/records.md. */
-export const bytesOfKey = 420;
+/** Heap bytes of one cached key with a label and of one cached merchant with short lists, as measured in docs/records.md. */
+export const bytesOfKey = 460;
 export const bytesOfMerchant = 650;
 /** Assumed average number of keys per merchant. */
 const keysOfMerchant = 4;

@@ -5,7 +5,7 @@ import { limits, listen } from './schema/edge.js';
 import { routes, upstreams } from './schema/forwarding.js';
 import { line, section } from './schema/option.js';
 import { accessLog } from './schema/access-log.js';
-import { identity, log, services, traces } from './schema/parts.js';
+import { identity, log, services, traces, usage } from './schema/parts.js';
 import { registry } from './schema/registry.js';
 
 /** Schema of every option of every command, and the only definition of each: type, default, bounds and description. */
@@ -48,6 +48,7 @@ export const configSchema = section(
     services,
     identity,
     accessLog,
+    usage,
     traces,
     log,
     limits,

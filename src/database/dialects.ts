@@ -116,3 +116,42 @@ export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction
   if (!isPostgres(transaction)) return;
   await sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`.execute(transaction);
 }
+
+/** The SQL types of the columns of rows that a statement receives. */
+export type GivenColumns = Readonly<Record<string, 'text' | 'bigint' | 'double precision'>>;
+
+/**
+ * A table of the given rows named `given`, for FROM. It is one JSON parameter, so that a statement can add thousands of
+ * rows: databases limit the number of parameters. Texts must not contain NUL, which PostgreSQL cannot store.
+ */
+export function givenRows<Tables>(
+  database: Kysely<Tables>,
+  rows: readonly object[],
+  columns: GivenColumns,
+): RawBuilder<unknown> {
+  const names = Object.entries(columns);
+  const json = JSON.stringify(rows);
+  if (isPostgres(database)) {
+    const typed = names.map(([name, type]) => sql`${sql.id(name)} ${sql.raw(type)}`);
+    return sql`json_to_recordset(cast(${json} as json)) as given(${sql.join(typed)})`;
+  }
+  const values = names.map(([name]) => sql`json_extract(value, ${sql.lit(`$.${name}`)}) as ${sql.id(name)}`);
+  return sql`(select ${sql.join(values)} from json_each(${json})) as given`;
+}
+
+/**
+ * Deletes rows that a query finds, by their physical place: without it PostgreSQL might read the whole table.
+ * @param found the rest of the query after its FROM; the table is named `found` there
+ * @returns the number of deleted rows
+ */
+export async function deleteFound<Tables>(
+  database: Kysely<Tables>,
+  table: string,
+  found: RawBuilder<unknown>,
+): Promise<number> {
+  const place = isPostgres(database) ? sql.raw('ctid') : sql.raw('rowid');
+  const rows = sql`select found.${place} from ${sql.table(table)} as found ${found}`;
+  const matches = isPostgres(database) ? sql`= any(array(${rows}))` : sql`in (${rows})`;
+  const { numAffectedRows } = await sql`delete from ${sql.table(table)} where ${place} ${matches}`.execute(database);
+  return Number(numAffectedRows ?? 0);
+}

@@ -41,6 +41,9 @@ export function openDatabase<Tables>({ url, pool = defaultPool }: DatabaseOption
   );
 }
 
+/** SQLSTATE insufficient_privilege. */
+const insufficientPrivilege = '42501';
+
 /** Migrations by name. They run in the order of their names. A released migration never changes. */
 export type Migrations = Readonly<Record<string, Migration>>;
 
@@ -95,7 +98,11 @@ export async function migrate<Tables>(
   const failed = results?.find((result) => result.status === 'Error')?.migrationName;
   const step = failed === undefined ? '' : ` at "${failed}"`;
   const reason = error instanceof Error ? error.message.replace(/\.$/, '') : 'unknown reason';
-  throw new DatabaseError(`The database migration failed${step} and changed nothing: ${reason}.`, {
+  const isDenied = error instanceof pg.DatabaseError && error.code === insufficientPrivilege;
+  const next = isDenied
+    ? ' Run "merchant-gateway database migrate" with the URL of the user that owns the tables.'
+    : '';
+  throw new DatabaseError(`The database migration failed${step} and changed nothing: ${reason}.${next}`, {
     cause: error,
   });
 }
@@ -220,11 +227,6 @@ function sqliteFileOf(url: string): string | null {
   return file === undefined || file === ':memory:' ? null : file;
 }
 
-/**
- * SQLSTATE insufficient_privilege. It shows that the server is writable: a read-only server reports another error. The
- * user needs no write access to the probed table.
- */
-const insufficientPrivilege = '42501';
 /** How long a successful SQLite write counts. Each one flushes the disk, and readiness requests need no token. */
 const writtenMilliseconds = 1000;
 /**
@@ -259,6 +261,7 @@ export class WriteProbe {
       }
       return null;
     } catch (error) {
+      // The server is writable: a read-only one reports another error. The user needs no right to the probed table.
       if (error instanceof pg.DatabaseError && error.code === insufficientPrivilege) return null;
       return databaseConditions[error instanceof DatabaseError ? error.condition : 'away'];
     }

@@ -7,20 +7,22 @@ import { LoopWatch } from './auth/loop-watch.js';
 import { MerchantRate } from './auth/merchant-rate.js';
 import { BadKeyThrottle } from './auth/bad-key-throttle.js';
 import { SharedLines } from './observe/shared-lines.js';
+import type { UsageCounter } from './observe/usage-counter.js';
 
 /** Dependencies of the limiters. */
 interface BrakedParts {
   readonly sharedRate: SharedRate | null;
   readonly accessLog: LineSink;
   readonly clock: Clock;
+  readonly usage: UsageCounter | null;
 }
 
 /** Creates the throttle for invalid keys, the rate limit and the overload protection, and registers their metrics. */
 export function createLimiters(config: Config, parts: BrakedParts, trustedProxies: IpRanges, metrics: GatewayMetrics) {
-  const { sharedRate, accessLog: sink, clock } = parts;
+  const { sharedRate, accessLog: sink, clock, usage } = parts;
   const throttle = config.throttle.enabled ? new BadKeyThrottle(config.throttle) : null;
   const { environment } = config;
-  const sharedLines = new SharedLines({ throttle, trustedProxies, sink, environment, now: () => clock.now() });
+  const sharedLines = new SharedLines({ throttle, trustedProxies, sink, environment, usage, now: () => clock.now() });
   const { requestsPerSecond, burst } = config.rateLimit;
   const merchantRate = requestsPerSecond === null ? null : new MerchantRate({ requestsPerSecond, burst }, sharedRate);
   const loopWatch = new LoopWatch(config.limits.eventLoopDelayMilliseconds);

@@ -36,7 +36,7 @@ export interface DescribedRequest {
  */
 export type DecisionSources = Omit<
   StepSources,
-  'fingerprints' | 'traces' | 'throttle' | 'merchantRate' | 'accessLogProblem' | 'overload'
+  'fingerprints' | 'traces' | 'throttle' | 'merchantRate' | 'requiredLog' | 'overload'
 >;
 
 /** The decision on a described request, and how it was reached. */
@@ -61,7 +61,7 @@ export interface Explanation {
 export async function explainRequest(described: DescribedRequest, sources: DecisionSources): Promise<Explanation> {
   const { method, target, remote, tls, at } = described;
   const tlsFacts = tls ? { version: undefined, version_protocol: 'tls' as const, cipher: '' } : null;
-  const connection = { remote, port: null, mayForward: true, place: null, tls: tlsFacts };
+  const connection = { remote, via: 'peer' as const, port: null, mayForward: true, place: null, tls: tlsFacts };
   const request = new RequestData(method, '1.1', target, described.headers.flat(), connection, at);
   const found = new Findings([]);
   const { code, detail } = await decisionOn(request, found, sources);
@@ -88,7 +88,7 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
  */
 const neutralState = {
   ...{ fingerprints: new KeyFingerprints(null), traces: null, throttle: null, merchantRate: null },
-  ...{ accessLogProblem: () => null, overload: () => null },
+  ...{ requiredLog: { problem: () => null }, overload: { problem: () => null } },
 };
 
 async function decisionOn(

@@ -19,12 +19,14 @@ import type { LogSecret } from '../telemetry/chain.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Build } from '../telemetry/process-metrics.js';
+import { MerchantCounts } from '../telemetry/request-metrics.js';
 import { createLimiters } from './brakes.js';
 import { drainDelay } from './connections/connections.js';
 import { createManagement, type Health } from './observe/management.js';
-import { openMetrics, showExposedKeys, showLoad, showTls } from './observe/open-metrics.js';
+import { openMetrics, showExposedKeys, showLoad, showTls, showUsage } from './observe/open-metrics.js';
 import { Readiness } from './observe/readiness.js';
 import { RequestLog } from './observe/request-log.js';
+import { type UsagePort, UsageSender } from './observe/usage-sender.js';
 import { BodyBuffers } from './proxy/body-buffers.js';
 import { createRouteTable } from './request/routes.js';
 import { listen, type ListenAddress } from './server/listen.js';
@@ -48,12 +50,16 @@ export interface GatewayPorts {
   readonly pepper: Pepper | null;
   /** Signs the merchant's identity for upstreams; null without a signature. */
   readonly identity: CallerIdentity | null;
+  /** The OpenAPI description of the merchant API, as JSON. */
+  readonly publicApi: string;
   readonly clock: Clock;
   readonly accessLog: LineSink;
   /** The access log's secret, used for key fingerprints; null if keys have no fingerprints. */
   readonly logSecret: LogSecret;
   /** Warnings from active checks of the environment; null or omitted without checks. */
   readonly selfCheck?: { warnings(): readonly string[]; close(): Promise<void> } | null;
+  /** The way to the registry for what is counted; null or omitted if requests are not counted for it. */
+  readonly usage?: UsagePort | null;
   /** The running build; omitted if unknown. */
   readonly build?: Build | undefined;
   /** Exports traces; null if traces are not exported. */
@@ -113,13 +119,19 @@ export async function startGateway(
   const exposedKeys = new ExposedKeys(ports.keyStore, ports.clock);
   showExposedKeys(metrics, exposedKeys);
   const trustedProxies = compileIpRanges(config.trustedProxies);
-  const { throttle, sharedLines, merchantRate, loopWatch } = createLimiters(config, ports, trustedProxies, metrics);
+  const sender = ports.usage ? new UsageSender({ ...config, ...ports, ...ports.usage }) : null;
+  showUsage(metrics, sender);
+  const merchants = config.usage.merchantMetrics > 0 ? new MerchantCounts(config.usage.merchantMetrics) : null;
+  if (merchants !== null) metrics.showMerchants(merchants);
+  const parts = { ...ports, usage: sender?.counter ?? null };
+  const { throttle, sharedLines, merchantRate, loopWatch } = createLimiters(config, parts, trustedProxies, metrics);
   const requestLog = new RequestLog({
-    ...ports,
+    ...parts,
     environment: config.environment,
     sink: ports.accessLog,
     metrics,
     exposedKeys,
+    merchants,
     sharedLines,
   });
   const stopWatching = loopWatch.start(ports.onOverload);
@@ -139,24 +151,20 @@ export async function startGateway(
         maxBodyBytes: config.limits.bodyBytes,
         throttle,
         merchantRate,
-        overload: () => loopWatch.problem(),
+        overload: loopWatch,
         fingerprints,
         traces: ports.traces,
-        accessLogProblem: readiness.refusingLogProblem,
+        requiredLog: readiness.requiredLog,
       },
       upstreams,
+      publicApi: ports.publicApi,
       identity: ports.identity,
       limits: config.limits,
       clock: ports.clock,
       tls: tls?.endpoint ?? null,
       ownHeaders: tls?.ownHeaders ?? {},
       proxyProtocolFrom: config.proxyProtocol ? trustedProxies : null,
-      onExchange: (exchange) => {
-        requestLog.ended(exchange);
-      },
-      onRefused: (refused) => {
-        requestLog.refused(refused);
-      },
+      requestLog,
       onRefusedConnection: (why) => {
         metrics.countRefusedConnection(why);
       },
@@ -191,6 +199,7 @@ export async function startGateway(
     await Promise.all([...upstreams.values()].map((upstream) => upstream.close(graceMilliseconds)));
     await setImmediate(); // by then, the last responses have closed and their lines are in the log
     await requestLog.settled();
+    await sender?.close(graceMilliseconds);
     await closePorts(ports);
   };
   try {
@@ -214,6 +223,7 @@ export async function startGateway(
       http: http && (await open(await createOne(null), 'http', http)),
     };
     warmUp?.start();
+    sender?.start();
     return {
       addresses,
       health,
@@ -230,20 +240,14 @@ export async function startGateway(
 }
 
 /** Closes the dependencies once no request uses them. Closing also flushes logs and traces. */
-async function closePorts({
-  torExits,
-  geoIp,
-  sharedRate,
-  keyStore,
-  accessLog,
-  traces,
-  selfCheck,
-}: GatewayPorts): Promise<void> {
+async function closePorts(ports: GatewayPorts): Promise<void> {
+  const { geoIp, accessLog, traces, torExits, sharedRate, keyStore, selfCheck, usage } = ports;
   geoIp?.close();
   const written = [accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)];
   // Close all in parallel. Unreachable dependencies use up their full timeouts, so the log would otherwise be closed
   // last.
-  await Promise.all([...written, torExits.close(), sharedRate?.close(), keyStore.close(), selfCheck?.close()]);
+  const others = [torExits, sharedRate, keyStore, selfCheck, usage?.channel];
+  await Promise.all([...written, ...others.map((port) => port?.close())]);
 }
 
 /** Closes the listeners. Connections still open after the timeout are closed forcibly. */

@@ -140,9 +140,9 @@ function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstre
   };
   const chain = new Chain(logSecret, environment);
   const requestLog = new RequestLog({
-    ...{ environment, clock, traces: null, sharedLines: null },
+    ...{ environment, clock, traces: null, usage: null, merchants: null, sharedLines: null },
     sink: { write: (line) => chain.seal(line) },
-    metrics: { countRequest: () => undefined, observeDurations: () => undefined },
+    metrics: { requests: { add: () => undefined }, observeDurations: () => undefined },
     exposedKeys: new ExposedKeys(keyStore, clock),
     onInternalError: () => undefined,
   });
@@ -155,16 +155,13 @@ function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstre
       headLimits: limits,
       maxBodyBytes: limits.bodyBytes,
       fingerprints: new KeyFingerprints(logSecret),
-      accessLogProblem: () => null,
-      overload: () => null,
+      requiredLog: { problem: () => null },
+      overload: { problem: () => null },
     },
     upstreams: new Map([[name, upstream]]),
-    ...{ identity: null, limits, clock, tls: null, proxyProtocolFrom: null },
-    onExchange: (exchange) => {
-      requestLog.ended(exchange);
-    },
+    ...{ publicApi: '', identity: null, limits, clock, tls: null, proxyProtocolFrom: null },
+    requestLog,
     ownHeaders: {},
-    onRefused: () => undefined,
     onRefusedConnection: () => undefined,
     onInternalError: () => undefined,
   });
@@ -172,7 +169,17 @@ function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstre
 
 function credentialFor(environment: Environment): Credential {
   return {
-    ...{ keyId: name, merchantId: name, environment, keyStatus: 'ACTIVE', merchantStatus: 'ACTIVE', goLive: true },
+    ...{
+      keyId: name,
+      keyLabel: null,
+      graceEndsAt: null,
+      merchantId: name,
+      merchantName: name,
+      environment,
+      keyStatus: 'ACTIVE',
+      merchantStatus: 'ACTIVE',
+      goLive: true,
+    },
     ...{ expiresAt: null, permissions: compilePermissions(['*']), ipAllowlist: null, originAllowlist: null },
     ...{ keyStatusChangedAt: null, merchantStatusChangedAt: null, keyRevision: 1, merchantRevision: 1 },
   };

@@ -27,19 +27,26 @@ export function eventHash(previous: string, content: string): string {
   return hash('sha256', `${previous}\n${content}`, 'hex');
 }
 
-/** Signs the end of a chain as a note with the origin `<name>/events`. */
-export function signChainHead({ position, hash }: ChainHead, signer: NoteSigner): string {
-  const text = `${signer.key.name}/events\n${position}\n${Buffer.from(hash, 'hex').toString('base64')}\n`;
+/**
+ * What a signed note is about: the end of the chain, or the end of a range that retention deleted. Each has its own
+ * origin. Otherwise the signed end of a chain would also prove that retention deleted the events before it.
+ */
+export type ChainNote = 'events' | 'events/pruned';
+
+/** Signs an end of a chain as a note with the origin `<name>/events`, or `<name>/events/pruned`. */
+export function signChainHead({ position, hash }: ChainHead, signer: NoteSigner, about: ChainNote = 'events'): string {
+  const text = `${signer.key.name}/${about}\n${position}\n${Buffer.from(hash, 'hex').toString('base64')}\n`;
   return `${text}\n${signer.lineFor(text)}`;
 }
 
 /** Parses a signed end of a chain, and verifies its signature. @throws InvalidNote */
-export function readChainHead(note: string, key: NoteKey): ChainHead {
+export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'events'): ChainHead {
   const signed = parseNote(note);
   if (!isSignedBy(signed, key)) throw new InvalidNote('the given key has not signed it');
   const [origin, size = '', root = '', ...more] = signed.text.slice(0, -1).split('\n');
   const hash = Buffer.from(root, 'base64').toString('hex');
-  if (origin !== `${key.name}/events` || more.length > 0 || !/^(?:0|[1-9]\d{0,14})$/.test(size) || !hashForm.test(hash))
+  const isWhole = more.length === 0 && /^(?:0|[1-9]\d{0,14})$/.test(size) && hashForm.test(hash);
+  if (origin !== `${key.name}/${about}` || !isWhole)
     throw new InvalidNote('expected the signed end of a chain of events');
   return { position: Number(size), hash };
 }
@@ -51,9 +58,11 @@ export function readChainHead(note: string, key: NoteKey): ChainHead {
  * - `reordered`: an event has another place than at first;
  * - `added`: an event is not in the chain, although the events before it are;
  * - `forged-signature`: a stored signature is invalid, or was made for another end of the chain;
+ * - `unsigned-deletion`: no signature proves that retention deleted the events up to this one;
  * - `rolled-back`: a checkpoint names an event that the trail does not have.
  */
-export type ChainFault = 'changed' | 'removed' | 'reordered' | 'added' | 'rolled-back' | 'forged-signature';
+export type ChainFault =
+  'changed' | 'removed' | 'reordered' | 'added' | 'rolled-back' | 'forged-signature' | 'unsigned-deletion';
 
 /** A fault of a trail, and the position and number (`seq`) of the event; `seq` is null if unknown. */
 export interface ChainFinding {
@@ -121,6 +130,11 @@ export class ChainCheck {
   /** Reports that the signature at a position is missing or covers something else. */
   reportForgedSignature(position: number): void {
     this.#report('forged-signature', position, null);
+  }
+
+  /** Reports that nothing proves that retention deleted the events before the first one. */
+  reportUnsignedDeletion(): void {
+    this.#report('unsigned-deletion', this.#head.position, null);
   }
 
   /** Must be called after the last event. Compares with the stored end, and with checkpoints that are not reached. */

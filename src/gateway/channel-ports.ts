@@ -1,3 +1,6 @@
+/** Maximum length of the body of a message or a reply: the number of its bytes if it is ASCII. */
+export const maxMessageBytes = 65_536;
+
 /** A message from a gateway to the registry. */
 export interface GatewayMessage {
   /** The type of the message, such as `checkpoint`. It selects the handler. */

@@ -26,6 +26,9 @@ const keyRecordSchema = Type.Object({
   expiresAt: Type.Union([Type.String({ maxLength: 40 }), Type.Null()]),
   revision,
   statusChangedAt,
+  // Absent in records of earlier releases, and of keys without a label or that were not reset.
+  label: Type.Optional(Type.String({ maxLength: 256 })),
+  graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
 });
 
 // The list must be the first type of each union: validation errors describe the first type if none matches.
@@ -158,14 +161,28 @@ interface OfRevision {
 export type CompiledKey = OfRevision &
   Pick<
     Credential,
-    'keyId' | 'merchantId' | 'environment' | 'keyStatus' | 'keyStatusChangedAt' | 'expiresAt' | 'permissions'
+    | 'keyId'
+    | 'keyLabel'
+    | 'merchantId'
+    | 'environment'
+    | 'keyStatus'
+    | 'keyStatusChangedAt'
+    | 'expiresAt'
+    | 'graceEndsAt'
+    | 'permissions'
   >;
 
 /** The fields of a credential that come from the record of the merchant. */
 export type CompiledMerchant = OfRevision &
   Pick<
     Credential,
-    'merchantId' | 'merchantStatus' | 'merchantStatusChangedAt' | 'goLive' | 'ipAllowlist' | 'originAllowlist'
+    | 'merchantId'
+    | 'merchantName'
+    | 'merchantStatus'
+    | 'merchantStatusChangedAt'
+    | 'goLive'
+    | 'ipAllowlist'
+    | 'originAllowlist'
   >;
 
 /**
@@ -176,11 +193,13 @@ export function compileKeyRecord(value: unknown): CompiledKey {
   const key = parseKeyRecord(value);
   return compiling(() => ({
     keyId: key.keyId,
+    keyLabel: key.label ?? null,
     merchantId: key.merchantId,
     environment: key.environment,
     keyStatus: key.status,
     keyStatusChangedAt: changedAt(key),
     expiresAt: key.expiresAt === null ? null : parseTimestamp(key.expiresAt, 'expiresAt'),
+    graceEndsAt: key.graceEndsAt === undefined ? null : parseTimestamp(key.graceEndsAt, 'graceEndsAt'),
     permissions: permissionsOf(JSON.stringify(key.permissions)),
     revision: key.revision,
   }));
@@ -200,6 +219,7 @@ export function compileMerchantRecord(value: unknown): CompiledMerchant {
   const merchant = parseMerchantRecord(value);
   return compiling(() => ({
     merchantId: merchant.merchantId,
+    merchantName: merchant.name,
     merchantStatus: merchant.status,
     merchantStatusChangedAt: changedAt(merchant),
     goLive: merchant.goLive,
@@ -216,11 +236,14 @@ export function compileMerchantRecord(value: unknown): CompiledMerchant {
 export function joinCredential(key: CompiledKey, merchant: CompiledMerchant): Credential {
   return {
     keyId: key.keyId,
+    keyLabel: key.keyLabel,
     merchantId: key.merchantId,
+    merchantName: merchant.merchantName,
     environment: key.environment,
     keyStatus: key.keyStatus,
     keyStatusChangedAt: key.keyStatusChangedAt,
     expiresAt: key.expiresAt,
+    graceEndsAt: key.graceEndsAt,
     permissions: key.permissions,
     merchantStatus: merchant.merchantStatus,
     merchantStatusChangedAt: merchant.merchantStatusChangedAt,

@@ -141,7 +141,7 @@ export const credentialRules = [
         : `${claimText(origin)} is not on the origin allowlist`,
   },
   {
-    // A path without a route needs no permission: the gateway later responds with 404.
+    // A path without a route needs no permission, because the gateway later responds with 404. Its own routes need none.
     code: 'permission_denied',
     status: 403,
     message: 'Forbidden',

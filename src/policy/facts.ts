@@ -20,7 +20,8 @@ export interface RequestFacts {
   /** The first of Origin, Referer and Host that is present; null if all are missing. */
   readonly origin: OriginClaim | null;
   /**
-   * The API resource of the route, such as `payouts`. Null if no route matches the path; then no permission is needed.
+   * The API resource of the route, such as `payouts`. Null if no route matches the path, or if the gateway itself
+   * responds; then no permission is needed.
    */
   readonly resource: string | null;
   readonly access: Access;
@@ -31,7 +32,10 @@ export interface RequestFacts {
 /** A key and its merchant from the key store. The allowlists and permissions are compiled for fast checks. */
 export interface Credential {
   readonly keyId: string;
+  /** The text by which the merchant knows the key; null if it has none, or the record is from an earlier release. */
+  readonly keyLabel: string | null;
   readonly merchantId: string;
+  readonly merchantName: string;
   readonly environment: Environment;
   /** `ACTIVE`, or a status in which the key is not accepted. */
   readonly keyStatus: string;
@@ -39,6 +43,11 @@ export interface Credential {
   readonly keyStatusChangedAt: number | null;
   /** When the key expires, in milliseconds since 1970: it is rejected from this time on. Null if it never expires. */
   readonly expiresAt: number | null;
+  /**
+   * The end of the grace period of a key that was reset, in milliseconds since 1970. `expiresAt` is not later. Null if the
+   * key was not reset, or if that is unknown.
+   */
+  readonly graceEndsAt: number | null;
   readonly permissions: Permissions;
   /** `ACTIVE`, or a status in which the merchant may not call the API. */
   readonly merchantStatus: string;

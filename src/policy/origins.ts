@@ -10,9 +10,14 @@ const headerNames = { origin: 'Origin', referer: 'Referer', host: 'Host' } as co
 const schemeAndHost = /^(?:[a-z][a-z0-9+.-]*:\/\/)?(?:[^/?#]*@)?([^/?#]*)/i;
 
 /** Formats a claimed origin for a log as header name and host, without path, query or password. */
-export function claimText({ header, value }: OriginClaim): string {
-  const host = schemeAndHost.exec(value)?.[1] ?? '';
-  return `${headerNames[header]} ${host === '' ? '(without a host)' : host}`;
+export function claimText(claim: OriginClaim): string {
+  const host = claimedHost(claim);
+  return `${headerNames[claim.header]} ${host === '' ? '(without a host)' : host}`;
+}
+
+/** The host that a claim names, as the client wrote it, without path, query or password; empty without a host. */
+export function claimedHost({ value }: OriginClaim): string {
+  return schemeAndHost.exec(value)?.[1] ?? '';
 }
 
 /** The compiled origin allowlist of a merchant. A check needs one look-up for each label of the host name. */

@@ -3,6 +3,8 @@ export type Access = 'read' | 'write';
 
 /** The compiled permissions of a key. */
 export interface Permissions {
+  /** The permissions as they are written in the record. */
+  readonly entries: readonly string[];
   allow(resource: string, access: Access): boolean;
 }
 
@@ -42,5 +44,5 @@ export function compilePermissions(entries: readonly string[]): Permissions {
     if (parts.access !== 'write') granted.read.add(parts.resource);
     if (parts.access !== 'read') granted.write.add(parts.resource);
   }
-  return { allow: (resource, access) => everything || granted[access].has(resource) };
+  return { entries, allow: (resource, access) => everything || granted[access].has(resource) };
 }

@@ -1,13 +1,16 @@
 import { WriteProbe } from '../database/open-database.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { type ApiBuild, ApiMetrics } from '../rest/api-metrics.js';
-import { requireAccess, unknownAuthor } from './administrators/access.js';
+import { requireAccess } from './administrators/access.js';
+import { unknownAuthor, unreadAuthor } from './administrators/request-author.js';
 import { Attempts } from './administrators/attempts.js';
 import { Identities } from './administrators/caller.js';
 import { administratorRoutes } from './administrators/routes.js';
 import { approvalRoutes } from './approvals/routes.js';
+import { bearerCredentials } from './administrators/credentials.js';
 import { failure, success } from '../rest/envelope.js';
-import { type ApiDescription, type DescribedRoute, describeRoutes } from '../rest/openapi/describe-routes.js';
+import { describeRoutes } from '../rest/openapi/describe-routes.js';
+import { registryDescription } from './admin-description.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import { gatewayRoutes } from './gateways/routes.js';
 import { importRoutes } from './imports/routes.js';
@@ -25,11 +28,17 @@ import { addRegistryMetrics } from './registry-metrics.js';
 import { restoreRoutes } from './restores/routes.js';
 import { localAccess, type RegistryAccess, requireOwnHost } from './own-host.js';
 import { eventRoutes } from './events/routes.js';
+import type { Routes } from './routes.js';
 import type { IdentityProvider } from './sign-in/provider.js';
 import { signInRoutes } from './sign-in/routes.js';
 import { exportRoutes } from './exports/routes.js';
 import type { ServicesTokenKey } from './services-tokens/services-tokens.js';
 import { servicesTokenRoutes } from './services-tokens/routes.js';
+import { usageRoutes } from './usage/routes.js';
+import type { UsageBatches } from './usage/usage-batches.js';
+import { unusualRoutes } from './unusual/routes.js';
+import type { UnusualUse } from './unusual/unusual-use.js';
+import type { WebhookTarget } from './unusual/webhooks.js';
 
 /** Options of the admin API. */
 export interface RegistryOptions {
@@ -44,6 +53,8 @@ export interface RegistryOptions {
   readonly random: (size: number) => Buffer;
   /** The shared token of `registry.tokenFile`; null without it, or if `registry.bootstrap` is `off`. */
   readonly token: string | null;
+  /** Called after an owner was created. */
+  readonly onOwner?: (() => void) | undefined;
   /** Permissions whose use requires a reason. Default: empty. */
   readonly reasonFor?: ReadonlySet<string> | undefined;
   /** Secret for the HMAC that hashes keys to lookup ids. The gateways must have the same one. Null: plain SHA-256. */
@@ -63,8 +74,18 @@ export interface RegistryOptions {
   readonly identityProvider?: IdentityProvider | null | undefined;
   /** Signs tokens for the operators' API of the services. Default: none, and requests for them are refused. */
   readonly servicesTokenKey?: ServicesTokenKey | null | undefined;
+  /** Receives what gateways have counted. Default: nothing is received. */
+  readonly usageBatches?: Pick<UsageBatches, 'results'> | undefined;
+  /** The rules about unusual use of keys. Default: none, and nothing is reported. */
+  readonly unusual?: RegistryUnusual | null | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
+}
+
+/** The rules about unusual use of keys, and where the findings are sent. */
+export interface RegistryUnusual {
+  readonly use: Pick<UnusualUse, 'off'>;
+  readonly targets: readonly WebhookTarget[];
 }
 
 /** Lower limit of `maxStaleSeconds`: its default value, because the limit of a gateway may be unknown. */
@@ -77,19 +98,21 @@ export function longestLifetime(maxStaleSeconds: number): number {
 
 /** Creates the admin API. It notifies the projector of changes; the projector writes them to the store. */
 export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
-  const { database, projector } = options;
+  const { database, projector, access = localAccess, clock, reasonFor } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
-  const identities = new Identities({ database, bootstrapToken: token });
   const attempts = new Attempts(options);
-  const { access = localAccess, clock, reasonFor } = options;
+  const credentials = bearerCredentials(new Identities({ database, bootstrapToken: token }));
   const admit = requireOwnHost(
     access,
-    requireAccess({ database, identities, attempts, clock, reasonFor }),
+    requireAccess({ database, credentials, attempts, clock, reasonFor }),
     (request, { code }) => {
       attempts.refused(code ?? '', unknownAuthor(request));
     },
   );
-  const app = createRestApp({ logger, tls: access.tls, admit });
+  const onOversized = (address: string | null): void => {
+    attempts.refused('headers_too_large', unreadAuthor(address));
+  };
+  const app = createRestApp({ logger, tls: access.tls, admit, onOversized });
   // The first time before the hooks that close the database, then for the requests that were in progress.
   app.addHook('preClose', () => attempts.stop());
   app.addHook('onClose', () => attempts.stop());
@@ -103,82 +126,31 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     },
     confirm: followChanges(sources),
   };
-  const importing = importRoutes(followProjection(sources));
-  for (const addRoutes of [
-    merchantRoutes,
-    keyRoutes,
-    importing,
-    exportRoutes,
-    gatewayRoutes(sources),
-    eventRoutes(options.witness ?? null),
-    restoreRoutes,
-    checkpointRoutes(options.witness ?? null),
-    administratorRoutes,
-    approvalRoutes(attempts),
-    servicesTokenRoutes({ key: options.servicesTokenKey ?? null, reasonFor: reasonFor ?? new Set() }),
-    signInRoutes({ attempts, provider: options.identityProvider ?? null }),
-  ]) {
+  for (const addRoutes of routeGroups(options, attempts, importRoutes(followProjection(sources)))) {
     addRoutes(app, context);
   }
+  signInRoutes({ attempts, provider: options.identityProvider ?? null })(app, context);
   addHealth(app, { database, writes, projector, storeWarnings: options.storeWarnings });
   app.get('/openapi.json', { config: { isOpen: true } }, () => description());
   return app;
 }
 
-const unclear = 'The change may have been made even without a success response: check GET /events before a retry';
-
-const actor = {
-  name: 'x-actor',
-  in: 'header',
-  description: 'With the shared token: a name that the event notes as claimed',
-  schema: { type: 'string', maxLength: 64 },
-};
-
-const reason = {
-  name: 'x-reason',
-  in: 'header',
-  description: 'Why the request is made, percent-encoded; the event contains it',
-  schema: { type: 'string', maxLength: 1800 },
-};
-
-/** The OpenAPI description of the admin API. */
-const registryDescription: ApiDescription = {
-  info: {
-    title: 'merchant-gateway registry',
-    version: '1',
-    description:
-      'Administration of merchants and their API keys. A key is shown only in the response to the request that creates it.',
-  },
-  security: { token: { type: 'http', scheme: 'bearer' } },
-  failuresOf,
-  headersOf: (route) => (isRead(route) ? [reason] : [actor, reason]),
-  extensionsOf: ({ config: { access } }) => (access === undefined ? {} : { 'x-access': access }),
-  otherResponses: (route) =>
-    isRead(route)
-      ? {}
-      : { 202: "Stored, but not yet in the gateways' store, or possibly unknown to an unidentified gateway" },
-};
-
-function failuresOf(route: DescribedRoute): Record<number, string> {
-  const takesBody = route.method !== 'get';
-  return {
-    400: 'Malformed request',
-    401: 'The token is missing or wrong',
-    403: 'The role of the caller lacks the permission, which details name',
-    404: 'The record does not exist',
-    409: 'The state of the record does not allow this request',
-    ...(takesBody
-      ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
-      : {}),
-    422: 'Invalid fields; data.errors lists each of them',
-    429: 'Too many failed attempts from this address',
-    500: 'An unexpected error',
-    503: isRead(route) ? 'A database is unavailable' : `A database is unavailable. ${unclear}`,
-  };
-}
-
-function isRead({ method, operation }: DescribedRoute): boolean {
-  return method === 'get' || operation.isRead === true;
+/** Returns the routes that need an administrator. */
+function routeGroups(
+  options: Omit<RegistryOptions, 'token' | 'logger'>,
+  attempts: Attempts,
+  importing: Routes,
+): readonly Routes[] {
+  const { witness = null, unusual, servicesTokenKey = null, reasonFor = new Set<string>() } = options;
+  return [
+    ...[merchantRoutes, keyRoutes, importing, exportRoutes],
+    gatewayRoutes({ ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) }),
+    ...[eventRoutes(witness), restoreRoutes, checkpointRoutes(witness)],
+    administratorRoutes({ attempts, onOwner: options.onOwner }),
+    ...[approvalRoutes(attempts), usageRoutes],
+    servicesTokenRoutes({ key: servicesTokenKey, reasonFor }),
+    unusualRoutes({ attempts, reasonFor, targets: unusual?.targets ?? [], off: unusual?.use.off ?? null }),
+  ];
 }
 
 /** Dependencies of the readiness check. */

@@ -24,7 +24,7 @@ const randomCharacters = 16;
 
 /** Creates an id, such as `m_01J…`. Ids sort by creation time. */
 export function newId(
-  prefix: 'm' | 'key' | 'r' | 'adm' | 'tok' | 'sig' | 'apr' | 'jti',
+  prefix: 'm' | 'key' | 'r' | 'adm' | 'tok' | 'sig' | 'apr' | 'jti' | 'ses' | 'lnk' | 'csi',
   now: number,
   random: (size: number) => Buffer,
 ): string {

@@ -1,5 +1,6 @@
 import type { WriteProbe } from '../database/open-database.js';
 import { countExpiring } from './administrators/tokens.js';
+import { countWaiting } from './approvals/requests.js';
 import { countFindings } from './checkpoints/findings.js';
 import type { Clock } from '../gateway/store-ports.js';
 import type { ApiMetrics } from '../rest/api-metrics.js';
@@ -7,7 +8,10 @@ import { knownGateways, type GatewaySources } from './gateways/known-gateways.js
 import { readHistory } from './projection/history.js';
 import type { ServerTls } from '../tls/server-tls.js';
 import { oldestWaiting } from './projection/outbox.js';
+import type { UsageBatches } from './usage/usage-batches.js';
 import type { Projector } from './projection/projector.js';
+import { countUnusual } from './unusual/findings.js';
+import { countUndelivered } from './unusual/webhooks.js';
 
 /** Sources from which the metrics are read. */
 export interface RegistryMetricSources extends GatewaySources {
@@ -15,6 +19,7 @@ export interface RegistryMetricSources extends GatewaySources {
   readonly clock: Clock;
   readonly projector: Pick<Projector, 'isFailing' | 'eviction' | 'repairCounts'>;
   readonly tls: ServerTls | null;
+  readonly usageBatches?: Pick<UsageBatches, 'results'> | undefined;
 }
 
 /**
@@ -22,7 +27,7 @@ export interface RegistryMetricSources extends GatewaySources {
  */
 export function addRegistryMetrics(
   metrics: ApiMetrics,
-  { writes, projector, tls, ...sources }: RegistryMetricSources,
+  { writes, projector, tls, usageBatches, ...sources }: RegistryMetricSources,
 ): void {
   const { database } = sources;
   if (tls !== null) addCertificateMetrics(metrics, tls);
@@ -93,6 +98,14 @@ export function addRegistryMetrics(
     ['kind'],
     async () => [...(await countFindings(database))].map(([kind, value]) => ({ labels: { kind }, value })),
   );
+  metrics.counter('registry_unusual_findings_total', 'Findings about unusual use of keys.', ['rule'], async () =>
+    [...(await countUnusual(database))].map(([rule, value]) => ({ labels: { rule }, value })),
+  );
+  metrics.gauge(
+    'registry_webhooks_undelivered',
+    'Webhooks that were given up, or that their target has not accepted for ten minutes.',
+    async () => countUndelivered(database, sources.clock.now()),
+  );
   metrics.gauge(
     'registry_instance_keys_unconfirmed',
     'Keys that sign access logs and that no administrator has confirmed.',
@@ -105,6 +118,17 @@ export function addRegistryMetrics(
     'registry_tokens_expiring',
     'Valid tokens of active administrators that expire within 14 days.',
     async () => countExpiring(database, sources.clock.now()),
+  );
+  metrics.counter(
+    'registry_usage_batches_total',
+    'Batches of usage that gateways have sent to this process, by what happened to them.',
+    ['result'],
+    () => Object.entries(usageBatches?.results ?? {}).map(([result, value]) => ({ labels: { result }, value })),
+  );
+  metrics.gauge(
+    'registry_approvals_waiting',
+    'Changes that wait for the approval of another administrator.',
+    async () => countWaiting(database, sources.clock.now()),
   );
   metrics.gauge(
     'registry_repair_paused',

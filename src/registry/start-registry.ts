@@ -9,16 +9,29 @@ import { type ApprovalRules, noRules } from './approvals/guard.js';
 import { applyConfiguredRules } from './approvals/rules.js';
 import { SilentRuns } from './checkpoints/findings.js';
 import { Witness } from './checkpoints/witness.js';
-import { createRegistry, longestLifetime, type RegistryOptions } from './create-registry.js';
+import { createRegistry, longestLifetime, type RegistryOptions, type RegistryUnusual } from './create-registry.js';
 import { EventCheckpoints } from './events/checkpoints.js';
 import { OldEvents } from './events/old-events.js';
 import { Roster } from './gateways/roster.js';
 import { Projector } from './projection/projector.js';
 import { newId } from './registry-context.js';
 import { openRegistryDatabase, type RegistryDatabase } from './registry-database.js';
+import type { UnusualUse } from './unusual/unusual-use.js';
+import { WebhookSender } from './unusual/webhooks.js';
+import type { AddressDetail } from './usage/checked-batch.js';
+import { OldUsage } from './usage/old-usage.js';
+import { UsageBatches, type UsageObserver } from './usage/usage-batches.js';
+
+/** The rules about unusual use of keys, where the findings are sent, and how many days they are kept. */
+export interface StartUnusual extends RegistryUnusual {
+  readonly use: Pick<UnusualUse, 'off' | 'observe'>;
+  readonly keepDays: number;
+}
 
 /** Options of a registry process. The caller closes the store after `close()`, because it opened it. */
-export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token' | 'access'> {
+export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token' | 'access' | 'unusual'> {
+  /** The rules about unusual use of keys; null, the default: none. The caller closes the targets. */
+  readonly unusual?: StartUnusual | null | undefined;
   readonly host: string;
   /** Port; 0 selects any free port. */
   readonly port: number;
@@ -43,9 +56,23 @@ export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projec
   readonly approvals?: ApprovalRules | null | undefined;
   /** Receives messages of gateways, such as checkpoints. Default: no messages are received. The caller closes it. */
   readonly inbox?: GatewayInbox | null | undefined;
+  /** Receives what gateways have counted. Default: nothing is received. The caller closes it. */
+  readonly usageInbox?: GatewayInbox | null | undefined;
   /** Retention period of events in days; null, the default, means no limit. */
   readonly eventsDays?: number | null | undefined;
+  /** How long usage is kept, in days, and with which addresses. Default: `defaultUsage`. */
+  readonly usage?: UsageSettings | undefined;
 }
+
+/** How long usage is kept, in days, and with which addresses. */
+interface UsageSettings {
+  readonly hoursDays: number;
+  readonly refusalsDays: number;
+  readonly addresses: AddressDetail;
+}
+
+/** The defaults of `registry.usage`. */
+const defaultUsage: UsageSettings = { hoursDays: 90, refusalsDays: 7, addresses: 'full' };
 
 /** A registry that accepts requests and writes changes to the store. */
 export interface RunningRegistry {
@@ -102,6 +129,8 @@ export async function startRegistry({
   eventsDays = null,
   approvals = null,
   inbox = null,
+  usageInbox = null,
+  usage = defaultUsage,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random, reasonFor = new Set<string>() } = options;
@@ -141,11 +170,20 @@ export async function startRegistry({
   const witness = signer && new Witness({ ...shared, signer });
   const silentRuns = inbox && new SilentRuns({ ...shared, inbox });
   const eventCheckpoints = signer && new EventCheckpoints({ ...shared, signer });
-  const app = createRegistry({ ...options, database, projector, token, access });
+  const { unusual = null } = options;
+  const webhooks = unusual && new WebhookSender({ ...shared, ...unusual });
+  const observers: UsageObserver[] =
+    unusual === null ? [] : [(transaction, batch, now) => unusual.use.observe(transaction, batch, now)];
+  const batchOptions = { ...shared, addresses: usage.addresses, observers };
+  const usageBatches = usageInbox === null ? undefined : new UsageBatches(batchOptions);
+  const oldUsage = new OldUsage({ ...shared, ...usage, projection: projector.projection });
+  const app = createRegistry({ ...options, database, projector, token, access, usageBatches });
   app.addHook('onClose', async () => {
     await silentRuns?.stop();
+    await webhooks?.stop();
     await eventCheckpoints?.stop();
     await oldEvents?.stop();
+    await oldUsage.stop();
     await roster.stop();
     await projector.stop();
     await session.close();
@@ -168,11 +206,12 @@ export async function startRegistry({
   }
   roster.start();
   oldEvents?.start();
+  oldUsage.start();
   eventCheckpoints?.start();
-  if (witness !== null) {
-    inbox?.serve({ checkpoint: async (body) => JSON.stringify(await witness.take(body)) });
-    silentRuns?.start();
-  }
+  webhooks?.start();
+  if (witness !== null) inbox?.serve({ checkpoint: async (body) => JSON.stringify(await witness.take(body)) });
+  if (usageBatches !== undefined) usageInbox?.serve({ usage: (body) => usageBatches.add(body) });
+  if (witness !== null) silentRuns?.start();
   const address = app.server.address() as AddressInfo;
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return {

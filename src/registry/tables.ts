@@ -4,6 +4,8 @@ import type { ApprovalTables } from './approvals/tables.js';
 import type { EventTables } from './events/tables.js';
 import type { Environment } from '../policy/key-format.js';
 import type { SignInRow } from './sign-in/sign-in-row.js';
+import type { UsageTables } from './usage/tables.js';
+import type { UnusualTables } from './unusual/tables.js';
 
 // SQLite has no types for times, lists or booleans. Timestamps are therefore milliseconds since 1970, lists and
 // snapshots are JSON texts, and booleans are 1 or 0.
@@ -221,7 +223,7 @@ interface CheckpointFindingRow {
 }
 
 /** The tables of the registry. */
-export interface RegistryTables extends EventTables, AdministratorTables, ApprovalTables {
+export interface RegistryTables extends EventTables, AdministratorTables, ApprovalTables, UsageTables, UnusualTables {
   merchants: MerchantRow;
   api_keys: KeyRow;
   outbox: OutboxRow;

@@ -19,6 +19,8 @@ type CounterValues<Label extends string> = readonly {
  */
 export class ApiMetrics {
   readonly #registry = new Registry();
+  readonly #requests: Counter<'route' | 'method' | 'status'>;
+  readonly #durations: Histogram<'route'>;
   #underWay: Promise<string> | null = null;
 
   /**
@@ -28,30 +30,35 @@ export class ApiMetrics {
   constructor(app: RestApp, part: 'registry' | 'services', build?: Build) {
     const registers = [this.#registry];
     collectProcessMetrics(this.#registry, part, build);
-    const requests = new Counter({
+    this.#requests = new Counter({
       name: `${part}_requests_total`,
       help: 'Requests, by route ("none" for an unknown path), method and status.',
       labelNames: ['route', 'method', 'status'],
       registers,
     });
-    const durations = new Histogram({
+    this.#durations = new Histogram({
       name: `${part}_request_duration_seconds`,
       help: 'Time from the headers of a request to the end of its response, by route.',
       labelNames: ['route'],
       buckets,
       registers,
     });
-    app.addHook('onResponse', (request, reply, done) => {
-      const { url: route = 'none', config } = request.routeOptions;
-      if (config.isOpen !== true) {
-        requests.inc({ route, method: request.method, status: String(reply.statusCode) });
-        durations.observe({ route }, reply.elapsedTime / 1000);
-      }
-      done();
-    });
+    this.count(app);
     app.get('/metrics', { config: { isOpen: true } }, async (_request, reply) => {
       reply.type(this.#registry.contentType);
       return this.#read();
+    });
+  }
+
+  /** Counts requests to routes that are added to an app later, except routes that need no authentication. */
+  count(app: Pick<RestApp, 'addHook'>): void {
+    app.addHook('onResponse', (request, reply, done) => {
+      const { url: route = 'none', config } = request.routeOptions;
+      if (config.isOpen !== true) {
+        this.#requests.inc({ route, method: request.method, status: String(reply.statusCode) });
+        this.#durations.observe({ route }, reply.elapsedTime / 1000);
+      }
+      done();
     });
   }
 

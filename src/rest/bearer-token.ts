@@ -1,6 +1,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { OperatorError } from '../config/operator-error.js';
 import { readOperatorFile, alwaysSecret } from '../config/operator-file.js';
+import { parseIpAddress } from '../policy/ip-address.js';
+import { compileIpRanges, parseIpRange } from '../policy/ip-ranges.js';
 
 const shortestToken = 32;
 const mostTokenBytes = 4096;
@@ -40,6 +42,18 @@ export function tokenCheck(token: string): (given: string) => boolean {
   const expected = digestOf(token);
   // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of the token.
   return (given) => timingSafeEqual(digestOf(given), expected);
+}
+
+/** Whether a text is an IP address or a CIDR. */
+export function isIpRange(text: string): boolean {
+  return parseIpRange(text) !== null;
+}
+
+/** Whether a token is valid from an address. @param sources addresses and CIDRs; null for all */
+export function isFrom(sources: readonly string[] | null, address: string | null): boolean {
+  if (sources === null) return true;
+  const parsed = parseIpAddress(address ?? '');
+  return parsed !== null && compileIpRanges(sources).admits(parsed);
 }
 
 function digestOf(text: string): Buffer {

@@ -35,13 +35,19 @@ export const noQuery = Type.Object({});
 /** Schema of the path parameter of a route for one record. */
 export const idParams = Type.Object({ id: Type.String() });
 
-/** Options of an API with JSON bodies and one response format. */
-export interface RestOptions {
+/** Options of a server whose errors have the format of the API. */
+interface ServerOptions {
   readonly logger?: Logger | undefined;
-  /** Adds the hook that authenticates requests, before unknown paths are rejected and before the body is read. */
-  readonly admit: (app: FastifyInstance) => void;
+  /** Called for each request whose header section is too large, with the address of its connection. No hook sees it. */
+  readonly onOversized?: (address: string | null) => void;
   /** TLS of the listener, which the app closes; without it the API uses plain HTTP. */
   readonly tls?: ServerTls | null;
+}
+
+/** Options of an API with JSON bodies and one response format. */
+export interface RestOptions extends ServerOptions {
+  /** Adds the hook that authenticates requests, before unknown paths are rejected and before the body is read. */
+  readonly admit: (app: FastifyInstance) => void;
 }
 
 const bodyLimitBytes = 1024 * 1024;
@@ -55,8 +61,13 @@ const longestId = Number.MAX_SAFE_INTEGER;
 const maxConnections = 10_000;
 
 /** Creates an app without routes. All responses have the same JSON format and `cache-control: no-store`. */
-export function createRestApp({ logger, admit, tls = null }: RestOptions): RestApp {
-  const parserErrors = new ParserErrors();
+export function createRestApp({ admit, ...options }: RestOptions): RestApp {
+  return serveJson(createServer(options), admit);
+}
+
+/** Creates an app without routes, whose error responses have the JSON format of the API. */
+function createServer({ logger, onOversized, tls = null }: ServerOptions): FastifyInstance {
+  const parserErrors = new ParserErrors(onOversized);
   const app = Fastify({
     ...(tls === null ? {} : { https: tls.options }),
     bodyLimit: bodyLimitBytes,
@@ -77,11 +88,20 @@ export function createRestApp({ logger, admit, tls = null }: RestOptions): RestA
   }
   respondToErrors(app, logger);
   parserErrors.watch(app);
+  refuseWhileStopping(app);
+  return app;
+}
+
+/**
+ * Makes an app, or one part of it that has a prefix, an API with JSON bodies. Add its routes to the result before the
+ * current task ends.
+ * @param admit adds the hook that authenticates requests
+ */
+function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
   app.addHook('onRequest', (_request, reply, done) => {
     forbidCaching(reply);
     done();
   });
-  refuseWhileStopping(app);
   admit(app);
   refuseOtherRequests(app);
   acceptJsonBodies(app);
@@ -99,7 +119,8 @@ function refuseWhileStopping(app: FastifyInstance): void {
     isStopping = true;
     done();
   });
-  app.addHook('onRequest', (_request, _reply, done) => {
+  app.addHook('onRequest', (_request, reply, done) => {
+    if (isStopping) forbidCaching(reply);
     done(isStopping ? Refusal.unavailable() : undefined);
   });
 }
@@ -203,14 +224,21 @@ function refuseOtherRequests(app: FastifyInstance): void {
   });
 }
 
-const statuses: Readonly<Record<string, number>> = { ERR_HTTP_REQUEST_TIMEOUT: 408, HPE_HEADER_OVERFLOW: 431 };
+const headersTooLarge = 'HPE_HEADER_OVERFLOW';
+const statuses: Readonly<Record<string, number>> = { ERR_HTTP_REQUEST_TIMEOUT: 408, [headersTooLarge]: 431 };
 
 /** Sends error responses in the API's JSON format for requests that Node's HTTP parser rejects. */
 class ParserErrors {
   readonly #waiting = new WeakMap<Socket, number>();
+  readonly #onOversized: RestOptions['onOversized'];
+
+  constructor(onOversized: RestOptions['onOversized']) {
+    this.#onOversized = onOversized;
+  }
 
   /** Value for Fastify's option of the same name. */
   readonly clientErrorHandler: NonNullable<FastifyServerOptions['clientErrorHandler']> = (error, socket) => {
+    if (error.code === headersTooLarge) this.#onOversized?.(plainAddress(socket.remoteAddress));
     // While a response is outstanding, the client would read this error as the response to its earlier request, which
     // may have moved money. So the connection is then only closed.
     if (socket.writable && (this.#waiting.get(socket) ?? 0) === 0) socket.write(responseTo(error.code));
@@ -225,6 +253,11 @@ class ParserErrors {
       done();
     });
   }
+}
+
+/** Returns an address of a socket without the prefix of a mapped IPv4 address, and without a zone. */
+export function plainAddress(address: string | undefined): string | null {
+  return address?.replace(/^::ffff:/i, '').replace(/%.*$/, '') ?? null;
 }
 
 function responseTo(code: string | undefined): string {

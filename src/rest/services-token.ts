@@ -49,3 +49,6 @@ export const fundingLimitsSchema = Type.Record(
 
 /** See `fundingLimitsSchema`. */
 export type FundingLimits = Readonly<Record<string, number>>;
+
+/** The addresses and CIDRs from which a token is valid. */
+export const sourcesSchema = Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: 32 });

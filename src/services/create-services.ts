@@ -132,12 +132,12 @@ function addHealth(app: RestApp, metrics: ApiMetrics, { operatorEvents, writes, 
   );
   metrics.gauge(
     'services_operator_events_waiting',
-    'Changes by operators that the registry does not have in its events yet; NaN before the first count.',
+    'Events about operators that the registry does not have yet; NaN before the first count.',
     () => operatorEvents.waiting?.count ?? NaN,
   );
   metrics.gauge(
     'services_operator_events_oldest_timestamp_seconds',
-    'When the oldest of these changes was made; NaN without any.',
+    'When the oldest of these events was stored; NaN without any.',
     () => (operatorEvents.waiting?.oldestAt ?? NaN) / 1_000,
   );
 }

@@ -10,6 +10,7 @@ import { FairConnectionShares } from './fair-connections.js';
 import { purgeStoredResponses } from './idempotency/repository.js';
 import { BalanceCheck } from './ledger/balance-check.js';
 import { createOperatorsApi, type OperatorsOptions } from './operators/create-operators-api.js';
+import { OperatorAttempts } from './operators/operator-attempts.js';
 import { OperatorEvents, type Trail } from './operators/operator-events.js';
 import { advancePayouts } from './payouts/advance-payouts.js';
 import { PeriodicTask, type Timers } from './periodic-task.js';
@@ -51,6 +52,8 @@ export interface RunningServices {
   readonly operatorsUrl: string | null;
   /** Stays open until `close()` is called. */
   readonly database: ServicesDatabase;
+  /** Checks the certificate files of the operators' API now. Resolves when changed files are in use or were rejected. */
+  reloadCertificate(): Promise<void>;
   /** Finishes requests in progress, stops the tasks, then closes the database. */
   close(): Promise<void>;
 }
@@ -90,7 +93,15 @@ export async function startServices({
   const trail = operators?.trail ?? null;
   const operatorEvents = new OperatorEvents({ database, trail });
   const { app } = createServices({ ...options, connections, ledger, operatorEvents });
-  const forOperators = operators && createOperatorsApi({ ...options, ...operators, storesEvents: trail !== null });
+  const attempts =
+    trail === null
+      ? null
+      : new OperatorAttempts({
+          ...{ database, clock: options.clock, now: () => clock.now(), timers },
+          waiting: () => operatorEvents.waiting?.count ?? 0,
+        });
+  const forOperators =
+    operators && createOperatorsApi({ ...options, ...operators, storesEvents: trail !== null, attempts });
   const responsePurge = new StoredResponsePurge(options);
   const tasks = [
     {
@@ -142,7 +153,8 @@ export async function startServices({
     operatorsUrl = `${scheme}://${await listen(forOperators, operators, 'services.operators.listen')}`;
   }
   for (const task of tasks) task.start();
-  return { url, operatorsUrl, database, close: () => app.close() };
+  const reloadCertificate = async (): Promise<void> => operators?.tls?.check();
+  return { url, operatorsUrl, database, reloadCertificate, close: () => app.close() };
 }
 
 /** Dependencies of `StoredResponsePurge`. */

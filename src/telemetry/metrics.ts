@@ -12,8 +12,9 @@ import { type Build, collectProcessMetrics } from './process-metrics.js';
 import {
   DurationHistogram,
   type DurationHistogramOptions,
+  type MerchantCounts,
+  registerMerchantMetrics,
   RequestCounts,
-  type RequestLabels,
 } from './request-metrics.js';
 
 /** Durations of a request and of its parts, in milliseconds. */
@@ -55,7 +56,7 @@ export function readinessMetric(isReady: boolean): object {
 /** The Prometheus metrics of the gateway, in a registry of their own. */
 export class GatewayMetrics {
   readonly #registry = new Registry();
-  readonly #requests = new RequestCounts();
+  readonly requests = new RequestCounts();
   readonly #whole: DurationHistogram;
   readonly #decision: DurationHistogram;
   readonly #lookup: DurationHistogram;
@@ -67,7 +68,7 @@ export class GatewayMetrics {
   constructor(environment: string, state: GatewayState, refusals: readonly string[] = [], build?: Build) {
     const registers = [this.#registry];
     collectProcessMetrics(this.#registry, 'gateway', build);
-    const requests = this.#requests;
+    const { requests } = this;
     new Counter({
       name: 'gateway_requests_total',
       help: 'Requests by decision (accepted, a denial or an error code), status, route and environment.',
@@ -168,8 +169,9 @@ export class GatewayMetrics {
     });
   }
 
-  countRequest(labels: RequestLabels): void {
-    this.#requests.add(labels);
+  /** Adds the requests by merchant. They are read at each scrape. */
+  showMerchants(counts: MerchantCounts): void {
+    registerMerchantMetrics(this.#registry, counts);
   }
 
   observeDurations(route: string, { whole, decision, lookup, upstream }: RequestDurations): void {

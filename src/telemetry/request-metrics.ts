@@ -1,4 +1,4 @@
-import type { Metric, Registry } from 'prom-client';
+import { Counter, type Metric, type Registry } from 'prom-client';
 
 /** Options of a histogram of durations. */
 export interface DurationHistogramOptions {
@@ -119,4 +119,61 @@ export class RequestCounts {
     this.#byRoute.set(first.route, byCode.set(first.code, byStatus.set(first.status, first)));
     this.#counts.push(first);
   }
+}
+
+/** The requests of one merchant, or of all merchants without a row of their own. */
+interface MerchantRow {
+  readonly merchantId: string;
+  accepted: number;
+  refused: number;
+}
+
+/**
+ * Counts requests by merchant, for as many merchants as the operator allows. So the number of series does not grow with
+ * the number of merchants.
+ */
+export class MerchantCounts {
+  readonly #most: number;
+  readonly #rows = new Map<string, MerchantRow>();
+  readonly #others: MerchantRow = { merchantId: 'others', accepted: 0, refused: 0 };
+
+  /** @param most how many merchants have a row of their own: those that are seen first */
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  add(merchantId: string, isAccepted: boolean): void {
+    const row = this.#rows.get(merchantId) ?? this.#addRow(merchantId);
+    if (isAccepted) row.accepted += 1;
+    else row.refused += 1;
+  }
+
+  /** Returns the rows of the merchants, then that of all others. */
+  all(): readonly Readonly<MerchantRow>[] {
+    return [...this.#rows.values(), this.#others];
+  }
+
+  #addRow(merchantId: string): MerchantRow {
+    if (this.#rows.size >= this.#most) return this.#others;
+    const row = { merchantId, accepted: 0, refused: 0 };
+    this.#rows.set(merchantId, row);
+    return row;
+  }
+}
+
+/** Registers the requests by merchant, which are read at each scrape. */
+export function registerMerchantMetrics(registry: Registry, counts: MerchantCounts): void {
+  new Counter({
+    name: 'gateway_merchant_requests_total',
+    help: 'Requests with a known key by merchant and result. others: merchants beyond usage.merchantMetrics.',
+    labelNames: ['merchant_id', 'result'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { merchantId, accepted, refused } of counts.all()) {
+        this.inc({ merchant_id: merchantId, result: 'accepted' }, accepted);
+        this.inc({ merchant_id: merchantId, result: 'refused' }, refused);
+      }
+    },
+  });
 }

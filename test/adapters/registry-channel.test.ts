@@ -12,13 +12,13 @@ const stream = 'mg:messages';
 async function openChannel(t: Test, seals = new Seals([secret]), failingMilliseconds = 60_000) {
   const redis = await startRedis(t);
   const address = plainRedis(redis.url);
-  const channel = new RedisChannel(address, 'mg:', seals, () => undefined);
+  const channel = new RedisChannel(address, 'mg:', seals);
   const [refused, failures] = [[] as string[], [] as unknown[]];
   const events = {
     onRefused: (why: string) => void refused.push(why),
     onFailure: (error: unknown) => void failures.push(error),
   };
-  const inbox = new RedisInbox(address, 'mg:', new Seals([secret]), events, failingMilliseconds);
+  const inbox = new RedisInbox(address, 'mg:', new Seals([secret]), events, undefined, failingMilliseconds);
   t.teardown(() => Promise.all([channel.close(), inbox.close()]));
   const connected = async () => String(await redis.client.client('LIST')).match(/ cmd=(?!NULL)/g)?.length ?? 0;
   while ((await connected()) < 3) await wait(20);

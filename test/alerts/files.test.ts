@@ -108,6 +108,23 @@ t.test('alerts on files fire for their causes, and never in a quiet hour', optio
     async () => (await figure(registry, 'registry_checkpoint_findings_total{kind="cut"}')) > 0,
   );
 
+  await caused(
+    ['RegistryUnusualUse', 'RegistryWebhooksUndelivered'],
+    { registry },
+    () => {
+      const database = new Database(path.join(folder, 'registry.db'), { timeout: 5_000 });
+      for (let number = 0; number < 25; number += 1)
+        database.exec(
+          `insert into unusual_findings values ('${number}', 'key', 'm', 'surge', 'surge', ${Date.now()}, 0, '', null, null, null, null, null, null)`,
+        );
+      database.exec("insert into webhooks values ('1', 'target', '{}', 0, 9, 0, 1, 'timeout')");
+      database.close();
+    },
+    async () =>
+      (await figure(registry, 'registry_unusual_findings_total{rule="surge"}')) === 25 &&
+      (await figure(registry, 'registry_webhooks_undelivered')) === 1,
+  );
+
   const mostKibibytes = 64;
   const full = write('full.log', 'x'.repeat(mostKibibytes * 1024));
   const without = await start(

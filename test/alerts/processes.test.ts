@@ -110,6 +110,12 @@ t.test('alerts on processes fire for their causes, and never in a quiet hour', o
       60,
     ),
   );
+  await caused(
+    ['GatewayUsageDelayed'],
+    changed,
+    () => undefined,
+    async () => (await figure(gateway, 'gateway_usage_delay_seconds')) > 10,
+  );
   for (const one of gateways) t.equal(await figure(one, 'gateway_ready'), 1);
 
   await caused(['GatewayVanished'], { 'gateway 2': other }, () => other.kill());

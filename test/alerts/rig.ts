@@ -14,7 +14,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../edge/harness.js';
 import type { Teardown } from '../edge/harness.js';
-import { limitedCommand, newInstallation, productCommand } from '../product-command.js';
+import { killAtEnd, limitedCommand, newInstallation, productCommand } from '../product-command.js';
 import type { Scrape } from './timeline.js';
 
 const token = 'an-administrators-token-of-enough-characters';
@@ -122,7 +122,7 @@ export async function startRig(t: Teardown) {
       ...(mostFileKibibytes === null ? productCommand(args) : limitedCommand(mostFileKibibytes, args)),
       { stdio: ['ignore', 'ignore', 'pipe'] },
     );
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     const ports = await portsOf(child);
     const isSecure = JSON.stringify(options).includes('"certFile"') && command === 'registry';
     const url = `${isSecure ? 'https' : 'http'}://127.0.0.1:${ports.management ?? ports.api ?? 0}/metrics`;

@@ -44,7 +44,13 @@ export interface Deployment {
   admin(method: string, target: string, body?: object): Promise<AdminAnswer>;
   /** The registry's Prometheus metrics. */
   metrics(): Promise<string>;
-  startGateway(): Promise<GatewayProcess>;
+  /**
+   * @param configFile of its own, such as one with another access log; default: that of the deployment
+   * @param workers number of worker processes; default: 1, without a primary process
+   */
+  startGateway(configFile?: string, workers?: number): Promise<GatewayProcess>;
+  /** Kills the registry and starts another one on the same database. */
+  restartRegistry(): Promise<void>;
   /** Runs `merchant-gateway` with these arguments against the registry; resolves with its standard output. */
   run(...args: string[]): Promise<string>;
 }
@@ -144,10 +150,15 @@ ${options.settings ?? ''}
 `,
   );
 
-  async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
+  async function start(
+    command: string,
+    started: RegExp,
+    configuration = configFile,
+    more: readonly string[] = [],
+  ): Promise<{ child: ChildProcess; match: string }> {
     const program = command === 'gateway' ? (options.gatewayProgram ?? main) : main;
     const { preload } = options;
-    const ownArguments = [program, command, '--config', configFile, ...newInstallation(command)];
+    const ownArguments = [program, command, '--config', configuration, ...newInstallation(command), ...more];
     const child = spawn(
       process.execPath,
       preload === undefined ? ownArguments : ['--no-opt', '--import', preload, ...ownArguments],
@@ -182,7 +193,8 @@ ${options.settings ?? ''}
     return { child, match };
   }
 
-  const registry = await start('registry', /"url":"(http:[^"]+)"/);
+  const registryStarted = /"url":"(http:[^"]+)"/;
+  let registry = await start('registry', registryStarted);
   return {
     redis,
     registryPid: registry.child.pid ?? 0,
@@ -205,10 +217,17 @@ ${options.settings ?? ''}
       return { status: response.status, data };
     },
     metrics: async () => (await fetch(`${registry.match}/metrics`)).text(),
-    async startGateway() {
+    async restartRegistry() {
+      registry.child.kill('SIGKILL');
+      await once(registry.child, 'exit');
+      registry = await start('registry', registryStarted);
+    },
+    async startGateway(configuration, workers = 1) {
       const { child, match } = await start(
         'gateway',
         /"https":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/,
+        configuration,
+        workers === 1 ? [] : ['--workers', `${workers}`],
       );
       const agent = new https.Agent({ keepAlive: true, maxSockets: 64, ca: cert });
       t.teardown(() => {

@@ -13,7 +13,7 @@ import { Verifier } from '../../src/audit/verifier.js';
 import { generateApiKey } from '../../src/gateway/api-key.js';
 import { logSecretOf } from '../../src/telemetry/chain.js';
 import { recordsOf } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { numberIn, optionsOf, say } from './command-line.js';
 import { Teardowns } from './deployment.js';
 import { round } from './figures.js';
@@ -103,7 +103,7 @@ try {
   const gateway = spawn(...productCommand(['gateway', '--config', file('gateway.yaml')]), {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  t.teardown(() => gateway.kill('SIGKILL'));
+  killAtEnd(t, gateway);
   let log = '';
   gateway.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()));
   const portIn = (): number => Number(/"http":\{[^}]*"port":(\d+)/.exec(log)?.[1] ?? 0);

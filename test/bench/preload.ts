@@ -78,7 +78,7 @@ async function measureBeside() {
         await reaches(gateway, 'loading');
         completeSeconds.push(await reaches(gateway, 'complete'));
       }
-      latencies.push(...(await running).latencies);
+      for (const latency of (await running).latencies) latencies.push(latency);
     }
     load.close();
     const mebibytes = await residentMebibytes(gateway.pid, 'VmHWM');

@@ -12,6 +12,7 @@ import type { Target } from './load/connection.js';
 import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
 import type { Attack, Reached } from './siege/attackers.js';
+import { killAtEnd } from '../product-command.js';
 
 // One client with a key, while clients without a key hold connections, trickle bodies and repeat handshakes, from few
 // or many addresses. Measures the time to the client's first response and its requests without a response. `--program`
@@ -72,7 +73,7 @@ function startAttackers(t: Teardowns, attack: Attack): { full: Promise<void>; en
   const child = spawn(process.execPath, [path.resolve('dist-test/test/bench/siege/attackers.js')], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   child.stdin.write(`${JSON.stringify(attack)}\n`);
   const lines: string[] = [];
   const reader = createInterface({ input: child.stdout }).on('line', (line) => lines.push(line));

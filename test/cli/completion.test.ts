@@ -19,7 +19,7 @@ async function place(t: Test, shell: string): Promise<string> {
 /** The candidates for the last word of each line; the cursor is at its end. */
 const expected: readonly (readonly [words: string[], offered: string[]])[] = [
   [['me'], ['merchants']],
-  [['co'], ['completion', 'config']],
+  [['co'], ['codes', 'completion', 'config']],
   [
     ['keys', ''],
     ['create', 'export', 'fingerprint', 'import', 'list', 'reset', 'revoke'],

@@ -14,7 +14,7 @@ import { run as runCommand } from '../../src/cli/run.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, liveKey, recordsOf } from '../edge/harness.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { newInstallation, productCommand } from '../product-command.js';
+import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
 
 const isRoot = process.getuid?.() === 0;
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
@@ -51,7 +51,7 @@ async function startDev(
 ): Promise<Run> {
   const command = productCommand(['dev', '--config', freePorts, ...args]);
   const child = spawn(...command, { stdio: 'pipe', env: { ...process.env, ...env } });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   let output = '';
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
   const exited = once(child, 'exit');
@@ -125,6 +125,8 @@ t.test(
     const funded = await run(...fund.split(' '));
     t.equal(funded.stderr.replace(/^Reference .*\n/, ''), '');
     t.match(funded.stdout, /The balance of the wallet is \d+ NGN/, 'the command that funds the wallet works');
+    const entries = /^npx merchant-gateway (wallets entries .*)$/m.exec(dev.welcome)?.[1] ?? '';
+    t.match((await run(...entries.split(' '))).stdout, 'demo-treasurer', 'the ledger has the name of the treasurer');
     const key = /x-api-key: (svc_live_\w+)/.exec(list)?.[1] ?? '';
     t.match(key, /^svc_live_[0-9A-Za-z]{49}$/);
     const audits = dev.welcome.split('\n').filter((line) => line.startsWith('npx merchant-gateway audit '));
@@ -137,6 +139,9 @@ t.test(
       [{ status: 0 }, { status: 0, stdout: /^Intact: /m }],
       'the commands that verify the access log work',
     );
+    const events = /^npx merchant-gateway (events list .*)$/m.exec(dev.welcome)?.[1] ?? '';
+    const ofFunding = () => run(...events.split(' '), '--action', 'wallet.funded');
+    while (!(await ofFunding()).stdout.includes('demo-treasurer')) await new Promise(setImmediate);
     const data = /data +(\S+)/.exec(dev.welcome)?.[1] ?? '';
     t.equal(await dev.end('SIGINT'), 0, 'SIGINT ends the process with status 0');
     await t.rejects(readdir(data), 'the temporary directory is removed');
@@ -145,9 +150,28 @@ t.test(
 
 t.test('dev --json prints one line with everything that a script needs', async (t) => {
   const dev = await startDev(t, ['--json']);
+  t.notMatch(dev.welcome, /"level":"(?:warn|error)"/, 'the demo starts without a warning');
   const lines = dev.welcome.split('\n').filter((line) => line.startsWith('{"baseUrl"'));
   const { baseUrl, key, certFile, ...rest } = JSON.parse(lines.join()) as Record<string, string>;
   t.match(rest, { kept: false, merchantId: /^m_/, walletId: /./, registryUrl: /^http:/, adminTokenFile: /./ });
+  // The demo administrators: what each may do, and what it may not.
+  const { merchantId, registryUrl, adminTokenFile } = rest as Record<string, string>;
+  const asked = async (file: string, method: string, route: string): Promise<number> => {
+    const token = await readFile(path.join(path.dirname(adminTokenFile ?? ''), file), 'utf8');
+    const headers = { authorization: `Bearer ${token.trim()}` };
+    return (await fetch(`${registryUrl}${route}`, { method, headers })).status;
+  };
+  const own = `/merchants/${merchantId}/keys`;
+  for (const [file, method, route, status] of [
+    ['owner-token', 'GET', '/administrators', 200],
+    ['support-token', 'GET', own, 200],
+    ['support-token', 'POST', own, 403],
+    ['member-token', 'GET', own, 200],
+    ['member-token', 'GET', '/merchants/m_00000000000000000000000000/keys', 404],
+    ['treasurer-token', 'GET', '/merchants', 200],
+    ['treasurer-token', 'GET', own, 403],
+  ] as const)
+    t.equal(await asked(file, method, route), status, `${file}: ${method} ${route}`);
   const agent = new https.Agent({ ca: await readFile(certFile ?? '') });
   const options = { agent, headers: { 'x-api-key': key } };
   const [response] = (await once(https.get(`${baseUrl ?? ''}/transactions`, options), 'response')) as [IncomingMessage];
@@ -359,7 +383,7 @@ services: { listen: { port: 0 }, database: { url: "sqlite:${file('services.db')}
       stdio: 'pipe',
       env: { ...process.env, ...env },
     });
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     const exited = once(child, 'exit');
     let log = '';
     await new Promise<void>((resolve, reject) => {

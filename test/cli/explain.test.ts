@@ -12,6 +12,7 @@ import { loadConfig } from '../../src/config/load.js';
 import type { TorExits } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { explainRequest } from '../../src/edge/explain-request.js';
+import { remedies } from '../../src/policy/remedies.js';
 import { createRouteTable } from '../../src/edge/request/routes.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import { denials } from '../../src/policy/decision-table.js';
@@ -229,7 +230,10 @@ t.test('explain shows each rule with its input, and how the client address was d
   const refused = await explain(...described, '--address', '203.0.113.5', '--method', 'POST', '--json');
   const view = JSON.parse(refused.out) as { rules: { code: string; result: string; decides: boolean; saw: object }[] };
   t.match(view, {
-    verdict: { code: 'ip_not_allowed', status: 401, message: 'IP address not allowed' },
+    verdict: {
+      ...{ code: 'ip_not_allowed', status: 401, message: 'IP address not allowed' },
+      remedy: remedies.ip_not_allowed.remedy,
+    },
     clientAddress: '203.0.113.5',
     key: { keyId: 'key_l', merchantId: 'm_l', revision: 7, merchantRevision: 12 },
   });

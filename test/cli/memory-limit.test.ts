@@ -6,7 +6,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { loadConfig } from '../../src/config/load.js';
 import { mebibyte, planMemory } from '../../src/config/memory-plan.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { until } from '../telemetry/open-log.js';
 
 t.test('a gateway accepts as many connections as its memory allows, divided among its workers', async (t) => {
@@ -33,7 +33,7 @@ t.test('a gateway accepts as many connections as its memory allows, divided amon
     const args = ['gateway', '--config', file('config.yaml'), '--workers', String(workers)];
     const child = spawn(...productCommand(args), { stdio: ['ignore', 'ignore', 'pipe'] });
     const ended = new Promise((resolve) => child.once('exit', resolve));
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     let log = '';
     child.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()));
     await until(() => log.includes('takes requests') || child.exitCode !== null);

@@ -75,12 +75,13 @@ async function fixture(t: Test) {
     operators: await operatorsListener(config.services.operators, createLogger('silent')),
   });
   t.teardown(() => services.close());
+  const operatorsUrl = services.operatorsUrl ?? '';
 
   const access = ['--registry', registryUrl, '--registry-token-file', secret('tess', tess.token.token)];
   const wallets = async (...args: string[]) => {
     let [out, err] = ['', ''];
     const io = { out: (text: string) => (out += text), err: (text: string) => (err += text) };
-    const at = ['--services', services.operatorsUrl ?? '', ...access];
+    const at = ['--services', operatorsUrl, ...access];
     t.equal(await run(['wallets', ...args, ...at], io), 0, err);
     return out;
   };
@@ -99,7 +100,20 @@ async function fixture(t: Test) {
     (await call<RegistryEvent[]>('GET', '/events?per_page=100')).body.data.filter(({ action }) =>
       action.startsWith('wallet.'),
     );
-  return { ...registry, registryUrl, ledger, newToken, secret, network, logged, wallets, gauge, untilSo, ofWallets };
+  return {
+    ...registry,
+    operatorsUrl,
+    registryUrl,
+    ledger,
+    newToken,
+    secret,
+    network,
+    logged,
+    wallets,
+    gauge,
+    untilSo,
+    ofWallets,
+  };
 }
 
 function inspect(details: object): string {
@@ -144,6 +158,22 @@ t.test('a change of a wallet is in the trail of the registry exactly once, after
   const io = { out: (text: string) => (out += text), err: (text: string) => (err += text) };
   const verify = ['events', 'verify', '--registry', registryUrl, '--token-file', secret('owner', token)];
   t.equal(await run(verify, io), 0, `${out}${err}`);
+});
+
+t.test('refused attempts and first reads in the services are in the trail of the registry', async (t) => {
+  const { call, createMerchant, operatorsUrl, untilSo, wallets } = await fixture(t);
+  const { id: merchantId } = await createMerchant();
+  const created = await wallets('create', '--merchant', merchantId, ...inNaira);
+  await wallets('entries', /[0-9a-f-]{36}/.exec(created)?.[0] ?? '');
+  for (let count = 0; count < 3; count += 1)
+    await fetch(`${operatorsUrl}/wallets`, { headers: { authorization: 'Bearer of-nobody' } });
+  const inTrail = async (action: string) =>
+    (await call<RegistryEvent[]>('GET', `/events?action=${action}`)).body.data.filter(
+      ({ after }) => after?.reportedBy === 'ledger',
+    );
+  await untilSo(async () => (await inTrail('sign-in.failed')).length > 0);
+  t.match(await inTrail('sign-in.failed'), [{ source: '127.0.0.1', after: { cause: 'invalid', refusals: 3 } }]);
+  t.match(await inTrail('merchant.read'), [{ actor: 'tess', merchantId, after: { what: 'entries' } }]);
 });
 
 t.test('a revoked token of the services is replaced in its file, without a restart', async (t) => {

@@ -13,6 +13,9 @@ const preload = `data:text/javascript,${encodeURIComponent(`
 
 const directory = t.testdir();
 
+/** Megabytes that only an optimised parser needs. */
+const enough = 24;
+
 function flagsOf(command: string): string {
   const file = path.join(directory, command);
   const line = productCommand([command, '--config', '/nowhere.yaml'], ['--import', preload]);
@@ -39,8 +42,9 @@ t.test('a gateway bounds garbage and compiler memory, and keeps its compiled cod
 });
 
 t.test("undici's parser is not optimised by V8, which would need 30 MB for a short time", (t) => {
-  t.ok(peakOf(false) > 30, 'default flags');
-  t.ok(peakOf(true) < 24, 'flags of a gateway');
+  // 26 MB if V8 optimises one function of the parser at a time, 39 MB if two. With the flags: 2 to 13 MB.
+  t.ok(peakOf(false) > enough, 'default flags');
+  t.ok(peakOf(true) < 18, 'flags of a gateway');
   t.end();
 });
 
@@ -58,7 +62,7 @@ function peakOf(isTuned: boolean): number {
     const pool = new Pool('http://127.0.0.1:' + server.address().port, { connections: 4 });
     for (let count = 0; count < 600; count += 1) await (await pool.request({ path: '/', method: 'GET' })).body.dump();
     const peak = () => getHeapStatistics().peak_malloced_memory / 1e6;
-    for (let look = 0; look < ${isTuned ? 10 : 200} && peak() < 30; look += 1) await wait(50);
+    for (let look = 0; look < ${isTuned ? 10 : 200} && peak() < ${enough}; look += 1) await wait(50);
     console.log(peak());
     process.exit();
   `;

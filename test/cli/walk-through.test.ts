@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 
@@ -28,7 +28,7 @@ services: { listen: { port: 0 } }
   );
   const data = path.join(directory, 'demo');
   const dev = spawn(...productCommand(['dev', '--config', config, '--data-dir', data]), { stdio: 'pipe' });
-  t.teardown(() => dev.kill('SIGKILL'));
+  killAtEnd(t, dev);
   let welcome = '';
   await new Promise<void>((resolve, reject) => {
     dev.stdout.on('data', (chunk: Buffer) => {

@@ -10,7 +10,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { run as runCommand } from '../../src/cli/run.js';
 import { openServicesDatabase } from '../../src/services/services-database.js';
 import { startServices } from '../../src/services/start-services.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { ManualTime } from '../registry/manual-time.js';
 import { registryFixture, token as adminToken } from '../registry/registry-fixture.js';
 import { operatorsToken } from '../services/operators-fixture.js';
@@ -290,7 +290,7 @@ t.test('the operators’ API uses TLS with its certificate, and is found by conf
   const child = spawn(...productCommand(['services', '--create', '--config', config]), {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   let log = '';
   const port = await new Promise<number>((resolve, reject) => {
     child.once('exit', () => {

@@ -10,7 +10,7 @@ import type { Test } from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../edge/harness.js';
-import { newInstallation, productCommand } from '../product-command.js';
+import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
 
 /** The administrators' token. */
 export const token = 'an-administrators-token-of-enough-characters';
@@ -111,7 +111,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
     const child = spawn(...productCommand([command, '--config', file(`${name}.yaml`), ...own], [], root), {
       stdio: 'pipe',
     });
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     child.stdout.resume();
     let log = '';
     const found = await new Promise<string>((resolve, reject) => {

@@ -132,6 +132,12 @@ for (const version of versions) {
     const events = (await call<{ proof: string | null }[]>('GET', '/events')).body.data;
     const former = events.filter(({ proof }) => proof === null);
     t.equal(former.length, 6, 'every event is preserved, and nothing proves its actor');
+    await call('PATCH', `/merchants/${shop?.id ?? ''}`, { body: { name: 'Shop 2' } });
+    t.match(
+      (await call('GET', '/events/chain')).body.data,
+      { former: 6, unchained: { count: 0, firstSeq: null }, head: { position: events.length - 6 + 1 } },
+      'new events are chained',
+    );
     const again = await openRegistryDatabase({ url: `sqlite:${directory}/registry.db`, generation: 'another' });
     await again.destroy();
   });

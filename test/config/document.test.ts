@@ -155,11 +155,11 @@ t.test('config check prints the memory needed for cached records', (t) => {
   };
   t.match(
     check(''),
-    / 100000 cached keys take about 61 MiB of memory, .* 93 MiB; a gateway reads all records of its environment at its start/,
+    / 100000 cached keys take about 66 MiB of memory, .* 93 MiB; a gateway reads all records of its environment at its start/,
   );
   t.match(
     check('maxEntries: 1000000, preload: false'),
-    / 1000000 cached keys take about 601 MiB .* a gateway reads a record at its first lookup\n$/,
+    / 1000000 cached keys take about 659 MiB .* a gateway reads a record at its first lookup\n$/,
   );
   t.equal(check('', 'memory'), '');
   t.end();

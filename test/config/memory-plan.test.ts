@@ -36,6 +36,16 @@ t.test("the documented defaults fit in the chart's memory limit, and idle connec
   t.end();
 });
 
+t.test('a note names a route that replaces a response of the gateway itself', (t) => {
+  const route = (path: string) => ({ path, upstream: 'payouts', resource: 'payouts' });
+  const config = configOf({ routes: [route('/payouts'), route('/whoami')] });
+  const notes = (command: 'gateway' | 'registry') =>
+    configNotes(command, config).filter(({ path }) => path.startsWith('routes'));
+  t.same(notes('gateway'), [{ path: 'routes[1].path', message: "replaces the gateway's own response to /whoami" }]);
+  t.same(notes('registry'), []);
+  t.end();
+});
+
 t.test('for any configuration, connections, bodies and caches fit together within their configured limits', (t) => {
   const fits = fc.property(
     fc.integer({ min: 256, max: 100_000 }),

@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import type { Test } from 'tap';
 import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
@@ -10,7 +11,7 @@ import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
 import type { KeyStore, TorExits } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
-import { gatewayErrors } from '../../src/edge/request/errors.js';
+import { gatewayErrors } from '../../src/policy/gateway-errors.js';
 import { denials } from '../../src/policy/decision-table.js';
 import { keyFingerprint } from '../../src/telemetry/key-fingerprint.js';
 import type { LineSink } from '../../src/telemetry/line-sink.js';
@@ -340,6 +341,27 @@ t.test('a line names the owner of an exposed key; the client learns nothing abou
     'the fingerprint is always present',
   );
   t.same(gateway.internalErrors, []);
+});
+
+t.test('the duration of a request ends with its response, also if its owner is looked up later', async (t) => {
+  let release = (): void => undefined;
+  const find: KeyStore['find'] = () =>
+    new Promise((resolve) => {
+      release = () => {
+        resolve({ credential: null, source: 'store', ageMilliseconds: 0 });
+      };
+    });
+  const keyStore: KeyStore = { find, unavailableReason: () => null, close: () => Promise.resolve() };
+  const gateway = await startTestGateway(t, { keyStore });
+  const askedAt = performance.now();
+  await exchangeBytes(connect(gateway.http, null), requestBytes(withKey(liveKey)));
+  const elapsed = performance.now() - askedAt;
+  await wait(50);
+  release();
+  await until(() => gateway.lines.length === 1);
+  const { event } = gateway.lines[0] as { readonly event: { readonly code: string; readonly duration: number } };
+  t.equal(event.code, 'https_required');
+  t.ok(event.duration <= elapsed * 1_000_000, `${event.duration} ns of ${elapsed} ms`);
 });
 
 const requests = Number(process.env.ACCESS_LOG_TEST_REQUESTS ?? 1500);

@@ -153,8 +153,14 @@ for (const row of table) {
       const body = `{"success":false,"message":"${row.message}","data":null}`;
 
       const asks: Ask[] = [{}, { method: 'OPTIONS' }, { method: 'POST', path: '/v1/payouts', body: '{}' }];
-      // A path without a route has no resource to authorize: a client that passes all other checks gets 404.
-      if (row.code !== 'permission_denied') asks.push({ path: '/nowhere' }, { method: 'PROPFIND', path: '/%zz' });
+      // A path without a route, or with one of the gateway itself, has no resource to authorize.
+      if (row.code !== 'permission_denied')
+        asks.push(
+          { path: '/v1/whoami' },
+          { path: '/v1/openapi.json' },
+          { path: '/nowhere' },
+          { method: 'PROPFIND', path: '/%zz' },
+        );
       for (const what of asks) {
         const answer = await send(what);
         t.match(

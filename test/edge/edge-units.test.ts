@@ -2,8 +2,9 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
 import { denialFailure, errorFailure } from '../../src/edge/response/replies.js';
-import { GatewayError, gatewayErrors } from '../../src/edge/request/errors.js';
-import type { GatewayErrorCode } from '../../src/edge/request/errors.js';
+import { GatewayError } from '../../src/edge/request/errors.js';
+import { gatewayErrors } from '../../src/policy/gateway-errors.js';
+import type { GatewayErrorCode } from '../../src/policy/gateway-errors.js';
 import { requireProtocol } from '../../src/edge/request/protocol.js';
 import {
   readDecisiveHeaders,
@@ -455,7 +456,7 @@ t.test('a trusted proxy’s request id is used if it is short and safe; otherwis
 
 /** A received request without a connection. */
 function requestOf({ version = '1.1', target = '/', headers = [] as readonly string[] }): RequestData {
-  const connection = { remote: null, port: null, mayForward: true, place: null, tls: null };
+  const connection = { remote: null, via: 'peer' as const, port: null, mayForward: true, place: null, tls: null };
   return new RequestData('GET', version, target, headers, connection, 0);
 }
 

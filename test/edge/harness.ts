@@ -17,6 +17,7 @@ import type { Pepper } from '../../src/gateway/api-key.js';
 import type { CallerIdentity, GeoIp, KeyStore, SharedRate, TorExits, TraceExport } from '../../src/gateway/ports.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
+import type { UsagePort } from '../../src/edge/observe/usage-sender.js';
 import { startGateway } from '../../src/edge/start-gateway.js';
 import type { GatewayPorts, RunningGateway } from '../../src/edge/start-gateway.js';
 import type { WarmUpEnd } from '../../src/edge/warm-up.js';
@@ -162,9 +163,12 @@ export interface GatewaySetup {
   readonly upstreamUrl?: string;
   readonly pepper?: Pepper;
   readonly identity?: CallerIdentity;
+  /** The OpenAPI description that the gateway serves. */
+  readonly publicApi?: string;
   readonly accessLog?: LineSink;
   readonly logSecret?: Buffer;
   readonly traces?: TraceExport;
+  readonly usage?: UsagePort;
   /** Called at the end of the warm-up; without this callback there is no warm-up. */
   readonly onWarm?: WarmUpEnd;
 }
@@ -203,6 +207,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
     sharedRate: setup.sharedRate ?? null,
     pepper: setup.pepper ?? null,
     identity: setup.identity ?? null,
+    publicApi: setup.publicApi ?? '{}',
     clock: { now: () => Date.now() },
     accessLog: setup.accessLog ?? {
       write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>),
@@ -213,6 +218,7 @@ export async function startTestGateway(t: Teardown, setup: GatewaySetup = {}): P
       close: () => Promise.resolve(),
     },
     traces: setup.traces ?? null,
+    usage: setup.usage ?? null,
     logSecret: setup.logSecret === undefined ? null : logSecretOf(setup.logSecret),
     onInternalError: (error) => internalErrors.push(error),
     onCertificateChange: (change) => certificateChanges.push(change),

@@ -134,9 +134,14 @@ const config = {
 const v1 = (source: string): Buffer => Buffer.from(`PROXY TCP4 ${source} 10.0.0.1 12345 443\r\n`);
 
 /** Sends a request over TLS after a header, written in parts of that many bytes together with the bytes that follow. */
-async function askBehind(gateway: GatewayUnderTest, header: Buffer, headers: readonly (readonly [string, string])[]) {
+async function askBehind(
+  gateway: GatewayUnderTest,
+  header: Buffer,
+  headers: readonly (readonly [string, string])[],
+  path = '/v1/transactions',
+) {
   const socket = tls.connect({ ca: gateway.ca, servername: 'localhost', socket: await behind(gateway.https, header) });
-  return parseAnswer(await exchangeBytes(socket, requestBytes({ headers: [key, ...headers] })));
+  return parseAnswer(await exchangeBytes(socket, requestBytes({ path, headers: [key, ...headers] })));
 }
 
 async function behind(port: number, header: Buffer): Promise<Socket> {
@@ -150,19 +155,24 @@ async function behind(port: number, header: Buffer): Promise<Socket> {
 t.test('behind a load balancer the client address comes from the header, over TLS and plain HTTP', async (t) => {
   const upstream = await startUpstream(t);
   const gateway = await startTestGateway(t, { upstreamUrl: upstream.url, config });
-  const rows: readonly [string, Buffer, readonly (readonly [string, string])[], string][] = [
+  const rows: readonly [string, Buffer, readonly (readonly [string, string])[], string, string?][] = [
     ['version 1', v1('203.0.113.9'), [], '203.0.113.9'],
     ['version 2', v2(0x21, 0x11, Buffer.concat([ipv4Addresses, tlv])), [], '203.0.113.9'],
     ['version 2, IPv6', v2(0x21, 0x21, ipv6Addresses), [], '2001:db8::7'],
     ['X-Forwarded-For of a client is ignored', v1('203.0.113.9'), [['x-forwarded-for', '198.51.100.1']], '203.0.113.9'],
-    ['X-Forwarded-For of a trusted proxy', v1('10.1.1.1'), [['x-forwarded-for', '198.51.100.1']], '198.51.100.1'],
-    ['a LOCAL header of the load balancer', v2(0x20, 0x00, Buffer.alloc(0)), [], '127.0.0.1'],
+    [
+      ...(['X-Forwarded-For of a trusted proxy', v1('10.1.1.1')] as const),
+      ...([[['x-forwarded-for', '198.51.100.1']], '198.51.100.1', 'x-forwarded-for'] as const),
+    ],
+    ['a LOCAL header of the load balancer', v2(0x20, 0x00, Buffer.alloc(0)), [], '127.0.0.1', 'peer'],
   ];
-  for (const [name, header, headers, client] of rows) {
+  for (const [name, header, headers, client, source = 'proxy-protocol'] of rows) {
     gateway.lines.length = 0;
     t.equal((await askBehind(gateway, header, headers)).status, 200, name);
     t.match(gateway.lines, [{ client: { ip: client } }], name);
     t.equal(upstream.seen.at(-1)?.headers['x-forwarded-for'], client, name);
+    const whoami = (await askBehind(gateway, header, headers, '/v1/whoami')).body;
+    t.match(JSON.parse(whoami), { data: { client: { address: client, source } } }, name);
   }
   gateway.lines.length = 0;
   const bytes = Buffer.concat([v1('203.0.113.9'), Buffer.from(requestBytes({ headers: [key] }))]);

@@ -46,10 +46,13 @@ async function identityOf(t: Tap, pair = ed25519(), changes: Partial<SignedIdent
 function credentialOf(changes: Partial<Credential> = {}): Credential {
   return {
     keyId: 'key_1',
+    keyLabel: null,
     merchantId: 'm_1',
+    merchantName: 'Shop',
     environment: 'live',
     keyStatus: 'ACTIVE',
     expiresAt: null,
+    graceEndsAt: null,
     permissions: compilePermissions(['*']),
     merchantStatus: 'ACTIVE',
     goLive: true,

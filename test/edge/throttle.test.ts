@@ -202,10 +202,19 @@ t.test('a merchant over its rate gets retry-after; other merchants are not delay
   };
   t.same(
     [count('m_1'), count('m_1'), count('m_1'), count('m_1'), count('m_2')],
-    ['3 2 1', '3 1 1', '3 0 2', 'rate_limited 1: 3 0 2', '3 2 1'],
+    [
+      '"merchant";q=3;w=2 "merchant";r=2;t=1 3 2 1',
+      '"merchant";q=3;w=2 "merchant";r=1;t=1 3 1 1',
+      '"merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2',
+      'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2',
+      '"merchant";q=3;w=2 "merchant";r=2;t=1 3 2 1',
+    ],
   );
   now += 500;
-  t.same([count('m_1'), count('m_1')], ['3 0 2', 'rate_limited 1: 3 0 2']);
+  t.same(
+    [count('m_1'), count('m_1')],
+    ['"merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2', 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
+  );
   t.same(rate.stats, {}, 'buckets are not shared');
   t.end();
 });
@@ -224,13 +233,17 @@ t.test(
         return error instanceof GatewayError ? `${error.code} ${error.retryAfterSeconds}: ${headers}` : String(error);
       }
     };
-    t.same([await count(), await count()], ['3 2 1', '3 1 1'], 'counted in the process, synchronously');
+    t.same(
+      [await count(), await count()],
+      ['"merchant";q=3;w=2 "merchant";r=2;t=1 3 2 1', '"merchant";q=3;w=2 "merchant";r=1;t=1 3 1 1'],
+      'counted in the process, synchronously',
+    );
     for (const [take, told] of [
-      [{ taken: true, tokens: 2 }, '3 2 1'],
-      [{ taken: true, tokens: 0.25 }, '3 0 2'],
-      [{ taken: false, tokens: 0.25 }, 'rate_limited 1: 3 0 2'],
-      [null, '3 0 2'],
-      [null, 'rate_limited 1: 3 0 2'],
+      [{ taken: true, tokens: 2 }, '"merchant";q=3;w=2 "merchant";r=2;t=1 3 2 1'],
+      [{ taken: true, tokens: 0.25 }, '"merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
+      [{ taken: false, tokens: 0.25 }, 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
+      [null, '"merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
+      [null, 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
     ] as const) {
       shared = Promise.resolve(take);
       t.equal(await count(), told);
@@ -269,6 +282,9 @@ t.test('gateways with a shared bucket limit as one gateway does, and report how 
   t.match({ status: refused.status, body: refused.body }, { status: 429, body: tooMany });
   t.equal(refused.header('retry-after'), '1');
   t.equal(refused.header('ratelimit-limit'), '3');
+  t.equal(refused.header('ratelimit-policy'), '"merchant";q=3;w=3');
+  t.equal(refused.header('ratelimit'), '"merchant";r=0;t=3');
+  t.equal(last.header('ratelimit'), '"merchant";r=0;t=3');
   t.match(one.lines.at(-1), {
     ...{ event: { code: 'rate_limited', reason: reasons.rate_limited }, organization: { id: 'm_1' } },
   });
@@ -287,7 +303,8 @@ t.test('the rate limit is off by default; when on, headers report it', async (t)
   const upstream = await startUpstream(t);
   const headers = [['x-api-key', liveKey]] as const;
   const free = await startTestGateway(t, { upstreamUrl: upstream.url });
-  t.equal((await ask(free, { headers })).header('ratelimit-limit'), undefined);
+  const unlimited = await ask(free, { headers });
+  for (const name of ['ratelimit-limit', 'ratelimit-policy', 'ratelimit']) t.equal(unlimited.header(name), undefined);
   const limited = await startTestGateway(t, {
     upstreamUrl: upstream.url,
     config: { rateLimit: { requestsPerSecond: 1, burst: 1 } },
@@ -297,7 +314,11 @@ t.test('the rate limit is off by default; when on, headers report it', async (t)
   const refused = answers.filter(({ status }) => status === 429);
   t.equal(passed.length + refused.length, 12);
   t.ok(passed.length > 0 && refused.length > 0, `${passed.length} passed, ${refused.length} were refused`);
-  for (const answer of answers) t.equal(answer.header('ratelimit-limit'), '1');
+  for (const answer of answers) {
+    t.equal(answer.header('ratelimit-limit'), '1');
+    t.equal(answer.header('ratelimit-policy'), '"merchant";q=1;w=1');
+    t.match(answer.header('ratelimit'), /^"merchant";r=0;t=[01]$/);
+  }
   for (const answer of refused) {
     t.equal(answer.body, tooMany);
     t.equal(answer.header('retry-after'), '1');

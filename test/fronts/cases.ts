@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Test } from 'tap';
-import { gatewayErrors } from '../../src/edge/request/errors.js';
+import { gatewayErrors } from '../../src/policy/gateway-errors.js';
 import { freePort } from '../adapters/redis-server.js';
 import { exchangeBytes, liveKey, parseAnswer, recordsOf, startBareUpstream } from '../edge/harness.js';
 import type { Teardown } from '../edge/harness.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { gatewayErrors } from '../../src/edge/request/errors.js';
+import { gatewayErrors } from '../../src/policy/gateway-errors.js';
 import { liveKey } from '../edge/harness.js';
 import { connectTls, deploy } from './deployment.js';
 import type { Deployment } from './deployment.js';

@@ -265,7 +265,7 @@ t.test("a denial after the look-up still has the key's owner, for the log", asyn
     ['merchant_not_live', { goLive: false }],
     ['ip_not_allowed', { ipAllowlist: { contains: () => false, admits: () => false, size: 0 } }],
     ['origin_not_allowed', { originAllowlist: { matches: () => false } }],
-    ['permission_denied', { permissions: { allow: () => false } }],
+    ['permission_denied', { permissions: { entries: [], allow: () => false } }],
   ];
   for (const [denial, part] of rows) {
     const credential = { ...acceptingCredential('live'), ...part };

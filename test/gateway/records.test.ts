@@ -79,6 +79,8 @@ const badKeyFields: Readonly<Record<keyof KeyRecord, readonly unknown[]>> = {
   expiresAt: badMoments,
   revision: badRevisions,
   statusChangedAt: [...badMoments, null],
+  label: [times('a', 257), null, 1, true, [], {}],
+  graceEndsAt: [...badMoments, null],
 };
 const badMerchantFields: Readonly<Record<keyof MerchantRecord, readonly unknown[]>> = {
   merchantId: badIdentifiers,
@@ -107,7 +109,7 @@ const badMerchantFields: Readonly<Record<keyof MerchantRecord, readonly unknown[
 t.test('every field is required and must match the contract', (t) => {
   t.equal(readsAs(keyRecord, merchantRecord), 'credential', 'the records themselves are valid');
   for (const [field, values] of Object.entries(badKeyFields)) {
-    if (field !== 'statusChangedAt')
+    if (!['statusChangedAt', 'label', 'graceEndsAt'].includes(field))
       t.equal(readsAs(without(keyRecord, field), merchantRecord), 'malformed', `a key without ${field}`);
     const taken = values.filter((value) => readsAs({ ...keyRecord, [field]: value }, merchantRecord) !== 'malformed');
     t.strictSame(taken, [], `a key with an invalid ${field}`);

@@ -144,6 +144,10 @@ const dimensions: Dimensions = {
       secrets: { registryDatabase: { existingSecret: 'registry-database' } },
       registry: { replicas: 2, serviceAnnotations: { a: 'b' }, serviceLabels: { tier: 'core' } },
     },
+    'registry with a user that owns no tables': {
+      secrets: { registryDatabase: { existingSecret: 'registry-database' } },
+      migrations: { registryOwner: { existingSecret: 'registry-owner' }, registryUser: 'registry' },
+    },
     'registry on its own volume': { registry: { persistence: { existingClaim: 'registry' } } },
     'external registry': { registry: { enabled: false } },
   },

@@ -53,7 +53,8 @@ function blocked(manifests: readonly Manifest[]): string[] {
     const text = (one as Manifest & { data?: Record<string, string> }).data?.['gateway.yaml'];
     const { name } = one.metadata;
     if (text === undefined || /-(migration|check)$/.test(name)) return [];
-    const open = portsOf(policies.get(name)).map((port) => (port === 'management' ? 9090 : port));
+    const named: Readonly<Record<string, number>> = { management: 9090, api: 9443 };
+    const open = portsOf(policies.get(name)).map((port) => named[port] ?? port);
     return portsIn(calledBy(name, text, hasFetcher))
       .filter((port) => !open.includes(port))
       .map((port) => `${name}: ${port}`);
@@ -83,6 +84,26 @@ t.test('each part may connect to every destination in its configuration', (t) =>
       t.same(blocked(manifestsIn({ status, stdout, stderr })), [], profile);
     }
   }
+  t.end();
+});
+
+t.test('the services may send their events to the registry, which accepts them from there', (t) => {
+  const secrets = { servicesTrailToken: { existingSecret: 'trail' }, servicesTokenKey: { existingSecret: 'pair' } };
+  const trail = { services: { operators: { trail: { url: 'https://registry.example:9555' } } } };
+  for (const config of [{}, trail]) {
+    const rendered = render('backing-services', { config, secrets, networkPolicy: { enabled: true } });
+    t.equal(rendered.status, 0, rendered.stderr);
+    t.same(blocked(manifestsIn(rendered)), []);
+  }
+  const from = (values: object): string => {
+    const manifests = manifestsIn(render('backing-services', { ...values, networkPolicy: { enabled: true } }));
+    const policy = manifests.find(
+      ({ kind, metadata: { name } }) => kind === 'NetworkPolicy' && name.endsWith('-registry'),
+    ) as unknown as { spec: { ingress: object[] } };
+    return JSON.stringify(policy.spec.ingress[0]);
+  };
+  t.match(from({ secrets }), '"app.kubernetes.io/component":"services"');
+  t.notMatch(from({}), '"app.kubernetes.io/component":"services"');
   t.end();
 });
 

@@ -1,14 +1,10 @@
-import { spawn } from 'node:child_process';
-import { text } from 'node:stream/consumers';
-import path from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { gatewayProblems, startProblems } from '../../src/config/config-notes.js';
 import { loadConfig } from '../../src/config/load.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
-import { kinds } from './kinds.js';
-import { startKubernetes } from './kubernetes-api.js';
+import { cluster, type Release } from './cluster.js';
 import { manifestsIn, render } from './render.js';
 
 const made = 'release-merchant-gateway-record-secret';
@@ -19,40 +15,14 @@ interface Manifest {
   readonly data?: Readonly<Record<string, string>>;
 }
 
-/** Helm's output about a release. */
-interface Release {
-  readonly info: { readonly notes: string };
-  readonly manifest: string;
-}
-
-/** A cluster with the admin token Secret; runs helm against it. */
-async function cluster(t: Test) {
-  const kubernetes = await startKubernetes(t, [...kinds.keys()]);
-  kubernetes.addSecret('merchant-gateway-admin-token');
-  const helm = async (
-    action: 'install' | 'upgrade',
-    recordSecret: object = {},
-    values: object = {},
-  ): Promise<Release> => {
-    const child = spawn(
-      path.resolve('node_modules/.bin/helm'),
-      [
-        ...[action, 'release', 'helm', '--namespace', 'payments', '--no-hooks', '--disable-openapi-validation'],
-        ...['--output', 'json'],
-        ...['--values', 'helm/ci/live-tls-values.yaml', '--values', '-', '--kube-apiserver', kubernetes.url],
-      ],
-      { env: { PATH: process.env.PATH ?? '', HOME: path.resolve('var') } },
-    );
-    child.stdin.end(JSON.stringify({ secrets: { recordSecret }, ...values }));
-    const [out, error] = await Promise.all([text(child.stdout), text(child.stderr)]);
-    t.equal(error.replaceAll(/^W.*\n/gm, ''), '');
-    return JSON.parse(out) as Release;
-  };
-  return { ...kubernetes, helm, valueOf: () => kubernetes.secret(made)?.data?.['record-secret'] };
+/** A cluster, and the record secret in it. */
+async function clusterWithSecret(t: Test) {
+  const started = await cluster(t);
+  return { ...started, valueOf: () => started.secret(made)?.data?.['record-secret'] };
 }
 
 t.test('a new installation generates a record secret and keeps it on upgrades', async (t) => {
-  const { helm, valueOf } = await cluster(t);
+  const { helm, valueOf } = await clusterWithSecret(t);
   const installed = await helm('install');
   t.notMatch(installed.info.notes, 'records in Redis are not sealed');
   t.match(installed.manifest, mounted);
@@ -63,7 +33,7 @@ t.test('a new installation generates a record secret and keeps it on upgrades', 
 });
 
 t.test('a new installation signs access logs, uses the registry as witness, and keeps its keys', async (t) => {
-  const { helm, secret } = await cluster(t);
+  const { helm, secret } = await clusterWithSecret(t);
   const { manifest, info } = await helm('install');
   const keyOf = (name: string): string =>
     Buffer.from(secret(`release-merchant-gateway-${name}`)?.data?.[`${name}.pem`] ?? '', 'base64').toString();
@@ -93,7 +63,7 @@ t.test('a new installation signs access logs, uses the registry as witness, and 
 });
 
 t.test('an upgrade of a release without a record secret adds none', async (t) => {
-  const { helm, valueOf } = await cluster(t);
+  const { helm, valueOf } = await clusterWithSecret(t);
   t.match((await helm('install', { create: false })).info.notes, 'WARNING: records in Redis are not sealed');
   t.notMatch((await helm('upgrade')).manifest, mounted);
   t.equal(valueOf(), undefined);
@@ -102,7 +72,7 @@ t.test('an upgrade of a release without a record secret adds none', async (t) =>
 });
 
 t.test('an installation without a registry or with an existing secret generates none', async (t) => {
-  const [alone, own] = [await cluster(t), await cluster(t)];
+  const [alone, own] = [await clusterWithSecret(t), await clusterWithSecret(t)];
   await alone.helm('install', {}, { registry: { enabled: false } });
   t.equal(alone.valueOf(), undefined);
   t.match((await own.helm('install', { existingSecret: 'mine' })).manifest, mounted);
@@ -112,7 +82,7 @@ t.test('an installation without a registry or with an existing secret generates 
 t.test(
   'the certificate of the admin API is created by an upgrade too, and kept until half of its time is over',
   async (t) => {
-    const { helm, secret } = await cluster(t);
+    const { helm, secret } = await clusterWithSecret(t);
     const name = 'release-merchant-gateway-registry-tls';
     await helm('install', {}, { registry: { tls: { create: false } } });
     t.equal(secret(name), undefined);
@@ -133,7 +103,7 @@ t.test('rendering without a cluster generates no secret', (t) => {
 });
 
 t.test('a database is created only for a new part, never by an upgrade', async (t) => {
-  const { helm } = await cluster(t);
+  const { helm } = await clusterWithSecret(t);
   const startsOf = ({ manifest }: Release): string[] =>
     manifestsIn({ stdout: manifest, stderr: '', status: 0 }).flatMap(({ kind, ...rest }) => {
       const args = (rest as { spec?: { template?: { spec?: { containers?: { args?: string[] }[] } } } }).spec;

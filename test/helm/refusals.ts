@@ -15,6 +15,19 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ['trustedProxies with every IPv6 address', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
   ['production without a pepper', /production without a pepper/, { secrets: { keyPepper: { existingSecret: '' } } }],
   [
+    'an owner of the tables without the user of the registry',
+    /registryOwner and migrations\.registryUser need each other/,
+    {
+      secrets: { registryDatabase: { existingSecret: 'database' } },
+      migrations: { registryOwner: { existingSecret: 'owner' } },
+    },
+  ],
+  [
+    'an owner of the tables on SQLite',
+    /registryOwner has no effect without secrets\.registryDatabase/,
+    { migrations: { registryOwner: { existingSecret: 'owner' }, registryUser: 'registry' } },
+  ],
+  [
     'autoscaling with fixed replicas',
     /each would undo the other/,
     { gateway: { replicas: 3, autoscaling: { enabled: true } } },
@@ -159,6 +172,27 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     'the same port for HTTPS and HTTP',
     /httpsPort and httpPort are the same/,
     { gateway: { service: { httpPort: 443 } } },
+  ],
+  [
+    'a token for events of the services without a key for services tokens',
+    /set secrets\.servicesTokenKey\.existingSecret, or create: true/,
+    {
+      services: { enabled: true },
+      secrets: { identitySigningKey: { existingSecret: 'signing' }, servicesTrailToken: { existingSecret: 'trail' } },
+    },
+  ],
+  [
+    'events of the services without the address of the registry',
+    /set config\.services\.operators\.trail\.url/,
+    {
+      services: { enabled: true },
+      registry: { enabled: false },
+      secrets: {
+        identitySigningKey: { existingSecret: 'signing' },
+        servicesTrailToken: { existingSecret: 'trail' },
+        servicesTokenKey: { existingSecret: 'pair' },
+      },
+    },
   ],
   [
     "services without a source of the gateways' public keys",

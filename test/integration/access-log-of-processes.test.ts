@@ -8,7 +8,7 @@ import { readLogLines } from '../../src/audit/log-lines.js';
 import { Verifier } from '../../src/audit/verifier.js';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { ask, connect, liveKey, recordsOf, requestBytes, startUpstream } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { testSecret, until } from '../telemetry/open-log.js';
 
 /** Makes the process throw an uncaught error on SIGWINCH. */
@@ -51,7 +51,7 @@ async function startGatewayProcess() {
   const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')], ['--import', failing]), {
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   const exited = once(child, 'exit') as Promise<[number | null, string | null]>;
   let told = '';
   child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));

@@ -5,7 +5,7 @@ import path from 'node:path';
 import t from 'tap';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 
 t.test(
@@ -36,7 +36,7 @@ t.test(
     for (const [text, said] of cases) {
       await writeFile(configFile, text);
       const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-      t.teardown(() => child.kill('SIGKILL'));
+      killAtEnd(t, child);
       let told = '';
       child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
       const giveUp = setTimeout(() => child.kill('SIGKILL'), 20_000);
@@ -62,7 +62,7 @@ t.test('a reload signal during the start does not end the process', async (t) =>
   const config = (await readFile(configFile, 'utf8')).replace('kind: redis, redis', inMemory);
   execFileSync('mkfifo', [file('pipe')]);
   const child = spawn(...productCommand(['gateway', '--config', file('pipe')]), { stdio: 'pipe' });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   const ended = once(child, 'close');
   const giveUp = setTimeout(() => child.kill('SIGKILL'), 20_000);
   let told = '';

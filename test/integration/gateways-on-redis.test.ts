@@ -6,7 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 
 const records = recordsOf(liveKey);
@@ -46,7 +46,7 @@ t.test('gateway processes share records and drop cached records together', { ski
   async function start(): Promise<GatewayProcess> {
     const before = new Set((await acknowledgements()).keys());
     const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     let log = '';
     const port = await new Promise<number>((resolve, reject) => {
       child.stderr.on('data', (chunk: Buffer) => {

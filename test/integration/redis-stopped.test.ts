@@ -6,7 +6,7 @@ import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
 import type { Teardown } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 
 // The drill in docs/operations.md: a Redis outage affects no merchant, not even one without earlier requests.
@@ -85,7 +85,7 @@ async function seed(client: Awaited<ReturnType<typeof startRedis>>['client']): P
 
 async function start(t: Teardown, configFile: string, ca: string): Promise<Gateway> {
   const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   const port = (log: string, name: string): number | undefined => {
     const found = new RegExp(`"${name}":\\{"address":"127\\.0\\.0\\.1","family":"IPv4","port":(\\d+)\\}`).exec(log);
     return found === null ? undefined : Number(found[1]);

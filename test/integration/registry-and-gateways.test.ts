@@ -10,7 +10,7 @@ import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../edge/harness.js';
-import { newInstallation, productCommand } from '../product-command.js';
+import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';
 
@@ -63,7 +63,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
       const child = spawn(...productCommand([command, '--config', file('config.yaml'), ...newInstallation(command)]), {
         stdio: 'pipe',
       });
-      t.teardown(() => child.kill('SIGKILL'));
+      killAtEnd(t, child);
       let log = '';
       const match = await new Promise<string>((resolve, reject) => {
         child.stderr.on('data', (chunk: Buffer) => {

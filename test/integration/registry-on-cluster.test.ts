@@ -9,7 +9,7 @@ import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { startUpstream } from '../edge/harness.js';
-import { newInstallation, productCommand } from '../product-command.js';
+import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';
 
@@ -52,7 +52,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
   async function run(name: string, started: RegExp): Promise<string> {
     const command = name.replace(/\d/, '');
     const child = spawn(...productCommand([command, '--config', file('config.yaml'), ...newInstallation(command)]));
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     return new Promise<string>((resolve, reject) => {
       child.stderr.on('data', (chunk: Buffer) => {
         logs[name] = (logs[name] ?? '') + chunk.toString();

@@ -2,42 +2,55 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import t from 'tap';
-import { newInstallation, productCommand } from '../product-command.js';
+import t, { type Test } from 'tap';
+import { makeCertificate } from '../edge/certificates.js';
+import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
 import { version } from '../../src/cli/version.js';
 
 const closed = '{ host: 127.0.0.1, port: 0 }';
 
+/** Starts a server. `says` waits until its log contains a text, and returns the log. */
+async function start(t: Test, command: string, directory: string, options: string) {
+  const config = path.join(directory, 'gateway.yaml');
+  await writeFile(config, `keyStore: { redis: { url: "redis://127.0.0.1:1" } }\n${options}`);
+  const child = spawn(...productCommand([command, '--config', config, ...newInstallation(command)]), {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  killAtEnd(t, child);
+  const ended = once(child, 'close');
+  let told = '';
+  child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
+  const says = (what: RegExp, withinMilliseconds = 60_000): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const fail = (): void => {
+        reject(new Error(told));
+      };
+      const timer = setTimeout(fail, withinMilliseconds);
+      const look = (): void => {
+        if (!what.test(told)) return;
+        clearTimeout(timer);
+        resolve(told);
+      };
+      child.stderr.on('data', look);
+      child.once('close', fail);
+      look();
+    });
+  await says(/takes? requests/);
+  return { child, ended, says };
+}
+
 for (const command of ['registry', 'services']) {
   t.test(`the ${command} process logs its start, and keeps running at reload signals`, async (t) => {
     const directory = t.testdir({ token: 'token-of-administrators-0123456789' });
-    const config = path.join(directory, 'gateway.yaml');
-    await writeFile(
-      config,
-      `keyStore: { redis: { url: "redis://127.0.0.1:1" } }
-registry: { listen: ${closed}, database: { url: "sqlite:registry.db" }, tokenFile: token }
+    const { child, ended, says } = await start(
+      t,
+      command,
+      directory,
+      `registry: { listen: ${closed}, database: { url: "sqlite:registry.db" }, tokenFile: token }
 services: { listen: ${closed}, database: { url: "sqlite:services.db" } }
 `,
     );
-    const child = spawn(...productCommand([command, '--config', config, ...newInstallation(command)]), {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
-    t.teardown(() => child.kill('SIGKILL'));
-    const ended = once(child, 'close');
-    let told = '';
-    const says = (what: RegExp): Promise<void> =>
-      new Promise((resolve, reject) => {
-        const look = (): void => {
-          if (what.test(told)) resolve();
-        };
-        child.stderr.on('data', look);
-        child.once('close', () => {
-          reject(new Error(told));
-        });
-        look();
-      });
-    child.stderr.on('data', (chunk: Buffer) => (told += chunk.toString()));
-    await says(/takes? requests/);
+    const told = await says(/takes? requests/);
     const first = JSON.parse(told.split('\n')[0] ?? '') as Record<string, unknown>;
     t.match(first, { msg: 'starting', part: command, version, node: process.versions.node, config: /^[0-9a-f]{16}$/ });
     const url = /"url":"(http:[^"]+)"/.exec(told)?.[1] ?? '';
@@ -47,6 +60,31 @@ services: { listen: ${closed}, database: { url: "sqlite:services.db" } }
       child.kill(signal);
       await says(new RegExp(`${signal} has no effect on this process`));
     }
+    child.kill('SIGTERM');
+    t.same(await ended, [0, null]);
+  });
+
+  t.test(`the ${command} process checks its certificate at once on SIGHUP`, async (t) => {
+    const { cert, key } = await makeCertificate();
+    const directory = t.testdir({ token: 'token-of-administrators-0123456789', cert, key });
+    const tls = '{ host: 127.0.0.1, port: 0, certFile: cert, keyFile: key }';
+    const { child, ended, says } = await start(
+      t,
+      command,
+      directory,
+      `registry: { listen: ${tls}, database: { url: "sqlite:registry.db" }, tokenFile: token }
+services:
+  { listen: ${closed}, database: { url: "sqlite:services.db" }, operators: { listen: ${tls}, tokenFile: token } }
+`,
+    );
+    const next = await makeCertificate();
+    await writeFile(path.join(directory, 'cert'), next.cert);
+    await writeFile(path.join(directory, 'key'), next.key);
+    child.kill('SIGHUP');
+    await says(/the new certificate is in use/, 5_000);
+    child.kill('SIGUSR2');
+    await says(/SIGUSR2 has no effect on this process; .*SIGHUP checks the certificate/);
+    t.notMatch(await says(/./), 'SIGHUP has no effect');
     child.kill('SIGTERM');
     t.same(await ended, [0, null]);
   });

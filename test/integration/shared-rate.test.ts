@@ -4,7 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 
 const burst = 10;
@@ -30,7 +30,7 @@ t.test('gateway processes enforce one rate limit per merchant together', { skip:
 
   async function start(): Promise<GatewayProcess> {
     const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     let log = '';
     const [management, port] = await new Promise<[number, number]>((resolve, reject) => {
       child.stderr.on('data', (chunk: Buffer) => {

@@ -4,7 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { runIdOf, startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 import { writeGatewayConfig } from './gateway-config.js';
 
 const ports =
@@ -23,7 +23,7 @@ t.test('a gateway becomes ready once it has its grant, or after a timeout', { sk
     management: '{ host: 127.0.0.1, port: 0 }',
   });
   const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   let log = '';
   const [management, port] = await new Promise<number[]>((resolve, reject) => {
     child.stderr.on('data', (chunk: Buffer) => {

@@ -5,7 +5,7 @@ import t from 'tap';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { countCommits } from '../database/committed-writes.js';
 import { onEachDatabase } from '../database/each-database.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 
 const token = 'an-administrators-token-of-enough-characters';
 const revocations = 20;
@@ -58,7 +58,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
   const child = spawn(...productCommand(['registry', '--create', '--config', `${directory}/config.yaml`]), {
     stdio: 'pipe',
   });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   let log = '';
   const address = await new Promise<string>((resolve, reject) => {
     child.stderr.on('data', (chunk: Buffer) => {

@@ -36,10 +36,13 @@ export function acceptedFacts(environment: Environment): RequestFacts {
 export function acceptingCredential(environment: Environment): Credential {
   return Object.freeze({
     keyId: 'key-1',
+    keyLabel: null,
     merchantId: 'merchant-1',
+    merchantName: 'Shop',
     environment,
     keyStatus: 'ACTIVE',
     expiresAt: now + 1,
+    graceEndsAt: null,
     permissions: compilePermissions(['payouts:write']),
     merchantStatus: 'ACTIVE',
     goLive: environment === 'live',

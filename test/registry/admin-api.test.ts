@@ -123,6 +123,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, ...operation })),
   );
   t.same(operations.map(({ name }) => name).sort(), [
+    'delete /merchants/{id}/usage',
     ...[
       'get /administrators',
       'get /administrators/{id}',
@@ -140,16 +141,31 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'get /exports',
       'get /gateways',
       'get /instance-keys',
+    ],
+    ...['addresses', 'agents', 'last-use', 'usage'].map((name) => `get /keys/{keyId}/${name}`),
+    ...[
       'get /me',
       'get /merchants',
       'get /merchants/{id}',
+      'get /merchants/{id}/addresses',
+      'get /merchants/{id}/addresses/verdict',
+      'get /merchants/{id}/hosts',
       'get /merchants/{id}/keys',
+      'get /merchants/{id}/refusals',
+      'get /merchants/{id}/usage',
     ],
     ...[
       'get /restores',
       'get /restores/held',
       'get /roles',
       'get /tokens',
+      'get /unusual',
+      'get /unusual/rules',
+      'get /unusual/webhooks',
+      'get /unusual/{id}',
+      'get /usage/gateways',
+      'get /usage/unknown',
+      'get /usage/unknown/requests',
       'patch /administrators/{id}',
       'patch /merchants/{id}',
       'post /administrators',
@@ -171,8 +187,13 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'post /sign-in/out',
       'post /sign-in/refresh',
     ],
-    ...['post /sign-in/token', 'post /tokens', 'post /tokens/{id}/revoke'],
+    ...['post /sign-in/token', 'post /tokens', 'post /tokens/{id}/revoke', 'post /unusual/{id}/answer'],
   ]);
+  t.same(
+    operations.filter(({ responses }) => responses[421] === undefined).map(({ name }) => name),
+    [],
+    'each operation describes the response to another Host',
+  );
   t.equal(new Set(operations.map(({ operationId }) => operationId)).size, operations.length);
   const create = description.paths['/merchants']?.post;
   const body = create?.requestBody?.content['application/json'].schema;
@@ -195,7 +216,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
   );
   t.notMatch(answer.body, /"(?:pattern)":\{/, 'the description exposes no regular expression');
 
-  const failures = ['400', '401', '403', '404', '409', '413', '415', '422', '429', '500', '503'];
+  const failures = ['400', '401', '403', '404', '409', '413', '415', '421', '422', '429', '500', '503'];
   t.same(
     Object.keys(create?.responses ?? {}).filter((status) => status >= '400'),
     failures,

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { onEachDatabase } from '../database/each-database.js';
 import type { Administrator, AdministratorToken } from '../../src/registry/administrators/schema.js';
+import type { RegistryEvent } from '../../src/registry/events/schema.js';
 import { registryFixture } from './registry-fixture.js';
 
 type NewToken = AdministratorToken & { readonly token: string };
@@ -190,6 +191,8 @@ t.test('an option names the permissions that require a reason', async (t) => {
   const post = (headers: Record<string, string>) =>
     fixture.call('POST', '/merchants', { body: { name: 'x' }, headers });
   t.match(await post({}), { status: 400, body: { message: /--reason/, data: { code: 'reason_required' } } });
+  const attempts = await fixture.call<RegistryEvent[]>('GET', '/events?action=attempt.refused');
+  t.match(attempts.body.data, [{ after: { route: '/merchants', needs: 'a reason' } }]);
   for (const reason of ['%', '%00', 'x'.repeat(201), encodeURIComponent('svc_live_abc')])
     t.match(await post({ 'x-reason': reason }), { status: 400, body: { message: /^x-reason must be/ } }, reason);
   t.equal((await post({ 'x-reason': 'new%20contract' })).status, 201);

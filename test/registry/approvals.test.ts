@@ -55,7 +55,8 @@ async function guarded(t: Test, url: string, rules = everything, further: Partia
 }
 
 onEachDatabase('a merchant goes live only after another administrator has approved it', async (t, url) => {
-  const { call, create, createMerchant, decide, actions } = await guarded(t, url);
+  const { app, call, create, createMerchant, decide, actions } = await guarded(t, url);
+  const waiting = async () => /^registry_approvals_waiting (\d+)$/m.exec((await app.inject('/metrics')).body)?.[1];
   const [olu, oma, sam] = [
     await create('olu', 'operator'),
     await create('oma', 'operator'),
@@ -64,6 +65,7 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   const { id } = await createMerchant();
   const set = (body: object, { headers }: { headers: Headers } = olu) =>
     call<Needed>('PATCH', `/merchants/${id}`, { body, headers: { ...headers, 'x-reason': 'contract%20signed' } });
+  t.equal(await waiting(), '0');
   const waits = await set({ goLive: true });
   t.match(waits, {
     status: 409,
@@ -74,6 +76,7 @@ onEachDatabase('a merchant goes live only after another administrator has approv
     },
   });
   const { approvalId } = waits.body.data;
+  t.equal(await waiting(), '1');
   t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: false } });
   t.equal((await set({ goLive: true })).body.data.approvalId, approvalId, 'the same request is filed once');
   t.match((await call<Approval[]>('GET', '/approvals?status=WAITING', { headers: sam.headers })).body, {
@@ -97,6 +100,7 @@ onEachDatabase('a merchant goes live only after another administrator has approv
     status: 200,
     body: { data: { status: 'APPROVED', decider: 'oma', decidedBy: oma.id, propagation: { pending: [] } } },
   });
+  t.equal(await waiting(), '0');
   t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: true } });
   t.match(await decide(approvalId, 'approve', oma.headers), {
     status: 409,
@@ -134,7 +138,7 @@ onEachDatabase('a merchant goes live only after another administrator has approv
 onEachDatabase(
   'a request is refused after a change of the state, after 24 hours, and without its requester',
   async (t, url) => {
-    const { call, create, createMerchant, decide, statusOf, time } = await guarded(t, url);
+    const { app, call, create, createMerchant, decide, statusOf, time } = await guarded(t, url);
     const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
     const { id } = await createMerchant();
     const request = async (headers = olu.headers) => {
@@ -161,6 +165,8 @@ onEachDatabase(
     t.equal(await statusOf(late), 'WAITING');
     time.advance(1);
     t.equal(await statusOf(late), 'EXPIRED');
+    const { body: metrics } = await app.inject('/metrics');
+    t.match(metrics, /^registry_approvals_waiting 0$/m, 'an expired request waits no more');
     t.match(await decide(late, 'approve', oma.headers), { status: 409, body: { message: /EXPIRED: it expired at/ } });
     t.match((await call('GET', '/approvals?status=EXPIRED')).body, { data: [{ id: late }] });
 
@@ -334,44 +340,49 @@ onEachDatabase('an approved funding is in the services token of its requester, f
   t.match(await claims(tess, rejected), { status: 409 });
 });
 
-onEachDatabase('200 concurrent approvals make one change, and never on another state', async (t, url) => {
-  const { app, replica, call, create, createMerchant, statusOf } = await guarded(t, url);
-  const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
-  let [made, refused] = [0, 0];
-  for (let round = 0; round < 10; round += 1) {
-    const { id } = await createMerchant();
-    const body = { goLive: true };
-    const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body, headers: olu.headers });
-    const { approvalId } = waits.body.data;
-    const approve = (index: number) =>
-      (index % 2 === 0 ? app : replica).inject({
-        method: 'POST',
-        url: `/approvals/${approvalId}/approve`,
-        headers: oma.headers,
-      });
-    const rename = () => call('PATCH', `/merchants/${id}`, { body: { name: 'Ola Stores' } });
-    const [approvals] = await Promise.all([
-      Promise.all(Array.from({ length: 20 }, (_, index) => approve(index))),
-      ...(round % 3 === 0 ? [] : [rename()]),
-    ]);
-    const accepted = approvals.filter(({ statusCode }) => statusCode === 200).length;
-    t.same(
-      approvals.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 409),
-      [],
-    );
-    const events = (await call<RegistryEvent[]>('GET', `/events?merchantId=${id}&per_page=100`)).body.data;
-    const [wentLive] = events.filter(({ after }) => after?.goLive === true && after.status === undefined);
-    const state = await statusOf(approvalId);
-    t.equal(accepted, state === 'APPROVED' ? 1 : 0);
-    t.match((await call<Merchant>('GET', `/merchants/${id}`)).body.data.goLive, accepted === 1);
-    if (wentLive !== undefined) {
-      const renamed = events.find(({ after }) => after?.name === 'Ola Stores' && after.goLive === undefined);
-      if (renamed !== undefined) t.ok(renamed.seq > wentLive.seq, 'the change was made on the state that was shown');
+onEachDatabase(
+  '200 concurrent approvals of one request make one change, and never on another state',
+  async (t, url) => {
+    const { app, replica, call, create, createMerchant, statusOf } = await guarded(t, url);
+    const [olu, oma] = [await create('olu', 'operator'), await create('oma', 'operator')];
+    let [made, refused] = [0, 0];
+    for (let round = 0; round < 10; round += 1) {
+      const { id } = await createMerchant();
+      const body = { goLive: true };
+      const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body, headers: olu.headers });
+      const { approvalId } = waits.body.data;
+      const approve = (index: number) =>
+        (index % 2 === 0 ? app : replica).inject({
+          method: 'POST',
+          url: `/approvals/${approvalId}/approve`,
+          headers: oma.headers,
+        });
+      const rename = (): Promise<unknown> => call('PATCH', `/merchants/${id}`, { body: { name: 'Ola Stores' } });
+      if (round % 3 === 2) await rename();
+      const [approvals] = await Promise.all([
+        Promise.all(Array.from({ length: round < 3 ? 200 : 20 }, (_, index) => approve(index))),
+        ...(round % 3 === 1 ? [rename()] : []),
+      ]);
+      const accepted = approvals.filter(({ statusCode }) => statusCode === 200).length;
+      t.same(
+        approvals.filter(({ statusCode }) => statusCode !== 200 && statusCode !== 409),
+        [],
+      );
+      const events = (await call<RegistryEvent[]>('GET', `/events?merchantId=${id}&per_page=100`)).body.data;
+      const [wentLive] = events.filter(({ after }) => after?.goLive === true && after.status === undefined);
+      const state = await statusOf(approvalId);
+      t.equal(accepted, state === 'APPROVED' ? 1 : 0);
+      t.match((await call<Merchant>('GET', `/merchants/${id}`)).body.data.goLive, accepted === 1);
+      if (wentLive !== undefined) {
+        const renamed = events.find(({ after }) => after?.name === 'Ola Stores' && after.goLive === undefined);
+        if (renamed !== undefined) t.ok(renamed.seq > wentLive.seq, 'the change was made on the state that was shown');
+      }
+      t.equal(events.filter(({ action }) => action === 'approval.approved').length, accepted);
+      if (accepted === 1) made += 1;
+      else refused += 1;
     }
-    t.equal(events.filter(({ action }) => action === 'approval.approved').length, accepted);
-    if (accepted === 1) made += 1;
-    else refused += 1;
-  }
-  t.comment(`${made} made, ${refused} refused`);
-  t.ok(made >= 4, 'without another change, the approval is carried out');
-});
+    t.comment(`${made} made, ${refused} refused`);
+    t.ok(made >= 4, 'without another change, the approval is carried out');
+    t.ok(refused >= 3, 'after another change, it is refused');
+  },
+);

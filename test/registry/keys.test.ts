@@ -45,6 +45,7 @@ onEachDatabase('a key is shown only at creation; the database stores only its lo
   t.same(store.records.get(`key:${lookupIdOf(key, pepper)}`), {
     ...{ keyId: shown.keyId, merchantId: id, environment: 'test', status: 'ACTIVE', expiresAt, revision: 2 },
     permissions: ['payouts:*', 'customers:read'],
+    label: 'Till 4',
   });
   const plain = await call('POST', `/merchants/${id}/keys`, { body: { environment: 'live' } });
   t.match(plain.body.data, { prefix: 'svc_live_', permissions: ['*'], label: null, expiresAt: null });
@@ -268,7 +269,7 @@ onEachDatabase('events are paged and filtered by merchant, key, action and time'
   }
   // An empty list would wrongly report that the action never happened.
   const message =
-    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged, .*token\.revoked, .*instance-key\.ended, events\.exported, records\.exported$/;
+    /^action must be one of merchant\.created, .*key\.revoked, key\.reset, keys\.imported, .*key\.lifted, record\.forged, .*token\.revoked, .*instance-key\.ended, events\.exported, records\.exported, usage\.forgotten, .*$/;
   t.match(await call('GET', '/events?action=key.revoke'), { status: 422, body: { message } });
 });
 

@@ -1,5 +1,5 @@
 import { listEvents } from '../../src/registry/events/repository.js';
-import { createKey, revokeKey } from '../../src/registry/keys/key-changes.js';
+import { createKey, resetKey, revokeKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import { onEachDatabase } from '../database/each-database.js';
@@ -57,6 +57,30 @@ onEachDatabase(
     t.same(await differences(database, store), []);
   },
 );
+
+onEachDatabase('nor is a record that lacks the label or the end of a grace period', async (t, url) => {
+  const { context, database, merchant, one, repaired, store, time, watch } = await watchedFixture(t, url);
+  const input = { environment: 'live', label: 'till 7' } as const;
+  const { keyId } = await createKey(context, registryAuthor, merchant.id, input);
+  await resetKey(context, registryAuthor, keyId, { graceSeconds: 60 });
+  await one.run();
+  const ofKey = [...store.records].find(([, value]) => 'keyId' in value && value.keyId === keyId);
+  const [name = '', value = {}] = ofKey ?? [];
+  t.match(value, { label: 'till 7', graceEndsAt: /^2026-/ });
+  const earlier = Object.entries(value).filter(([member]) => member !== 'label' && member !== 'graceEndsAt');
+  store.records.set(name, Object.fromEntries(earlier));
+  watch.notice(name);
+  time.advance(1_000);
+  await one.run();
+  t.same(repaired(), { layout: 1 });
+  t.same(await differences(database, store), []);
+  const forged = { ...value, label: 'other' };
+  store.records.set(name, forged);
+  watch.notice(name);
+  time.advance(1_000);
+  await one.run();
+  t.same(repaired(), { layout: 1, forged: 1 });
+});
 
 onEachDatabase('unauthorised changes to a record are repaired, counted and logged', async (t, url) => {
   const { context, database, keys, logged, merchant, nameOf, one, repaired, store, time, watch } = await watchedFixture(

@@ -17,6 +17,8 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
       records_all_compared_timestamp_seconds: NaN,
       instance_keys_unconfirmed: 0,
       tokens_expiring: 0,
+      approvals_waiting: 0,
+      webhooks_undelivered: 0,
     },
   };
   t.same(await figures(), { ...atFirst, revision: 0, projected_revision: 0 });
@@ -75,6 +77,8 @@ onEachDatabase('metrics show the propagation of changes and the requests by clie
     held_back_records: NaN,
     instance_keys_unconfirmed: NaN,
     tokens_expiring: NaN,
+    approvals_waiting: NaN,
+    webhooks_undelivered: NaN,
     revision: NaN,
     projected_revision: NaN,
   };

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import t from 'tap';
 import { chainStart, ChainCheck } from '../../src/evidence/event-chain.js';
 import type { RegistryEvent } from '../../src/registry/events/schema.js';
-import type { ServicesEvent } from '../../src/rest/services-events.js';
+import type { ServicesEvent } from '../../src/rest/trail/services-events.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { registryFixture } from './registry-fixture.js';
 
@@ -94,7 +94,31 @@ onEachDatabase('the id of a request of the registry itself hides no event', asyn
   await t.rejects(sql`delete from events where action = 'wallet.funded'`.execute(database), { message: /can only/ });
 });
 
-t.test('only the services and owners may append, and nothing but changes of wallets', async (t) => {
+const refusals = { cause: 'invalid', refusals: 3, causes: { invalid: 3 }, since: '2026-01-15T11:58:00.000Z' };
+const unproven = { actor: 'unknown', administratorId: null, proof: 'unproven', reason: null };
+const signIn = { ...unproven, action: 'sign-in.failed', merchantId: '', before: null, after: refusals };
+const attempt = {
+  ...{ action: 'attempt.refused', merchantId: '', reason: null, before: null },
+  after: { ...refusals, method: 'POST', route: '/wallets/:id/fund', needs: 'wallets:fund' },
+};
+const read = { action: 'merchant.read', before: null, after: { what: 'entries' } };
+
+onEachDatabase('refused attempts and first reads in the services are events of the registry', async (t, url) => {
+  const { append, call, verified } = await fixture(t, url);
+  const all = [signIn, attempt, read].map((changes) => eventWith(changes));
+  t.match(await append(all), { status: 200, body: { data: { appended: 3 } } });
+  t.match(await append(all), { body: { data: { appended: 0 } } }, 'sent again');
+  const { data } = (await call<RegistryEvent[]>('GET', '/events?per_page=3')).body;
+  const added = { at: '2026-01-15T11:59:00.000Z', reportedBy: 'ledger' };
+  t.match(data, [
+    { ...read, actor: 'tess', merchantId: 'm_1', after: { ...read.after, ...added }, requestId: all[2]?.id },
+    { ...attempt, actor: 'tess', administratorId: 'adm_1', after: { ...attempt.after, ...added } },
+    { ...signIn, source: '10.0.0.7', after: { ...refusals, ...added } },
+  ]);
+  t.same(await verified(), { faults: 0, unchained: 0 });
+});
+
+t.test('only the services and owners may append, and nothing but what services send', async (t) => {
   const { append, call, create, ofWallets } = await fixture(t, 'sqlite::memory:');
   for (const role of ['operator', 'support', 'auditor', 'treasurer'])
     t.match(await append([eventWith()], await create(`the-${role}`, role)), {
@@ -120,6 +144,23 @@ t.test('only the services and owners may append, and nothing but changes of wall
     { after: { ...eventWith().after, balance: -1 } },
     { after: { ...eventWith().after, note: 'x' } },
     { revision: 1 },
+    ...[{ actor: 'tess' }, { administratorId: 'adm_1' }, { proof: 'bootstrap' }, { merchantId: 'm_1' }].map((one) => ({
+      ...signIn,
+      ...one,
+    })),
+    ...[{ refusals: 0 }, { cause: 'svc live' }, { causes: { Invalid: 1 } }, { since: 'then' }, { note: 'x' }].map(
+      (one) => ({
+        ...signIn,
+        after: { ...refusals, ...one },
+      }),
+    ),
+    { ...attempt, ...unproven },
+    { ...attempt, after: refusals },
+    { ...attempt, after: { ...attempt.after, route: '/wallets?token=1' } },
+    { ...read, ...unproven },
+    { ...read, after: { what: 'keys' } },
+    { ...read, after: { what: 'entries', refusals: 1 } },
+    { action: 'merchant.read' },
   ])
     t.match(await append([eventWith(), eventWith(changes)]), { status: 422 }, JSON.stringify(changes));
   t.equal((await append([])).status, 422);

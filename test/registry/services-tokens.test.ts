@@ -54,6 +54,18 @@ t.test('the registry signs who the caller is, and what they may do with wallets'
   t.match(shared.payload, { sub: 'bootstrap', name: 'bootstrap', proof: 'bootstrap', permissions });
 });
 
+t.test("a services token has the addresses of the caller's own token", async (t) => {
+  const { administrator, sign } = await fixtureWithKey(t);
+  const sources = ['127.0.0.1', '10.0.0.0/8'];
+  t.same((await sign((await administrator('tess', 'treasurer', { sources })).headers)).payload.sources, sources);
+  t.notOk('sources' in (await sign((await administrator('rita', 'auditor')).headers)).payload);
+  const longest = Array.from({ length: 32 }, (_, index) => `2001:0db8:0000:0000:0000:ffff:1000:${1000 + index}/128`);
+  const many = await sign(
+    (await administrator('ada', 'treasurer', { sources: ['127.0.0.1', ...longest.slice(1)] })).headers,
+  );
+  t.ok(many.token.length < 4096, 'the services accept tokens of up to 4096 characters');
+});
+
 t.test("a services token never outlives the caller's own token", async (t) => {
   const { administrator, call, sign, time } = await fixtureWithKey(t);
   const { headers } = await administrator('tess', 'treasurer', { expiresInSeconds: 3600 });

@@ -3,7 +3,7 @@ import { migrate, openDatabase } from '../../src/database/open-database.js';
 import { createKey, resetKey } from '../../src/registry/keys/key-changes.js';
 import { changeMerchant, createMerchant } from '../../src/registry/merchants/repository.js';
 import { migrations } from '../../src/registry/migrations/migrations.js';
-import { keyEntry, merchantEntry } from '../../src/registry/projection/current-records.js';
+import { keyEntry, merchantEntry, storedKeys } from '../../src/registry/projection/current-records.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
 import { holdBack, lift } from '../../src/registry/restores/held-back.js';
 import type { RegistryTables } from '../../src/registry/tables.js';
@@ -11,7 +11,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { projectionFixture } from './projection-fixture.js';
 
 async function keyOf(database: RegistryDatabase, keyId: string) {
-  return database.selectFrom('api_keys').selectAll().where('key_id', '=', keyId).executeTakeFirstOrThrow();
+  return storedKeys(database).where('key_id', '=', keyId).executeTakeFirstOrThrow();
 }
 
 async function merchantOf(database: RegistryDatabase, id: string) {

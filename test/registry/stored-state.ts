@@ -1,4 +1,6 @@
+import type { Selectable } from '../../src/database/kysely.js';
 import type { RegistryDatabase } from '../../src/registry/registry-database.js';
+import type { RegistryTables } from '../../src/registry/tables.js';
 import type { MemoryRecordsStore } from './memory-records-store.js';
 
 /** The expected records of the store, sorted by name; read from the tables without the code under test. */
@@ -22,6 +24,8 @@ export async function expectedRecords(database: RegistryDatabase): Promise<Recor
         ...{ permissions: list(row.permissions), revision: row.revision },
         expiresAt: row.expires_at === null ? null : new Date(row.expires_at).toISOString(),
         ...since(row),
+        ...(row.label === null ? {} : { label: row.label }),
+        ...graceOf(row, keys),
       },
     ]),
   ]);
@@ -29,6 +33,16 @@ export async function expectedRecords(database: RegistryDatabase): Promise<Recor
 
 function since({ status, status_changed_at: at }: { status: string; status_changed_at: number | null }): object {
   return status !== 'ACTIVE' && at !== null ? { statusChangedAt: new Date(at).toISOString() } : {};
+}
+
+type Key = Selectable<RegistryTables['api_keys']>;
+
+/** A reset creates another key of the merchant in the change that ends the old one. */
+function graceOf(row: Key, keys: readonly Key[]): object {
+  if (row.status !== 'ACTIVE' || row.expires_at === null || row.revision === row.created_revision) return {};
+  const isSuccessor = (one: Key): boolean =>
+    one.merchant_id === row.merchant_id && one.created_revision === row.revision;
+  return keys.some(isSuccessor) ? { graceEndsAt: new Date(row.expires_at).toISOString() } : {};
 }
 
 /** The actual records of the store, in the same form. */

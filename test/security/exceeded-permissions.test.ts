@@ -4,7 +4,9 @@ import t from 'tap';
 import { requireAccess } from '../../src/registry/administrators/access.js';
 import { Attempts } from '../../src/registry/administrators/attempts.js';
 import { Identities } from '../../src/registry/administrators/caller.js';
+import { bearerCredentials } from '../../src/registry/administrators/credentials.js';
 import { roleNames, type RoleName, roles } from '../../src/registry/administrators/roles.js';
+import type { RegistryEvent } from '../../src/registry/events/schema.js';
 import { createRestApp } from '../../src/rest/rest-app.js';
 import { registryFixture } from '../registry/registry-fixture.js';
 
@@ -146,14 +148,32 @@ t.test('an administrator gains no right through the tokens of others or their ow
   ] as const)
     t.match(await call('POST', path, { headers, ...(body && { body }) }), { status: 404 }, path);
   t.match(await call('POST', '/tokens', { headers, body: { name: 'x', roles: ['owner'] } }), { status: 422 });
+  t.match(await call('GET', `/tokens?administratorId=${owner.id}`, { headers }), { status: 404 });
   t.match(await call('PATCH', `/administrators/${own.id}`, { headers, body: { roles: ['owner'] } }), { status: 403 });
+  const last = { headers: owner.headers, body: { status: 'DISABLED' } };
+  t.match(await call('PATCH', `/administrators/${owner.id}`, last), { status: 409 });
   t.equal((await call('GET', '/me', { headers: owner.headers })).status, 200);
+  const refused = (await call<RegistryEvent[]>('GET', '/events?action=attempt.refused')).body.data.toReversed();
+  const [write, read] = ['administrators:write', 'administrators:read'];
+  t.same(
+    refused.map(({ actor, after }) => [actor, after?.route, after?.needs]),
+    [
+      ['sam', '/tokens', write],
+      ['sam', '/tokens/:id/revoke', write],
+      ['sam', '/tokens/:id/revoke', write],
+      ['sam', '/tokens', 'the role owner'],
+      ['sam', '/tokens', read],
+      ['sam', '/administrators/:id', write],
+      ['ada', '/administrators/:id', 'another owner'],
+    ],
+    'each attempt is an event',
+  );
 });
 
 t.test('a route that declares no permission prevents the start', async (t) => {
   const { database, time: clock } = await registryFixture(t, 'sqlite::memory:');
-  const identities = new Identities({ database, bootstrapToken: null });
+  const credentials = bearerCredentials(new Identities({ database, bootstrapToken: null }));
   const attempts = new Attempts({ database, clock, timers: clock });
-  const app = createRestApp({ admit: requireAccess({ database, identities, attempts, clock }) });
+  const app = createRestApp({ admit: requireAccess({ database, credentials, attempts, clock }) });
   t.throws(() => app.get('/secrets', () => null), { message: 'the route GET /secrets declares no permission' });
 });

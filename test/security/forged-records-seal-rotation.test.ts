@@ -18,6 +18,13 @@ for (const [where, open] of Object.entries(places)) {
     const [first] = keys;
     if (first === undefined) throw new Error('there is no key');
     let gateway = await startGateway([]);
+    // A registry that starts beside a gateway that it does not know waits until that gateway's records are stale.
+    const isOnRoster = (instanceId: string) =>
+      until(async () => {
+        const gateways = await registry.database.selectFrom('gateways').select('instance_id').execute();
+        return gateways.some((row) => row.instance_id === instanceId);
+      }, 'the gateway is on the roster');
+    await isOnRoster(gateway.instanceId);
     const { generation } = JSON.parse((await redis.get('mg:meta')) ?? '{}') as { generation: string };
     t.match(
       await redis.get(first.name),
@@ -44,6 +51,7 @@ for (const [where, open] of Object.entries(places)) {
         t.equal(new Seals([sealing]).stateOf(name, (await redis.get(name)) ?? ''), 'current', `${what}: ${name}`);
       }
       const next = await startGateway(gatewaySecrets);
+      await isOnRoster(next.instanceId);
       await lookups.more(50);
       const former = gateway;
       gateway = next;

@@ -366,7 +366,7 @@ t.test('a stream message without a valid seal is discarded', { skip: withoutRedi
 
 t.test('a reply message without a valid seal is ignored', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t);
-  const channel = new RedisChannel(plainRedis(redis.url), 'mg:', ownSeals, () => undefined);
+  const channel = new RedisChannel(plainRedis(redis.url), 'mg:', ownSeals);
   t.teardown(() => channel.close());
   await wait(100);
   const sent = channel.send({ kind: 'checkpoint', body: 'true' });

@@ -41,15 +41,18 @@ function sign(
 
 const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
+/** Where requests of these tests come from. */
+const here = '127.0.0.1';
+
 async function fixture(t: Test, tokens: object = {}) {
   const services = await servicesFixture(t);
   const administrators = await administratorsWith([key, nextKey], { now: () => now });
   const { app, open, operate } = operatorsOf(t, services, { administrators, ...tokens });
   const walletId = await open('merchant_a');
-  const fund = async (bearer: string | null, url = '', headers: Record<string, string> = {}) => {
+  const fund = async (bearer: string | null, url = '', headers: Record<string, string> = {}, from = here) => {
     const order = { amount: 5, currency: 'NGN', environment: 'live', reference: randomUUID(), reason: 'Forged' };
     const response = await app.inject({
-      method: 'POST',
+      ...{ method: 'POST', remoteAddress: from },
       url: `/wallets/${walletId}/fund${url}`,
       headers: { 'content-type': 'application/json', ...(bearer !== null && { authorization: bearer }), ...headers },
       payload: JSON.stringify(order),
@@ -164,6 +167,23 @@ t.test('a forged, expired or misused token moves no money', async (t) => {
   }
   t.equal(await balance(), 0);
   t.match(await fund(`Bearer ${valid}`), { status: 201 }, 'the token that they were made from is valid');
+});
+
+t.test('a token that is limited to addresses moves no money from another one', async (t) => {
+  const { fund, balance } = await fixture(t);
+  const limited = async (sources: unknown, from: string, headers: Record<string, string> = {}): Promise<number> =>
+    (await fund(`Bearer ${await sign({ sources })}`, '', headers, from)).status;
+  const office = ['192.0.2.7', '198.51.100.0/24', '2001:db8::/32'];
+  for (const from of ['192.0.2.8', '198.51.101.1', '2001:db9::1', '127.0.0.1', '::ffff:192.0.2.8'])
+    t.equal(await limited(office, from), 401, from);
+  t.equal(await limited(office, '10.0.0.1', { 'x-forwarded-for': '192.0.2.7' }), 401, 'a header names no address');
+  for (const wrong of [null, [], 'all', '192.0.2.7', [1], ['all'], ['192.0.2.7', ''], Array(33).fill('192.0.2.7')])
+    t.equal(await limited(wrong, '192.0.2.7'), 401, JSON.stringify(wrong));
+  t.equal(await balance(), 0);
+  for (const from of ['192.0.2.7', '198.51.100.255', '2001:db8::1', '::ffff:192.0.2.7'])
+    t.equal(await limited(office, from), 201, from);
+  t.equal(await limited(undefined, '192.0.2.8'), 201, 'a registry of an earlier release signs no addresses');
+  t.equal(await balance(), 25);
 });
 
 t.test('a token counts in the authorization header only, and never from a request through the gateway', async (t) => {

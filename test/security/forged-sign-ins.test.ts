@@ -26,7 +26,7 @@ interface Forgery {
 }
 
 /** A provider that sends what an attacker wants, and a registry that trusts its issuer. */
-async function fixture(t: Test) {
+async function fixture(t: Test, named: (issuer: string) => string = (issuer) => issuer) {
   let forgery: Forgery = {};
   const server = createServer((request, response) => {
     void respond(request.url ?? '').then((body) => {
@@ -43,7 +43,7 @@ async function fixture(t: Test) {
   const respond = async (path: string): Promise<string> => {
     if (path.startsWith('/.well-known')) {
       return JSON.stringify({
-        ...{ issuer, jwks_uri: `${issuer}/keys`, token_endpoint: `${issuer}/token` },
+        ...{ issuer: named(issuer), jwks_uri: `${issuer}/keys`, token_endpoint: `${issuer}/token` },
         ...{ device_authorization_endpoint: `${issuer}/device` },
         id_token_signing_alg_values_supported: ['RS256', 'HS256', 'none'],
       });
@@ -208,11 +208,41 @@ t.test('the attacks differ from a sign-in that succeeds only in their forgery', 
   t.match(await redeem(await start()), { status: 200, body: { data: { roles: ['operator'] } } });
 });
 
+t.test('metadata of another issuer (mix-up) starts no sign-in', async (t) => {
+  for (const named of [
+    () => 'https://evil.example.com',
+    (issuer: string) => `${issuer}/tenant`,
+    (issuer: string) => issuer.replace('http:', 'https:'),
+    (issuer: string) => issuer.replace('127.0.0.1', 'localhost'),
+  ]) {
+    const { call, causes, time, database } = await fixture(t, named);
+    const { status, body } = await call<{ code?: string }>('POST', '/sign-in/device');
+    t.match([status, body.data.code], [503, 'provider_unavailable']);
+    time.advance(60_000);
+    await until(async () => (await causes()).length > 0);
+    t.equal((await causes()).length, 1);
+    t.same(await database.selectFrom('sign_ins').selectAll().execute(), []);
+  }
+});
+
 t.test('an oversized response of the provider is not read to its end', async (t) => {
   const { start, redeem, forge } = await fixture(t);
   const handle = await start();
   forge({ body: JSON.stringify({ access_token: 'a'.repeat(1_000_000), token_type: 'bearer' }) });
   t.match(await redeem(handle), { status: 503, body: { data: { code: 'provider_unavailable' } } });
+});
+
+t.test('a broken response of the provider at a refresh does not end the sign-in', async (t) => {
+  const { start, redeem, refresh, causes, forge, call } = await fixture(t);
+  const { handle, token } = (await redeem(await start())).body.data;
+  for (const body of ['', '{"access_token":"acc', '<html>Bad gateway</html>']) {
+    forge({ body });
+    t.match(await refresh(handle), { status: 503, body: { data: { code: 'provider_unavailable' } } }, body);
+  }
+  t.equal((await call('GET', '/me', { headers: { authorization: `Bearer ${token}` } })).status, 200);
+  t.same(await causes('sign-in.ended'), []);
+  forge({});
+  t.equal((await refresh(handle)).status, 200, 'the next refresh succeeds');
 });
 
 t.test('claims make no owner while new owners need approval', async (t) => {

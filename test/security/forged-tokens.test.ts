@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { digestOf, isTokenText, newToken } from '../../src/registry/administrators/token-text.js';
+import { until } from '../registry/manual-time.js';
 import { registryFixture, token as sharedToken } from '../registry/registry-fixture.js';
 
 interface FailedSignIn {
@@ -81,7 +82,11 @@ t.test('an expired, revoked or misplaced token and that of a disabled administra
 
 t.test('a token counts in the authorization header only, and one that is too long is no token', async (t) => {
   const { app, ask, failures, token } = await fixtureWithToken(t);
-  for (const url of [`/me?token=${token}`, `/me?access_token=${token}`, `/me?authorization=Bearer%20${token}`])
+  const encoded = `%6D${token.slice(1)}`;
+  for (const url of [
+    ...[`/me?token=${token}`, `/me?access_token=${token}`, `/me?authorization=Bearer%20${token}`],
+    `/me?token=${encoded}`,
+  ])
     t.equal((await app.inject(url)).statusCode, 401, url.replace(token, '…'));
   for (const headers of [
     { cookie: `token=${token}` },
@@ -91,12 +96,16 @@ t.test('a token counts in the authorization header only, and one that is too lon
     t.match((await app.inject({ url: '/me', headers })).json(), {
       message: 'A bearer token is required in the authorization header. Replace the token, which others may have read',
     });
+  const besides = { url: `/events?claimed=${token}`, headers: { authorization: `Bearer ${token}` } };
+  t.equal((await app.inject(besides)).statusCode, 401, 'a URL with a token, beside a valid header');
+  const word = { url: '/merchants?name=mga_shop', headers: besides.headers };
+  t.not((await app.inject(word)).statusCode, 401, 'the prefix alone is no token');
   for (const scheme of ['Basic', 'Token', 'Bearer:', '']) t.equal((await ask(`${scheme} ${token}`)).statusCode, 401);
   t.match((await ask(`Bearer ${'a'.repeat(4097)}`)).json(), { message: 'A bearer token is required' });
   t.equal((await app.inject('/me')).statusCode, 401, 'a request without any credential is no attempt');
   const stored = await failures();
   t.same(stored.map(({ after }) => after.cause).toReversed(), [
-    ...Array.from({ length: 6 }, () => 'misplaced'),
+    ...Array.from({ length: 8 }, () => 'misplaced'),
     ...Array.from({ length: 5 }, () => 'malformed'),
   ]);
   t.notOk(JSON.stringify(stored).includes(token));
@@ -149,4 +158,19 @@ t.test('the shared token is not accepted while registry.bootstrap is off', async
   for (const path of ['/merchants', '/me']) t.match(await call('GET', path), { status: 401 }, path);
   t.equal((await app.inject({ url: '/me', headers: { authorization: 'Bearer ' } })).statusCode, 401);
   t.equal((await app.inject({ url: '/me', headers: { authorization: 'Bearer null' } })).statusCode, 401);
+});
+
+t.test('requests with an oversized header section are one event a minute, with their number', async (t) => {
+  const { app, call, time } = await registryFixture(t, 'sqlite::memory:');
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  for (let count = 0; count < 3; count += 1) {
+    const response = await fetch(`${url}/me`, { headers: { authorization: `Bearer ${'a'.repeat(20_000)}` } });
+    t.equal(response.status, 431);
+  }
+  time.advance(60_000);
+  const events = async () => (await call<FailedSignIn[]>('GET', '/events?action=sign-in.failed')).body.data;
+  await until(async () => (await events()).length > 0);
+  t.match(await events(), [
+    { actor: 'unknown', source: '127.0.0.1', after: { cause: 'headers_too_large', refusals: 3 } },
+  ]);
 });

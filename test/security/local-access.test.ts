@@ -4,7 +4,7 @@ import t from 'tap';
 import { sql } from '../../src/database/kysely.js';
 import { openDatabase } from '../../src/database/open-database.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
-import { newInstallation, productCommand } from '../product-command.js';
+import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
 import { until } from '../telemetry/open-log.js';
 
 // Node opens its debugger on SIGUSR1 if there is no listener for that signal. Every user who may connect to 127.0.0.1
@@ -43,7 +43,7 @@ for (const args of [['gateway'], ['gateway', '--workers', '2'], ['registry'], ['
         stdio: ['ignore', 'ignore', 'pipe'],
       },
     );
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     let output = '';
     child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
     await until(() => /takes? requests/.test(output) || child.exitCode !== null);

@@ -196,8 +196,10 @@ t.test('a flood from ever-changing addresses shares lines, and the counts add up
   const linesWithSource = shared.filter(({ gateway: fields }) => fields.aggregate?.source !== undefined);
   t.match(linesWithSource[0]?.gateway.aggregate?.source, /^2001:db8:0:[0-9a-f]+::\/64$/);
   const seconds = shared.length - linesWithSource.length;
+  // The flood may end in a second with so few requests that there are no others.
+  const lastSecond = shared.length - 1 - shared.findLastIndex((line) => line.gateway.aggregate?.source === undefined);
   t.ok(
-    seconds >= 1 && linesWithSource.length <= 20 * seconds,
+    seconds >= 1 && lastSecond <= 20 && linesWithSource.length - lastSecond <= 20 * seconds,
     'each second twenty sources have a line each, and all others share one',
   );
   t.ok((await verify(file)).intact);

@@ -19,7 +19,7 @@ import { MemoryRecords } from '../../src/adapters/memory/memory-records.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { ask, connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
-import { limitedCommand, productCommand } from '../product-command.js';
+import { killAtEnd, limitedCommand, productCommand } from '../product-command.js';
 import { openLog, until } from '../telemetry/open-log.js';
 
 // A full disk hung the process for ever. When the reader of the log died,
@@ -138,7 +138,7 @@ t.test('a log reader that stalls or exits blocks nothing and is reported', async
   // Without the instrumentation of the test runner, because a process can wait for its threads at exit.
   const node = ['-u', 'NODE_OPTIONS', process.execPath, '--input-type=module', '-e', script];
   const child = spawn('env', node, { stdio: ['ignore', 'pipe', 'pipe'] });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   let output = '';
   const held = new Promise<void>((resolve) => {
     child.stderr.on('data', (chunk: Buffer) => {
@@ -178,7 +178,7 @@ t.test('a full pipe whose reader is briefly late causes no failure and loses no 
     process.exit();
   `;
   const child = spawn(...moduleCommand(script), { stdio: ['ignore', 'pipe', 'pipe'] });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   await wait(500);
   const [log, problems] = await Promise.all([text(child.stdout), text(child.stderr)]);
   t.equal(problems, '[]');
@@ -197,7 +197,7 @@ t.test('the process log never blocks on a pipe that is not read', async (t) => {
     process.exit();
   `;
   const child = spawn(...moduleCommand(script), { stdio: ['ignore', 'pipe', 'pipe'] });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   const [chunk] = (await once(child.stdout, 'data')) as [Buffer];
   t.equal(String(chunk), 'alive');
   const lines = (await text(child.stderr)).split('\n').filter((line) => line !== '');
@@ -228,7 +228,7 @@ t.test(
       closeSync(full);
     });
     const child = spawn(...moduleCommand(script), { stdio: ['ignore', 'pipe', full] });
-    t.teardown(() => child.kill('SIGKILL'));
+    killAtEnd(t, child);
     const ended = once(child, 'exit');
     t.equal(child.stdout === null ? null : await text(child.stdout), 'alive');
     t.same(await ended, [0, null]);
@@ -255,7 +255,7 @@ async function runAndEnd(t: Test, log: string, args: readonly string[]): Promise
   writeFileSync(`${directory}/config.yaml`, JSON.stringify(config));
   const command = limitedCommand(mostKibibytes, ['gateway', '--config', `${directory}/config.yaml`, ...args]);
   const child = spawn(...command, { stdio: ['ignore', 'ignore', 'pipe'] });
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   const ended = once(child, 'exit');
   let output = '';
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
@@ -477,7 +477,7 @@ t.test('a FIFO that replaces the log file receives no line, and the process ends
   log.reopen();
   await until(() => failures.length === 1);
   const reader = spawn('cat', [file], { stdio: ['ignore', 'pipe', 'ignore'] });
-  t.teardown(() => reader.kill('SIGKILL'));
+  killAtEnd(t, reader);
   // Opening the FIFO succeeds now, because somebody reads it.
   await until(() => {
     log.reopen();

@@ -29,7 +29,7 @@ import {
   startUpstream,
   type Teardown,
 } from '../edge/harness.js';
-import { productCommand } from '../product-command.js';
+import { killAtEnd, productCommand } from '../product-command.js';
 
 // A client that did not read a large response kept its upstream permit without limit. With maxInFlight 2, two such
 // clients kept all others out.
@@ -432,7 +432,7 @@ limits: { drainTimeoutSeconds: 1 }
 `,
   );
   const child = spawn(...productCommand(['gateway', '--config', file('config.yaml')]));
-  t.teardown(() => child.kill('SIGKILL'));
+  killAtEnd(t, child);
   let log = '';
   const port = await new Promise<number>((resolve) => {
     child.stderr.on('data', (chunk: Buffer) => {

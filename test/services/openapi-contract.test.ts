@@ -5,9 +5,12 @@ import t from 'tap';
 import { Agent, request } from 'undici';
 import { parse } from 'yaml';
 import { run } from '../../src/cli/run.js';
+import { readPublicApi } from '../../src/cli/openapi/public-api.js';
 import { systemTimers } from '../../src/cli/compose/system-clock.js';
+import { loadConfig } from '../../src/config/load.js';
+import { ownPaths } from '../../src/config/schema/forwarding.js';
 import { startServices } from '../../src/services/start-services.js';
-import { liveKey, startTestGateway } from '../edge/harness.js';
+import { ask, liveKey, startTestGateway } from '../edge/harness.js';
 import { addWallet } from './services-fixture.js';
 
 interface Schema {
@@ -87,6 +90,44 @@ t.test('docs/openapi.yaml matches the code', async (t) => {
   t.same(new Set(operations.flatMap((one) => one.tags)), known, 'each tag is used, and each operation has a known tag');
 });
 
+t.test("the gateway's own routes match the description, which one of them serves", async (t) => {
+  const publicApi = readPublicApi(loadConfig({ text: '' }));
+  const gateway = await startTestGateway(t, { publicApi });
+  for (const path of ownPaths) {
+    const { status, body } = await ask(gateway, { path: `/v1${path}`, headers: [['x-api-key', liveKey]] });
+    t.equal(status, 200);
+    const media = ['paths', path, 'get', 'responses', '200', 'content', 'application/json'];
+    t.equal(checkAt(...media, 'schema')(JSON.parse(body)), null, path);
+    if (path === '/openapi.json') t.same(JSON.parse(body), description);
+    const { example } = media.reduce((it: object, part) => Reflect.get(it, part) as object, description) as {
+      example?: object;
+    };
+    if (example !== undefined) t.equal(checkAt(...media, 'schema')(example), null, 'the example is valid');
+    const operation = description.paths[path]?.get;
+    t.same(
+      ['401', '403', '404', '405', '429', '502', '503', '504'].filter((one) => one in (operation?.responses ?? {})),
+      ['401', '429', '503'],
+    );
+  }
+});
+
+t.test('the description has only what the routes of the configuration serve', (t) => {
+  const pathsOf = (text: object): readonly string[] => {
+    const api = JSON.parse(readPublicApi(loadConfig({ text: JSON.stringify(text) }))) as Description;
+    const used = new Set(
+      Object.values(api.paths).flatMap((methods) => Object.values(methods).flatMap((one) => one.tags)),
+    );
+    t.same(new Set(api.tags.map(({ name }) => name)), used);
+    return Object.keys(api.paths);
+  };
+  t.same(pathsOf({}), Object.keys(description.paths));
+  const upstream = { upstream: 'payouts', resource: 'payouts' };
+  t.same(pathsOf({ routes: [{ path: '/payouts', ...upstream }] }), ['/payouts', ...ownPaths]);
+  t.same(pathsOf({ routes: [{ path: '/whoami', ...upstream }] }), ['/openapi.json']);
+  t.match(readPublicApi(loadConfig({ text: '{"basePath":"/api/v2"}' })), '"url":"https://{host}/api/v2"');
+  t.end();
+});
+
 t.test('requests and responses through the gateway match the description', async (t) => {
   const services = await startServices({
     ...{ host: '127.0.0.1', port: 0, databaseUrl: 'sqlite::memory:', timers: systemTimers, assertions: null },
@@ -101,7 +142,8 @@ t.test('requests and responses through the gateway match the description', async
   const agent = new Agent({ connect: { ca: gateway.ca } });
   t.teardown(() => agent.destroy());
 
-  const operations = Object.entries(description.paths).flatMap(([path, methods]) =>
+  const ofServices = Object.entries(description.paths).filter(([path]) => !ownPaths.some((own) => own === path));
+  const operations = ofServices.flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, operation, name: `${method} ${path}` })),
   );
   type Described = (typeof operations)[number];

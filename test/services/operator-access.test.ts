@@ -82,7 +82,7 @@ t.test('unknown paths are revealed only to an operator', async (t) => {
 });
 
 t.test('a route of the operators’ API that declares no permission prevents the start', (t) => {
-  const app = createRestApp({ admit: requireOperator({ token: null, administrators: null }) });
+  const app = createRestApp({ admit: requireOperator({ token: null, administrators: null, attempts: null }) });
   t.throws(() => app.get('/secrets', () => null), { message: 'the route GET /secrets declares no permission' });
   t.end();
 });

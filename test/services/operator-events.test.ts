@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { servicesEventSchema, type ServicesEvent } from '../../src/rest/services-events.js';
+import { servicesEventSchema, type ServicesEvent } from '../../src/rest/trail/services-events.js';
 import { OperatorEvents, type Trail } from '../../src/services/operators/operator-events.js';
 import { Check } from '../../src/typebox/typebox.js';
 import { operatorsOf } from './operators-fixture.js';
@@ -13,6 +13,7 @@ const tess = {
     reasonFor: [],
     fundingLimits: null,
     approved: null,
+    sources: null,
   },
   permissions: ['wallets:read', 'wallets:write', 'wallets:fund'] as const,
 };
@@ -125,7 +126,7 @@ onEachServices(
     t.equal(await events(trail).send(), false);
     t.equal(sent.length, 121);
     t.same(
-      sent.slice(1).map(({ after }) => after.balance),
+      sent.slice(1).map(({ after }) => ('balance' in after ? after.balance : null)),
       Array.from({ length: 120 }, (_, index) => index + 1),
       'in the order of the changes',
     );

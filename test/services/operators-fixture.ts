@@ -42,6 +42,7 @@ export function operatorsOf(
     clock,
     token: operatorsToken,
     storesEvents: false,
+    attempts: null,
     tls: null,
     logger,
     ...further,

@@ -79,9 +79,9 @@ t.test('requests are counted by their outcome, and readiness is read at the time
   let problem: string | null = 'the disk is full';
   const accessLog = { problem: () => problem, lost: () => 3, foreignBytes: () => 5, heldBytes: () => 17 };
   const metrics = new GatewayMetrics('test', { isReady: () => ready, keyStoreProblem: () => problem, accessLog });
-  metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
-  metrics.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
-  metrics.countRequest({ code: 'key_unknown', status: 401, route: 'none' });
+  metrics.requests.add({ code: 'accepted', status: 200, route: '/payouts' });
+  metrics.requests.add({ code: 'accepted', status: 200, route: '/payouts' });
+  metrics.requests.add({ code: 'key_unknown', status: 401, route: 'none' });
   const { contentType, text } = await metrics.render();
   t.match(contentType, /^text\/plain; version=0\.0\.4/);
   const counted = text.split('\n').filter((line) => line.startsWith('gateway_requests_total{'));
@@ -175,7 +175,7 @@ t.test('two gateways in one process have separate counts', async (t) => {
   const state = { isReady: () => true, keyStoreProblem: () => null, accessLog };
   const one = new GatewayMetrics('live', state);
   const other = new GatewayMetrics('live', state);
-  one.countRequest({ code: 'accepted', status: 200, route: '/payouts' });
+  one.requests.add({ code: 'accepted', status: 200, route: '/payouts' });
   t.notMatch((await other.render()).text, /^gateway_requests_total\{/m);
 });
 

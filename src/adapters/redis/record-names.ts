@@ -90,6 +90,11 @@ export class RecordNames {
     return `${this.#prefix}messages`;
   }
 
+  /** The stream of what gateways have counted. */
+  get usage(): string {
+    return `${this.#prefix}usage`;
+  }
+
   /** The registry's reply to a message. */
   reply(messageId: string): string {
     return `${this.#prefix}reply:${messageId}`;

@@ -7,7 +7,7 @@ import { type RequestTarget, nextAfter, unexpectedResponse, failureOf, unreachab
 
 /** A request to the admin API. */
 export interface AdminRequest<Schema extends TSchema> {
-  readonly method: 'GET' | 'POST' | 'PATCH';
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   /** Path below the address, one part per segment. The parts are percent-encoded. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;

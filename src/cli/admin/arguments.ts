@@ -44,11 +44,12 @@ function isKey(text: string): boolean {
  * Validates an id. If the text is an API key, the error does not repeat it, because error messages end up in logs.
  * @throws WrongUsage
  */
-export function idIn(text: string | undefined, what: 'merchant' | 'key' | 'approval'): string {
+export function idIn(text: string | undefined, what: 'merchant' | 'key' | 'approval' | 'finding'): string {
   if (text !== undefined && isKey(text)) throw new WrongUsage(keyInPlaceOfId);
   if (text !== undefined && identifierForm.test(text)) return text;
   throw new WrongUsage(
-    `the id of ${what === 'approval' ? 'an' : 'a'} ${what} has 1 to 64 letters, digits, - and _: see ${what}s list`,
+    `the id of ${what === 'approval' ? 'an' : 'a'} ${what} has 1 to 64 letters, digits, - and _: ` +
+      `see ${what === 'finding' ? 'unusual' : `${what}s`} list`,
   );
 }
 

@@ -4,6 +4,7 @@ import type { CommandIo } from '../command-io.js';
 import { administer } from './admin-call.js';
 import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
+import { gatewaysUsageCommand } from './usage/merchant-usage.js';
 
 const knownGateways = Type.Array(
   Type.Object({
@@ -22,7 +23,7 @@ const knownGateways = Type.Array(
 
 const heading = ['INSTANCE', 'HOST', 'ENVIRONMENT', 'VERSION', 'CONFIRMED', 'LIFETIME', 'LAST SEEN', 'CLOCK SKEW'];
 
-/** Creates the command `gateways list`. */
+/** Creates the commands `gateways list` and `gateways usage`. */
 export function gatewaysCommand(io: CommandIo, env: Environment = process.env): Command {
   const gateways = new Command('gateways').description('show the gateways known to the registry');
   const list = gateways
@@ -49,6 +50,7 @@ export function gatewaysCommand(io: CommandIo, env: Environment = process.env): 
         : [...tableLines(heading, rows, { wrap: ['CONFIRMED'] }), ...(former.length > 0 ? [hint] : [])],
     );
   });
+  gatewaysUsageCommand(gateways, { io, env });
   return gateways;
 }
 

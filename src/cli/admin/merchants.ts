@@ -7,13 +7,14 @@ import type { CommandIo } from '../command-io.js';
 import { administer } from './admin-call.js';
 import { collect, idIn, pageLine, pageOptions, type PageOptions, pageQuery } from './arguments.js';
 import { type Environment, WrongUsage } from './peer.js';
+import { merchantUsageCommands } from './usage/merchant-usage.js';
 import { recordLines, tableLines } from './table.js';
 
 const changedMerchant = Type.Object({ ...merchantSchema.properties, propagation: propagationSchema });
 
 type ListOptions = PageOptions & { readonly search?: string; readonly status?: string };
 
-/** Creates the commands `merchants create`, `set`, `list` and `show`. */
+/** Creates the commands `merchants create`, `set`, `list`, `show`, `addresses` and `forget-usage`. */
 export function merchantsCommand(io: CommandIo, env: Environment = process.env): Command {
   const merchants = new Command('merchants').description('create, change and show merchants');
   const edge = { io, env };
@@ -57,6 +58,7 @@ export function merchantsCommand(io: CommandIo, env: Environment = process.env):
     const { data } = await client.ask({ method: 'GET', path, expects: merchantSchema });
     show(data, merchantLines(data));
   });
+  merchantUsageCommands(merchants, edge);
   return merchants;
 }
 

@@ -5,7 +5,7 @@ import type { Command } from 'commander';
 import type { Search } from '../../audit/search.js';
 import { closestName } from '../../config/closest-name.js';
 import { loadConfig } from '../../config/load.js';
-import { gatewayErrors } from '../../edge/request/errors.js';
+import { gatewayErrors } from '../../policy/gateway-errors.js';
 import { denials } from '../../policy/decision-table.js';
 import { compileIpRanges, InvalidIpRange } from '../../policy/ip-ranges.js';
 import type { IpRanges } from '../../policy/ip-ranges.js';

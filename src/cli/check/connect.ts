@@ -13,12 +13,13 @@ import { readToken } from '../../rest/bearer-token.js';
 import { NotARegularFile } from '../../telemetry/log-file.js';
 import { createLogger } from '../../telemetry/logger.js';
 import type { TlsFiles } from '../../tls/tls-material.js';
-import { openDestinations } from '../compose/checkpoint-places.js';
+import { openDestinations } from '../compose/checkpoints.js';
 import { readInstanceKey } from '../compose/note-signer.js';
 import type { SignerOptions } from '../compose/note-signer.js';
 import { readWitnessKey } from '../compose/witness.js';
 import { openGeoIp } from '../compose/gateway-ports.js';
 import { openServicesTokenKey, readLogSecret, readPepper, readRecordSeals } from '../compose/secrets.js';
+import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
@@ -90,11 +91,14 @@ function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<
 }
 
 function checksOfRegistry(config: Config): Check[] {
-  const { listen, database, tokenFile, bootstrap, witness, servicesToken } = config.registry;
+  const { listen, database, tokenFile, bootstrap, witness, servicesToken, unusual } = config.registry;
   return [
     redis(config, 'registry'),
     ...(witness === null ? [] : [signerOf('registry.witness', witness, () => readWitnessKey(witness))]),
     works('registry.servicesToken.keyFile', () => openServicesTokenKey(servicesToken)),
+    ...unusual.webhooks.map(({ secretFile }, index) =>
+      works(`registry.unusual.webhooks.${index}.secretFile`, () => readWebhookSecrets(secretFile)),
+    ),
     ...(bootstrap === 'off' ? [] : [works('registry.tokenFile', () => readToken(tokenFile, 'registry.tokenFile'))]),
     works('keys.pepperFile', () => readPepper(config.keys.pepperFile)),
     works('keys.recordSecretFile', () => readRecordSeals(config.keys.recordSecretFile)),

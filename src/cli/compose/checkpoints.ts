@@ -1,13 +1,18 @@
+import { hostname } from 'node:os';
+import { HttpsCheckpoints } from '../../adapters/checkpoints/https-checkpoints.js';
+import { SyslogCheckpoints } from '../../adapters/checkpoints/syslog-checkpoints.js';
+import { checkpointStream, type MessageStream } from '../../adapters/redis/channel/message-text.js';
 import { RedisChannel } from '../../adapters/redis/channel/redis-channel.js';
 import { OperatorError } from '../../config/operator-error.js';
+import { readOperatorFile, readToken } from '../../config/operator-file.js';
 import type { Config } from '../../config/schema.js';
 import { InvalidNote, keyText, type NoteKey, type NoteSigner, parseKey } from '../../evidence/signed-note.js';
 import type { RegistryChannel } from '../../gateway/channel-ports.js';
-import { CheckpointLog } from '../../telemetry/checkpoints/checkpoint-log.js';
+import { CheckpointFile } from '../../telemetry/checkpoints/checkpoint-file.js';
+import { type CheckpointDestination, CheckpointLog } from '../../telemetry/checkpoints/checkpoint-log.js';
 import type { ReceiptOptions, WitnessReply } from '../../telemetry/checkpoints/receipts.js';
 import type { Logger } from '../../telemetry/logger.js';
 import Type, { Check } from '../../typebox/typebox.js';
-import { openDestinations } from './checkpoint-places.js';
 import { readRecordSeals } from './secrets.js';
 import { ensureSigner, instanceKeySubject } from './note-signer.js';
 import { redisAddressOf } from './redis-address.js';
@@ -17,7 +22,10 @@ import { redisAddressOf } from './redis-address.js';
  */
 const commandTimeoutMilliseconds = 5_000;
 
+const maxPemBytes = 1024 * 1024;
+
 type Checkpoints = NonNullable<Config['accessLog']['checkpoints']>;
+type Destinations = Pick<Checkpoints, 'file' | 'https' | 'syslog'>;
 
 const replySchema = Type.Object({
   status: Type.Integer(),
@@ -68,7 +76,7 @@ async function openReceipts(
 ): Promise<ReceiptOptions | null> {
   if (witness === null) return null;
   const { destination } = config.accessLog;
-  const channel = given ?? (await openChannel(config));
+  const channel = given ?? (await openChannel(config, checkpointStream));
   return {
     key: witness.publicKey === null ? null : witnessKeyIn(witness.publicKey),
     registerMilliseconds: witness.registerSeconds * 1000,
@@ -92,10 +100,13 @@ async function openReceipts(
   };
 }
 
-async function openChannel({ keyStore: { redis }, keys }: Config): Promise<RegistryChannel> {
+/** Opens a channel to the registry over Redis. */
+export async function openChannel(
+  { keyStore: { redis }, keys }: Config,
+  stream: MessageStream,
+): Promise<RegistryChannel> {
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
-  const seals = await readRecordSeals(keys.recordSecretFile);
-  return new RedisChannel(address, redis.prefix, seals, () => undefined); // each failed message reports its error
+  return new RedisChannel(address, redis.prefix, await readRecordSeals(keys.recordSecretFile), stream);
 }
 
 function witnessKeyIn(text: string): NoteKey {
@@ -115,4 +126,33 @@ function parseReply(text: string): WitnessReply {
   const reply: unknown = JSON.parse(text);
   if (!Check(replySchema, reply)) throw new Error('the reply of the registry is malformed');
   return reply;
+}
+
+/**
+ * Opens the configured destinations of access-log checkpoints.
+ * @throws OperatorError
+ */
+export async function openDestinations({ file, https, syslog }: Destinations): Promise<CheckpointDestination[]> {
+  return [
+    ...(file === null ? [] : [new CheckpointFile(file)]),
+    ...(https === null ? [] : [await openHttps(https)]),
+    ...(syslog === null ? [] : [await openSyslog(syslog)]),
+  ];
+}
+
+async function openHttps({
+  url,
+  tokenFile,
+  caFile,
+}: NonNullable<Destinations['https']>): Promise<CheckpointDestination> {
+  const token = tokenFile === null ? null : await readToken(tokenFile, 'The token for checkpoints');
+  return new HttpsCheckpoints({ url, token, ca: await readCa(caFile) });
+}
+
+async function openSyslog({ url, caFile }: NonNullable<Destinations['syslog']>): Promise<CheckpointDestination> {
+  return new SyslogCheckpoints({ url, ca: await readCa(caFile), hostname: hostname(), now: () => Date.now() });
+}
+
+async function readCa(file: string | null): Promise<Buffer | null> {
+  return file === null ? null : readOperatorFile(file, 'The CA certificate for checkpoints', maxPemBytes);
 }

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { usageStream } from '../../adapters/redis/channel/message-text.js';
 import { GeoIpDatabases } from '../../adapters/geoip/geoip-databases.js';
 import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import { readRecordsFile } from '../../adapters/memory/records-file.js';
@@ -10,19 +11,21 @@ import type { GeoIp, Records, TorExits } from '../../gateway/ports.js';
 import type { RegistryChannel } from '../../gateway/channel-ports.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import type { RecordProblem } from '../../gateway/records.js';
+import type { UsagePort } from '../../edge/observe/usage-sender.js';
 import type { GatewayPorts } from '../../edge/start-gateway.js';
 import { ChainedLog, type ChainedLogOptions } from '../../telemetry/chained-log.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import { NotARegularFile, requireLogFile } from '../../telemetry/log-file.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { version } from '../version.js';
-import { openCheckpoints } from './checkpoints.js';
+import { openChannel, openCheckpoints } from './checkpoints.js';
 import { openIdentity } from './identity.js';
 import { readLogSecret, readPepper } from './secrets.js';
 import { openRedisRecords } from './redis-records.js';
 import { RedisSelfCheck } from './redis-self-check.js';
 import { openSharedRate } from './shared-rate.js';
 import { systemClock } from './system-clock.js';
+import { readPublicApi } from '../openapi/public-api.js';
 import { openTorExits, type TorExitEvents } from './tor-exits.js';
 import { openTraces } from './traces.js';
 
@@ -31,6 +34,8 @@ interface GivenPorts {
   readonly records?: Records;
   /** Channel to a registry in this process; null or absent if there is no such registry. */
   readonly channel?: RegistryChannel | null;
+  /** The same for what the gateway counts. */
+  readonly usageChannel?: RegistryChannel | null;
   /** Whether this process fetches the Tor exit list, instead of another process. Default: true. */
   readonly fetchesTorExits?: boolean;
 }
@@ -43,7 +48,7 @@ interface GivenPorts {
 export async function openPorts(
   config: Config,
   log: Logger,
-  { records, channel = null, fetchesTorExits = true }: GivenPorts = {},
+  { records, channel = null, usageChannel = null, fetchesTorExits = true }: GivenPorts = {},
 ): Promise<GatewayPorts> {
   const closers: (() => unknown)[] = [];
   const opened = <T extends { close(): unknown } | null>(port: T): T => {
@@ -66,9 +71,11 @@ export async function openPorts(
       sharedRate: opened(await openSharedRate(config, log)),
       pepper: await readPepper(config.keys.pepperFile),
       identity: await openIdentity(config),
+      publicApi: readPublicApi(config),
       clock: systemClock,
       traces: await openTraces(config, log),
       logSecret,
+      usage: opened(await openUsage(config, log, usageChannel)),
       accessLog: openAccessLog(config, { secret: logSecret, checkpoints }, log),
       ...reports(log),
     };
@@ -82,6 +89,27 @@ export async function openPorts(
     for (const close of closers.toReversed()) await close();
     throw error;
   }
+}
+
+/** Opens the way to the registry for what is counted; null if `usage.enabled` is false or there is no such way. */
+async function openUsage(
+  config: Config,
+  log: Logger,
+  given: RegistryChannel | null,
+): Promise<(UsagePort & { close(): Promise<void> }) | null> {
+  const { usage, keys, keyStore } = config;
+  const hasWay = given !== null || (keyStore.kind === 'redis' && keys.recordSecretFile !== null);
+  if (!usage.enabled || !hasWay) return null;
+  const channel = given ?? (await openChannel(config, usageStream));
+  return {
+    channel,
+    instance: `${hostname()}:${process.pid}`,
+    onUsageProblem: (problem) => {
+      if (problem === null) log.info('the registry stores the counts of requests again');
+      else log.warn({ problem }, 'the registry does not store the counts of requests; they are kept and sent again');
+    },
+    close: () => channel.close(),
+  };
 }
 
 /** Returns callbacks that log the events of the gateway. */

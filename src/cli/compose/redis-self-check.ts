@@ -13,8 +13,9 @@ const againMilliseconds = 15_000;
  */
 export async function inspectionOf(config: Config, part: 'gateway' | 'registry'): Promise<Inspection> {
   const { redis, cache } = config.keyStore;
-  const usesChannel =
+  const submits =
     part === 'gateway' ? (config.accessLog.checkpoints?.witness ?? null) !== null : config.registry.witness !== null;
+  const usesChannel = submits || (config.usage.enabled && config.keys.recordSecretFile !== null);
   const use = { part, preloads: cache.preload, countsRequests: config.rateLimit.shared, usesChannel };
   return { address: await redisAddressOf(redis), prefix: redis.prefix, use };
 }

@@ -1,3 +1,4 @@
+import type { MessageStream } from '../../adapters/redis/channel/message-text.js';
 import { RedisInbox } from '../../adapters/redis/channel/redis-inbox.js';
 import type { Config } from '../../config/schema.js';
 import { keyText, type NoteSigner } from '../../evidence/signed-note.js';
@@ -40,7 +41,11 @@ export function readWitnessKey(key: SignerOptions): Promise<NoteSigner> {
  * Opens the inbox in which the registry receives messages of gateways over Redis.
  * @throws OperatorError
  */
-export async function openInbox({ keyStore: { redis }, keys }: Config, log: Logger): Promise<GatewayInbox> {
+export async function openInbox(
+  { keyStore: { redis }, keys }: Config,
+  stream: MessageStream,
+  log: Logger,
+): Promise<GatewayInbox> {
   const address = { ...(await redisAddressOf(redis)), commandTimeoutMilliseconds };
   const seals = await readRecordSeals(keys.recordSecretFile);
   const refused = throttled((why) => {
@@ -49,7 +54,7 @@ export async function openInbox({ keyStore: { redis }, keys }: Config, log: Logg
   const failed = throttled((error) => {
     log.error({ err: error }, 'processing a message from a gateway failed; retrying');
   });
-  return new RedisInbox(address, redis.prefix, seals, { onRefused: refused, onFailure: failed });
+  return new RedisInbox(address, redis.prefix, seals, { onRefused: refused, onFailure: failed }, stream);
 }
 
 function throttled<Value>(report: (value: Value) => void): (value: Value) => void {

@@ -1,4 +1,4 @@
-import { generateKeyPairSync, randomBytes, X509Certificate } from 'node:crypto';
+import { createPublicKey, generateKeyPairSync, randomBytes, X509Certificate } from 'node:crypto';
 import { access, constants, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -66,6 +66,7 @@ export class DataDirectory {
   get demoTokenFiles(): DemoTokenFiles {
     return {
       ...{ owner: this.file('owner-token'), support: this.file('support-token'), member: this.file('member-token') },
+      ...{ treasurer: this.file('treasurer-token'), services: this.file('services-trail-token') },
     };
   }
 
@@ -75,6 +76,11 @@ export class DataDirectory {
 
   get signingKeyFile(): string {
     return this.file('signing-key.pem');
+  }
+
+  /** The key with which the registry signs services tokens, and its public key. */
+  get servicesTokenKeyFiles(): { readonly privateKey: string; readonly publicKey: string } {
+    return { privateKey: this.file('services-token-key.pem'), publicKey: this.file('services-token-key.pub') };
   }
 
   get recordSecretFile(): string {
@@ -116,9 +122,15 @@ export class DataDirectory {
 
   /** Creates the file with the key that signs assertions for upstreams, if it is missing. */
   async ensureSigningKey(): Promise<void> {
-    const { privateKey } = generateKeyPairSync('ed25519');
-    const pem = privateKey.export({ type: 'pkcs8', format: 'pem' });
-    await this.#write(this.signingKeyFile, pem.toString(), { mode: 0o600, flag: 'wx' });
+    await this.#writeKey(this.signingKeyFile);
+  }
+
+  /** Creates the file with the key that signs services tokens, if it is missing, and the file with its public key. */
+  async ensureServicesTokenKey(): Promise<void> {
+    const { privateKey, publicKey } = this.servicesTokenKeyFiles;
+    await this.#writeKey(privateKey);
+    const pem = createPublicKey(await readFile(privateKey)).export({ type: 'spki', format: 'pem' });
+    await this.#write(publicKey, pem.toString(), {});
   }
 
   /** Runs `act`. If `act` throws, first closes the directory, so that a temporary one is removed. */
@@ -141,6 +153,12 @@ export class DataDirectory {
     await this.#write(file, `${this.#storeId}\n`, { flag: 'wx' });
     this.#storeId = (await readFile(file, 'utf8')).trim();
     if (!/^[0-9a-f]{16}$/.test(this.#storeId)) throw new OperatorError(`The file ${file} is damaged. Delete it.`);
+  }
+
+  async #writeKey(file: string): Promise<void> {
+    const { privateKey } = generateKeyPairSync('ed25519');
+    const pem = privateKey.export({ type: 'pkcs8', format: 'pem' });
+    await this.#write(file, pem.toString(), { mode: 0o600, flag: 'wx' });
   }
 
   async #writeSecret(file: string): Promise<void> {

@@ -9,11 +9,14 @@ export interface DemoTokenFiles {
   readonly owner: string;
   readonly support: string;
   readonly member: string;
+  readonly treasurer: string;
+  /** The token with which the services send events to the registry. */
+  readonly services: string;
 }
 
 /**
- * Creates an owner, a support and a member of the demo merchant, each with a token in a file, unless they exist. Each
- * shows what its role may do.
+ * Creates an owner, a support, a treasurer and a member of the demo merchant, each with a token in a file, unless they
+ * exist. Each shows what its role may do. The services get an administrator too, for their events.
  */
 export async function ensureDemoAdministrators(
   admin: AdminClient,
@@ -27,6 +30,8 @@ export async function ensureDemoAdministrators(
     { body: { name: 'demo-owner', roles: ['owner'] }, file: files.owner },
     { body: { name: 'demo-support', roles: ['support'] }, file: files.support },
     { body: { name: 'demo-member', roles: ['merchant-admin'], merchantId }, file: files.member },
+    { body: { name: 'demo-treasurer', roles: ['treasurer'] }, file: files.treasurer },
+    { body: { name: 'demo-services', roles: ['services'], kind: 'machine' }, file: files.services },
   ];
   for (const { body, file } of wanted) {
     const { id } = known.find(({ name }) => name === body.name) ?? (await create(admin, body));

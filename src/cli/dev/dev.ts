@@ -78,6 +78,7 @@ async function dev(
     await directory.ensureAdminToken();
     await directory.ensureOperatorsToken();
     await directory.ensureSigningKey();
+    await directory.ensureServicesTokenKey();
     await directory.ensureLogSecret();
     await directory.ensureRecordSecret();
     const embedded = await startEmbeddedRegistry(config, log, {
@@ -93,14 +94,18 @@ async function dev(
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
     await ensureDemoAdministrators(admin, merchantId, directory.demoTokenFiles);
 
-    const services = await startConfiguredServices(config, log);
+    // Load the configuration again with the URL of the registry, to which the services send their events.
+    const trail = { url: registryUrl, tokenFile: directory.demoTokenFiles.services, caFile: registryCertFile };
+    const operators = { registryKeys: [directory.servicesTokenKeyFiles.publicKey], trail };
+    const joined = loadConfig({ file, presets: presetsFor(directory, operators) });
+    const services = await startConfiguredServices(joined, log);
     closeLater(() => services.close());
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 
     // Load the configuration again with the URL of the services, which may listen on any free port.
     const upstream = { url: services.url, readsBodies: true };
     const upstreams = { transactions: upstream, payouts: upstream, customers: upstream };
-    const wired = fitToMemory(loadConfig({ file, presets: { ...presetsFor(directory), upstreams } }));
+    const wired = fitToMemory(loadConfig({ file, presets: { ...presetsFor(directory, operators), upstreams } }));
     await pinOwnKey(admin, wired.accessLog.checkpoints);
     const ports = await openPorts(wired, log, embedded);
     saveAnyhow(() => ports.accessLog.close(saveMilliseconds));
@@ -118,7 +123,8 @@ async function dev(
       managementUrl: management && urlOf('http', management),
       servicesUrl: services.url,
       operatorsUrl: services.operatorsUrl,
-      operatorsTokenFile: config.services.operators.tokenFile ?? directory.operatorsTokenFile,
+      operatorsTokenFile: joined.services.operators.tokenFile ?? directory.operatorsTokenFile,
+      hasTreasurer: config.registry.servicesToken !== null && joined.services.operators.registryKeys.length > 0,
       environment,
       registryUrl,
       adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
@@ -143,8 +149,14 @@ function reachable(url: string): string {
   return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
 }
 
-/** Returns values that the configuration file may override: loopback listeners, and files in the data directory. */
-function presetsFor(directory: DataDirectory): DeepPartial<Config> {
+/**
+ * Returns values that the configuration file may override: loopback listeners, and files in the data directory.
+ * @param operators those for the operators' API that are known once the registry runs
+ */
+function presetsFor(
+  directory: DataDirectory,
+  operators: DeepPartial<Config['services']['operators']> = {},
+): DeepPartial<Config> {
   const { certFile, keyFile } = directory;
   const redisUrl = process.env.REDIS_URL;
   return {
@@ -157,6 +169,7 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
     registry: {
       database: { url: `sqlite:${directory.file('registry.db')}` },
       ...{ tokenFile: directory.adminTokenFile, witness: { keyFile: directory.file('witness-key.pem') } },
+      servicesToken: { keyFile: directory.servicesTokenKeyFiles.privateKey },
     },
     // The list comes from a file, so that `dev` works without a network.
     torExits: {
@@ -168,7 +181,7 @@ function presetsFor(directory: DataDirectory): DeepPartial<Config> {
     identity: { signingKeyFile: directory.signingKeyFile },
     services: {
       database: { url: `sqlite:${directory.file('services.db')}` },
-      operators: { listen: { port: 0 }, tokenFile: directory.operatorsTokenFile },
+      operators: { listen: { port: 0 }, tokenFile: directory.operatorsTokenFile, ...operators },
     },
     accessLog: {
       ...{ destination: directory.file('access.log'), secretFile: directory.logSecretFile },

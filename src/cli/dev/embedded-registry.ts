@@ -14,6 +14,7 @@ import { openRecords } from '../compose/gateway-ports.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf, redisOutageLog } from '../compose/redis-address.js';
 import { systemClock, systemTimers } from '../compose/system-clock.js';
+import { openUnusual } from '../compose/unusual.js';
 import { openWitness } from '../compose/witness.js';
 import { version } from '../version.js';
 
@@ -21,8 +22,10 @@ import { version } from '../version.js';
 export interface EmbeddedRegistry {
   readonly registry: RunningRegistry;
   readonly records: Records;
-  /** Carries messages from the gateway to the registry. */
+  /** Carries checkpoints from the gateway to the registry. */
   readonly channel: RegistryChannel;
+  /** Carries what the gateway counts. */
+  readonly usageChannel: RegistryChannel;
   close(): Promise<void>;
 }
 
@@ -39,7 +42,8 @@ export async function startEmbeddedRegistry(
   const { store, records, close } = await openBothSides(config, log);
   const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention } =
     config.registry;
-  const channel = new MemoryChannel();
+  const [channel, usageChannel] = [new MemoryChannel(), new MemoryChannel()];
+  const unusualUse = await openUnusual(config);
   try {
     const registry = await startRegistry({
       ...listen,
@@ -53,8 +57,15 @@ export async function startEmbeddedRegistry(
         approvals,
       },
       ...{ store, clock: systemClock, timers: systemTimers },
-      ...{ eventsDays: retention.eventsDays, inbox: channel, witness: await openWitness(config, log) },
+      ...{
+        eventsDays: retention.eventsDays,
+        inbox: channel,
+        usageInbox: usageChannel,
+        witness: await openWitness(config, log),
+      },
+      usage: config.registry.usage,
       servicesTokenKey: await openServicesTokenKey(config.registry.servicesToken),
+      unusual: unusualUse?.unusual ?? null,
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),
       resources: new Set(config.routes.map(({ resource }) => resource)),
@@ -65,8 +76,10 @@ export async function startEmbeddedRegistry(
       registry,
       records,
       channel,
+      usageChannel,
       close: async () => {
         await registry.close();
+        await unusualUse?.close();
         await close();
         if (config.keyStore.kind === 'redis' && config.keyStore.redis.prefix === temporaryPrefix) {
           await removeRecords(config.keyStore.redis, log);
@@ -74,6 +87,7 @@ export async function startEmbeddedRegistry(
       },
     };
   } catch (error) {
+    await unusualUse?.close();
     await close();
     await records.close();
     throw error;

@@ -11,6 +11,8 @@ export interface Welcome {
   /** Null if the configuration turns the operators' API off. */
   readonly operatorsUrl: string | null;
   readonly operatorsTokenFile: string;
+  /** Whether the operators' API accepts the administrators of the registry. */
+  readonly hasTreasurer: boolean;
   readonly environment: string;
   readonly registryUrl: string;
   /** File with the shared token, which is the owner `bootstrap`. */
@@ -51,8 +53,8 @@ merchant-gateway is running. Ctrl-C stops it${welcome.kept ? '' : ' and deletes 
   merchant API   ${baseUrl}${welcome.plainUrl === null ? '' : `\n  plain HTTP     ${welcome.plainUrl}  (rejects requests: TLS is required)`}
   management     ${welcome.managementUrl === null ? 'off' : `${welcome.managementUrl}/readyz  /livez  /metrics`}
   services       ${welcome.servicesUrl}  (behind the gateway)${operators.place}
-  admin API      ${welcome.registryUrl}  (tokens of an owner, a support and a member of the merchant in
-                 ${welcome.demoTokenFiles.owner}, ${path.basename(welcome.demoTokenFiles.support)} and ${path.basename(welcome.demoTokenFiles.member)})
+  admin API      ${welcome.registryUrl}  (tokens of an owner, a support, a treasurer and a member of the merchant in
+                 ${welcome.demoTokenFiles.owner}, ${path.basename(welcome.demoTokenFiles.support)}, ${path.basename(welcome.demoTokenFiles.treasurer)} and ${path.basename(welcome.demoTokenFiles.member)})
   access log     ${welcome.accessLog}  (its secret in ${welcome.logSecretFile})${welcome.checkpoints === null ? '' : `\n  checkpoints    ${welcome.checkpoints}  (signed: audit verify needs no secret)`}
   data           ${welcome.dataDirectory}${welcome.kept ? '' : '  (temporary; keep it with --data-dir DIR)'}
 
@@ -76,6 +78,11 @@ Administer merchants and keys, as the owner. A support may not create a key (403
 npx merchant-gateway merchants list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 npx merchant-gateway keys create --merchant ${welcome.merchantId} --environment ${welcome.environment} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.support)}
 npx merchant-gateway events list --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
+
+See how the merchant's keys are used, and what was refused and how to mend it:
+
+npx merchant-gateway usage --merchant ${welcome.merchantId} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
+npx merchant-gateway refusals --merchant ${welcome.merchantId} --registry ${welcome.registryUrl} --token-file ${quote(welcome.demoTokenFiles.owner)}
 ${operators.lines}${verifyLines(welcome)}
 `;
 }
@@ -92,16 +99,22 @@ npx merchant-gateway audit verify --running --checkpoints ${quote(checkpoints)} 
 `;
 }
 
-/** Returns the address of the operators' API, and the command that adds money to the demo merchant's wallet. */
-function operatorsText({ operatorsUrl, operatorsTokenFile, walletId, environment }: Welcome) {
+/** Returns the address of the operators' API, and the commands that add money to the demo merchant's wallet. */
+function operatorsText(welcome: Welcome) {
+  const { operatorsUrl, operatorsTokenFile, registryUrl, demoTokenFiles, walletId, environment, hasTreasurer } =
+    welcome;
   if (operatorsUrl === null) return { place: '', lines: '' };
-  const access = `--services ${operatorsUrl} --token-file ${quote(operatorsTokenFile)}`;
+  const access = hasTreasurer
+    ? `--registry ${registryUrl} --registry-token-file ${quote(demoTokenFiles.treasurer)}`
+    : `--token-file ${quote(operatorsTokenFile)}`;
+  const at = `--services ${operatorsUrl} ${access}`;
   return {
-    place: `\n  operators' API ${operatorsUrl}  (token in ${operatorsTokenFile})`,
+    place: `\n  operators' API ${operatorsUrl}  (shared token in ${operatorsTokenFile})`,
     lines: `
-Put 1,500.00 NGN into the merchant's wallet:
+Put 1,500.00 NGN into the merchant's wallet${hasTreasurer ? ', as the treasurer. Events of the registry have the name' : ''}:
 
-npx merchant-gateway wallets fund ${walletId} --amount 150000 --currency NGN --environment ${environment} --reason Deposit ${access}
+npx merchant-gateway wallets fund ${walletId} --amount 150000 --currency NGN --environment ${environment} --reason Deposit ${at}
+npx merchant-gateway wallets entries ${walletId} ${at}
 `,
   };
 }

@@ -1,11 +1,11 @@
 import type { Explanation } from '../../edge/explain-request.js';
 import type { DescribedRequest } from '../../edge/explain-request.js';
-import { gatewayErrors } from '../../edge/request/errors.js';
-import { denials } from '../../policy/decision-table.js';
+import { gatewayErrors } from '../../policy/gateway-errors.js';
 import type { Credential, RequestFacts } from '../../policy/facts.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import type { RuleOutcome } from '../../policy/explain.js';
 import { recordLines, tableLines } from '../admin/table.js';
+import { describeCode } from '../codes.js';
 import type { StoredRecord } from './stored-record.js';
 
 /** The values that an explanation shows. */
@@ -26,19 +26,18 @@ const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowe
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
   const { code, detail, facts, hops, route, torListDigest, keyLookup, rules } = explanation;
   const { method, target, remote, tls, at } = request;
-  const rows: readonly { code: string; status: number; message: string }[] = [
-    ...denials,
-    ...Object.entries(gatewayErrors).map(([name, error]) => ({ code: name, ...error })),
-  ];
   // Outages, rate limits, upstream failures and header problems appear only in the log line, not in configuration and
   // records. For these errors, the verdict is the logged one.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };
   const verdict = isOfItsMoment ? { code: logged.code, detail: logged.reason } : byRules;
-  const found = rows.find((row) => row.code === verdict.code);
+  const found = describeCode(verdict.code);
   return {
-    verdict: { ...verdict, status: found?.status ?? null, message: found?.message ?? null },
+    verdict: {
+      ...{ ...verdict, status: found?.status ?? null, message: found?.message ?? null },
+      ...{ meaning: found?.meaning ?? null, remedy: found?.remedy ?? null, concerns: found?.concerns ?? null },
+    },
     byRules: isOfItsMoment ? byRules : null,
     logged: logged === null ? null : { code: logged.code, same: logged.code === verdict.code },
     request: { method, target, at: new Date(at).toISOString(), environment, remoteAddress: remote.text, tls, route },
@@ -116,7 +115,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
   const { seals, generationProblem, byRules } = view;
   const client = embeddedAddress === null ? 'the client' : `the client, which embeds ${embeddedAddress}`;
   const decisive = rules.findIndex(({ decides }) => decides);
-  const { code, status, message, detail } = verdict;
+  const { code, status, message, detail, remedy } = verdict;
   return [
     ...recordLines([
       ['request', `${request.method} ${request.target}, at ${request.at}`],
@@ -151,6 +150,7 @@ export function explanationLines(view: ReturnType<typeof explanationView>): stri
         )),
     '',
     `Verdict: ${code}${status === null ? '' : `, ${status} ${message ?? ''}`}${detail === null ? '' : ` (${detail})`}.`,
+    ...(remedy === null ? [] : [`What to do: ${remedy}`]),
     ...(byRules === null
       ? []
       : [

@@ -1,5 +1,5 @@
 import { denialFailure, errorFailure, type Failure } from '../../edge/response/replies.js';
-import { type GatewayErrorCode, gatewayErrors } from '../../edge/request/errors.js';
+import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
 import { denials } from '../../policy/decision-table.js';
 import {
   type DescribedResponse,
@@ -7,10 +7,11 @@ import {
   failureResponse,
   type OpenApi,
 } from '../../rest/openapi/describe-routes.js';
+import { ownOperations, ownSchemas } from './own-operations.js';
 
 const description = `Payouts, wallets, transactions and customers of a merchant, over HTTPS with JSON bodies.
 
-Every response is the envelope \`success\`, \`message\`, \`data\`. Treat a response without \`"success":true\` as
+Every response except this document is the envelope \`success\`, \`message\`, \`data\`. Treat a response without \`"success":true\` as
 failed, and read its \`message\`. Amounts are in minor units: 250000 is 2,500.00 NGN. Responses may get new fields:
 ignore unknown fields. Send every creating POST with an \`Idempotency-Key\`; then it is safe to retry after a 5xx or a broken
 connection.
@@ -31,33 +32,47 @@ const tags: Readonly<Record<string, string>> = {
   payouts: 'Payouts from wallets, and their status',
   wallets: 'Balances of the merchant, by currency',
   customers: 'Customers of the merchant',
+  gateway: 'What the gateway itself responds to',
 };
+
+/** Statuses that the gateway's own operations cannot have: they need no permission and no service, and their paths exist. */
+const notOfOwnOperations: ReadonlySet<number> = new Set([403, 404, 502, 504]);
+
+/** The OpenAPI description of the merchant API. */
+export interface MerchantApi {
+  readonly servers: readonly { readonly url: string }[];
+  readonly tags: readonly { readonly name: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly tags: readonly string[] }>>>>;
+}
 
 /** Responses that several operations share, by their names in the OpenAPI components. */
 type SharedResponses = Map<string, object>;
 
 /**
  * Builds the OpenAPI 3.1 description of the complete merchant API. It contains the operations of the services as seen
- * through the gateway, and the gateway's own responses.
+ * through the gateway, and the gateway's own operations and responses.
  */
-export function merchantApi(services: OpenApi, basePath: string): object {
+export function merchantApi(services: OpenApi): MerchantApi {
   const failures = gatewayFailures();
+  const ownFailures = new Map([...failures].filter(([status]) => !notOfOwnOperations.has(status)));
   const shared: SharedResponses = new Map();
-  const paths = Object.fromEntries(
-    Object.entries(services.paths).map(([path, methods]) => [
-      path,
-      Object.fromEntries(
-        Object.entries(methods).map(([method, operation]) => [
-          method,
-          { tags: [tagOf(path)], ...throughGateway(operation, failures, shared) },
-        ]),
-      ),
-    ]),
-  );
-  return {
+  const describeAll = (paths: OpenApi['paths'], failures: ReadonlyMap<number, GatewayFailure>): MerchantApi['paths'] =>
+    Object.fromEntries(
+      Object.entries(paths).map(([path, methods]) => [
+        path,
+        Object.fromEntries(
+          Object.entries(methods).map(([method, operation]) => [
+            method,
+            { tags: [tagOf(path)], ...throughGateway(operation, failures, shared) },
+          ]),
+        ),
+      ]),
+    );
+  const paths = { ...describeAll(services.paths, failures), ...describeAll(ownOperations, ownFailures) };
+  const api = {
     openapi: services.openapi,
     info: { title: 'Merchant Payments API', version: '1', description, license },
-    servers: [{ url: `https://{host}${basePath}`, variables: { host: { default: 'localhost:8443' } } }],
+    servers: [{ url: 'https://{host}/v1', variables: { host: { default: 'localhost:8443' } } }],
     tags: Object.entries(tags).map(([name, description]) => ({ name, description })),
     security: [{ apiKey: [] }],
     paths,
@@ -65,10 +80,11 @@ export function merchantApi(services: OpenApi, basePath: string): object {
       securitySchemes: {
         apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key', description: 'svc_live_… or svc_test_…' },
       },
-      schemas: services.components.schemas,
+      schemas: { ...services.components.schemas, ...ownSchemas },
       responses: Object.fromEntries([...shared].toSorted(([one], [other]) => (one < other ? -1 : 1))),
     },
   };
+  return api;
 }
 
 function tagOf(path: string): string {

@@ -6,7 +6,12 @@ import { proxyProblems } from './proxy-rules.js';
 const listen = 'registry.listen';
 
 /** Rules for the listener of the admin API. */
-export const registryRules: readonly Rule[] = [certificateIsWhole, clientCertificatesNeedTls, proxiesAreAddresses];
+export const registryRules: readonly Rule[] = [
+  certificateIsWhole,
+  clientCertificatesNeedTls,
+  proxiesAreAddresses,
+  webhooksAreProtected,
+];
 
 function certificateIsWhole({ registry }: Config): RuleProblem[] {
   return certificateProblems(listen, registry.listen);
@@ -42,6 +47,19 @@ function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem
   if (behindProxy?.length === 0)
     return [{ path, message: 'names no proxy; expected the addresses of proxies, or null' }];
   return proxyProblems(path, behindProxy ?? []);
+}
+
+/** Rejects webhooks whose requests others could read or receive, and a second one with the same URL. */
+function webhooksAreProtected({ registry: { unusual } }: Config): RuleProblem[] {
+  const urls = unusual.webhooks.map(({ url }) => url);
+  return urls.flatMap((url, index) => {
+    const path = `registry.unusual.webhooks.${index}.url`;
+    if (!URL.canParse(url)) return [{ path, message: 'is not a URL; expected an https URL' }];
+    const { protocol, hostname } = new URL(url);
+    if (protocol !== 'https:' && !isLoopback(hostname))
+      return [{ path, message: 'expected https, because http is accepted only for loopback addresses' }];
+    return urls.indexOf(url) < index ? [{ path, message: 'is configured twice; expected another URL' }] : [];
+  });
 }
 
 /**

@@ -79,6 +79,9 @@ const route = section(
   { description: '' },
 );
 
+/** The paths below basePath that the gateway itself responds to, unless a route has exactly this path. */
+export const ownPaths = ['/whoami', '/openapi.json'] as const;
+
 /** Options of the routes from paths to upstreams. */
 export const routes = Type.Array(route, {
   default: [
@@ -92,7 +95,8 @@ export const routes = Type.Array(route, {
   maxItems: 1000,
   description:
     'Routes from paths to upstreams; the longest matching path wins. The upstream gets the path without basePath. In ' +
-    'the segments that routes name, a variant spelling (Payouts, payouts.json) and a segment with % or ; get 404. A ' +
-    'given list replaces the whole default list.',
+    'the segments that routes name, a variant spelling (Payouts, payouts.json) and a segment with % or ; get 404. The ' +
+    'gateway itself responds to /whoami and /openapi.json, unless a route has exactly this path. A given list replaces ' +
+    'the whole default list.',
   expects: 'a list of routes',
 });

@@ -202,6 +202,27 @@ export const traces = section(
   { description: 'Request spans for a trace store. Spans are dropped and counted while it is slow or unavailable.' },
 );
 
+/** Options of the counts of requests. */
+export const usage = section(
+  {
+    enabled: Type.Boolean({
+      default: true,
+      description:
+        'Whether gateways count requests by key, merchant and result, and send the counts to the registry. They are ' +
+        'sent through Redis, authenticated with keys.recordSecretFile, and not at all without that secret.',
+    }),
+    merchantMetrics: Type.Integer({
+      minimum: 0,
+      maximum: 10_000,
+      default: 0,
+      description:
+        'Number of merchants with separate series in /metrics of a process (gateway_merchant_requests_total). The ' +
+        'requests of further merchants share one series. 0: no series by merchant.',
+    }),
+  },
+  { description: 'Counts of requests for operators and merchants. Counting never delays a request.' },
+);
+
 /** Options of the program's own log. */
 export const log = section(
   {

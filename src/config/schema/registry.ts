@@ -2,6 +2,7 @@ import Type from '../../typebox/typebox.js';
 import { noteName } from './access-log.js';
 import { oidc } from './oidc.js';
 import { address, line, nullable, optionalFile, type OptionKeywords, requiredFile, section } from './option.js';
+import { unusual } from './unusual.js';
 
 /** An option with the URL of a database. */
 export function databaseUrl(keywords: OptionKeywords & { default: string }) {
@@ -169,6 +170,7 @@ export const registry = section(
           'services need the public key (services.operators.registryKeys). null: no such tokens.',
       },
     ),
+    unusual,
     retention: section(
       {
         eventsDays: nullable(Type.Integer({ minimum: 1, maximum: 36_500 }), {
@@ -178,6 +180,23 @@ export const registry = section(
         }),
       },
       { description: 'How long the registry stores data that it no longer needs.' },
+    ),
+    usage: section(
+      {
+        hoursDays: Type.Integer({
+          ...{ minimum: 1, maximum: 3_650, default: 90 },
+          description: 'Age in days after which counts of requests by hour and by address are deleted.',
+        }),
+        refusalsDays: Type.Integer({
+          ...{ minimum: 1, maximum: 3_650, default: 7 },
+          description: 'Age in days after which the details of refused requests are deleted.',
+        }),
+        addresses: Type.Enum(['full', 'network'], {
+          default: 'full',
+          description: 'network: only the /24 of an IPv4 address and the /48 of an IPv6 address are stored.',
+        }),
+      },
+      { description: 'What the registry stores of the requests that gateways have seen.' },
     ),
   },
   { description: 'The control plane: merchants, keys and the admin API.' },

@@ -6,8 +6,11 @@ import type { SharedRate, TokenTake } from '../../gateway/ports.js';
 import { GatewayError } from '../request/errors.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 
-/** Response headers that report a merchant's remaining quota. */
-type RateLimitHeader = 'ratelimit-limit' | 'ratelimit-remaining' | 'ratelimit-reset';
+/**
+ * Response headers that report a merchant's remaining quota: two of draft-ietf-httpapi-ratelimit-headers-10, and three
+ * of its versions up to 06, which many clients read.
+ */
+type RateLimitHeader = 'ratelimit-policy' | 'ratelimit' | 'ratelimit-limit' | 'ratelimit-remaining' | 'ratelimit-reset';
 
 /** Receives the rate limit headers of a response. */
 type SetHeaders = (headers: Record<RateLimitHeader, string>) => void;
@@ -83,10 +86,14 @@ export class MerchantRate {
   #judge({ taken, tokens }: TokenTake, setHeaders: SetHeaders): void {
     const { requestsPerSecond, burst } = this.#limits;
     const secondsUntil = (wanted: number): number => Math.max(0, Math.ceil((wanted - tokens) / requestsPerSecond));
+    const [remaining, reset] = [Math.floor(tokens), secondsUntil(burst)];
     setHeaders({
+      // An empty bucket is full again after this window.
+      'ratelimit-policy': `"merchant";q=${burst};w=${Math.ceil(burst / requestsPerSecond)}`,
+      ratelimit: `"merchant";r=${remaining};t=${reset}`,
       'ratelimit-limit': String(burst),
-      'ratelimit-remaining': String(Math.floor(tokens)),
-      'ratelimit-reset': String(secondsUntil(burst)),
+      'ratelimit-remaining': String(remaining),
+      'ratelimit-reset': String(reset),
     });
     if (taken) return;
     const retryAfterSeconds = Math.max(1, secondsUntil(1));

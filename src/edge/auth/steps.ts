@@ -35,9 +35,9 @@ export interface StepSources extends FactSources {
   /** Null if merchants have no rate limit. */
   readonly merchantRate: MerchantRate | null;
   /** Returns why the access log cannot be written; null if it can. */
-  readonly accessLogProblem: () => string | null;
-  /** Returns why the process is overloaded; null if it is not. */
-  readonly overload: () => string | null;
+  readonly requiredLog: { problem(): string | null };
+  /** Knows why the process is overloaded; null if it is not. */
+  readonly overload: { problem(): string | null };
 }
 
 /** The client that waits for the response. */
@@ -49,7 +49,7 @@ export interface WaitingClient {
 /**
  * Runs the checks of a request in this order, before reading its body. Unknown paths and methods undergo the same
  * checks, because only a caller with a valid key may learn which paths exist. The proxy (proxy/proxy.ts) then forwards
- * an accepted request.
+ * an accepted request, or the gateway itself responds (response/own-responses.ts).
  * @returns the rule that denies the request; null if it is accepted
  * @throws GatewayError for a request that fails without a denial
  */
@@ -126,13 +126,13 @@ function presentedKey({ headers: { apiKey } }: RequestData): string | null {
   return format === 'live' || format === 'test' ? (apiKey[0] ?? null) : null;
 }
 
-function requireLog({ accessLogProblem }: StepSources): void {
-  const problem = accessLogProblem();
+function requireLog({ requiredLog }: StepSources): void {
+  const problem = requiredLog.problem();
   if (problem !== null) throw new GatewayError('access_log_unavailable', problem);
 }
 
 function requireCapacity({ overload }: StepSources): void {
-  const problem = overload();
+  const problem = overload.problem();
   if (problem !== null) throw new GatewayError('overloaded', problem);
 }
 
@@ -215,8 +215,13 @@ function requireServable(
   maxBodyBytes: number,
 ): void {
   if ('code' in place) throw new GatewayError(place.code, place.reason);
-  if (!proxiedMethods.includes(method)) throw new GatewayError('method_not_allowed', `${method} is not proxied`);
+  if (!place.route.methods.includes(method)) throw unsupportedMethod(method);
   if ((declaredBytes ?? 0) > maxBodyBytes) {
     throw new GatewayError('body_too_large', `Content-Length exceeds the limit of ${maxBodyBytes} bytes`);
   }
+}
+
+function unsupportedMethod(method: string): GatewayError {
+  const reason = proxiedMethods.includes(method) ? 'is not a method of this route' : 'is not proxied';
+  return new GatewayError('method_not_allowed', `${method} ${reason}`);
 }

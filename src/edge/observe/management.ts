@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { CallerIdentity } from '../../gateway/ports.js';
 import type { RenderedMetrics } from '../../telemetry/aggregate-metrics.js';
 import { errorFailure } from '../response/replies.js';
-import type { GatewayErrorCode } from '../request/errors.js';
+import type { GatewayErrorCode } from '../../policy/gateway-errors.js';
 import { handleParserError } from '../server/protocol-errors.js';
 
 /** The health of a gateway. */

@@ -18,6 +18,7 @@ import { refusedConnections } from '../server/create-server.js';
 import type { Listener } from '../server/listener.js';
 import type { OpenTls } from '../tls/open-tls.js';
 import type { Readiness } from './readiness.js';
+import type { UsageSender } from './usage-sender.js';
 
 /** Parts of the gateway whose own counters become metrics. */
 interface MeasuredParts {
@@ -112,6 +113,22 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
     '1 while the files of certificates and ticket keys are valid, 0 while the previous ones stay in use.',
     () => Number(reload.problem === null),
     'min',
+  );
+}
+
+/** Registers the metrics of what is counted for the registry. */
+export function showUsage(metrics: GatewayMetrics, sender: UsageSender | null): void {
+  metrics.counterByWord(
+    'gateway_usage_batches_total',
+    'Batches of counts for the registry, by result: stored, or refused (their counts are lost).',
+    'result',
+    () => ({ ...sender?.stats }),
+  );
+  metrics.gauge(
+    'gateway_usage_delay_seconds',
+    'Age of the oldest batch of counts that the registry has not stored; 0 without one.',
+    () => (sender?.delay ?? 0) / 1000,
+    'max',
   );
 }
 

@@ -19,23 +19,22 @@ export class Readiness {
   warmUp: { readonly over: boolean } | null = null;
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
+  /** The access log, whose problem causes requests to be rejected. It has no problem if requests go on without it. */
+  readonly requiredLog: Pick<LineSink, 'problem'>;
 
   /** @param onFailure what to do while the access log cannot be written: `refuse` or accept requests (`continue`) */
   constructor(sources: ReadinessSources, onFailure: 'refuse' | 'continue') {
     this.#sources = sources;
     this.#goesOnWithoutLog = onFailure === 'continue';
+    this.requiredLog = this.#goesOnWithoutLog ? { problem: () => null } : sources.accessLog;
   }
-
-  /** Returns the access log problem that causes requests to be rejected; null if requests are not rejected. */
-  readonly refusingLogProblem = (): string | null =>
-    this.#goesOnWithoutLog ? null : this.#sources.accessLog.problem();
 
   /** Returns why the gateway is not ready for traffic; empty while it is ready. */
   readonly problems = (): string[] => {
     const { keyStore, torExits } = this.#sources;
     const storeProblem = keyStore.unavailableReason() ?? keyStore.startingReason?.() ?? null;
     const torProblem = torExits.unavailableReason();
-    const logProblem = this.refusingLogProblem();
+    const logProblem = this.requiredLog.problem();
     const receipts = this.#sources.accessLog.checkpoints?.()?.receipts ?? null;
     const isUnregistered = receipts?.isRequired === true && !receipts.isRegistered;
     return [

@@ -2,17 +2,25 @@ import type { ExposedKeys } from '../../gateway/exposed-keys.js';
 import type { Clock, Span, TraceExport } from '../../gateway/ports.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import type { GatewayMetrics, RequestDurations } from '../../telemetry/metrics.js';
+import type { MerchantCounts } from '../../telemetry/request-metrics.js';
 import type { Exchange } from '../request/exchange.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 import { accessLine, type KeyOwner, loggedPath, refusedLine } from './access-log.js';
 import type { SharedLines } from './shared-lines.js';
+import type { UsageCounter } from './usage-counter.js';
 
 /** Dependencies of the request log. */
 export interface RequestLogOptions {
   readonly environment: string;
   readonly sink: Pick<LineSink, 'write'>;
-  readonly metrics: Pick<GatewayMetrics, 'countRequest' | 'observeDurations'>;
+  readonly metrics: Pick<GatewayMetrics, 'observeDurations'> & {
+    readonly requests: Pick<GatewayMetrics['requests'], 'add'>;
+  };
   readonly exposedKeys: ExposedKeys;
+  /** Counts requests for the registry; null if they are not counted. */
+  readonly usage: UsageCounter | null;
+  /** Counts requests by merchant for the metrics; null if they are not counted. */
+  readonly merchants: MerchantCounts | null;
   /** Null if each request has its own line. */
   readonly sharedLines: SharedLines | null;
   /** Null if traces are not exported. */
@@ -39,7 +47,7 @@ export class RequestLog {
     const { metrics, traces, environment } = this.#options;
     const { found } = exchange;
     const route = found.match?.route.path ?? 'none';
-    metrics.countRequest({ code: exchange.outcome, status: exchange.status, route });
+    metrics.requests.add({ code: exchange.outcome, status: exchange.status, route });
     metrics.observeDurations(route, durationsOf(exchange));
     if (traces !== null) {
       const span = requestSpan(exchange, environment);
@@ -59,9 +67,12 @@ export class RequestLog {
 
   /** Records a request that the HTTP parser rejected. */
   refused(refused: RefusedRequest): void {
-    const { metrics, sink, sharedLines, environment, clock } = this.#options;
-    metrics.countRequest({ code: refused.code, status: refused.status, route: 'none' });
-    if (sharedLines?.takeRefused(refused) !== true) sink.write(refusedLine(refused, environment, clock.now()));
+    const { metrics, sink, sharedLines, usage, environment, clock } = this.#options;
+    metrics.requests.add({ code: refused.code, status: refused.status, route: 'none' });
+    if (sharedLines?.takeRefused(refused) === true) return;
+    const now = clock.now();
+    usage?.countWithoutKey([[refused.code, 1]], now, refused.remote?.text ?? null);
+    sink.write(refusedLine(refused, environment, now));
   }
 
   /** Resolves when all lines have been passed to the sink. */
@@ -71,9 +82,12 @@ export class RequestLog {
   }
 
   #write(exchange: Exchange, owner: KeyOwner): void {
-    const { sink, sharedLines, environment } = this.#options;
+    const { sink, sharedLines, usage, merchants, environment } = this.#options;
     // A client with a known key always gets its own line for each request, whatever load other clients cause.
     if (owner.credential === null && sharedLines?.take(exchange) === true) return;
+    usage?.count(exchange, owner);
+    if (merchants !== null && owner.credential !== null)
+      merchants.add(owner.credential.merchantId, exchange.outcome === 'accepted');
     sink.write(accessLine(exchange, owner, environment));
   }
 

@@ -6,10 +6,11 @@ import type { LineSink } from '../../telemetry/line-sink.js';
 import type { BadKeyThrottle } from '../auth/bad-key-throttle.js';
 import { sourceOf, sourceText } from '../../policy/client-address.js';
 import type { Exchange } from '../request/exchange.js';
-import { type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
+import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 import { timeText } from '../../telemetry/serialise.js';
 import { eventOf, locationMembers } from './access-log.js';
+import type { UsageCounter } from './usage-counter.js';
 
 /** Dependencies and settings of `SharedLines`. */
 export interface SharedLinesOptions {
@@ -18,6 +19,8 @@ export interface SharedLinesOptions {
   readonly trustedProxies: IpRanges;
   readonly sink: Pick<LineSink, 'write' | 'problem' | 'hasOnlyReserve' | 'beforeEnd'>;
   readonly environment: string;
+  /** Counts the requests of each line for the registry; null if they are not counted. */
+  readonly usage: Pick<UsageCounter, 'countWithoutKey'> | null;
   /** Returns the time, in milliseconds since 1970. */
   readonly now: () => number;
 }
@@ -141,6 +144,9 @@ export class SharedLines {
 
   #write(requests: SharedRequests, reason: keyof typeof reasons): void {
     this.stats.lines += 1;
+    const codes = [...requests.codes].map(([code, { count }]) => [code, count] as const);
+    const { first, clientIp, sourceIp, location } = requests;
+    this.#options.usage?.countWithoutKey(codes, first, clientIp ?? sourceIp, location);
     this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
   }
 

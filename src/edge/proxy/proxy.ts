@@ -105,7 +105,7 @@ class ForwardedRequest implements UpstreamRequest {
   constructor(exchange: Exchange, { upstreams, identity }: ProxyOptions) {
     const { request, data, found } = exchange;
     const { credential, match } = found;
-    const upstream = match === null ? undefined : upstreams.get(match.route.upstream);
+    const upstream = upstreams.get(match?.route.upstream ?? '');
     if (match === null || upstream === undefined) throw new GatewayError('not_found', 'no upstream has this path');
     if (credential === null) throw new Error('a request without a credential was about to be proxied');
     this.merchantId = credential.merchantId;
@@ -117,7 +117,7 @@ class ForwardedRequest implements UpstreamRequest {
     this.cancellation = exchange.cancellation;
     this.#exchange = exchange;
     this.#upstream = upstream;
-    this.#assertionFor = identity && (() => identity.assertionFor(credential, match.route.upstream));
+    this.#assertionFor = identity && (() => identity.assertionFor(credential, match.route.upstream ?? ''));
   }
 
   /** Sends the request, with a signed identity assertion if configured. Calls the callback once. */

@@ -37,6 +37,8 @@ export interface ConnectionFacts {
    * already closed.
    */
   readonly remote: IpAddress | null;
+  /** Where `remote` comes from. */
+  readonly via: 'peer' | 'proxy-protocol';
   /** The port of `remote`; null if unknown. */
   readonly port: number | null;
   /**
@@ -60,12 +62,12 @@ interface TlsFacts {
 }
 
 /** Where a connection comes from, according to its PROXY header or its socket. */
-export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'port' | 'mayForward' | 'place'>;
+export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'via' | 'port' | 'mayForward' | 'place'>;
 
 /** Returns the origin of a connection without a PROXY header. */
 export function originOf(socket: Socket): ConnectionOrigin {
   const remote = parseRemoteAddress(socket.remoteAddress);
-  return { remote, port: socket.remotePort ?? null, mayForward: true, place: null };
+  return { remote, via: 'peer', port: socket.remotePort ?? null, mayForward: true, place: null };
 }
 
 const known = new WeakMap<Socket, ConnectionFacts>();

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { DenialCode } from '../../policy/decision-table.js';
-import { GatewayError, type GatewayErrorCode, gatewayErrors } from './errors.js';
+import { GatewayError } from './errors.js';
+import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
 import type { RequestData, HeaderList } from './request-data.js';
 import type { KeyLookup, GeoLocation } from '../../gateway/ports.js';
 import type { Credential, RequestFacts } from '../../policy/facts.js';
@@ -36,6 +37,8 @@ export class Exchange {
   /** Milliseconds from the arrival of the headers to the decision. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
+  /** When the request was over, on the clock of `#startedAt`; null before. */
+  #endedAt: number | null = null;
   /** Cancels the request while its upstream response is pending. */
   readonly cancellation = new Cancellation();
   readonly #onOver: (() => void)[] = [];
@@ -52,16 +55,18 @@ export class Exchange {
   /** Marks the request as decided: its outcome and its merchant are now known. */
   decided(): void {
     this.#decided = true;
-    this.decisionDuration = this.duration;
+    this.decisionDuration = this.age;
     this.#end();
   }
 
   /**
    * Marks the response as finished: it was sent, or the client is gone.
-   * @param reason for operators, if something other than the client closed the connection
+   * @param reasonOf returns for operators what closed the connection; null for the client. Called if the response is
+   *   not complete.
    */
-  closed(reason: string | null = null): void {
+  closed(reasonOf: () => string | null = () => null): void {
     if (this.outcome === 'accepted' && !this.#responded) {
+      const reason = reasonOf();
       this.outcome = 'client_closed';
       this.detail ??= reason;
       // A disconnect cancels only reads. A write continues, because it may already have taken effect upstream.
@@ -85,13 +90,18 @@ export class Exchange {
 
   /** Calls the callback once, when the request is both decided and closed. */
   whenOver(callback: () => void): void {
-    if (this.over) callback();
+    if (this.#decided && this.#closed) callback();
     else this.#onOver.push(callback);
   }
 
   /** Milliseconds since the headers arrived, on a monotonic clock. */
-  get duration(): number {
+  get age(): number {
     return performance.now() - this.#startedAt;
+  }
+
+  /** Milliseconds from the arrival of the headers until the request was over; until now before that. */
+  get duration(): number {
+    return this.#endedAt === null ? this.age : this.#endedAt - this.#startedAt;
   }
 
   /** The response status; 499 if the client disconnected before the response was complete. */
@@ -111,7 +121,8 @@ export class Exchange {
   }
 
   #end(): void {
-    if (!this.over) return;
+    if (!this.#decided || !this.#closed) return;
+    this.#endedAt ??= performance.now();
     for (const callback of this.#onOver.splice(0)) callback();
   }
 }

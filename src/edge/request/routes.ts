@@ -1,15 +1,17 @@
 import { foldSegment } from '../../config/closest-name.js';
+import { ownPaths } from '../../config/schema/forwarding.js';
 import type { Config } from '../../config/schema.js';
 import { hasFixedSegments } from './request-data.js';
 
-/** A path prefix that is routed to one upstream. */
+/** A path prefix that is routed to one upstream, or a path that the gateway itself responds to. */
 interface Route {
   /** The path without the base path. */
   readonly path: string;
-  /** Name of the upstream. */
-  readonly upstream: string;
-  /** The resource that the permissions of a key must cover. */
-  readonly resource: string;
+  /** Name of the upstream; null if the gateway itself responds, and only to this path without anything below it. */
+  readonly upstream: string | null;
+  /** The resource that the permissions of a key must cover; null if any accepted key may use the route. */
+  readonly resource: string | null;
+  readonly methods: readonly string[];
 }
 
 /** A route, and the path to send to its upstream. */
@@ -33,9 +35,12 @@ export type RouteTable = (path: string) => RouteMatch | PathProblem;
  */
 export const proxiedMethods: readonly string[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** A node in the trie of all configured paths. Each level holds one path segment. */
+/** Methods of the routes that the gateway itself responds to. */
+const ownMethods: readonly string[] = ['GET', 'HEAD'];
+
+/** A node in the trie of all paths with a route. Each level holds one path segment. */
 interface Node {
-  /** Child nodes by configured path segment. Segments that `foldSegment` maps to the same text share one node. */
+  /** Child nodes by path segment. Segments that `foldSegment` maps to the same text share one node. */
   readonly next: Map<string, Node>;
   readonly nextFolded: Map<string, Node>;
   /**
@@ -61,7 +66,8 @@ const notPlain = /[%;\u0080-\uffff]/;
 /**
  * Builds the route table. The longest configured path that ends at a segment boundary wins. A segment that a service
  * could read as a segment of another route matches no route. Otherwise the gateway would check the permission of one
- * route, and the service would execute another. Upstream paths lack the base path.
+ * route, and the service would execute another. Upstream paths lack the base path. A configured route replaces the
+ * gateway's own route of the same path.
  */
 export function createRouteTable(config: Pick<Config, 'basePath' | 'routes'>): RouteTable {
   const root = nodesOf(config);
@@ -87,13 +93,20 @@ export function createRouteTable(config: Pick<Config, 'basePath' | 'routes'>): R
     if (!hasFixedSegments(path)) return ambiguous;
     if (deepest === null) return unknown;
     const found = deepest.ends.find((one) => one.path.length === depth && path.startsWith(one.path));
-    return found === undefined ? lookalike : { route: found.route, upstreamPath: path.slice(baseLength) };
+    if (found === undefined) return lookalike;
+    if (found.route.upstream === null && depth < path.length) return unknown;
+    return { route: found.route, upstreamPath: path.slice(baseLength) };
   };
 }
 
 function nodesOf({ basePath, routes }: Pick<Config, 'basePath' | 'routes'>): Node {
   const root = emptyNode();
-  for (const route of routes) {
+  const own = ownPaths.filter((path) => routes.every((route) => route.path !== path));
+  const all: readonly Route[] = [
+    ...routes.map((route) => ({ ...route, methods: proxiedMethods })),
+    ...own.map((path) => ({ path, upstream: null, resource: null, methods: ownMethods })),
+  ];
+  for (const route of all) {
     const path = basePath + route.path;
     let node = root;
     for (const segment of path.slice(1).split('/')) {

@@ -36,7 +36,7 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
   const readBefore = socket.bytesRead;
   const mayContinue = (): boolean => {
     const isWithinLimits =
-      socket.bytesRead - readBefore <= limits.bodyBytes && exchange.duration < limits.requestTimeoutSeconds * 1000;
+      socket.bytesRead - readBefore <= limits.bodyBytes && exchange.age < limits.requestTimeoutSeconds * 1000;
     // The upload of a request that timed out gets no further time.
     return isWithinLimits && exchange.outcome !== 'request_timeout' && !request.complete && !isEnding();
   };

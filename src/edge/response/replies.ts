@@ -1,7 +1,8 @@
 import type { FastifyReply } from 'fastify';
 import { abortResponse } from './lingering-close.js';
 import { proxiedMethods } from '../request/routes.js';
-import { GatewayError, type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
+import { GatewayError } from '../request/errors.js';
+import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
 import { sendResponse } from './whole-response.js';
 import { denialOf, type DenialCode } from '../../policy/decision-table.js';
 
@@ -51,7 +52,8 @@ export function sendError(reply: FastifyReply, error: unknown): void {
   }
   if (endConnection.has(code)) reply.raw.shouldKeepAlive = false;
   const failure = errorFailure(code, error instanceof GatewayError ? error.retryAfterSeconds : null);
-  sendFailure(reply, failure, code === 'method_not_allowed' ? { allow: proxiedMethods.join(', ') } : {});
+  const methods = exchange.found.match?.route.methods ?? proxiedMethods;
+  sendFailure(reply, failure, code === 'method_not_allowed' ? { allow: methods.join(', ') } : {});
 }
 
 /** An error response that the gateway generates. */

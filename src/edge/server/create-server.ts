@@ -171,7 +171,7 @@ function admit(
   });
   if (proxyProtocolFrom === null) {
     if (source !== null) place.countFor(source);
-    start(socket, { remote, port, mayForward: true, place }, 0);
+    start(socket, { remote, via: 'peer', port, mayForward: true, place }, 0);
     return;
   }
   readProxyHeader(socket, limits.headersTimeoutSeconds * 1000, {
@@ -183,7 +183,8 @@ function admit(
       }
       if (behind !== null) place.countFor(behind);
       const from = named === null ? { remote, port } : { remote: named.address, port: named.port };
-      start(socket, { ...from, mayForward: named !== null, place }, bufferedBytes);
+      const via = named === null ? 'peer' : 'proxy-protocol';
+      start(socket, { ...from, via, mayForward: named !== null, place }, bufferedBytes);
     },
     onRefused: () => {
       onRefusedConnection('proxy_header');

@@ -7,6 +7,7 @@ import { Findings, Exchange } from '../request/exchange.js';
 import { skipSteps, runSteps } from '../auth/steps.js';
 import type { StepSources } from '../auth/steps.js';
 import { type DenialCode, reasonOf } from '../../policy/decision-table.js';
+import { sendOwnResponse } from '../response/own-responses.js';
 import { denialFailure, sendError, sendFailure } from '../response/replies.js';
 import { GatewayError } from '../request/errors.js';
 import { ConnectionLimiter, evictionDetail } from '../connections/connection-limiter.js';
@@ -32,6 +33,8 @@ import type { Upstream } from '../proxy/upstream.js';
 export interface ListenerOptions {
   readonly authentication: StepSources;
   readonly upstreams: ReadonlyMap<string, Upstream>;
+  /** The OpenAPI description of the merchant API, as JSON. */
+  readonly publicApi: string;
   /** Signs the merchant's identity for upstreams; null without a signature. */
   readonly identity: CallerIdentity | null;
   readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
@@ -44,10 +47,8 @@ export interface ListenerOptions {
    * Peers that may connect and must begin each connection with a PROXY protocol header; null without PROXY protocol.
    */
   readonly proxyProtocolFrom: IpRanges | null;
-  /** Called once for each request, when it was completed or aborted. */
-  readonly onExchange: (exchange: Exchange) => void;
-  /** Called for each request that the HTTP parser rejected. */
-  readonly onRefused: (refused: RefusedRequest) => void;
+  /** Records each request once: when it was completed or aborted, or when the HTTP parser rejected it. */
+  readonly requestLog: { ended(exchange: Exchange): void; refused(refused: RefusedRequest): void };
   /** Called for each connection that was closed before its first request. */
   readonly onRefusedConnection: (why: RefusedConnection) => void;
   /** Called for each unexpected exception. */
@@ -85,7 +86,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       }),
     clientErrorHandler: (error, socket) => {
       const refused = handleParserError(error, socket, connections.hasAsked(socket), ownHeaders);
-      if (refused !== null) options.onRefused(refused);
+      if (refused !== null) options.requestLog.refused(refused);
     },
     // Fastify routes every request to `/`, because the gateway's own route table selects the upstream. Fastify's router
     // would decode the path. It would also reject an undecodable path before any hook has checked the API key.
@@ -114,7 +115,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     });
   };
 
-  const decide = decideWith(options.authentication);
+  const decide = decideWith(options.authentication, options.publicApi);
   app.addHook('onRequest', (request, reply, done) => {
     const { method = '', httpVersion, rawHeaders, socket } = request.raw;
     const connection = connectionFactsOf(socket);
@@ -127,7 +128,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
     exchange.beforeResponse = beforeResponse;
     exchange.afterResponse = afterResponse;
     exchange.whenOver(() => {
-      options.onExchange(exchange);
+      options.requestLog.ended(exchange);
       connections.responseEnded(exchange);
       place?.requestEnded();
       endTurn(exchange);
@@ -136,7 +137,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       if (alive) {
         // Fastify's onResponse does not fire if the client disconnected or the response was aborted.
         reply.raw.on('close', () => {
-          exchange.closed(closeReason(connections, exchange));
+          exchange.closed(() => closeReason(connections, exchange));
         });
         decide(exchange, reply, done);
       } else {
@@ -170,8 +171,10 @@ function closeReason({ areCutOff }: Connections, { data: { connection } }: Excha
   return connection.place?.isEvicted === true ? evictionDetail : null;
 }
 
-/** Runs the steps that check a request, and sends an error response if a rule denies the request. */
-function decideWith(sources: StepSources) {
+/**
+ * Runs the steps that check a request. Responds to a denied request, and to an accepted one whose route has no upstream.
+ */
+function decideWith(sources: StepSources, publicApi: string) {
   return (exchange: Exchange, reply: FastifyReply, done: (error?: Error) => void): void => {
     const { data, found } = exchange;
     const goOn = (denial: DenialCode | null): void => {
@@ -180,8 +183,9 @@ function decideWith(sources: StepSources) {
         if (found.facts !== null) exchange.detail = reasonOf(denial, found.facts, found.credential, timeText);
       } else if (found.credential !== null) data.connection.place?.accepted(found.credential.merchantId, data.hasBody);
       exchange.decided();
-      if (denial === null) done();
-      else sendFailure(reply, denialFailure(denial));
+      if (denial !== null) sendFailure(reply, denialFailure(denial));
+      else if (found.match?.route.upstream === null) sendOwnResponse(reply, publicApi);
+      else done();
     };
     const fail = (error: unknown): void => {
       exchange.decided();

@@ -5,7 +5,8 @@ import { connectionFactsOf } from '../request/connection-facts.js';
 import { requestIdOf } from '../request/trace-context.js';
 import { closeAfterCurrentResponse, newestExchange } from '../connections/pipeline.js';
 import { errorFailure } from '../response/replies.js';
-import { GatewayError, type GatewayErrorCode, gatewayErrors } from '../request/errors.js';
+import { GatewayError } from '../request/errors.js';
+import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
 import { lingeringClose } from '../response/lingering-close.js';
 
 /** A request that Node's HTTP parser rejected before the gateway had created its exchange (the state of a request). */

@@ -1,16 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { actorForm } from '../../rest/actor.js';
-import { reasonIn } from '../../rest/reason.js';
 import { Refusal } from '../../rest/refusal.js';
-import type { Author } from '../events/author.js';
 import { holdsApiKey } from '../fields.js';
-import { clientAddressOf } from '../own-host.js';
 import type { RegistryDatabase } from '../registry-database.js';
+import type { Attempts } from './attempts.js';
+import type { Caller } from './caller.js';
+import type { Credentials } from './credentials.js';
+import { RefusedRight } from './refused-right.js';
+import { authorOf, callerOf, unknownAuthor } from './request-author.js';
+import { type Permission, permits } from './roles.js';
 import { tokenPrefix } from './token-text.js';
 import { announcedMilliseconds } from './tokens.js';
-import type { Attempts } from './attempts.js';
-import type { Caller, Identities } from './caller.js';
-import { type Permission, permits } from './roles.js';
 
 /** What a route requires of its caller. */
 export interface Access {
@@ -24,7 +23,7 @@ export interface Access {
    */
   readonly merchant?: 'id' | 'keyId' | 'list' | 'own';
   /** What the route shows. The first read in each hour by one administrator is an event. */
-  readonly reads?: 'keys' | 'allowlists' | 'members';
+  readonly reads?: 'keys' | 'allowlists' | 'members' | 'usage';
 }
 
 declare module 'fastify' {
@@ -41,14 +40,12 @@ declare module 'fastify' {
 /** Dependencies of the check of requests. */
 export interface AccessOptions {
   readonly database: RegistryDatabase;
-  readonly identities: Identities;
+  readonly credentials: Credentials;
   readonly attempts: Attempts;
   readonly clock: { now(): number };
   /** Permissions whose use requires a reason (`registry.reasons`). */
   readonly reasonFor?: ReadonlySet<string> | undefined;
 }
-
-const headerForm = /^Bearer +(?<token>[A-Za-z0-9._~+/=-]{1,4096})$/i;
 
 /**
  * Makes an app accept only requests whose caller has the permission that their route requires. A route without a
@@ -78,67 +75,18 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
       if (access?.fields === undefined || caller === null || typeof body !== 'object' || body === null) return;
       for (const [field, permission] of Object.entries(access.fields)) {
         if (Object.hasOwn(body, field) && !permits(caller.roles, permission)) {
-          throw await refused(request, caller, permission, options);
+          throw await refused(request, caller, permission, options.attempts);
         }
       }
     });
   };
 }
 
-/** Returns the author of events for a request. */
-export function authorOf(request: FastifyRequest): Author {
-  const { caller, headers, id } = request;
-  if (caller === null) throw new Error('the route is open, so its requests have no author');
-  return {
-    ...requestOf(request),
-    ...{ requestId: id, reason: reasonIn(headers['x-reason']) },
-    ...identityOf(caller, headers),
-  };
-}
-
-/** Returns the author of an attempt whose caller is unknown. */
-export function unknownAuthor(request: FastifyRequest): Author {
-  return { ...anonymous, ...requestOf(request), requestId: request.id };
-}
-
-/** Returns the caller of a request. */
-export function callerOf({ caller }: FastifyRequest): Caller {
-  if (caller === null) throw new Error('the route is open, so its requests have no caller');
-  return caller;
-}
-
-function identityOf(caller: Caller, headers: FastifyRequest['headers']) {
-  const { name, administratorId, proof } = caller;
-  return { actor: name, administratorId, proof, claimed: proof === 'bootstrap' ? claimedIn(headers['x-actor']) : null };
-}
-
-function requestOf(request: FastifyRequest): Pick<Author, 'source'> {
-  return { source: clientAddressOf(request)?.text ?? null };
-}
-
-/**
- * Returns the name that a client with the shared token claims. Nothing proves it.
- * @throws Refusal 400 for an invalid name
- */
-function claimedIn(name: string | readonly string[] | undefined): string | null {
-  if (name === undefined || name === '') return null;
-  // Node joins repeated headers with a comma, which `actorForm` rejects.
-  if (typeof name === 'string' && actorForm.test(name)) return name;
-  throw new Refusal(
-    400,
-    'x-actor must be a name of 1 to 64 letters, digits and . _ @ : + -, and must not contain an API key',
-  );
-}
-
 async function identify(request: FastifyRequest, reply: FastifyReply, options: AccessOptions): Promise<Caller> {
-  const { identities, attempts, clock } = options;
+  const { credentials, attempts, clock } = options;
   const now = clock.now();
-  const { source } = requestOf(request);
-  const token = headerForm.exec(request.headers.authorization ?? '')?.groups?.token;
-  const identified =
-    token === undefined
-      ? { rejection: absenceIn(request), tokenId: null }
-      : await identities.identify(token, source ?? '', now);
+  const { source } = unknownAuthor(request);
+  const identified = await credentials.identify(request, source ?? '', now);
   if ('caller' in identified) {
     const { caller } = identified;
     // The tokens of sign-ins always end soon, and commands refresh them.
@@ -151,11 +99,25 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
     }
     return caller;
   }
-  const { rejection, tokenId } = identified;
-  reply.header('www-authenticate', 'Bearer');
-  if (rejection === 'absent') throw new Refusal(401, absentMessage);
+  const { rejection, credential } = identified;
+  credentials.onRejected(reply);
+  if (rejection === 'absent') throw credentials.refusalOf(rejection, request);
+  await recordFailure({ cause: rejection, ...credential }, request, reply, attempts);
+  throw credentials.refusalOf(rejection, request);
+}
+
+/**
+ * Stores the event of a failed sign-in.
+ * @throws Refusal 429 beyond the limit of the source
+ */
+async function recordFailure(
+  after: { readonly cause: string } & Readonly<Record<string, string | null>>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  attempts: Attempts,
+): Promise<void> {
   const author = unknownAuthor(request);
-  const wait = attempts.failed(source ?? '');
+  const wait = attempts.failed(author.source ?? '');
   if (wait !== null) {
     attempts.refused('too_many_attempts', author);
     reply.header('retry-after', wait);
@@ -166,36 +128,8 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
       'too_many_attempts',
     );
   }
-  const after = { cause: rejection, tokenId };
   await attempts.record({ action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after }, author);
-  if (rejection === 'misplaced') {
-    throw new Refusal(
-      401,
-      `${absentMessage} in the authorization header. Replace the token, which others may have read`,
-    );
-  }
-  if (token === undefined) throw new Refusal(401, absentMessage);
-  // The same message for each cause, so that nobody learns which tokens exist.
-  throw new Refusal(401, 'Invalid token');
 }
-
-const absentMessage = 'A bearer token is required';
-
-/**
- * Why a request has no bearer token: it has no credential at all, another one than a bearer token, or a token in a place
- * that logs and other servers read.
- */
-function absenceIn({ url, headers }: FastifyRequest): 'absent' | 'malformed' | 'misplaced' {
-  const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;
-  if ([url, cookie, proxy, ...[key].flat()].some((text) => text.includes(tokenPrefix))) return 'misplaced';
-  return authorization === '' ? 'absent' : 'malformed';
-}
-
-/** The author of an attempt whose caller is unknown. */
-const anonymous: Author = {
-  ...{ actor: 'unknown', administratorId: null, proof: 'unproven', claimed: null },
-  ...{ source: null, requestId: null, reason: null },
-};
 
 async function authorise(
   request: FastifyRequest,
@@ -210,14 +144,27 @@ async function authorise(
   if (isMember && (merchant === 'id' || merchant === 'keyId') && of !== caller.merchantId) {
     throw await notFound(request, caller, merchant === 'id' ? 'Merchant' : 'Key', options);
   }
-  if (!permits(caller.roles, permission)) throw await refused(request, caller, permission, options);
-  if (options.reasonFor?.has(permission) === true && authorOf(request).reason === null) {
-    throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');
-  }
+  await requirePermission(request, permission, options);
   if (reads !== undefined) {
     const merchantId = of ?? caller.merchantId ?? '';
     options.attempts.recordRead(reads, merchantId, authorOf(request));
   }
+}
+
+/**
+ * Requires a permission of the caller, and a reason if its use needs one. A refusal becomes an event.
+ * @throws Refusal 403 or 400
+ */
+export async function requirePermission(
+  request: FastifyRequest,
+  permission: Permission,
+  { attempts, reasonFor }: Pick<AccessOptions, 'attempts' | 'reasonFor'>,
+): Promise<void> {
+  const caller = callerOf(request);
+  if (!permits(caller.roles, permission)) throw await refused(request, caller, permission, attempts);
+  if (reasonFor?.has(permission) !== true || authorOf(request).reason !== null) return;
+  await recordRefusal(request, 'a reason', attempts);
+  throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');
 }
 
 /** Returns the merchant that a request concerns; undefined if it does not exist or the route names no merchant. */
@@ -237,9 +184,9 @@ async function refused(
   request: FastifyRequest,
   caller: Caller,
   permission: Permission,
-  options: AccessOptions,
+  attempts: Attempts,
 ): Promise<Refusal> {
-  await recordRefusal(request, permission, options.attempts);
+  await recordRefusal(request, permission, attempts);
   const held =
     caller.roles.length === 0 ? 'This token has no role' : `The role ${caller.roles.join(', ')} may not do this`;
   return new Refusal(403, `${held}: it needs ${permission}`, [], 'permission_missing', { permission });
@@ -259,7 +206,7 @@ async function notFound(
  * Stores the event of an attempt that was refused.
  * @param needs what the caller lacks, such as a permission
  */
-export async function recordRefusal(request: FastifyRequest, needs: string, attempts: Attempts): Promise<void> {
+async function recordRefusal(request: FastifyRequest, needs: string, attempts: Attempts): Promise<void> {
   const { method, routeOptions, params } = request;
   const given = JSON.stringify(params);
   const after = {
@@ -272,4 +219,18 @@ export async function recordRefusal(request: FastifyRequest, needs: string, atte
     { action: 'attempt.refused', merchantId: '', keyId: null, before: null, after },
     authorOf(request),
   );
+}
+
+/** Returns the result of an operation. If it refuses a right of the caller, stores the event of the attempt. */
+export async function recordingRefusals<Result>(
+  request: FastifyRequest,
+  attempts: Attempts,
+  act: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await act();
+  } catch (error) {
+    if (error instanceof RefusedRight) await recordRefusal(request, error.needs, attempts);
+    throw error;
+  }
 }

@@ -4,6 +4,8 @@ import { recordEvents, type NewEvent } from '../events/repository.js';
 import { readHistory } from '../projection/history.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { Clock, Timers } from '../../gateway/store-ports.js';
+import { FirstReads } from '../../rest/trail/first-reads.js';
+import { type CountedRefusals, countedState, RefusalCounts } from '../../rest/trail/refusal-counts.js';
 
 /** Limits of the attempts from one source within one minute. */
 const windowMilliseconds = 60_000;
@@ -17,13 +19,6 @@ interface Window {
   count: number;
 }
 
-/** The refused sign-ins of one source: the first of them, and their number by failure code. */
-interface Refusals {
-  readonly author: Author;
-  readonly since: number;
-  readonly counts: Map<string, number>;
-}
-
 /** Dependencies of the attempts. */
 interface AttemptOptions {
   readonly database: RegistryDatabase;
@@ -35,20 +30,20 @@ interface AttemptOptions {
 export class Attempts {
   readonly #database: RegistryDatabase;
   readonly #clock: Clock;
-  readonly #timers: Timers;
   readonly #failures = new LRUCache<string, Window>({ max: mostSources });
-  readonly #reads = new LRUCache<string, number>({ max: mostSources });
+  readonly #reads = new FirstReads();
+  readonly #refusals: RefusalCounts<Author>;
   #stored: Window = { since: 0, count: 0 };
   #omitted = 0;
   readonly #storing = new Set<Promise<unknown>>();
-  #refusals = new Map<string, Refusals>();
-  #cancelTimer: (() => void) | null = null;
-  #isStopped = false;
 
   constructor({ database, clock, timers }: AttemptOptions) {
     this.#database = database;
     this.#clock = clock;
-    this.#timers = timers;
+    this.#refusals = new RefusalCounts({
+      ...{ clock, timers, mostKeys: mostSources, store: (all) => this.#storeRefusals(all) },
+      omit: () => void (this.#omitted += 1),
+    });
   }
 
   /**
@@ -70,18 +65,7 @@ export class Attempts {
    * and minute has their number, so that a source that is throttled cannot fill the database.
    */
   refused(code: string, author: Author): void {
-    const source = author.source ?? '';
-    const known = this.#refusals.get(source);
-    if (known === undefined && (this.#isStopped || this.#refusals.size >= mostSources)) {
-      this.#omitted += 1;
-      return;
-    }
-    const refusals = known ?? { author, since: this.#clock.now(), counts: new Map<string, number>() };
-    refusals.counts.set(code, (refusals.counts.get(code) ?? 0) + 1);
-    this.#refusals.set(source, refusals);
-    this.#cancelTimer ??= this.#timers.after(windowMilliseconds, () => {
-      this.#track(this.#storeRefusals());
-    });
+    this.#refusals.add(author.source ?? '', code, author);
   }
 
   /**
@@ -102,42 +86,27 @@ export class Attempts {
     await this.#store({ ...event, after }, author, now);
   }
 
-  /**
-   * Stores the first read in each hour by one administrator of one merchant's records of a kind. The read does not wait
-   * for it, because reads must work while the database accepts no writes. If it fails, the next read stores it.
-   */
+  /** Stores the event of a read, if it is the first in its hour by this administrator of the merchant's records. */
   recordRead(what: string, merchantId: string, author: Author): void {
     const now = this.#clock.now();
-    const hour = Math.floor(now / 3_600_000);
-    const name = `${author.administratorId ?? author.actor}\n${merchantId}\n${what}`;
-    if (this.#reads.get(name) === hour) return;
-    this.#reads.set(name, hour);
     const event = { action: 'merchant.read', merchantId, keyId: null, before: null, after: { what } } as const;
-    this.#track(this.#store(event, author, now).catch(() => this.#reads.delete(name)));
+    const storing = this.#reads.note(author, merchantId, what, now, () => this.#store(event, author, now));
+    if (storing !== null) this.#track(storing);
   }
 
   /** Stores the counted refusals, and waits for the events that are being stored. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
-    await Promise.all([...this.#storing, this.#storeRefusals()]);
+    await Promise.all([...this.#storing, this.#refusals.stop()]);
   }
 
-  async #storeRefusals(): Promise<void> {
-    this.#cancelTimer?.();
-    this.#cancelTimer = null;
-    const all = [...this.#refusals.values()];
-    this.#refusals = new Map();
+  async #storeRefusals(all: readonly CountedRefusals<Author>[]): Promise<void> {
     let isAway = false;
-    for (const { author, since, counts } of all) {
-      const refusals = [...counts.values()].reduce((sum, count) => sum + count, 0);
-      const after = {
-        ...{ cause: [...counts.keys()].toSorted().join(', '), refusals },
-        ...{ causes: Object.fromEntries(counts), since: new Date(since).toISOString() },
-      };
+    for (const counted of all) {
+      const after = countedState(counted);
       const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
       // Without the database, only the number of all is kept, for the next event.
-      if (!isAway) isAway = await this.record(event, author, refusals).then(isFalse, isTrue);
-      if (isAway) this.#omitted += refusals;
+      if (!isAway) isAway = await this.record(event, counted.first, after.refusals).then(isFalse, isTrue);
+      if (isAway) this.#omitted += after.refusals;
     }
   }
 

@@ -1,7 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { Selectable } from '../../database/kysely.js';
-import { parseIpAddress } from '../../policy/ip-address.js';
-import { compileIpRanges } from '../../policy/ip-ranges.js';
+import { isFrom } from '../../rest/bearer-token.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import { digestOf, isTokenText } from './token-text.js';
@@ -35,9 +34,10 @@ export const bootstrapName = 'bootstrap';
 type Rejection =
   'absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source' | 'bootstrap-off';
 
-/** The result of the check of a credential. */
+/** The result of the check of a credential; `credential` has the id of the token, if it is known. */
 export type Identified =
-  { readonly caller: Caller } | { readonly rejection: Rejection; readonly tokenId: string | null };
+  | { readonly caller: Caller }
+  | { readonly rejection: Rejection; readonly credential: { readonly tokenId: string | null } };
 
 /** Dependencies of the check of a credential. */
 export interface IdentityOptions {
@@ -71,7 +71,7 @@ export class Identities {
     if (this.#bootstrapDigest !== null && timingSafeEqual(Buffer.from(digest), this.#bootstrapDigest)) {
       return { caller: bootstrapCaller };
     }
-    if (!isTokenText(token)) return { rejection: 'malformed', tokenId: null };
+    if (!isTokenText(token)) return { rejection: 'malformed', credential: { tokenId: null } };
     const row = await this.#database
       .selectFrom('administrator_tokens as token')
       .innerJoin('administrators as owner', 'owner.id', 'token.administrator_id')
@@ -79,9 +79,9 @@ export class Identities {
       .select(['owner.name as owner_name', 'owner.status', 'owner.roles as owner_roles', 'owner.merchant_id'])
       .where('token.digest', '=', digest)
       .executeTakeFirst();
-    if (row === undefined) return { rejection: 'unknown', tokenId: null };
+    if (row === undefined) return { rejection: 'unknown', credential: { tokenId: null } };
     const rejection = rejectionOf(row, source, now);
-    if (rejection !== null) return { rejection, tokenId: row.id };
+    if (rejection !== null) return { rejection, credential: { tokenId: row.id } };
     await this.#noteUse(row, source, now);
     const ownerRoles = JSON.parse(row.owner_roles) as string[];
     const tokenRoles = listIn(row.roles);
@@ -121,8 +121,5 @@ function rejectionOf(row: StoredToken & { readonly status: string }, source: str
   if (row.revoked_at !== null) return 'revoked';
   if (row.expires_at <= now) return 'expired';
   if (row.status !== 'ACTIVE') return 'disabled';
-  if (row.sources === null) return null;
-  const address = parseIpAddress(source);
-  const isListed = address !== null && compileIpRanges(JSON.parse(row.sources) as string[]).admits(address);
-  return isListed ? null : 'source';
+  return isFrom(listIn(row.sources), source) ? null : 'source';
 }

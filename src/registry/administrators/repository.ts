@@ -8,6 +8,7 @@ import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 import { bootstrapName } from './caller.js';
+import { RefusedRight } from './refused-right.js';
 import { roles as roleTable, type RoleName } from './roles.js';
 import type { Static } from '../../typebox/typebox.js';
 import type { Administrator, administratorChangesBody, newAdministratorBody } from './schema.js';
@@ -121,7 +122,7 @@ export function changeAdministrator(
       !staysOwner &&
       !(await hasOtherOwner(transaction, id))
     ) {
-      throw new Refusal(409, 'This is the last owner: create another owner first');
+      throw new RefusedRight('another owner', new Refusal(409, 'This is the last owner: create another owner first'));
     }
     const row = await transaction
       .updateTable('administrators')

@@ -5,11 +5,12 @@ export const permissions = [
   ...(['merchants:read', 'merchants:create', 'merchants:write', 'allowlists:write'] as const),
   ...(['keys:read', 'keys:create', 'keys:revoke'] as const),
   ...(['gateways:read', 'events:read', 'events:export', 'events:append'] as const),
-  ...(['checkpoints:read', 'checkpoints:write'] as const),
+  ...(['checkpoints:read', 'checkpoints:write', 'usage:read', 'usage:forget'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
   ...walletPermissions,
   ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
   ...(['approvals:read', 'approvals:decide'] as const),
+  ...(['unusual:read', 'unusual:answer'] as const),
 ] as const;
 
 /** One permission of an administrator. */
@@ -20,7 +21,7 @@ const ofEverybody = ['identity:read', 'tokens:own'] as const;
 
 const reads = [
   ...(['merchants:read', 'keys:read', 'gateways:read', 'events:read', 'checkpoints:read'] as const),
-  ...(['restores:read', 'approvals:read'] as const),
+  ...(['restores:read', 'approvals:read', 'usage:read', 'unusual:read'] as const),
 ] as const;
 
 /** A role: a named set of permissions. */
@@ -41,14 +42,14 @@ export const roles = {
       ...reads,
       ...(['merchants:create', 'merchants:write', 'allowlists:write', 'keys:create', 'keys:revoke'] as const),
       ...(['events:export', 'checkpoints:write', 'records:import', 'records:export', 'restores:write'] as const),
-      ...(['approvals:decide', 'wallets:read'] as const),
+      ...(['approvals:decide', 'unusual:answer', 'wallets:read', 'usage:forget'] as const),
       ...ofEverybody,
     ],
   },
   support: {
     description: 'reads, and may revoke keys; creates nothing',
     isOfMember: false,
-    permissions: [...reads, 'keys:revoke', ...ofEverybody],
+    permissions: [...reads, 'keys:revoke', 'unusual:answer', ...ofEverybody],
   },
   auditor: {
     description: 'reads everything, changes nothing',
@@ -77,13 +78,14 @@ export const roles = {
     isOfMember: true,
     permissions: [
       ...(['merchants:read', 'allowlists:write', 'keys:read', 'keys:create', 'keys:revoke', 'events:read'] as const),
+      ...(['usage:read', 'unusual:read'] as const),
       ...ofEverybody,
     ],
   },
   'merchant-viewer': {
-    description: 'reads the keys, allowlists and events of one merchant',
+    description: 'reads the keys, allowlists, events and usage of one merchant',
     isOfMember: true,
-    permissions: ['merchants:read', 'keys:read', 'events:read', ...ofEverybody],
+    permissions: ['merchants:read', 'keys:read', 'events:read', 'usage:read', 'unusual:read', ...ofEverybody],
   },
 } as const satisfies Readonly<Record<string, Role>>;
 

@@ -5,7 +5,9 @@ import Type from '../../typebox/typebox.js';
 import { idIn } from '../fields.js';
 import { changeOrRequest } from '../approvals/requests.js';
 import type { Routes } from '../routes.js';
-import { authorOf, callerOf } from './access.js';
+import { recordingRefusals } from './access.js';
+import { authorOf, callerOf } from './request-author.js';
+import type { Attempts } from './attempts.js';
 import { changeAdministrator, createAdministrator, findAdministrator, listAdministrators } from './repository.js';
 import { permissions, permits, roleNames, roles } from './roles.js';
 import {
@@ -22,155 +24,174 @@ import {
 } from './schema.js';
 import { createToken, listTokens, revokeToken } from './tokens.js';
 
+/** Dependencies of the routes of administrators. */
+export interface AdministratorRouteOptions {
+  readonly attempts: Attempts;
+  /** Called after an owner was created. */
+  readonly onOwner?: (() => void) | undefined;
+}
+
 /** Routes that manage administrators and their tokens. */
-export const administratorRoutes: Routes = (app, context) => {
-  const { database } = context;
+export const administratorRoutes =
+  ({ attempts, onOwner }: AdministratorRouteOptions): Routes =>
+  (app, context) => {
+    const { database } = context;
 
-  app.get(
-    '/me',
-    {
-      schema: { querystring: noQuery },
-      config: {
-        operation: { summary: 'Who makes this request, and what they may do', data: identitySchema },
-        access: { permission: 'identity:read', merchant: 'own' },
+    app.get(
+      '/me',
+      {
+        schema: { querystring: noQuery },
+        config: {
+          operation: { summary: 'Who makes this request, and what they may do', data: identitySchema },
+          access: { permission: 'identity:read', merchant: 'own' },
+        },
       },
-    },
-    (request) => {
-      const { name, administratorId, proof, roles: held, merchantId, expiresAt } = callerOf(request);
-      const identity = {
-        ...{ name, administratorId, proof, roles: held },
-        permissions: permissions.filter((permission) => permits(held, permission)),
-        ...{ merchantId, expiresAt: expiresAt === null ? null : new Date(expiresAt).toISOString() },
-      };
-      return success('Identity retrieved', identity);
-    },
-  );
+      (request) => {
+        const { name, administratorId, proof, roles: held, merchantId, expiresAt } = callerOf(request);
+        const identity = {
+          ...{ name, administratorId, proof, roles: held },
+          permissions: permissions.filter((permission) => permits(held, permission)),
+          ...{ merchantId, expiresAt: expiresAt === null ? null : new Date(expiresAt).toISOString() },
+        };
+        return success('Identity retrieved', identity);
+      },
+    );
 
-  app.get(
-    '/roles',
-    {
-      schema: { querystring: noQuery },
-      config: {
-        operation: { summary: 'All roles and their permissions', data: Type.Array(roleSchema) },
-        access: { permission: 'identity:read', merchant: 'own' },
+    app.get(
+      '/roles',
+      {
+        schema: { querystring: noQuery },
+        config: {
+          operation: { summary: 'All roles and their permissions', data: Type.Array(roleSchema) },
+          access: { permission: 'identity:read', merchant: 'own' },
+        },
       },
-    },
-    () =>
-      success(
-        'Roles retrieved',
-        roleNames.map((name) => ({ name, ...roles[name] })),
-      ),
-  );
+      () =>
+        success(
+          'Roles retrieved',
+          roleNames.map((name) => ({ name, ...roles[name] })),
+        ),
+    );
 
-  app.post(
-    '/administrators',
-    {
-      schema: { body: newAdministratorBody, querystring: noQuery },
-      config: {
-        operation: { summary: 'Create an administrator', status: 201, data: administratorSchema },
-        access: { permission: 'administrators:write' },
+    app.post(
+      '/administrators',
+      {
+        schema: { body: newAdministratorBody, querystring: noQuery },
+        config: {
+          operation: { summary: 'Create an administrator', status: 201, data: administratorSchema },
+          access: { permission: 'administrators:write' },
+        },
       },
-    },
-    async (request, reply) => {
-      const created = await changeOrRequest(context, request, request.body, (guard) =>
-        createAdministrator(context, authorOf(request), request.body, guard),
-      );
-      reply.code(201);
-      return success('Administrator created', created);
-    },
-  );
+      async (request, reply) => {
+        const created = await changeOrRequest(context, request, request.body, (guard) =>
+          createAdministrator(context, authorOf(request), request.body, guard),
+        );
+        if (created.roles.includes('owner')) onOwner?.();
+        reply.code(201);
+        return success('Administrator created', created);
+      },
+    );
 
-  app.get(
-    '/administrators',
-    {
-      schema: { querystring: administratorsQuery },
-      config: {
-        operation: { summary: 'Administrators, by name', page: administratorSchema },
-        access: { permission: 'administrators:read', reads: 'members' },
+    app.get(
+      '/administrators',
+      {
+        schema: { querystring: administratorsQuery },
+        config: {
+          operation: { summary: 'Administrators, by name', page: administratorSchema },
+          access: { permission: 'administrators:read', reads: 'members' },
+        },
       },
-    },
-    async ({ query }) => {
-      const paging = pagingOf(query);
-      return successPage('Administrators retrieved', await listAdministrators(database, query, paging), paging);
-    },
-  );
+      async ({ query }) => {
+        const paging = pagingOf(query);
+        return successPage('Administrators retrieved', await listAdministrators(database, query, paging), paging);
+      },
+    );
 
-  app.get(
-    '/administrators/:id',
-    {
-      schema: { params: idParams, querystring: noQuery },
-      config: {
-        operation: { summary: 'One administrator', data: administratorSchema },
-        access: { permission: 'administrators:read' },
+    app.get(
+      '/administrators/:id',
+      {
+        schema: { params: idParams, querystring: noQuery },
+        config: {
+          operation: { summary: 'One administrator', data: administratorSchema },
+          access: { permission: 'administrators:read' },
+        },
       },
-    },
-    async ({ params }) =>
-      success('Administrator retrieved', await findAdministrator(database, idIn(params, 'Administrator'))),
-  );
+      async ({ params }) =>
+        success('Administrator retrieved', await findAdministrator(database, idIn(params, 'Administrator'))),
+    );
 
-  app.patch(
-    '/administrators/:id',
-    {
-      schema: { params: idParams, body: administratorChangesBody, querystring: noQuery },
-      config: {
-        operation: { summary: 'Change or disable an administrator', data: administratorSchema },
-        access: { permission: 'administrators:write' },
+    app.patch(
+      '/administrators/:id',
+      {
+        schema: { params: idParams, body: administratorChangesBody, querystring: noQuery },
+        config: {
+          operation: { summary: 'Change or disable an administrator', data: administratorSchema },
+          access: { permission: 'administrators:write' },
+        },
       },
-    },
-    async (request) => {
-      const id = idIn(request.params, 'Administrator');
-      const changed = await changeOrRequest(context, request, request.body, (guard) =>
-        changeAdministrator(context, authorOf(request), id, request.body, guard),
-      );
-      return success('Administrator changed', changed);
-    },
-  );
+      async (request) => {
+        const id = idIn(request.params, 'Administrator');
+        const changed = await recordingRefusals(request, attempts, () =>
+          changeOrRequest(context, request, request.body, (guard) =>
+            changeAdministrator(context, authorOf(request), id, request.body, guard),
+          ),
+        );
+        return success('Administrator changed', changed);
+      },
+    );
 
-  app.post(
-    '/tokens',
-    {
-      schema: { body: newTokenBody, querystring: noQuery },
-      config: {
-        operation: { summary: 'Create a token, shown once', status: 201, data: createdTokenSchema },
-        access: { permission: 'tokens:own', merchant: 'own' },
+    app.post(
+      '/tokens',
+      {
+        schema: { body: newTokenBody, querystring: noQuery },
+        config: {
+          operation: { summary: 'Create a token, shown once', status: 201, data: createdTokenSchema },
+          access: { permission: 'tokens:own', merchant: 'own' },
+        },
       },
-    },
-    async (request, reply) => {
-      const created = await createToken(context, authorOf(request), callerOf(request), request.body);
-      reply.code(201);
-      return success('Token created', created);
-    },
-  );
+      async (request, reply) => {
+        const created = await recordingRefusals(request, attempts, () =>
+          createToken(context, authorOf(request), callerOf(request), request.body),
+        );
+        reply.code(201);
+        return success('Token created', created);
+      },
+    );
 
-  app.get(
-    '/tokens',
-    {
-      schema: { querystring: tokensQuery },
-      config: {
-        operation: { summary: 'Tokens of an administrator, newest first', page: tokenSchema },
-        access: { permission: 'tokens:own', merchant: 'own' },
+    app.get(
+      '/tokens',
+      {
+        schema: { querystring: tokensQuery },
+        config: {
+          operation: { summary: 'Tokens of an administrator, newest first', page: tokenSchema },
+          access: { permission: 'tokens:own', merchant: 'own' },
+        },
       },
-    },
-    async (request) => {
-      const paging = pagingOf(request.query);
-      const { administratorId } = request.query;
-      const page = await listTokens(database, callerOf(request), administratorId, paging);
-      return successPage('Tokens retrieved', page, paging);
-    },
-  );
+      async (request) => {
+        const paging = pagingOf(request.query);
+        const { administratorId } = request.query;
+        const page = await recordingRefusals(request, attempts, () =>
+          listTokens(database, callerOf(request), administratorId, paging),
+        );
+        return successPage('Tokens retrieved', page, paging);
+      },
+    );
 
-  app.post(
-    '/tokens/:id/revoke',
-    {
-      schema: { params: idParams, querystring: noQuery },
-      config: {
-        operation: { summary: 'Revoke a token at once', data: tokenSchema },
-        access: { permission: 'tokens:own', merchant: 'own' },
+    app.post(
+      '/tokens/:id/revoke',
+      {
+        schema: { params: idParams, querystring: noQuery },
+        config: {
+          operation: { summary: 'Revoke a token at once', data: tokenSchema },
+          access: { permission: 'tokens:own', merchant: 'own' },
+        },
       },
-    },
-    async (request) => {
-      const id = idIn(request.params, 'Token');
-      return success('Token revoked', await revokeToken(context, authorOf(request), callerOf(request), id));
-    },
-  );
-};
+      async (request) => {
+        const id = idIn(request.params, 'Token');
+        const revoked = await recordingRefusals(request, attempts, () =>
+          revokeToken(context, authorOf(request), callerOf(request), id),
+        );
+        return success('Token revoked', revoked);
+      },
+    );
+  };

@@ -10,6 +10,7 @@ import type { RegistryTables } from '../tables.js';
 import type { Static } from '../../typebox/typebox.js';
 import { type Caller, listIn } from './caller.js';
 import { findAdministrator } from './repository.js';
+import { RefusedRight } from './refused-right.js';
 import { permits } from './roles.js';
 import type { AdministratorToken, newTokenBody } from './schema.js';
 import { digestOf, newToken } from './token-text.js';
@@ -46,7 +47,8 @@ export function createToken(
   // A token that is limited to addresses must not create one that is not.
   const more = (sources ?? []).find((source) => caller.sources?.includes(source) === false);
   if (more !== undefined) {
-    throw Refusal.invalid([{ path: 'sources', message: `${more} is not among the sources of your own token` }]);
+    const problem = { path: 'sources', message: `${more} is not among the sources of your own token` };
+    throw new RefusedRight(`the source ${more}`, Refusal.invalid([problem]));
   }
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const administrator = await findAdministrator(transaction, owner);
@@ -57,7 +59,8 @@ export function createToken(
     const roles = given.roles ?? (isOwn ? caller.tokenRoles : null);
     const missing = roles?.find((role) => !available.includes(role));
     if (missing !== undefined) {
-      throw Refusal.invalid([{ path: 'roles', message: `${missing} is not among the roles of the administrator` }]);
+      const problem = { path: 'roles', message: `${missing} is not among the roles of the administrator` };
+      throw new RefusedRight(`the role ${missing}`, Refusal.invalid([problem]));
     }
     await requireRoom(transaction, owner, now);
     const token = newToken(context.random);
@@ -83,7 +86,9 @@ export function revokeToken(context: Context, author: Author, caller: Caller, id
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const one = transaction.selectFrom('administrator_tokens').selectAll().where('id', '=', id);
     const row = await one.executeTakeFirst();
-    if (row === undefined || !mayRevoke(caller, row.administrator_id)) throw Refusal.notFound('Token');
+    if (row === undefined) throw Refusal.notFound('Token');
+    if (!mayRevoke(caller, row.administrator_id))
+      throw new RefusedRight('administrators:write', Refusal.notFound('Token'));
     const before = toToken(row);
     if (row.revoked_at !== null) return { result: before, events: [] };
     await transaction.updateTable('administrator_tokens').set({ revoked_at: now }).where('id', '=', id).execute();
@@ -106,7 +111,8 @@ export async function listTokens(
   paging: Paging,
 ): Promise<Page<AdministratorToken>> {
   const isOther = administratorId !== undefined && administratorId !== caller.administratorId;
-  if (isOther && !permits(caller.roles, 'administrators:read')) throw Refusal.notFound('Administrator');
+  if (isOther && !permits(caller.roles, 'administrators:read'))
+    throw new RefusedRight('administrators:read', Refusal.notFound('Administrator'));
   const owner = administratorId ?? caller.administratorId;
   const { offset, limit } = rangeOf(paging);
   let wanted = database.selectFrom('administrator_tokens');
@@ -136,7 +142,7 @@ export async function countExpiring(database: RegistryDatabase, now: number): Pr
 function ownerOf(caller: Caller, wanted: string | undefined): string {
   if (wanted !== undefined && wanted !== caller.administratorId) {
     if (permits(caller.roles, 'administrators:write')) return wanted;
-    throw Refusal.notFound('Administrator');
+    throw new RefusedRight('administrators:write', Refusal.notFound('Administrator'));
   }
   if (caller.administratorId !== null) return caller.administratorId;
   throw Refusal.invalid([{ path: 'administratorId', message: 'administratorId is required with the shared token' }]);

@@ -6,6 +6,7 @@ import {
   activeOwners,
 } from '../administrators/repository.js';
 import type { Caller } from '../administrators/caller.js';
+import { RefusedRight } from '../administrators/refused-right.js';
 import { permits } from '../administrators/roles.js';
 import { type Change, makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
@@ -71,17 +72,19 @@ export async function reject(context: RegistryContext, author: Author, caller: C
 }
 
 /** The caller may decide, but lacks the permission of the change itself. */
-export class MissingPermission extends Refusal {
+class MissingPermission extends RefusedRight {
   constructor({ change }: Pick<ApprovalRow, 'change'>) {
     const permission = permissionFor[change as GuardedChange];
-    super(403, `Your roles may not do this: it needs ${permission}`, [], 'permission_missing', { permission });
+    const message = `Your roles may not do this: it needs ${permission}`;
+    super(permission, new Refusal(403, message, [], 'permission_missing', { permission }));
   }
 }
 
 /** The caller made the request, or the requester issued the caller's token and may know it. */
-export class NotIndependent extends Refusal {
+class NotIndependent extends RefusedRight {
   constructor(why: string) {
-    super(403, `Another administrator has to approve: ${why}`, [], 'approval_not_independent');
+    const message = `Another administrator has to approve: ${why}`;
+    super('another administrator', new Refusal(403, message, [], 'approval_not_independent'));
   }
 }
 

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Selectable } from '../../database/kysely.js';
 import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
-import { authorOf, callerOf } from '../administrators/access.js';
+import { authorOf, callerOf } from '../administrators/request-author.js';
 import { type Change, makeUnpublishedChange } from '../change.js';
 import type { Author } from '../events/author.js';
 import { newId, type RegistryContext } from '../registry-context.js';
@@ -98,6 +98,17 @@ export function waitingOf(database: RegistryDatabase, requestedBy: string | null
     .where('expires_at', '>', now)
     .where('requested_by', requestedBy === null ? 'is' : '=', requestedBy)
     .execute();
+}
+
+/** Counts the requests of all administrators that can still be approved. */
+export async function countWaiting(database: RegistryDatabase, now: number): Promise<number> {
+  const { total } = await database
+    .selectFrom('approvals')
+    .select((it) => it.fn.countAll<number>().as('total'))
+    .where('status', '=', 'WAITING')
+    .where('expires_at', '>', now)
+    .executeTakeFirstOrThrow();
+  return total;
 }
 
 /** Returns one page of the requests with a status, newest first. */

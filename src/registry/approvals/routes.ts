@@ -1,31 +1,20 @@
-import type { FastifyRequest } from 'fastify';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import { fundingSchema } from '../../rest/services-token.js';
-import { authorOf, callerOf, recordRefusal } from '../administrators/access.js';
+import { recordingRefusals } from '../administrators/access.js';
+import { authorOf, callerOf } from '../administrators/request-author.js';
 import type { Attempts } from '../administrators/attempts.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
-import { approve, MissingPermission, NotIndependent, reject } from './decisions.js';
+import { approve, reject } from './decisions.js';
 import { requestFunding } from './funding.js';
 import { findRow, listApprovals, toApproval } from './requests.js';
 import { approvalSchema, approvalsQuery } from './schema.js';
 
 /** Routes that show and decide the requests for approval. */
 export function approvalRoutes(attempts: Attempts): Routes {
-  /** Records a refused attempt to decide. */
-  const recorded = async <Result>(request: FastifyRequest, act: () => Promise<Result>): Promise<Result> => {
-    try {
-      return await act();
-    } catch (error) {
-      if (error instanceof MissingPermission) await recordRefusal(request, error.details.permission ?? '', attempts);
-      if (error instanceof NotIndependent) await recordRefusal(request, 'another administrator', attempts);
-      throw error;
-    }
-  };
-
   return (app, context) => {
     const { database, clock, confirm } = context;
     app.get(
@@ -65,7 +54,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
         schema: { body: fundingSchema, querystring: noQuery },
         config: {
           operation: { summary: 'Request the approval to fund a wallet', status: 201, data: approvalSchema },
-          access: { permission: 'wallets:fund' },
+          access: { permission: 'wallets:fund', isProven: true },
         },
       },
       async (request, reply) => {
@@ -86,7 +75,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
       },
       async (request, reply) => {
         const id = idIn(request.params, 'Approval');
-        const { approval, revision } = await recorded(request, () =>
+        const { approval, revision } = await recordingRefusals(request, attempts, () =>
           approve(context, authorOf(request), callerOf(request), id),
         );
         return respondToChange(reply, 200, 'Approved and changed', approval, await confirm(revision, null));
@@ -106,7 +95,7 @@ export function approvalRoutes(attempts: Attempts): Routes {
         const id = idIn(request.params, 'Approval');
         return success(
           'Rejected',
-          await recorded(request, () => reject(context, authorOf(request), callerOf(request), id)),
+          await recordingRefusals(request, attempts, () => reject(context, authorOf(request), callerOf(request), id)),
         );
       },
     );

@@ -5,7 +5,7 @@ import { type Page, pagingOf, type Paging, pagingQuery, rangeOf } from '../../re
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { authorOf } from '../administrators/access.js';
+import { authorOf } from '../administrators/request-author.js';
 import type { Routes } from '../routes.js';
 import { listFindings } from './findings.js';
 import { confirmKey, endKey, listInstanceKeys, pinKey } from './instance-keys.js';

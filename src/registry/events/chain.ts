@@ -1,4 +1,5 @@
-import type { Selectable } from '../../database/kysely.js';
+import { isPostgres } from '../../database/dialects.js';
+import { type Selectable, sql } from '../../database/kysely.js';
 import { type ChainedEvent, type ChainHead, eventHash, signChainHead } from '../../evidence/event-chain.js';
 import type { NoteSigner } from '../../evidence/signed-note.js';
 import type { RegistryDatabase } from '../registry-database.js';
@@ -49,7 +50,7 @@ export interface ChainState {
   readonly head: ChainHead;
   /** What was pruned; position 0 if nothing was. */
   readonly pruned: ChainHead & { readonly at: number | null; readonly note: string | null };
-  /** Number of stored events that are not in the chain, although the chain had begun, and the first of them. */
+  /** Number of stored events that are not in the chain and are not of earlier releases, and the first of them. */
   readonly unchained: { readonly count: number; readonly firstSeq: number | null };
   /** Number of events of earlier releases, which are not in the chain. */
   readonly former: number;
@@ -61,17 +62,21 @@ export interface ChainState {
 export async function chainState(database: RegistryDatabase, signer: NoteSigner | null): Promise<ChainState> {
   const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
   const head = { position: tail.position, hash: tail.hash };
-  const outside = await database
+  // An event of a former release has no proof and a number of at least 1, and precedes the chain. `unchained_seq` alone
+  // proves nothing, because a user of the database can change it.
+  const firstChained = await database
+    .selectFrom('event_chain')
+    .select((it) => it.fn.min<number | null>('seq').as('seq'))
+    .executeTakeFirstOrThrow();
+  const lastFormer = Math.min(tail.unchained_seq, (firstChained.seq ?? Infinity) - 1);
+  const unchained = database
     .selectFrom('events')
     .leftJoin('event_chain', 'event_chain.seq', 'events.seq')
     .select((it) => [it.fn.countAll<number>().as('count'), it.fn.min<number | null>('events.seq').as('first')])
-    .where('event_chain.seq', 'is', null)
-    .where('events.seq', '>', tail.unchained_seq)
-    .executeTakeFirstOrThrow();
-  const former = await database
-    .selectFrom('events')
-    .select((it) => it.fn.countAll<number>().as('count'))
-    .where('seq', '<=', tail.unchained_seq)
+    .where('event_chain.seq', 'is', null);
+  const all = await unchained.executeTakeFirstOrThrow();
+  const added = await unchained
+    .where((it) => it.or([it('events.seq', '>', lastFormer), it('events.seq', '<', 1), it('proof', 'is not', null)]))
     .executeTakeFirstOrThrow();
   return {
     head,
@@ -79,8 +84,8 @@ export async function chainState(database: RegistryDatabase, signer: NoteSigner 
       ...{ position: tail.pruned_position, hash: tail.pruned_hash },
       ...{ at: tail.pruned_at, note: tail.pruned_note },
     },
-    unchained: { count: outside.count, firstSeq: outside.first },
-    former: former.count,
+    unchained: { count: added.count, firstSeq: added.first },
+    former: all.count - added.count,
     note: signer === null ? null : signChainHead(head, signer),
   };
 }
@@ -144,19 +149,24 @@ export async function pruneEvents(
       .orderBy('seq', 'desc')
       .limit(1)
       .executeTakeFirst();
-    if (last !== undefined) {
-      const note = signer === null ? null : signChainHead(last, signer);
-      await transaction
-        .updateTable('event_tail')
-        .set({ pruned_position: last.position, pruned_hash: last.hash, pruned_at: now, pruned_note: note })
-        .where('id', '=', 1)
-        .where('pruned_position', '<', last.position)
-        .execute();
+    const end = last ?? { position: 0, hash: '' };
+    const note = last === undefined || signer === null ? null : signChainHead(last, signer, 'events/pruned');
+    if (isPostgres(database)) {
+      // With the rights of the tables' owner, because the registry's user may have no right to delete events.
+      await sql`select prune_events(${seqs}::bigint[], ${end.position}, ${end.hash}, ${now}, ${note})`.execute(
+        transaction,
+      );
+      return;
     }
+    await transaction
+      .updateTable('event_tail')
+      .set({ pruned_position: end.position, pruned_hash: end.hash, pruned_at: now, pruned_note: note })
+      .where('id', '=', 1)
+      .where('pruned_position', '<', end.position)
+      .execute();
     await transaction.deleteFrom('events').where('seq', 'in', seqs).execute();
     await transaction.deleteFrom('event_chain').where('seq', 'in', seqs).execute();
-    if (last !== undefined)
-      await transaction.deleteFrom('event_checkpoints').where('position', '<', last.position).execute();
+    await transaction.deleteFrom('event_checkpoints').where('position', '<', end.position).execute();
   });
 }
 

@@ -2,7 +2,8 @@ import { keyText, type NoteSigner } from '../../evidence/signed-note.js';
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
-import { type Access, authorOf, callerOf } from '../administrators/access.js';
+import { type Access } from '../administrators/access.js';
+import { authorOf, callerOf } from '../administrators/request-author.js';
 import type { Routes } from '../routes.js';
 import { chainState, readChain } from './chain.js';
 import { beginExport, readEventExport } from './exports.js';
@@ -80,7 +81,7 @@ export function eventRoutes(signer: NoteSigner | null): Routes {
         schema: { body: servicesEventsBody, querystring: noQuery },
         config: {
           operation: {
-            summary: 'Append changes that operators made in the services, once per id',
+            summary: 'Append what operators did, tried and read in the services, once per id',
             data: appendedSchema,
           },
           access: { permission: 'events:append' },

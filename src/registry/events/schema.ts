@@ -1,7 +1,7 @@
 import { actorForm } from '../../rest/actor.js';
 import { keylessLine } from '../../rest/line.js';
 import { pagingQuery } from '../../rest/paging.js';
-import { mostServicesEvents, servicesActions, servicesEventSchema } from '../../rest/services-events.js';
+import { mostServicesEvents, servicesEventSchema, walletActions } from '../../rest/trail/services-events.js';
 import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { identifierForm } from '../fields.js';
@@ -22,9 +22,10 @@ const actions = [
   ...(['sign-in.succeeded', 'sign-in.ended'] as const),
   ...(['approval.requested', 'approval.approved', 'approval.rejected', 'approval.refused'] as const),
   ...(['approval-rules.changed'] as const),
-  ...servicesActions,
+  ...walletActions,
   ...(['instance-key.pinned', 'instance-key.confirmed', 'instance-key.ended'] as const),
-  ...(['events.exported', 'records.exported'] as const),
+  ...(['events.exported', 'records.exported', 'usage.forgotten'] as const),
+  ...(['key.unusual-use', 'key.unusual-use-decided'] as const),
 ] as const;
 
 /** An event of the audit trail: who changed what, and when. */
@@ -140,7 +141,8 @@ export const chainStateSchema = Type.Object({
   pruned: Type.Object({
     ...{ position: count, hash: Type.String(), at: Type.Union([Type.Null(), count]), note: textOrNull },
   }),
-  unchained: Type.Object({ count, firstSeq: Type.Union([Type.Null(), count]) }),
+  // An event that was inserted by SQL may have a number below 1.
+  unchained: Type.Object({ count, firstSeq: Type.Union([Type.Null(), Type.Integer()]) }),
   former: count,
   note: textOrNull,
   publicKey: textOrNull,

@@ -1,13 +1,13 @@
-import { servicesActions, type ServicesEvent } from '../../rest/services-events.js';
+import { servicesActions, type ServicesEvent } from '../../rest/trail/services-events.js';
 import { makeUnpublishedChange } from '../change.js';
 import type { RegistryContext } from '../registry-context.js';
 import type { Author } from './author.js';
 import type { NewEvent } from './repository.js';
 
 /**
- * Appends changes that operators made in the services, once per id. The author of each event is the operator, as the
- * services proved it; `reportedBy` names the administrator of the services. `at` is when the services made the change,
- * because the event's own time is when the registry stores it.
+ * Appends what operators changed, read for the first time or were refused in the services, once per id. The author of
+ * each event is the operator, as the services proved it; `reportedBy` names the administrator of the services. `at` is
+ * when the services stored the event, because the event's own time is when the registry stores it.
  * @returns the number of events that were new
  */
 export function appendServicesEvents(

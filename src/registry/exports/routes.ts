@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { success } from '../../rest/envelope.js';
-import { authorOf } from '../administrators/access.js';
+import { authorOf } from '../administrators/request-author.js';
 import { makeUnpublishedChange } from '../change.js';
 import { readHistory } from '../projection/history.js';
 import type { Routes } from '../routes.js';

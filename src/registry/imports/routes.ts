@@ -1,7 +1,7 @@
 import { success } from '../../rest/envelope.js';
 import { noQuery } from '../../rest/rest-app.js';
 import type { ProjectionWait } from '../propagation.js';
-import { authorOf } from '../administrators/access.js';
+import { authorOf } from '../administrators/request-author.js';
 import type { Routes } from '../routes.js';
 import { checkEntries } from './check-entries.js';
 import { importEntries } from './import-entries.js';

@@ -3,7 +3,7 @@ import { pagingOf, pagingQuery } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import Type, { type Static } from '../../typebox/typebox.js';
-import { authorOf } from '../administrators/access.js';
+import { authorOf } from '../administrators/request-author.js';
 import { idIn } from '../fields.js';
 import { findMerchant } from '../merchants/repository.js';
 import { withPropagation } from '../propagation-schema.js';

@@ -1,4 +1,4 @@
-import { isReservedAddress, parseIpAddress } from '../../policy/ip-address.js';
+import { type IpAddress, isReservedAddress, parseIpAddress } from '../../policy/ip-address.js';
 import { type IpRange, parseIpRange } from '../../policy/ip-ranges.js';
 import type { Problem } from '../../rest/envelope.js';
 
@@ -50,7 +50,8 @@ function canonical({ family, prefix, first, last }: IpRange): Range {
   return { family, first: BigInt(first), last: BigInt(last), text };
 }
 
-function addressOf(family: 4 | 6, value: bigint) {
+/** Returns the address with a numeric value. */
+export function addressOf(family: 4 | 6, value: bigint): IpAddress {
   const width = family === 4 ? 8n : 16n;
   const parts = Array.from({ length: family === 4 ? 4 : 8 }, (_, index, count = family === 4 ? 4 : 8) =>
     ((value >> (BigInt(count - 1 - index) * width)) & ((1n << width) - 1n)).toString(family === 4 ? 10 : 16),

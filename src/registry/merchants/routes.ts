@@ -1,7 +1,8 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
-import { type Access, authorOf, callerOf } from '../administrators/access.js';
+import { type Access } from '../administrators/access.js';
+import { authorOf, callerOf } from '../administrators/request-author.js';
 import { changeOrRequest } from '../approvals/requests.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';

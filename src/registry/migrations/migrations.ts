@@ -13,6 +13,9 @@ import { eventChain } from './0011-event-chain.js';
 import { signIns } from './0012-sign-ins.js';
 import { approvals } from './0013-approvals.js';
 import { eventsOfServices } from './0014-events-of-services.js';
+import { usage } from './0016-usage.js';
+import { unusualUse } from './0017-unusual-use.js';
+import { eventRights } from './0019-event-rights.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -30,4 +33,7 @@ export const migrations: Migrations = {
   '0012-sign-ins': signIns,
   '0013-approvals': approvals,
   '0014-events-of-services': eventsOfServices,
+  '0016-usage': usage,
+  '0017-unusual-use': unusualUse,
+  '0019-event-rights': eventRights,
 };

@@ -1,4 +1,4 @@
-import type { Selectable } from '../../database/kysely.js';
+import { sql, type Selectable } from '../../database/kysely.js';
 import type { KeyRecord, MerchantRecord } from '../../gateway/records.js';
 import { toApiKey, type StoredKey } from '../keys/repository.js';
 import { toMerchant } from '../merchants/repository.js';
@@ -23,10 +23,7 @@ export async function currentRecords(database: RegistryDatabase, names: readonly
     merchantIds.length === 0
       ? []
       : await database.selectFrom('merchants').selectAll().where('id', 'in', merchantIds).execute();
-  const keys =
-    lookupIds.length === 0
-      ? []
-      : await database.selectFrom('api_keys').selectAll().where('lookup_id', 'in', lookupIds).execute();
+  const keys = lookupIds.length === 0 ? [] : await storedKeys(database).where('lookup_id', 'in', lookupIds).execute();
   const found = [...merchants.map(merchantEntry), ...keys.map(keyEntry)];
   const known = new Set(found.map(({ name }) => name));
   return [...found, ...missingAmong(names, known).map((name) => ({ name, value: null }))];
@@ -61,12 +58,29 @@ export function merchantEntry(row: Selectable<RegistryTables['merchants']>): Sto
   return { name: merchantPrefix + id, value };
 }
 
+/** A key, and whether a reset has replaced it. The database may represent the latter as a number. */
+type KeyToProject = StoredKey & { readonly is_replaced: number | boolean };
+
+/**
+ * Selects keys with `is_replaced`. The change that resets a key also creates its successor. It is the last change of an
+ * active key, so the two have the same revision. A key that was not changed has the revision of its own creation.
+ */
+export function storedKeys(database: RegistryDatabase) {
+  const isReplaced = sql<number | boolean>`(expires_at is not null and revision <> created_revision and exists (
+    select 1 from api_keys as successor
+    where successor.merchant_id = api_keys.merchant_id and successor.created_revision = api_keys.revision))`;
+  return database.selectFrom('api_keys').selectAll().select(isReplaced.as('is_replaced'));
+}
+
 /** Creates the record of a key that gateways read. */
-export function keyEntry(row: StoredKey): StoreEntry {
-  const { keyId, merchantId, environment, status, permissions, expiresAt, revision } = toApiKey(row);
+export function keyEntry(row: KeyToProject): StoreEntry {
+  const { keyId, merchantId, environment, status, permissions, expiresAt, label, revision } = toApiKey(row);
+  const isInGrace = status === 'ACTIVE' && expiresAt !== null && Boolean(row.is_replaced);
   const value: KeyRecord = {
     ...{ keyId, merchantId, environment, status, permissions, expiresAt, revision },
     ...statusChangedAt(row),
+    ...(label === null ? {} : { label }),
+    ...(isInGrace ? { graceEndsAt: expiresAt } : {}),
   };
   return { name: keyPrefix + row.lookup_id, value };
 }

@@ -1,6 +1,6 @@
 import type { RecordsStore, StoreEntry } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
-import { keyEntry, merchantEntry, recordPrefixes, unknownNames } from './current-records.js';
+import { keyEntry, merchantEntry, recordPrefixes, storedKeys, unknownNames } from './current-records.js';
 
 /** Records or names per page. */
 export const pageLength = 500;
@@ -24,13 +24,7 @@ export async function* storedPages(database: RegistryDatabase): AsyncGenerator<S
     after = last.id;
   }
   for (let after = ''; ;) {
-    const rows = await database
-      .selectFrom('api_keys')
-      .selectAll()
-      .where('key_id', '>', after)
-      .orderBy('key_id')
-      .limit(pageLength)
-      .execute();
+    const rows = await storedKeys(database).where('key_id', '>', after).orderBy('key_id').limit(pageLength).execute();
     const last = rows.at(-1);
     if (last === undefined) break;
     yield rows.map(keyEntry);

@@ -50,10 +50,12 @@ function mayBeWaiting({ isStored, stored, value }: RecordDifference): boolean {
   return !isStored || value === null || isOlder(stored, value);
 }
 
+/** Members that earlier releases do not write, so their absence is no difference. */
+const laterMembers: ReadonlySet<string> = new Set(['statusChangedAt', 'label', 'graceEndsAt']);
+
 function matchesAll(stored: object, value: object): boolean {
   const held = stored as Record<string, unknown>;
-  // Earlier releases do not write the time of the last status change, so its absence is no difference.
-  const isAsEarlier = (name: string): boolean => name === 'statusChangedAt' && held[name] === undefined;
+  const isAsEarlier = (name: string): boolean => laterMembers.has(name) && held[name] === undefined;
   return Object.entries(value).every(([name, member]) => isAsEarlier(name) || isDeepStrictEqual(held[name], member));
 }
 

@@ -2,7 +2,7 @@ import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf, pagingQuery } from '../../rest/paging.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import Type from '../../typebox/typebox.js';
-import { authorOf } from '../administrators/access.js';
+import { authorOf } from '../administrators/request-author.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';

@@ -1,7 +1,7 @@
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { walletPermissions } from '../../rest/services-token.js';
-import { callerOf } from '../administrators/access.js';
+import { callerOf } from '../administrators/request-author.js';
 import { permits } from '../administrators/roles.js';
 import { newId } from '../registry-context.js';
 import type { Routes } from '../routes.js';
@@ -41,9 +41,9 @@ export function servicesTokenRoutes({ key, reasonFor }: ServicesTokenOptions): R
         // Import this module only here: it loads jose, which registries without such tokens do not need.
         const { signServicesToken } = await import('./services-tokens.js');
         const caller = callerOf(request);
-        const permissions = walletPermissions.filter((permission) => permits(caller.roles, permission));
         const now = clock.now();
         const { approvalId } = request.query;
+        const permissions = walletPermissions.filter((permission) => permits(caller.roles, permission));
         const approved = approvalId === undefined ? null : await approvedFunding(database, caller, approvalId, now);
         const { fundingAbove } = await rulesIn(database);
         const signed = await signServicesToken(key, {

@@ -41,6 +41,7 @@ export async function signServicesToken(
     ...{ name: caller.name, permissions, reasonFor, proof: caller.proof },
     ...(fundingLimits === null ? {} : { fundingLimits }),
     ...(approved === null ? {} : { approved }),
+    ...(caller.sources === null ? {} : { sources: caller.sources }),
   })
     .setProtectedHeader({ alg: servicesToken.algorithm, kid: keyId, typ: servicesToken.type })
     .setIssuer(servicesToken.issuer)

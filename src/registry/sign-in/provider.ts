@@ -170,6 +170,9 @@ function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
     // Such as invalid_client: the registry's own configuration is wrong, so no sign-in of anybody can succeed.
     return new ProviderError('unavailable', /^[a-z_]{1,40}$/.test(error.error) ? error.error : 'error');
   }
+  // openid-client wraps what the fetch function throws.
+  const { cause } = error as { readonly cause?: unknown };
+  if (cause instanceof UnusableResponse) return new ProviderError('unavailable', cause.code, { cause: error });
   const { code } = error as { readonly code?: unknown };
   const reason = typeof code === 'string' ? code.toLowerCase() : 'no_response';
   const isProof = /^oauth_(?:invalid_response|jwt|json|unsupported|parse|key)|^oauth_(?:missing|invalid)/.test(reason);
@@ -180,8 +183,9 @@ function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
 const mostBytes = 256 * 1024;
 
 /**
- * Fetches like `fetch`, but fails if the body of the response exceeds 256 KiB. Without this limit, a provider could
- * exhaust the memory of the registry.
+ * Fetches like `fetch`, but fails if the body of the response exceeds 256 KiB, or claims to be JSON and is not. Without
+ * the limit, a provider could exhaust the memory of the registry. A body that broke off says nothing about a person, but
+ * openid-client reports it like a malformed token.
  */
 async function boundedFetch(url: string, options: object): Promise<Response> {
   const { body, status, headers } = await fetch(url, options);
@@ -191,12 +195,31 @@ async function boundedFetch(url: string, options: object): Promise<Response> {
   // Throwing from the loop cancels the stream.
   for await (const chunk of body as AsyncIterable<Uint8Array>) {
     size += chunk.byteLength;
-    if (size > mostBytes) throw new ResponseTooLarge();
+    if (size > mostBytes) throw new UnusableResponse('response_too_large');
     chunks.push(chunk);
   }
-  return new Response(Buffer.concat(chunks), { status, headers });
+  const whole = Buffer.concat(chunks);
+  if (jsonType.test(headers.get('content-type') ?? '') && !isJson(whole)) {
+    throw new UnusableResponse('response_is_not_json');
+  }
+  return new Response(whole, { status, headers });
 }
 
-class ResponseTooLarge extends Error {
-  readonly code = 'response_too_large';
+const jsonType = /^\s*application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i;
+
+function isJson(body: Buffer): boolean {
+  try {
+    // Like `Response.json()`, this ignores a byte order mark.
+    JSON.parse(new TextDecoder().decode(body));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** No answer of the provider, but of something between, or half of one. */
+class UnusableResponse extends Error {
+  constructor(readonly code: 'response_too_large' | 'response_is_not_json') {
+    super(code);
+  }
 }

@@ -3,7 +3,7 @@ import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { noQuery } from '../../rest/rest-app.js';
 import Type from '../../typebox/typebox.js';
-import { authorOf, callerOf, unknownAuthor } from '../administrators/access.js';
+import { authorOf, callerOf, unknownAuthor } from '../administrators/request-author.js';
 import type { Attempts } from '../administrators/attempts.js';
 import type { Author } from '../events/author.js';
 import type { Routes } from '../routes.js';

@@ -1,8 +1,7 @@
-import type { FastifyInstance } from 'fastify';
+import { randomUUID } from 'node:crypto';
 import type { Logger } from '../../rest/error-responses.js';
 import { describeRoutes, type ApiDescription, type DescribedRoute } from '../../rest/openapi/describe-routes.js';
 import { success } from '../../rest/envelope.js';
-import { Refusal } from '../../rest/refusal.js';
 import { createRestApp, type RestApp } from '../../rest/rest-app.js';
 import type { ServerTls } from '../../tls/server-tls.js';
 import { movementRoutes } from './movement-routes.js';
@@ -32,32 +31,20 @@ export function createOperatorsApi({
   logger,
   ...context
 }: OperatorsOptions): RestApp {
-  const admit = requireOperator({ token, administrators });
+  const { attempts } = context;
   const app = createRestApp({
     logger,
     tls,
-    admit: (app) => {
-      refuseForwarded(app);
-      admit(app);
-    },
+    admit: requireOperator({ token, administrators, attempts }),
+    onOversized: (source) => attempts?.signInFailed({ id: randomUUID(), source }, 'headers_too_large'),
   });
+  if (attempts !== null) app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, operatorsDescription);
   walletRoutes(app, context);
   movementRoutes(app, context);
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));
   app.get('/openapi.json', { config: { isOpen: true } }, () => description());
   return app;
-}
-
-/**
- * Rejects requests that the gateway forwarded, in case an upstream has this API's address by mistake. The gateway sets
- * `x-merchant-id` on every request, and removes that header from clients' requests.
- */
-function refuseForwarded(app: FastifyInstance): void {
-  app.addHook('onRequest', ({ headers }, _reply, done) => {
-    const isForwarded = headers['x-merchant-id'] !== undefined || headers['x-gateway-assertion'] !== undefined;
-    done(isForwarded ? new Refusal(403, 'Forbidden', [], 'forwarded') : undefined);
-  });
 }
 
 const actor = {

@@ -28,7 +28,7 @@ const movements = [
 
 /** Adds the routes for movements, ledger entries and accounts. */
 export function movementRoutes(app: RestApp, context: OperatorContext): void {
-  const { database, clock, storesEvents } = context;
+  const { database, clock, storesEvents, attempts } = context;
   for (const { path, type, action, summary } of movements) {
     app.post(
       path,
@@ -39,7 +39,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
       async (request, reply) => {
         const { merchantId = null, ...order } = request.body;
         const wallet = await walletOf(database, request.params.id);
-        if (type === 'credit') requireApproval(request, { ...order, walletId: wallet.id });
+        if (type === 'credit') requireApproval(request, { ...order, walletId: wallet.id }, attempts);
         const actor = ledgerNameOf(request);
         const author = eventAuthorOf(request, order.reason);
         const { entry, isRepeated } = await moveByOperator(
@@ -69,6 +69,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
     async (request) => {
       const paging = pagingOf(request.query);
       const wallet = await walletOf(database, request.params.id);
+      attempts?.read(eventAuthorOf(request, null), wallet.merchant_id, 'entries');
       const { items, totalRecords } = await listEntries(database, wallet, paging);
       return successPage('Entries retrieved', { items: items.map(toEntry), totalRecords }, paging);
     },

@@ -1,10 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { actorOf } from '../../rest/actor.js';
-import { bearerTokenIn, tokenCheck } from '../../rest/bearer-token.js';
+import { bearerTokenIn, isFrom, tokenCheck } from '../../rest/bearer-token.js';
 import { reasonIn } from '../../rest/reason.js';
 import { Refusal } from '../../rest/refusal.js';
+import { plainAddress } from '../../rest/rest-app.js';
 import { type Funding, type WalletPermission, walletPermissions } from '../../rest/services-token.js';
-import type { NewOperatorEvent } from './operator-events.js';
+import type { OperatorAttempts, SignInFailure } from './operator-attempts.js';
+import type { EventAuthor } from './operator-events.js';
 import type { Operator, ServicesTokenVerifier } from './services-token-verifier.js';
 
 declare module 'fastify' {
@@ -18,18 +20,20 @@ declare module 'fastify' {
   }
 }
 
-/** Credentials that the operators' API accepts. */
-interface OperatorCredentials {
+/** What the check of requests needs. */
+interface OperatorAccess {
   /** The shared token; null accepts none. */
   readonly token: string | null;
   /** Null accepts no administrators of the registry. */
   readonly administrators: ServicesTokenVerifier | null;
+  /** Counts refused attempts; null: nothing does. */
+  readonly attempts: OperatorAttempts | null;
 }
 
 /** Who has the shared token may do everything. */
 const sharedOperator: Operator = {
   ...{ name: 'bootstrap', administratorId: null, proof: 'bootstrap' },
-  ...{ permissions: walletPermissions, reasonFor: [], fundingLimits: null, approved: null },
+  ...{ permissions: walletPermissions, reasonFor: [], fundingLimits: null, approved: null, sources: null },
 };
 
 /**
@@ -37,7 +41,7 @@ const sharedOperator: Operator = {
  * declared permission prevents the start. Browsers send `authorization` to another site only after a CORS preflight,
  * which this API never allows. So no web page can act for an operator.
  */
-export function requireOperator({ token, administrators }: OperatorCredentials): (app: FastifyInstance) => void {
+export function requireOperator({ token, administrators, attempts }: OperatorAccess): (app: FastifyInstance) => void {
   const shared = token === null ? null : tokenCheck(token);
   return (app) => {
     app.decorateRequest('operator', null);
@@ -48,20 +52,50 @@ export function requireOperator({ token, administrators }: OperatorCredentials):
     });
     app.addHook('onRequest', async (request, reply) => {
       reply.header('x-request-id', request.id);
-      const { is404, routeOptions } = request;
+      const { is404, routeOptions, headers } = request;
+      const source = sourceOf(request);
+      const fail = (cause: SignInFailure, refusal: Refusal): Refusal => {
+        attempts?.signInFailed({ id: request.id, source }, cause);
+        return refusal;
+      };
+      // In case an upstream has this API's address by mistake: the gateway sets `x-merchant-id` on every request, and
+      // removes that header from clients' requests.
+      if (headers['x-merchant-id'] !== undefined || headers['x-gateway-assertion'] !== undefined)
+        throw fail('forwarded', new Refusal(403, 'Forbidden', [], 'forwarded'));
       if (routeOptions.config.isOpen === true) return;
-      const given = bearerTokenIn(request.headers.authorization);
+      const given = bearerTokenIn(headers.authorization);
       const operator =
         given === null ? null : shared?.(given) === true ? sharedOperator : ((await administrators?.(given)) ?? null);
-      if (operator === null) {
+      const failure = failureOf(headers.authorization, given, operator, source);
+      if (operator === null || failure !== null) {
         reply.header('www-authenticate', 'Bearer');
-        throw new Refusal(401, given === null ? 'A bearer token is required' : 'Invalid token');
+        // The same message for each cause, so that nobody learns which tokens exist.
+        const refusal = new Refusal(401, given === null ? 'A bearer token is required' : 'Invalid token');
+        throw failure === null || failure === 'absent' ? refusal : fail(failure, refusal);
       }
       request.operator = operator;
       // Unknown paths and methods get their own response, and only from here on: they reveal which paths exist.
-      if (!is404 && routeOptions.config.permission !== undefined) authorise(request, routeOptions.config.permission);
+      if (!is404 && routeOptions.config.permission !== undefined)
+        authorise(request, routeOptions.config.permission, attempts);
     });
   };
+}
+
+/** Why a request proves no operator, or from a wrong address; null if it proves one. */
+function failureOf(
+  header: string | undefined,
+  given: string | null,
+  operator: Operator | null,
+  source: string | null,
+): SignInFailure | 'absent' | null {
+  if (header === undefined || header === '') return 'absent';
+  if (given === null) return 'malformed';
+  if (operator === null) return 'invalid';
+  return isFrom(operator.sources, source) ? null : 'source';
+}
+
+function sourceOf({ socket }: FastifyRequest): string | null {
+  return plainAddress(socket.remoteAddress);
 }
 
 /** Returns the operator of a request. */
@@ -80,12 +114,6 @@ export function ledgerNameOf(request: FastifyRequest): string {
   return proof === 'bootstrap' ? actorOf(request) : name;
 }
 
-/** The author of an event: who made the request, how that was proven, from where and why. */
-export type EventAuthor = Pick<
-  NewOperatorEvent,
-  'id' | 'actor' | 'administratorId' | 'proof' | 'claimed' | 'source' | 'reason'
->;
-
 /**
  * Returns the author of the event of a request.
  * @param reason the reason in the body; null without one
@@ -97,7 +125,7 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
   return {
     ...{ id: request.id, actor: name, administratorId, proof },
     claimed: proof === 'bootstrap' && claimed !== '' ? actorOf(request) : null,
-    source: request.socket.remoteAddress?.replace(/^::ffff:/i, '').replace(/%.*$/, '') ?? null,
+    source: sourceOf(request),
     reason: reason ?? reasonIn(why),
   };
 }
@@ -106,25 +134,40 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
  * Requires that a funding is within the limit of its currency, or is the one that another administrator has approved.
  * @throws Refusal 403 `approval_required`
  */
-export function requireApproval(request: FastifyRequest, funding: Funding): void {
+export function requireApproval(request: FastifyRequest, funding: Funding, attempts: OperatorAttempts | null): void {
   const { fundingLimits, approved } = operatorOf(request);
   const limit = fundingLimits === null ? Infinity : (fundingLimits[funding.currency] ?? 0);
   const names = ['walletId', 'environment', 'currency', 'amount', 'reference'] as const;
   if (funding.amount <= limit || (approved !== null && names.every((name) => approved[name] === funding[name]))) return;
+  countRefusal(request, 'approval', attempts);
   const message =
     `Funding above ${limit} ${funding.currency} needs the approval of another administrator: request it from the ` +
     'registry (POST /approvals), and send the services token for the approved request';
   throw new Refusal(403, message, [], 'approval_required');
 }
 
-function authorise(request: FastifyRequest, permission: WalletPermission): void {
+/** Counts a request of an operator who lacks a permission, an approval or a reason. */
+function countRefusal(
+  request: FastifyRequest,
+  needs: WalletPermission | 'approval' | 'reason',
+  attempts: OperatorAttempts | null,
+): void {
+  const { name, administratorId, proof } = operatorOf(request);
+  const author = { id: request.id, actor: name, administratorId, proof, source: sourceOf(request) };
+  const { method, routeOptions } = request;
+  attempts?.refused({ ...author, claimed: null, reason: null }, { method, route: routeOptions.url ?? '', needs });
+}
+
+function authorise(request: FastifyRequest, permission: WalletPermission, attempts: OperatorAttempts | null): void {
   const { name, permissions, reasonFor } = operatorOf(request);
   if (!permissions.includes(permission)) {
+    countRefusal(request, permission, attempts);
     const message = `${name} may not do this: it needs ${permission}`;
     throw new Refusal(403, message, [], 'permission_missing', { permission });
   }
   const reason = reasonIn(request.headers['x-reason']);
   // Each movement has a reason in its body.
-  if (permission !== 'wallets:fund' && reasonFor.includes(permission) && reason === null)
-    throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');
+  if (permission === 'wallets:fund' || !reasonFor.includes(permission) || reason !== null) return;
+  countRefusal(request, 'reason', attempts);
+  throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');
 }

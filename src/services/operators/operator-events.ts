@@ -1,16 +1,24 @@
 import type { DatabaseClock } from '../../database/dialects.js';
-import { mostServicesEvents, type ServicesEvent } from '../../rest/services-events.js';
+import { mostServicesEvents, type ServicesEvent } from '../../rest/trail/services-events.js';
 import type { ServicesDatabase } from '../services-database.js';
 
-/** An event as an operator's request makes it; the row adds the time. */
-export type NewOperatorEvent = Omit<ServicesEvent, 'at'>;
+/** An event as a request makes it; the row adds the time. */
+export type NewOperatorEvent = WithoutTime<ServicesEvent>;
+
+type WithoutTime<Event> = Event extends unknown ? Omit<Event, 'at'> : never;
+
+/** The author of an event: who made the request, how that was proven, from where and why. */
+export type EventAuthor = Pick<
+  ServicesEvent,
+  'id' | 'actor' | 'administratorId' | 'proof' | 'claimed' | 'source' | 'reason'
+>;
 
 /** Sends events to the registry, which appends each of them once. Rejects unless all of them are stored there. */
 export type Trail = (events: readonly ServicesEvent[]) => Promise<void>;
 
 /**
- * Stores an event for the registry. Call this in the transaction of the change: both are stored, or neither, and no
- * change waits for the registry.
+ * Stores an event for the registry. Call this in the transaction of a change: both are stored, or neither, and no change
+ * waits for the registry.
  */
 export async function storeOperatorEvent(
   transaction: ServicesDatabase,
@@ -63,10 +71,10 @@ export class OperatorEvents {
     if (trail === null || rows.length > 0) this.#waiting = await countWaiting(database);
     if (trail !== null && rows.length > 0) {
       await trail(
-        rows.map(({ id, at, event }) => ({
-          ...(JSON.parse(event) as Omit<ServicesEvent, 'id' | 'at'>),
-          ...{ id, at: new Date(at).toISOString() },
-        })),
+        rows.map(({ id, at, event }) => {
+          const content = JSON.parse(event) as NewOperatorEvent;
+          return { ...content, id, at: new Date(at).toISOString() };
+        }),
       );
       const sent = rows.map(({ id }) => id);
       await database.deleteFrom('operator_events').where('id', 'in', sent).execute();

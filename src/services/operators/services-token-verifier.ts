@@ -1,11 +1,13 @@
 import { errors, jwtVerify, type JWTVerifyGetKey } from 'jose';
 import { actorForm } from '../../rest/actor.js';
+import { isIpRange } from '../../rest/bearer-token.js';
 import {
   type Funding,
   type FundingLimits,
   fundingLimitsSchema,
   fundingSchema,
   servicesToken,
+  sourcesSchema,
   type WalletPermission,
   walletPermissions,
 } from '../../rest/services-token.js';
@@ -25,6 +27,8 @@ export interface Operator {
   readonly fundingLimits: FundingLimits | null;
   /** The one funding that another administrator has approved; null without one. */
   readonly approved: Funding | null;
+  /** The addresses and CIDRs from which the token is valid; null for all. */
+  readonly sources: readonly string[] | null;
 }
 
 /** Finds out which administrator of the registry a services token is for; null for an invalid one. */
@@ -51,9 +55,10 @@ const claims = Compile(
     jti: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
     permissions: permissionList,
     reasonFor: permissionList,
-    // A registry of an earlier release signs neither.
+    // A registry of an earlier release signs none of these.
     fundingLimits: Type.Optional(fundingLimitsSchema),
     approved: Type.Optional(fundingSchema),
+    sources: Type.Optional(sourcesSchema),
   }),
 );
 
@@ -79,13 +84,15 @@ export function createServicesTokenVerifier({ keys, clock }: ServicesTokenVerifi
         currentDate: new Date(clock.now()),
       });
       if (payload.aud !== servicesToken.audience || !claims.Check(payload)) return null;
-      const { sub, name, proof } = payload;
+      const { sub, name, proof, sources = null } = payload;
+      if (sources?.every(isIpRange) === false) return null;
       return {
         ...{ name, proof, administratorId: proof === 'bootstrap' ? null : sub },
         permissions: known(payload.permissions),
         reasonFor: known(payload.reasonFor),
         fundingLimits: payload.fundingLimits ?? null,
         approved: payload.approved ?? null,
+        sources,
       };
     } catch (error) {
       if (error instanceof errors.JOSEError) return null;

@@ -8,6 +8,7 @@ import { openWallet, type WalletRow } from '../ledger/open-wallet.js';
 import type { RouteContext } from '../routes.js';
 import type { ServicesDatabase } from '../services-database.js';
 import { eventAuthorOf, ledgerNameOf } from './operator-access.js';
+import type { OperatorAttempts } from './operator-attempts.js';
 import { storeOperatorEvent } from './operator-events.js';
 import {
   newWalletBody,
@@ -21,10 +22,12 @@ import {
 export interface OperatorContext extends Pick<RouteContext, 'database' | 'clock'> {
   /** Whether each change is stored as an event for the registry. */
   readonly storesEvents: boolean;
+  /** Stores events of refused attempts and first reads; null: nothing does. */
+  readonly attempts: OperatorAttempts | null;
 }
 
 /** Adds the routes of wallets. */
-export function walletRoutes(app: RestApp, { database, clock, storesEvents }: OperatorContext): void {
+export function walletRoutes(app: RestApp, { database, clock, storesEvents, attempts }: OperatorContext): void {
   app.post(
     '/wallets',
     {
@@ -72,6 +75,7 @@ export function walletRoutes(app: RestApp, { database, clock, storesEvents }: Op
     },
     async (request) => {
       const { merchantId, environment, currency } = request.query;
+      attempts?.read(eventAuthorOf(request, null), merchantId ?? '', 'wallets');
       let wanted = database.selectFrom('wallets');
       if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
       if (environment !== undefined) wanted = wanted.where('environment', '=', environment);
@@ -90,7 +94,11 @@ export function walletRoutes(app: RestApp, { database, clock, storesEvents }: Op
       schema: { params: idParams, querystring: noQuery },
       config: { permission: 'wallets:read', operation: { summary: 'One wallet', data: operatorWalletSchema } },
     },
-    async (request) => success('Wallet retrieved', toWallet(await walletOf(database, request.params.id))),
+    async (request) => {
+      const wallet = await walletOf(database, request.params.id);
+      attempts?.read(eventAuthorOf(request, null), wallet.merchant_id, 'wallets');
+      return success('Wallet retrieved', toWallet(wallet));
+    },
   );
 }
 

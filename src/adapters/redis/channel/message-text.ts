@@ -1,5 +1,5 @@
 import { Buffer } from 'node:buffer';
-import type { GatewayMessage } from '../../../gateway/channel-ports.js';
+import { type GatewayMessage, maxMessageBytes } from '../../../gateway/channel-ports.js';
 import type { Seals } from '../seal.js';
 
 /** A message from a gateway to the registry, as stored in the Redis stream. The name of the reply contains its id. */
@@ -9,11 +9,19 @@ export interface StoredMessage extends GatewayMessage {
 
 /** The field of a stream entry that contains the message as JSON. */
 export const messageField = 'message';
-/** Maximum length of the stream. It exceeds the number of messages that all gateway processes can have pending. */
-export const maxMessages = 10_000;
-/** Maximum length of the body of a message or a reply: the number of its bytes if it is ASCII. */
-export const maxMessageBytes = 65_536;
+/** A stream of messages: the part of its name after the prefix, and its maximum length. */
+export interface MessageStream {
+  readonly name: 'messages' | 'usage';
+  readonly maxMessages: number;
+}
 
+/** Checkpoints. The maximum exceeds the number of messages that all gateway processes can have pending. */
+export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 10_000 };
+/**
+ * Counts of requests. They have a stream of their own, so that they do not delay checkpoints, and because former
+ * releases of the registry reject messages of this kind. The maximum keeps the stream below 32 MB.
+ */
+export const usageStream: MessageStream = { name: 'usage', maxMessages: 400 };
 /** Maximum size of a stored text, in bytes. Twice the body, because JSON escapes quotes and line ends. */
 export const mostTextBytes = 2 * maxMessageBytes;
 

@@ -1,11 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Cluster, Redis } from 'ioredis';
-import type { GatewayMessage, RegistryChannel } from '../../../gateway/channel-ports.js';
+import { type GatewayMessage, maxMessageBytes, type RegistryChannel } from '../../../gateway/channel-ports.js';
 import { connectAny, type RedisAddress } from '../connection.js';
 import { RecordNames } from '../record-names.js';
 import type { Seals } from '../seal.js';
-import { messageField, messageText, maxMessageBytes, maxMessages, mostTextBytes, readReply } from './message-text.js';
+import {
+  checkpointStream,
+  messageField,
+  messageText,
+  type MessageStream,
+  mostTextBytes,
+  readReply,
+} from './message-text.js';
 
 /** How long `send` waits for a reply before it rejects. The caller must then send the message again. */
 const replyMilliseconds = 5_000;
@@ -36,6 +43,7 @@ export class RedisChannel implements RegistryChannel {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;
   readonly #seals: Seals;
+  readonly #stream: MessageStream;
   /**
    * The stream entries of messages without a reply, by message content. If `send` is repeated, the message is not
    * appended twice.
@@ -43,9 +51,9 @@ export class RedisChannel implements RegistryChannel {
   readonly #entries = new Map<string, { readonly id: string; readonly entry: string }>();
 
   /** @param seals must have a secret, because the registry rejects messages without a valid seal (HMAC) */
-  constructor(address: RedisAddress, prefix: string, seals: Seals, onError: (error: Error) => void) {
-    [this.#names, this.#seals] = [new RecordNames(prefix), seals];
-    this.#redis = connectAny(address, onError);
+  constructor(address: RedisAddress, prefix: string, seals: Seals, stream = checkpointStream) {
+    [this.#names, this.#seals, this.#stream] = [new RecordNames(prefix), seals, stream];
+    this.#redis = connectAny(address, () => undefined); // each failed message reports its error
   }
 
   async send({ kind, body }: GatewayMessage): Promise<string> {
@@ -53,7 +61,8 @@ export class RedisChannel implements RegistryChannel {
       throw new Error(`a message to the registry must not exceed ${maxMessageBytes} bytes`);
     const key = `${kind}\n${body}`;
     const { id, entry: former } = this.#entries.get(key) ?? { id: randomUUID(), entry: '' };
-    const stream = this.#names.messages;
+    const { maxMessages } = this.#stream;
+    const stream = this.#names[this.#stream.name];
     const text = messageText(this.#seals, stream, { id, kind, body });
     const entry = await this.#redis.eval(script, 1, stream, former, maxMessages, messageField, text).catch(unavailable);
     if (typeof entry !== 'string') throw new Error('too many messages wait in Redis: no registry reads them');

@@ -1,9 +1,9 @@
 import type { Cluster, Redis } from 'ioredis';
-import type { GatewayInbox } from '../../../gateway/channel-ports.js';
+import { type GatewayInbox, maxMessageBytes } from '../../../gateway/channel-ports.js';
 import { connectAny, type RedisAddress } from '../connection.js';
 import { RecordNames } from '../record-names.js';
 import type { Seals } from '../seal.js';
-import { messageField, maxMessageBytes, mostTextBytes, readMessage, replyText } from './message-text.js';
+import { checkpointStream, messageField, mostTextBytes, readMessage, replyText } from './message-text.js';
 
 const pollMilliseconds = 100;
 const messagesAtATime = 100;
@@ -46,6 +46,7 @@ export class RedisInbox implements GatewayInbox {
   readonly #redis: Redis | Cluster;
   readonly #names: RecordNames;
   readonly #seals: Seals;
+  readonly #stream: string;
   readonly #events: InboxEvents;
   readonly #failingMilliseconds: number;
   /** When a message first failed, by message id. A gateway that sends the message again keeps the id. */
@@ -59,8 +60,16 @@ export class RedisInbox implements GatewayInbox {
   #refusal: string | null = null;
 
   /** @param failing milliseconds after which a message that fails, while others succeed, is discarded */
-  constructor(address: RedisAddress, prefix: string, seals: Seals, events: InboxEvents, failing = failingMilliseconds) {
+  constructor(
+    address: RedisAddress,
+    prefix: string,
+    seals: Seals,
+    events: InboxEvents,
+    stream = checkpointStream,
+    failing = failingMilliseconds,
+  ) {
     [this.#names, this.#seals, this.#events] = [new RecordNames(prefix), seals, events];
+    this.#stream = this.#names[stream.name];
     this.#failingMilliseconds = failing;
     this.#redis = connectAny(address, () => undefined); // the record store reports outages
   }
@@ -87,7 +96,7 @@ export class RedisInbox implements GatewayInbox {
    * entries.
    */
   async #poll(): Promise<void> {
-    const stream = this.#names.messages;
+    const stream = this.#stream;
     let hasFailed = false;
     try {
       if (this.#redis.status !== 'ready') throw new Error('not connected to Redis');
@@ -116,7 +125,7 @@ export class RedisInbox implements GatewayInbox {
   /** @returns whether the entry can be deleted, because its message was handled or discarded */
   async #handle([, fields]: Entry): Promise<boolean> {
     const text = fields[0] === messageField ? (fields[1] ?? '') : '';
-    const message = readMessage(this.#seals, this.#names.messages, text);
+    const message = readMessage(this.#seals, this.#stream, text);
     const handler = message && Object.hasOwn(this.#handlers, message.kind) ? this.#handlers[message.kind] : undefined;
     if (message === null || handler === undefined) {
       this.#events.onRefused(message === null ? 'it is not sealed with the record secret' : 'its kind is unknown');

@@ -47,6 +47,9 @@ const kinds: Readonly<Record<Action, Kind>> = {
   'instance-key.ended': ['iam', 'deletion'],
   'events.exported': ['configuration', 'access'],
   'records.exported': ['configuration', 'access'],
+  'usage.forgotten': ['configuration', 'deletion'],
+  'key.unusual-use': ['iam', 'info'],
+  'key.unusual-use-decided': ['iam', 'change'],
 };
 
 const kindOfOther: Kind = ['configuration', 'info'];

@@ -2,7 +2,13 @@ import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { readOperatorFile } from '../../../config/operator-file.js';
 import { OperatorError } from '../../../config/operator-error.js';
-import { ChainCheck, type ChainFinding, type ChainHead, readChainHead } from '../../../evidence/event-chain.js';
+import {
+  ChainCheck,
+  type ChainFinding,
+  type ChainHead,
+  type ChainNote,
+  readChainHead,
+} from '../../../evidence/event-chain.js';
 import { forPurpose, InvalidNote, type NoteKey, parseKey } from '../../../evidence/signed-note.js';
 import { chainPageSchema, chainStateSchema } from '../../../registry/events/schema.js';
 import Type, { Check, type Static } from '../../../typebox/typebox.js';
@@ -33,6 +39,9 @@ const faults: Readonly<Record<ChainFinding['fault'], string>> = {
   reordered: 'has another place than at first',
   added: 'is not in the chain: it was inserted, or a registry of an earlier release wrote it',
   'forged-signature': 'has a signature that the key did not make for it',
+  'unsigned-deletion':
+    'is the last one of a range whose deletion is not signed: it was removed, or a registry of an earlier release or ' +
+    'without registry.witness deleted it after its retention period',
   'rolled-back': 'is not what the checkpoint says: the database was set back, or the chain was made anew',
 };
 
@@ -97,7 +106,10 @@ async function verifyTrail(
   { key, checkpoints, progress }: VerifyInput,
 ): Promise<{ readonly check: ChainCheck; readonly signedTo: number }> {
   const check = new ChainCheck({ from: pruned, checkpoints });
-  if (pruned.note !== null && key !== null) requireSame(readNote(pruned.note, key), pruned, check);
+  if (pruned.position > 0 && key !== null) {
+    const signed = pruned.note === null ? null : readNote(pruned.note, key, 'events/pruned');
+    if (!isSame(signed, pruned)) check.reportUnsignedDeletion();
+  }
   let signedTo = 0;
   let after: number | null = pruned.position;
   while (after !== null && after < head.position) {
@@ -108,7 +120,7 @@ async function verifyTrail(
       check.add(event);
       const note = signed.get(event.position);
       if (note === undefined || key === null) continue;
-      requireSame(readNote(note, key), event, check);
+      if (!isSame(readNote(note, key), event)) check.reportForgedSignature(event.position);
       signedTo = event.position;
     }
     after = page.next;
@@ -125,13 +137,13 @@ async function readPage(client: AdminClient, after: number): Promise<Static<type
   return (await client.ask({ method: 'GET', path, query, expects: chainPageSchema })).data;
 }
 
-function requireSame(signed: ChainHead | null, { position, hash }: ChainHead, check: ChainCheck): void {
-  if (signed?.position !== position || signed.hash !== hash) check.reportForgedSignature(position);
+function isSame(signed: ChainHead | null, { position, hash }: ChainHead): boolean {
+  return signed?.position === position && signed.hash === hash;
 }
 
-function readNote(note: string, key: NoteKey): ChainHead | null {
+function readNote(note: string, key: NoteKey, about?: ChainNote): ChainHead | null {
   try {
-    return readChainHead(note, key);
+    return readChainHead(note, key, about);
   } catch (error) {
     if (error instanceof InvalidNote) return null;
     throw error;
@@ -195,7 +207,7 @@ async function readCheckpoint(file: string, key: NoteKey | null): Promise<ChainH
   const { position, hash, note } = saved;
   if (key !== null) {
     const signed = note === null ? null : readNote(note, key);
-    if (signed?.position !== position || signed.hash !== hash)
+    if (!isSame(signed, { position, hash }))
       throw new OperatorError(`The checkpoint ${file} was not signed by the given key.`);
   }
   return { position, hash };

@@ -1,0 +1,64 @@
+import Type from '../../typebox/typebox.js';
+import { requiredFile, section } from './option.js';
+
+/** The names of the rules about unusual use. */
+const ruleNames = [
+  ...(['new-country', 'new-network', 'idle-key', 'surge', 'new-addresses', 'refusals', 'tor', 'plain-http'] as const),
+] as const;
+
+const threshold = (most: number, byDefault: number, description: string) =>
+  Type.Integer({ minimum: 1, maximum: most, default: byDefault, description });
+
+/** Options of the rules about unusual use of keys. */
+export const unusual = section(
+  {
+    enabled: Type.Boolean({
+      default: true,
+      description: 'Compares the use of each live key with its former use. false: no rule reports anything.',
+    }),
+    off: Type.Array(Type.Enum([...ruleNames], { examples: ['new-network'] }), {
+      default: [],
+      maxItems: ruleNames.length,
+      description: `Rules that report nothing, of ${ruleNames.join(', ')}.`,
+      expects: 'a list of rules',
+    }),
+    learnDays: threshold(90, 7, 'Days after the first use of a key before the rules about its usual use report.'),
+    surgeLearnDays: threshold(
+      400,
+      35,
+      'Days of use before surge also reports on usual paydays, so that it knows a monthly peak.',
+    ),
+    idleDays: threshold(3_650, 30, 'idle-key reports a use after this many days without use.'),
+    surgeFactor: threshold(10_000, 10, 'surge reports an hour with more than this many times the busiest hour so far.'),
+    surgeRequests: threshold(1_000_000_000, 200, 'surge ignores hours with fewer accepted requests.'),
+    newAddresses: threshold(256, 20, 'new-addresses reports an hour with this many address blocks never used before.'),
+    refusals: threshold(1_000_000, 30, 'refusals reports an hour with this many refused requests of a key in use.'),
+    keepDays: threshold(36_500, 400, 'Age in days after which findings are deleted.'),
+    webhooks: Type.Array(
+      section(
+        {
+          url: Type.String({
+            pattern: '^https?://[^\\s@\\u0000-\\u001f\\u007f]{1,2000}$',
+            expects: 'an https URL without a password',
+            examples: ['https://alerts.example.com/gateway'],
+            description: 'Receives a POST for each finding. http is accepted only for loopback addresses.',
+          }),
+          secretFile: requiredFile(
+            'File with the secret that signs the requests: whsec_ and base64. A second line is the former one.',
+            '/etc/gateway/webhook-secret',
+          ),
+        },
+        { description: '' },
+      ),
+      {
+        default: [],
+        maxItems: 10,
+        description:
+          'Where findings are sent, in the format of Standard Webhooks. Example: ' +
+          '[{ url: https://alerts.example.com/gateway, secretFile: /etc/gateway/webhook-secret }]',
+        expects: 'a list of groups of url and secretFile',
+      },
+    ),
+  },
+  { description: 'Reports unusual use of live keys, which may be misuse (docs/unusual-use.md).' },
+);

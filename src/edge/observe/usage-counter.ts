@@ -1,0 +1,209 @@
+import type { GeoLocation } from '../../gateway/ports.js';
+import { claimedHost } from '../../policy/origins.js';
+import { dayMilliseconds, hourMilliseconds, type RefusalDetail } from '../../usage/batch.js';
+import type { Exchange } from '../request/exchange.js';
+import { type KeyOwner, loggedPath } from './access-log.js';
+import { noRoom, RowLists } from './row-lists.js';
+
+/** Most keys with rows of their own between two batches. The requests of further keys are counted together. */
+const mostKeys = 200_000;
+/** Most keys that were not looked up. Anybody can send such keys, so they may not displace known ones. */
+const mostKeysNotFound = 1_000;
+const mostAddressesOfKey = 64;
+const mostAgentsOfKey = 16;
+const mostHostsOfMerchant = 64;
+/** Most rows of addresses, and of User-Agents, of all keys together. */
+const mostRows = 250_000;
+/** Most details of refusals. Those of one merchant must fit into one message to the registry. */
+const mostRefusals = 2_000;
+const mostRefusalsOfMerchant = 20;
+const longestAgent = 256;
+const longestHost = 256;
+
+/** The owner of all requests without a known key. It is the first one of a tally. */
+export const withoutKey = 0;
+
+/** What is counted of a request beside its code. */
+type Measured = Pick<Exchange, 'duration' | 'requestBodyBytes' | 'responseBodyBytes'>;
+const unmeasured: Measured = { duration: 0, requestBodyBytes: 0, responseBodyBytes: 0 };
+
+/**
+ * Counts the requests of one process for the registry, at the moment when their access log lines are written: each
+ * request once, in the hour of its line. The counts by code are exact. The memory for addresses, User-Agents, hosts and
+ * refusals is bounded.
+ */
+export class UsageCounter {
+  #tally = new UsageTally();
+
+  /** Returns what was counted since the last call; null if that is nothing. */
+  take(): UsageTally | null {
+    if (this.#tally.codes.isEmpty) return null;
+    const taken = this.#tally;
+    this.#tally = new UsageTally();
+    return taken;
+  }
+
+  /** Counts a request that has an access log line of its own. */
+  count(exchange: Exchange, { credential }: KeyOwner): void {
+    const tally = this.#tally;
+    const { data, found, outcome } = exchange;
+    const { receivedAt: at } = data;
+    const owner =
+      credential === null
+        ? tally.ownerNotFound(found.exposedLookupId)
+        : (tally.owners.get(credential.keyId) ?? tally.addOwner(credential.keyId, credential.merchantId));
+    tally.addCode(owner, at, outcome, 1, exchange);
+    const isAccepted = outcome === 'accepted';
+    tally.addAddress(owner, at, found.clientAddress?.text ?? null, found.location, 1, isAccepted);
+    if (isAccepted) tally.addAgent(owner, at, data.headers.userAgent[0] ?? '');
+    if (credential === null) return;
+    const origin = found.facts?.origin;
+    if (origin && origin.header !== 'host')
+      tally.addHost(credential.merchantId, at, `${origin.header} ${claimedHost(origin)}`, isAccepted);
+    if (!isAccepted && outcome !== 'client_closed')
+      tally.addRefusal(credential.merchantId, refusalOf(exchange, credential.keyId));
+  }
+
+  /**
+   * Counts the requests of an access log line that belong to no key: those of a shared line, or one that the HTTP
+   * parser rejected.
+   * @param at time of the line
+   * @param address null if unknown, or if the requests came from several addresses
+   */
+  countWithoutKey(
+    codes: Iterable<readonly [code: string, count: number]>,
+    at: number,
+    address: string | null,
+    location: GeoLocation | null = null,
+  ): void {
+    for (const [code, count] of codes) {
+      this.#tally.addCode(withoutKey, at, code, count, unmeasured);
+      this.#tally.addAddress(withoutKey, at, address, location, count, false);
+    }
+  }
+}
+
+function refusalOf({ data, found, outcome, status }: Exchange, keyId: string): RefusalDetail {
+  const origin = outcome === 'origin_not_allowed' ? (found.facts?.origin ?? null) : null;
+  return {
+    ...{ at: data.receivedAt, code: outcome, status, method: data.method, path: loggedPath(data.target) },
+    ...{ address: found.clientAddress?.text ?? null, keyId, requestId: found.id },
+    header: origin && { name: origin.header, value: claimedHost(origin).slice(0, longestHost) },
+  };
+}
+
+/** What is kept of a merchant beside its keys. Its number is its owner in `hosts`. */
+export interface MerchantTally {
+  readonly number: number;
+  readonly refusals: RefusalDetail[];
+}
+
+/** What a process counted in a period, by owner: a key, or all requests without a known key. */
+export class UsageTally {
+  /** Numbers of owners by key id or look-up id. */
+  readonly owners = new Map<string, number>();
+  /** By owner: a key id and its merchant, or a look-up id and null, or twice null for requests without a known key. */
+  readonly ids: (string | null)[] = [null];
+  readonly merchantIds: (string | null)[] = [null];
+  readonly merchants = new Map<string, MerchantTally>();
+  /** By code and hour: requests, milliseconds together, slowest, bytes of requests, bytes of responses. */
+  readonly codes = new RowLists(hourMilliseconds, 5);
+  /** By address and day: refused, accepted, last request, last accepted one. */
+  readonly addresses = new RowLists<GeoLocation>(dayMilliseconds, 4, mostAddressesOfKey, mostRows);
+  /** By User-Agent and day: requests. */
+  readonly agents = new RowLists(dayMilliseconds, 1, mostAgentsOfKey, mostRows);
+  /** By header with host and day: refused, accepted. The owner is a merchant. */
+  readonly hosts = new RowLists(dayMilliseconds, 2, mostHostsOfMerchant, mostRows);
+  readonly dropped = { refusals: 0, rows: 0 };
+  #notFound = 0;
+  #refusals = 0;
+  /** The owner of all keys beyond the bound; null without such a key. */
+  #others: number | null = null;
+
+  /** @param lookupId of a key that was not looked up; null without a key, or for one that does not exist */
+  ownerNotFound(lookupId: string | null): number {
+    if (lookupId === null) return withoutKey;
+    const known = this.owners.get(lookupId);
+    if (known !== undefined) return known;
+    if (this.#notFound >= mostKeysNotFound) return withoutKey;
+    this.#notFound += 1;
+    return this.addOwner(lookupId, null);
+  }
+
+  /** @param merchantId null for a look-up id */
+  addOwner(id: string, merchantId: string | null): number {
+    if (this.ids.length > mostKeys) return (this.#others ??= this.#append(null, null));
+    const owner = this.#append(id, merchantId);
+    this.owners.set(id, owner);
+    return owner;
+  }
+
+  addCode(owner: number, at: number, code: string, count: number, measured: Measured): void {
+    const { codes } = this;
+    const place = codes.rowOf(owner, at, code);
+    const { duration } = measured;
+    codes.add(place, count);
+    codes.add(place + 1, duration);
+    codes.raise(place + 2, duration);
+    codes.add(place + 3, measured.requestBodyBytes);
+    codes.add(place + 4, measured.responseBodyBytes);
+  }
+
+  addAddress(
+    owner: number,
+    at: number,
+    address: string | null,
+    location: GeoLocation | null,
+    count: number,
+    isAccepted: boolean,
+  ): void {
+    const { addresses } = this;
+    const place = addresses.rowOf(owner, at, address, location);
+    if (place === noRoom) this.dropped.rows += count;
+    addresses.add(place + Number(isAccepted), count);
+    addresses.raise(place + 2, at);
+    if (isAccepted) addresses.raise(place + 3, at);
+  }
+
+  addAgent(owner: number, at: number, agent: string): void {
+    const place = this.agents.rowOf(owner, at, agent.slice(0, longestAgent));
+    if (place === noRoom) this.dropped.rows += 1;
+    this.agents.add(place, 1);
+  }
+
+  addHost(merchantId: string, at: number, host: string, isAccepted: boolean): void {
+    const { number } = this.#merchant(merchantId);
+    const place = this.hosts.rowOf(number, at, host.slice(0, longestHost));
+    if (place === noRoom) this.dropped.rows += 1;
+    this.hosts.add(place + Number(isAccepted), 1);
+  }
+
+  /** Keeps the details of a refusal. The newest ones of a merchant displace its older ones. */
+  addRefusal(merchantId: string, detail: RefusalDetail): void {
+    const { refusals } = this.#merchant(merchantId);
+    if (this.#refusals >= mostRefusals && refusals.length === 0) {
+      this.dropped.refusals += 1;
+      return;
+    }
+    refusals.push(detail);
+    if (refusals.length <= mostRefusalsOfMerchant && this.#refusals < mostRefusals) this.#refusals += 1;
+    else {
+      refusals.shift();
+      this.dropped.refusals += 1;
+    }
+  }
+
+  #merchant(merchantId: string): MerchantTally {
+    let merchant = this.merchants.get(merchantId);
+    if (merchant === undefined) {
+      merchant = { number: this.merchants.size, refusals: [] };
+      this.merchants.set(merchantId, merchant);
+    }
+    return merchant;
+  }
+
+  #append(id: string | null, merchantId: string | null): number {
+    this.merchantIds.push(merchantId);
+    return this.ids.push(id) - 1;
+  }
+}

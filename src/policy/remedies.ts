@@ -1,0 +1,210 @@
+import type { DenialCode } from './decision-table.js';
+
+/** What a code of a refused or failed request means, and what to do. No response to a client contains these texts. */
+export interface Remedy {
+  readonly meaning: string;
+  readonly remedy: string;
+  /** Who has to act. */
+  readonly concerns: 'merchant' | 'operator' | 'both';
+}
+
+/** The remedies for the rules of the decision table, in its order. */
+const ofDenials = {
+  https_required: {
+    meaning: 'The request came over plain HTTP.',
+    remedy:
+      'Call https://. Operators: a proxy that ends TLS must be in trustedProxies and send X-Forwarded-Proto: https.',
+    concerns: 'both',
+  },
+  tor_blocked: {
+    meaning: 'The client address is a Tor exit, or Host, Origin or Referer names an onion service.',
+    remedy:
+      'Call from an address that is not a Tor exit, and by the public host name. Operators: tor-exits check shows whether an address is listed.',
+    concerns: 'both',
+  },
+  key_required: {
+    meaning: 'The header x-api-key is missing or empty.',
+    remedy: 'Send the key in the header x-api-key; the gateway reads it nowhere else.',
+    concerns: 'merchant',
+  },
+  key_format: {
+    meaning: 'The header x-api-key lacks the prefix of an API key, or was sent more than once.',
+    remedy: 'Send one complete key with its prefix svc_live_ or svc_test_, in one header.',
+    concerns: 'merchant',
+  },
+  test_key_in_live: {
+    meaning: 'A test key was sent to the live API.',
+    remedy: 'Use the live key, or call the sandbox.',
+    concerns: 'merchant',
+  },
+  live_key_in_test: {
+    meaning: 'A live key was sent to the sandbox.',
+    remedy: 'Use the test key, or call production.',
+    concerns: 'merchant',
+  },
+  key_unknown: {
+    meaning: 'No key store record belongs to this key.',
+    remedy:
+      'Check the key for a typing error, or create a new one in the dashboard. Operators: gateways and registry must use the same pepper (keys.pepperFile).',
+    concerns: 'both',
+  },
+  key_inactive: {
+    meaning: 'The key was revoked, deactivated or reset, or it has expired.',
+    remedy: 'Use the current key of the merchant, or create a new one. Operators: keys list shows status and expiry.',
+    concerns: 'both',
+  },
+  merchant_inactive: {
+    meaning: 'The status of the merchant is not ACTIVE.',
+    remedy: 'Merchants: contact support. Operators: merchants set --status ACTIVE activates the merchant.',
+    concerns: 'both',
+  },
+  merchant_not_live: {
+    meaning: 'The merchant may not call production, because go-live is not enabled.',
+    remedy: 'Complete go-live, and call the sandbox until then. Operators: merchants set --go-live enables it.',
+    concerns: 'both',
+  },
+  ip_not_allowed: {
+    meaning: 'The client address is not on the IP allowlist of the merchant.',
+    remedy:
+      'Call from an address on the allowlist, or add this one. Operators: if the logged address is that of a proxy, list the proxy in trustedProxies.',
+    concerns: 'both',
+  },
+  origin_not_allowed: {
+    meaning: 'The first header present of Origin, Referer and Host is not on the origin allowlist of the merchant.',
+    remedy: 'Add this origin to the allowlist. A server sends no Origin or Referer, so its Host must be on the list.',
+    concerns: 'merchant',
+  },
+  permission_denied: {
+    meaning: 'The key lacks the permission for this resource and method.',
+    remedy: 'Use another key, or create one with the permission. The permissions of a key cannot be changed.',
+    concerns: 'merchant',
+  },
+} as const satisfies Readonly<Record<DenialCode, Remedy>>;
+
+/** The remedies for the gateway's other errors. `gatewayErrors` in edge/request/errors.ts must have the same codes. */
+const ofErrors = {
+  malformed_request: {
+    meaning: 'The request violates RFC 9112. The key was not checked.',
+    remedy:
+      'Use a common HTTP client or a later version of it. Something between client and gateway may also break requests.',
+    concerns: 'both',
+  },
+  invalid_host: {
+    meaning: 'Host is missing, repeated or invalid, or contradicts the request target.',
+    remedy: 'Send exactly one Host header with the host of the URL.',
+    concerns: 'merchant',
+  },
+  invalid_forwarded_for: {
+    meaning: 'A trusted proxy sent an entry in X-Forwarded-For that is not an IP address.',
+    remedy: 'Let the proxy replace X-Forwarded-For by the bare address of its client, without a port or a name.',
+    concerns: 'operator',
+  },
+  invalid_path: {
+    meaning: 'The path could leave its route or split a segment.',
+    remedy:
+      'Send the documented path: no empty segments, no dot segments, and no encoded slash, backslash or percent sign.',
+    concerns: 'merchant',
+  },
+  not_found: {
+    meaning: 'No route matches the exact path. Only requests with a valid key get this.',
+    remedy:
+      'Compare the path with the API description, letter by letter. Operators: the option routes lists the paths.',
+    concerns: 'both',
+  },
+  method_not_allowed: {
+    meaning: 'The path does not support this method.',
+    remedy: 'Use a method that the response header allow lists.',
+    concerns: 'merchant',
+  },
+  request_timeout: {
+    meaning: 'The request took too long to arrive.',
+    remedy:
+      'Send headers and body without pauses. Operators: see limits.headersTimeoutSeconds and limits.requestTimeoutSeconds.',
+    concerns: 'both',
+  },
+  body_too_large: {
+    meaning: 'The body exceeds limits.bodyBytes.',
+    remedy: 'Send less in one request. Operators: raise limits.bodyBytes if the services need larger bodies.',
+    concerns: 'both',
+  },
+  target_too_long: {
+    meaning: 'Path and query exceed limits.targetBytes.',
+    remedy: 'Send a shorter query. Operators: raise limits.targetBytes if the services need longer ones.',
+    concerns: 'both',
+  },
+  throttled: {
+    meaning: 'This address sent many requests without a valid key, and this key is not known to be valid.',
+    remedy: 'Correct the key, and wait as many seconds as retry-after says.',
+    concerns: 'merchant',
+  },
+  rate_limited: {
+    meaning: 'The merchant exceeds rateLimit.',
+    remedy:
+      'Wait as many seconds as retry-after says, and spread requests evenly. Operators: raise rateLimit if needed.',
+    concerns: 'both',
+  },
+  headers_too_large: {
+    meaning: 'The header section exceeds limits.headerBytes.',
+    remedy: 'Send fewer or shorter headers; cookies are not needed. Operators: see limits.headerBytes.',
+    concerns: 'both',
+  },
+  client_closed: {
+    meaning: 'Only in the log: the client disconnected, or the gateway disconnected a slow client.',
+    remedy: 'Let the client wait longer and read at once. Look up whether a payout was made before you repeat it.',
+    concerns: 'merchant',
+  },
+  internal_error: {
+    meaning: 'An unexpected failure; the log of the gateway has it.',
+    remedy: 'Report the logged failure as a defect. Merchants: quote x-request-id to support.',
+    concerns: 'operator',
+  },
+  upstream_failed: {
+    meaning: 'The upstream refused, reset or broke the connection, or sent invalid HTTP.',
+    remedy:
+      'Check the service that the log line names. Merchants: repeat a payout only with the same Idempotency-Key, because it may exist.',
+    concerns: 'both',
+  },
+  tor_list_unavailable: {
+    meaning: 'No Tor exit list is recent enough to decide whether the client is a Tor exit.',
+    remedy: 'Check the sources with tor-exits status, and load a list with tor-exits refresh.',
+    concerns: 'operator',
+  },
+  key_store_unavailable: {
+    meaning: 'The key store is unavailable, or a record in it is malformed.',
+    remedy: 'Look up the reason of the log line in the page about failure modes. Merchants: repeat after retry-after.',
+    concerns: 'operator',
+  },
+  access_log_unavailable: {
+    meaning: 'The access log cannot be written, so requests are rejected.',
+    remedy: 'Make room on the disk of the access log, or repair its destination. The gateway then resumes by itself.',
+    concerns: 'operator',
+  },
+  overloaded: {
+    meaning: 'The gateway is overloaded and sheds load.',
+    remedy: 'Add gateway processes or CPU. Merchants: repeat after retry-after.',
+    concerns: 'operator',
+  },
+  upstream_busy: {
+    meaning: 'The upstream has maxInFlight requests, or this merchant has too large a share of them.',
+    remedy:
+      'Send fewer requests at once. Operators: find out why the service is slow, or raise maxInFlight of the upstream.',
+    concerns: 'both',
+  },
+  upstream_timeout: {
+    meaning: 'The upstream sent nothing for timeoutSeconds.',
+    remedy:
+      'Find out why the service is slow. Merchants: repeat a payout only with the same Idempotency-Key, because it may exist.',
+    concerns: 'both',
+  },
+} as const satisfies Readonly<Record<string, Remedy>>;
+
+/** A code of a refused or failed request, as the access log has it in `event.code`. */
+export type Code = DenialCode | keyof typeof ofErrors;
+
+/** The remedies of all codes: the rules in their order, then the other errors by status. */
+export const remedies: Readonly<Record<Code, Remedy>> = { ...ofDenials, ...ofErrors };
+
+/** Returns the remedy of a code; null if the code is unknown, as for one of a later release or of an accepted request. */
+export function remedyOf(code: string): Remedy | null {
+  return Object.hasOwn(remedies, code) ? remedies[code as Code] : null;
+}

@@ -1,0 +1,58 @@
+import type { ApiDescription, DescribedRoute } from '../rest/openapi/describe-routes.js';
+
+const unclear = 'The change may have been made even without a success response: check GET /events before a retry';
+
+const actor = {
+  name: 'x-actor',
+  in: 'header',
+  description: 'With the shared token: a name that the event notes as claimed',
+  schema: { type: 'string', maxLength: 64 },
+};
+
+const reason = {
+  name: 'x-reason',
+  in: 'header',
+  description: 'Why the request is made, percent-encoded; the event contains it',
+  schema: { type: 'string', maxLength: 1800 },
+};
+
+/** The OpenAPI description of the admin API. */
+export const registryDescription: ApiDescription = {
+  info: {
+    title: 'merchant-gateway registry',
+    version: '1',
+    description:
+      'Administration of merchants and their API keys. A key is shown only in the response to the request that creates it.',
+  },
+  security: { token: { type: 'http', scheme: 'bearer' } },
+  failuresOf,
+  headersOf: (route) => (isRead(route) ? [reason] : [actor, reason]),
+  extensionsOf: ({ config: { access } }) => (access === undefined ? {} : { 'x-access': access }),
+  otherResponses: (route) =>
+    isRead(route)
+      ? {}
+      : { 202: "Stored, but not yet in the gateways' store, or possibly unknown to an unidentified gateway" },
+};
+
+function failuresOf(route: DescribedRoute): Record<number, string> {
+  const takesBody = route.method !== 'get';
+  return {
+    400: 'Malformed request',
+    401: 'The token is missing or wrong',
+    403: 'The role of the caller lacks the permission, which details name, or a web page of another origin sent the request',
+    404: 'The record does not exist',
+    409: 'The state of the record does not allow this request',
+    ...(takesBody
+      ? { 413: 'The body is too large', 415: 'The body is not application/json, or it is compressed' }
+      : {}),
+    421: 'The Host header has no host of this API',
+    422: 'Invalid fields; data.errors lists each of them',
+    429: 'Too many failed attempts from this address',
+    500: 'An unexpected error',
+    503: isRead(route) ? 'A database is unavailable' : `A database is unavailable. ${unclear}`,
+  };
+}
+
+function isRead({ method, operation }: DescribedRoute): boolean {
+  return method === 'get' || operation.isRead === true;
+}

@@ -1,0 +1,15 @@
+import { Refusal } from '../../rest/refusal.js';
+
+/** A refusal because the caller lacks a right, whatever its status. The attempt becomes an event. */
+export class RefusedRight extends Refusal {
+  /**
+   * @param needs what the caller lacks, such as a permission
+   * @param refusal the response
+   */
+  constructor(
+    readonly needs: string,
+    { statusCode, message, problems, code, details }: Refusal,
+  ) {
+    super(statusCode, message, problems, code, details);
+  }
+}

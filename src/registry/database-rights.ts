@@ -1,0 +1,74 @@
+import { DatabaseError } from '../database/database-error.js';
+import { isPostgres } from '../database/dialects.js';
+import { sql } from '../database/kysely.js';
+import type { RegistryDatabase } from './registry-database.js';
+
+/** The tables that hold the trail. The user of a running registry can only add to them. */
+const trail = ['events', 'event_chain', 'event_checkpoints'] as const;
+const readOnly = ['kysely_migration', 'kysely_migration_lock'] as const;
+
+/**
+ * Gives a user of PostgreSQL the rights that a running registry needs, and no others: it can read and change the
+ * tables, but can neither change nor delete events, nor change tables. Takes rights away that an earlier call gave.
+ * The database must be opened as the owner of the tables.
+ * @throws DatabaseError for SQLite, or a user that does not exist or could change events anyway
+ */
+export async function grantRights(database: RegistryDatabase, user: string): Promise<void> {
+  if (!isPostgres(database)) {
+    throw new DatabaseError('Only PostgreSQL has users: --grant-to needs a database on PostgreSQL.');
+  }
+  const { rows: tables } = await sql<{ name: string; schema: string }>`
+    select tablename as name, schemaname as schema from pg_tables
+    where schemaname = current_schema() and tableowner = current_user`.execute(database);
+  const all = tables.map(({ name }) => name);
+  const limited: readonly string[] = [...trail, ...readOnly, 'event_tail'];
+  const changed = all.filter((name) => !limited.includes(name));
+  const [to, schema] = [sql.id(user), sql.id(tables[0]?.schema ?? 'public')];
+  await database.transaction().execute(async (transaction) => {
+    await requireOther(transaction, user);
+    for (const statement of [
+      sql`grant usage on schema ${schema} to ${to}`,
+      sql`revoke all on ${listOf(all)} from ${to}`,
+      sql`grant select on ${listOf(all)} to ${to}`,
+      sql`grant insert, update, delete on ${listOf(changed)} to ${to}`,
+      sql`grant insert on ${listOf(trail)} to ${to}`,
+      // The end of the chain moves with each event. Only the function records what was deleted.
+      sql`grant update (id, position, hash) on event_tail to ${to}`,
+      sql`grant execute on function prune_events to ${to}`,
+    ])
+      await statement.execute(transaction);
+    await requireLimits(transaction, user);
+  });
+}
+
+function listOf(tables: readonly string[]) {
+  return sql.join(tables.map((name) => sql.table(name)));
+}
+
+async function requireOther(database: RegistryDatabase, user: string): Promise<void> {
+  const { rows } = await sql<{ owns: boolean }>`
+    select rolsuper or rolcreaterole or pg_has_role(oid, current_user, 'member') as owns
+    from pg_roles where rolname = ${user}`.execute(database);
+  const [found] = rows;
+  if (found === undefined) {
+    throw new DatabaseError(`PostgreSQL has no user ${user}: create it first, for example with createuser.`);
+  }
+  if (found.owns) {
+    throw new DatabaseError(
+      `The user ${user} is a superuser, may create roles or owns the tables, so it could change events: name another one, with which the registry then connects.`,
+    );
+  }
+}
+
+/** Requires that no role, such as pg_write_all_data, and no grant to all users gives more rights than these. */
+async function requireLimits(database: RegistryDatabase, user: string): Promise<void> {
+  for (const table of [...trail, 'event_tail']) {
+    const { rows } = await sql<{ excess: boolean }>`
+      select has_table_privilege(${user}, ${table}, 'update, delete, truncate, trigger') as excess`.execute(database);
+    if (rows[0]?.excess === true) {
+      throw new DatabaseError(
+        `The user ${user} could change ${table}, because a role or a grant to all users gives it that right: take the right away, or name another user.`,
+      );
+    }
+  }
+}

@@ -1,0 +1,93 @@
+import type { Logger, Timers } from '../gateway/store-ports.js';
+
+/** Pause between two batches, so that changes run in between and wait for at most one batch. */
+const betweenBatchesMilliseconds = 50;
+const betweenRoundsMilliseconds = 60_000;
+
+/** Dependencies of RetentionTask. */
+export interface RetentionOptions {
+  readonly timers: Timers;
+  /** What is deleted, for the log. */
+  readonly what: string;
+  /** Deletes one batch. Returns whether there may be more to delete. */
+  readonly forget: () => Promise<boolean>;
+  /** Called after a failed batch: the next one begins a new round. */
+  readonly onFailure?: () => void;
+  readonly logger?: Logger | undefined;
+}
+
+/** Deletes old data in batches: one round a minute, and a short pause after each batch. */
+export class RetentionTask {
+  readonly #options: RetentionOptions;
+  #hasFailed = false;
+  #running: Promise<unknown> = Promise.resolve();
+  #isStopped = false;
+  #cancelTimer: () => void = () => undefined;
+
+  constructor(options: RetentionOptions) {
+    this.#options = options;
+  }
+
+  /** Starts after a pause and runs until `stop()`. */
+  start(pauseMilliseconds = betweenBatchesMilliseconds): void {
+    if (this.#isStopped) return;
+    this.#cancelTimer = this.#options.timers.after(pauseMilliseconds, () => {
+      this.#running = this.#tryForgetting().then((isMore) => {
+        this.start(isMore ? betweenBatchesMilliseconds : betweenRoundsMilliseconds);
+      });
+    });
+  }
+
+  /** Stops after the current batch. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancelTimer();
+    await this.#running;
+  }
+
+  async #tryForgetting(): Promise<boolean> {
+    const { what, forget, onFailure, logger } = this.#options;
+    try {
+      const isMore = await forget();
+      this.#hasFailed = false;
+      return isMore;
+    } catch (error) {
+      // Logs only the first failure, because an outage of an hour causes many attempts.
+      if (!this.#hasFailed) logger?.warn({ err: error }, `old ${what} could not be deleted; retrying`);
+      this.#hasFailed = true;
+      onFailure?.();
+      return false;
+    }
+  }
+}
+
+/**
+ * A time that has certainly passed. If the clock is set forward by mistake, young data must not be deleted. The time
+ * therefore starts at that of the newest data when the process starts, and advances on the monotonic clock. It is never
+ * ahead of the clock, and data is kept longer if it is behind.
+ */
+export class PassedTime {
+  readonly #monotonic: () => number;
+  /** A time that has certainly passed (`moment`), and the monotonic time at which this was known (`at`). */
+  #anchor: { readonly moment: number; readonly at: number } | null = null;
+
+  /** @param monotonic a monotonic clock, in milliseconds */
+  constructor(monotonic: (() => number) | undefined) {
+    this.#monotonic = monotonic ?? (() => performance.now());
+  }
+
+  /**
+   * Returns a time that has certainly passed; null if there is no data.
+   * @param newest reads the time of the newest data
+   */
+  async atMost(now: number, newest: () => Promise<number | null>): Promise<number | null> {
+    const at = this.#monotonic();
+    if (this.#anchor === null) {
+      const moment = await newest();
+      if (moment === null) return null;
+      this.#anchor = { moment: Math.min(now, moment), at };
+    }
+    const { moment, at: since } = this.#anchor;
+    return Math.min(now, moment + (at - since));
+  }
+}

@@ -1,0 +1,181 @@
+import type { Selectable } from '../../database/kysely.js';
+import { type Page, type Paging, rangeOf } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { unusualRules } from '../../usage/unusual/finding.js';
+import { makeUnpublishedChange } from '../change.js';
+import type { Author } from '../events/author.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { RegistryTables } from '../tables.js';
+import type { findingDecisions, UnusualFinding } from './schema.js';
+
+type FindingRow = Selectable<RegistryTables['unusual_findings']>;
+
+/** An answer to a finding. */
+export type FindingDecision = (typeof findingDecisions)[number];
+
+/** A filter of findings. A finding must match each given field. */
+export interface FindingFilter {
+  readonly merchantId?: string | undefined;
+  readonly keyId?: string | undefined;
+  readonly rule?: string | undefined;
+  /** `open`: without an answer, or with `look`. */
+  readonly status?: 'open' | 'answered' | undefined;
+  /** Only findings of this merchant, for its members; null: all. */
+  readonly memberOf: string | null;
+}
+
+/** Returns one page of the findings, newest first. */
+export async function listUnusual(
+  database: RegistryDatabase,
+  { merchantId, keyId, rule, status, memberOf }: FindingFilter,
+  paging: Paging,
+): Promise<Page<UnusualFinding>> {
+  const { offset, limit } = rangeOf(paging);
+  let wanted = database.selectFrom('unusual_findings');
+  if (merchantId !== undefined) wanted = wanted.where('merchant_id', '=', merchantId);
+  if (memberOf !== null) wanted = wanted.where('merchant_id', '=', memberOf);
+  if (keyId !== undefined) wanted = wanted.where('key_id', '=', keyId);
+  if (rule !== undefined) wanted = wanted.where('rule', '=', rule);
+  if (status === 'answered') wanted = wanted.where('decision', 'in', ['fine', 'revoked']);
+  if (status === 'open')
+    wanted = wanted.where((it) => it.or([it('decision', 'is', null), it('decision', '=', 'look')]));
+  const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+  const rows = await wanted
+    .selectAll()
+    .orderBy('found_at', 'desc')
+    .orderBy('id', 'desc')
+    .offset(offset)
+    .limit(limit)
+    .execute();
+  return { items: rows.map(toFinding), totalRecords: total };
+}
+
+/**
+ * Finds a finding by its id.
+ * @param memberOf the merchant of the caller, who does not see findings of others; null: all
+ * @throws Refusal
+ */
+export async function findUnusual(
+  database: RegistryDatabase,
+  id: string,
+  memberOf: string | null,
+): Promise<UnusualFinding> {
+  const row = await database.selectFrom('unusual_findings').selectAll().where('id', '=', id).executeTakeFirst();
+  if (row === undefined || (memberOf !== null && row.merchant_id !== memberOf)) throw Refusal.notFound('Finding');
+  return toFinding(row);
+}
+
+/**
+ * Stores the answer of an administrator, with its event. A pattern that is fine is not reported again for the key.
+ * @throws Refusal
+ */
+export function decideUnusual(
+  context: Pick<RegistryContext, 'database' | 'clock'>,
+  author: Author,
+  id: string,
+  decision: FindingDecision,
+): Promise<UnusualFinding> {
+  return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
+    const before = await findUnusual(transaction, id, null);
+    const row = await transaction
+      .updateTable('unusual_findings')
+      .set({ decision, decided_at: now, decided_by: author.actor })
+      .where('id', '=', id)
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    const { key_id, merchant_id, pattern } = row;
+    const patterns = { key_id, pattern };
+    if (decision === 'fine')
+      await transaction
+        .insertInto('usual_patterns')
+        .values(patterns)
+        .onConflict((conflict) => conflict.doNothing())
+        .execute();
+    else
+      await transaction
+        .deleteFrom('usual_patterns')
+        .where('key_id', '=', key_id)
+        .where('pattern', '=', pattern)
+        .execute();
+    const after = toFinding(row);
+    const event = {
+      action: 'key.unusual-use-decided',
+      merchantId: merchant_id,
+      keyId: key_id,
+      before,
+      after,
+    } as const;
+    return { result: after, events: [event] };
+  });
+}
+
+/** Converts a row to a finding of the admin API. */
+export function toFinding(row: FindingRow): UnusualFinding {
+  return {
+    id: row.id,
+    keyId: row.key_id,
+    merchantId: row.merchant_id,
+    rule: row.rule,
+    kind: row.pattern,
+    foundAt: new Date(row.found_at).toISOString(),
+    seenAt: new Date(row.seen_at).toISOString(),
+    message: row.message,
+    address: row.address,
+    country: row.country,
+    asNumber: row.as_number,
+    decision: row.decision,
+    decidedAt: row.decided_at === null ? null : new Date(row.decided_at).toISOString(),
+    decidedBy: row.decided_by,
+  };
+}
+
+/** Counts the findings of each rule, including rules without any. */
+export async function countUnusual(database: RegistryDatabase): Promise<ReadonlyMap<string, number>> {
+  const rows = await database
+    .selectFrom('unusual_findings')
+    .select(['rule', (it) => it.fn.countAll<number>().as('count')])
+    .groupBy('rule')
+    .execute();
+  return new Map([
+    ...unusualRules.map((rule): [string, number] => [rule, 0]),
+    ...rows.map(({ rule, count }): [string, number] => [rule, count]),
+  ]);
+}
+
+/** Deletes the findings before a time. */
+export async function deleteOldFindings(database: RegistryDatabase, before: number): Promise<void> {
+  await database.deleteFrom('unusual_findings').where('found_at', '<', before).execute();
+}
+
+/** A rule, and why it reports nothing; null if it does. */
+export interface RuleState {
+  readonly rule: string;
+  readonly isOff: string | null;
+}
+
+const dayMilliseconds = 24 * 60 * 60 * 1000;
+
+/**
+ * Returns for each rule why it reports nothing.
+ * @param off the rules that the configuration turns off; null: all of them
+ */
+export async function ruleStates(
+  database: RegistryDatabase,
+  off: readonly string[] | null,
+  now: number,
+): Promise<RuleState[]> {
+  const watch = await database.selectFrom('usage_watch').selectAll().executeTakeFirst();
+  const isRecent = (at: number | null | undefined): boolean =>
+    at !== null && at !== undefined && now - at < dayMilliseconds;
+  const noUsage = isRecent(watch?.last_at) ? null : 'no gateway has sent usage for a day';
+  const without = (what: string): string => `no gateway has sent ${what} for a day: see geoip in the configuration`;
+  const lacks = {
+    'new-country': isRecent(watch?.country_at) ? null : without('the country of an address'),
+    'new-network': isRecent(watch?.network_at) ? null : without('the network of an address'),
+  };
+  return unusualRules.map((rule) => {
+    if (off === null || off.includes(rule)) return { rule, isOff: 'turned off by registry.unusual' };
+    return { rule, isOff: noUsage ?? (lacks as Readonly<Record<string, string | null>>)[rule] ?? null };
+  });
+}

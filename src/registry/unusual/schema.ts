@@ -1,0 +1,76 @@
+import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
+import { unusualRules } from '../../usage/unusual/finding.js';
+import { identifierForm } from '../fields.js';
+import { propagationSchema } from '../propagation-schema.js';
+
+const moment = Type.String({ format: 'date-time' });
+const textOrNull = Type.Union([Type.Null(), Type.String()]);
+const identifier = (what: string) => Type.Optional(Type.String({ pattern: identifierForm, description: what }));
+const ruleList = unusualRules.join(', ');
+
+/** The answers to a finding. */
+export const findingDecisions = ['fine', 'revoked', 'look'] as const;
+
+/** A finding about the use of a key. */
+export const unusualFindingSchema = Type.Object({
+  id: Type.String(),
+  keyId: Type.String(),
+  merchantId: Type.String(),
+  rule: Type.String({ description: `one of ${ruleList}` }),
+  kind: Type.String({ description: 'the rule, with what it saw for the first time, such as new-country:KE' }),
+  foundAt: moment,
+  /** Time of the first request that shows it, as far as the counts tell. */
+  seenAt: moment,
+  message: Type.String(),
+  address: textOrNull,
+  country: textOrNull,
+  asNumber: Type.Union([Type.Null(), Type.Integer()]),
+  decision: Type.Union([Type.Null(), Type.String()], { description: `null, or one of ${findingDecisions.join(', ')}` }),
+  decidedAt: Type.Union([Type.Null(), moment]),
+  decidedBy: textOrNull,
+});
+
+/** A finding in the admin API. */
+export type UnusualFinding = Static<typeof unusualFindingSchema>;
+
+/** The query of `GET /unusual`. */
+export const unusualQuery = Type.Object({
+  ...pagingQuery.properties,
+  merchantId: identifier('the id of a merchant'),
+  keyId: identifier('the id of a key'),
+  rule: Type.Optional(Type.Enum([...unusualRules], { type: 'string', description: `one of ${ruleList}` })),
+  status: Type.Optional(
+    Type.Enum(['open', 'answered'], { type: 'string', description: 'open: without an answer or with look; answered' }),
+  ),
+});
+
+/** The body of `POST /unusual/:id/answer`. */
+export const decisionBody = Type.Object({
+  answer: Type.Enum([...findingDecisions], { description: `one of ${findingDecisions.join(', ')}` }),
+});
+
+/** The response of `POST /unusual/:id/answer`: where the revocation is in force; null for other answers. */
+export const decidedSchema = Type.Object({
+  ...unusualFindingSchema.properties,
+  propagation: Type.Union([Type.Null(), propagationSchema]),
+});
+
+/** A rule, and why it reports nothing; null if it does. */
+export const ruleStateSchema = Type.Object({ rule: Type.String(), isOff: textOrNull });
+
+/** A message that a webhook's target has not accepted. */
+export const undeliveredSchema = Type.Object({
+  id: Type.String(),
+  /** Host of the target; null if it is no longer configured. */
+  target: textOrNull,
+  createdAt: moment,
+  attempts: Type.Integer(),
+  /** When the next attempt follows; null if the message was given up. */
+  nextAt: Type.Union([Type.Null(), moment]),
+  givenUpAt: Type.Union([Type.Null(), moment]),
+  problem: textOrNull,
+});
+
+/** A message in the admin API. */
+export type UndeliveredWebhook = Static<typeof undeliveredSchema>;

@@ -1,0 +1,205 @@
+import { ulid } from 'ulid';
+import type { UsageBatch, KeyUsage } from '../../usage/batch.js';
+import type { KeyState } from '../../usage/unusual/key-state.js';
+import type { Finding, Thresholds, UnusualRule } from '../../usage/unusual/finding.js';
+import { observe } from '../../usage/unusual/observe.js';
+import { lockRevision } from '../change.js';
+import { registryAuthor } from '../events/author.js';
+import { recordEvents } from '../events/repository.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { toFinding } from './findings.js';
+import type { UnusualFinding } from './schema.js';
+import { enqueueWebhooks } from './webhooks.js';
+
+/** Rows of one statement. SQLite and PostgreSQL limit the number of parameters. */
+const rowsPerStatement = 400;
+/** After such an interruption nobody knows what was idle. */
+const interruptionMilliseconds = 24 * 60 * 60 * 1000;
+const watchMilliseconds = 60_000;
+
+interface KnownKey {
+  readonly keyId: string;
+  readonly merchantId: string;
+  readonly usages: KeyUsage[];
+}
+
+interface Found {
+  readonly key: KnownKey;
+  readonly finding: Finding;
+}
+
+/** Options of the rules about unusual use. */
+export interface UnusualOptions {
+  readonly thresholds: Thresholds;
+  /** Digests of the URLs that receive webhooks. */
+  readonly targets: readonly string[];
+}
+
+/** Compares the usage in batches of gateways with the former use of the keys, and stores what is unusual. */
+export class UnusualUse {
+  readonly #options: UnusualOptions;
+
+  constructor(options: UnusualOptions) {
+    this.#options = options;
+  }
+
+  /** Rules that report nothing. */
+  get off(): readonly UnusualRule[] {
+    return this.#options.thresholds.off;
+  }
+
+  /**
+   * Observes one batch. Call this in the transaction that adds the batch, so that each is observed exactly once.
+   * Locks the rows of the keys, so that processes that add batches at the same time see each other's state.
+   */
+  async observe(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<void> {
+    // Developers use test keys from anywhere.
+    if (batch.environment !== 'live') return;
+    const watchedSince = await watch(transaction, batch, now);
+    const keys = await knownKeys(transaction, batch.keys);
+    const found: Found[] = [];
+    for (let from = 0; from < keys.length; from += rowsPerStatement) {
+      const some = keys.slice(from, from + rowsPerStatement);
+      const states = await lockedStates(transaction, some);
+      const changed: { key_id: string; state: string }[] = [];
+      for (const key of some) {
+        const text = states.get(key.keyId) ?? '';
+        let state = stateIn(text);
+        for (const usage of key.usages) {
+          const observed = observe(state, usage, { now, from: batch.from, watchedSince }, this.#options.thresholds);
+          state = observed.state;
+          found.push(...observed.findings.map((finding) => ({ key, finding })));
+        }
+        const after = JSON.stringify(state);
+        if (after !== text) changed.push({ key_id: key.keyId, state: after });
+      }
+      await writeStates(transaction, changed);
+    }
+    await this.#report(transaction, await withoutUsual(transaction, found), now);
+  }
+
+  async #report(transaction: RegistryDatabase, found: readonly Found[], now: number): Promise<void> {
+    if (found.length === 0) return;
+    // Events are stored in the order of the revision, so that this transaction waits here for others that change.
+    const revision = await lockRevision(transaction);
+    const findings: UnusualFinding[] = [];
+    for (const { key, finding } of found) {
+      const { rule, pattern, at, message, address, country, asNumber } = finding;
+      const row = await transaction
+        .insertInto('unusual_findings')
+        .values({
+          ...{ id: `unu_${ulid(now)}`, key_id: key.keyId, merchant_id: key.merchantId, rule, pattern, found_at: now },
+          ...{ seen_at: at, message, address, country, as_number: asNumber },
+          ...{ decision: null, decided_at: null, decided_by: null },
+        })
+        .returningAll()
+        .executeTakeFirstOrThrow();
+      findings.push(toFinding(row));
+    }
+    const events = findings.map(
+      (after) =>
+        ({ action: 'key.unusual-use', merchantId: after.merchantId, keyId: after.keyId, before: null, after }) as const,
+    );
+    await recordEvents(transaction, events, { at: now, author: registryAuthor, revision });
+    await enqueueWebhooks(transaction, findings, this.#options.targets, now);
+  }
+}
+
+/**
+ * Notes that usage arrives, and whether it has countries and networks.
+ * @returns since when usage has arrived without a long interruption
+ */
+async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<number> {
+  const addresses = batch.keys.flatMap((key) => key.addresses);
+  const has = {
+    country: addresses.some(({ country }) => country !== null),
+    network: addresses.some(({ country, asNumber }) => country !== null || asNumber !== null),
+  };
+  const row = await transaction.selectFrom('usage_watch').selectAll().where('id', '=', 1).executeTakeFirst();
+  const since = row === undefined || now - row.last_at > interruptionMilliseconds ? now : row.since;
+  const isDue = (at: number | null | undefined): boolean => now - (at ?? 0) >= watchMilliseconds;
+  const isNews =
+    isDue(row?.last_at) || (has.country && isDue(row?.country_at)) || (has.network && isDue(row?.network_at));
+  if (!isNews) return since;
+  const next = {
+    ...{ since, last_at: Math.max(now, row?.last_at ?? 0) },
+    country_at: has.country ? now : (row?.country_at ?? null),
+    network_at: has.network ? now : (row?.network_at ?? null),
+  };
+  await transaction
+    .insertInto('usage_watch')
+    .values({ id: 1, ...next })
+    .onConflict((conflict) => conflict.column('id').doUpdateSet(next))
+    .execute();
+  return since;
+}
+
+/** Finds the active keys of a batch by their ids and their look-up ids, sorted so that locks are taken in one order. */
+async function knownKeys(transaction: RegistryDatabase, usages: readonly KeyUsage[]): Promise<KnownKey[]> {
+  const known = new Map<string, KnownKey>();
+  for (let from = 0; from < usages.length; from += rowsPerStatement) {
+    const some = usages.slice(from, from + rowsPerStatement);
+    const ids = some.flatMap(({ keyId }) => keyId ?? []);
+    const lookupIds = some.flatMap(({ keyId, lookupId }) => (keyId === null && lookupId !== null ? [lookupId] : []));
+    const active = transaction.selectFrom('api_keys').select(['key_id', 'merchant_id', 'lookup_id']);
+    const rows = [
+      ...(ids.length === 0 ? [] : await active.where('status', '=', 'ACTIVE').where('key_id', 'in', ids).execute()),
+      ...(lookupIds.length === 0
+        ? []
+        : await active.where('status', '=', 'ACTIVE').where('lookup_id', 'in', lookupIds).execute()),
+    ];
+    const byName = new Map(rows.flatMap((row) => [[row.key_id, row] as const, [row.lookup_id, row] as const]));
+    for (const usage of some) {
+      const row = byName.get(usage.keyId ?? usage.lookupId ?? '');
+      if (row === undefined) continue;
+      const key = known.get(row.key_id) ?? { keyId: row.key_id, merchantId: row.merchant_id, usages: [] };
+      key.usages.push(usage);
+      known.set(row.key_id, key);
+    }
+  }
+  return [...known.values()].sort((one, other) => (one.keyId < other.keyId ? -1 : 1));
+}
+
+/** Returns the stored states of keys, and locks their rows until the end of the transaction. */
+async function lockedStates(transaction: RegistryDatabase, keys: readonly KnownKey[]): Promise<Map<string, string>> {
+  if (keys.length === 0) return new Map();
+  const rows = await transaction
+    .insertInto('key_habits')
+    .values(keys.map(({ keyId }) => ({ key_id: keyId, state: '' })))
+    // An update that changes nothing: it locks the row and returns it, in one statement.
+    .onConflict((conflict) => conflict.column('key_id').doUpdateSet((it) => ({ state: it.ref('key_habits.state') })))
+    .returning(['key_id', 'state'])
+    .execute();
+  return new Map(rows.map(({ key_id, state }) => [key_id, state]));
+}
+
+async function writeStates(
+  transaction: RegistryDatabase,
+  changed: readonly { readonly key_id: string; readonly state: string }[],
+): Promise<void> {
+  if (changed.length === 0) return;
+  await transaction
+    .insertInto('key_habits')
+    .values(changed)
+    .onConflict((conflict) => conflict.column('key_id').doUpdateSet((it) => ({ state: it.ref('excluded.state') })))
+    .execute();
+}
+
+/** Parses a stored state; null if there is none yet, or if another release wrote it in a form that this one cannot read. */
+function stateIn(text: string): KeyState | null {
+  const state = text === '' ? null : (JSON.parse(text) as KeyState | { readonly version: unknown });
+  return state?.version === 1 ? (state as KeyState) : null;
+}
+
+/** Leaves out what an administrator called fine. */
+async function withoutUsual(transaction: RegistryDatabase, found: readonly Found[]): Promise<Found[]> {
+  if (found.length === 0) return [];
+  const ids = [...new Set(found.map(({ key }) => key.keyId))];
+  const usual = new Set<string>();
+  for (let from = 0; from < ids.length; from += rowsPerStatement) {
+    const some = ids.slice(from, from + rowsPerStatement);
+    const rows = await transaction.selectFrom('usual_patterns').selectAll().where('key_id', 'in', some).execute();
+    for (const { key_id, pattern } of rows) usual.add(`${key_id} ${pattern}`);
+  }
+  return found.filter(({ key, finding }) => !usual.has(`${key.keyId} ${finding.pattern}`));
+}

@@ -1,0 +1,194 @@
+import { createHash } from 'node:crypto';
+import { ulid } from 'ulid';
+import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { deleteOldFindings } from './findings.js';
+import type { UnusualFinding, UndeliveredWebhook } from './schema.js';
+
+/** A message for a webhook. */
+interface WebhookMessage {
+  /** The same for all attempts, so that the receiver can ignore a repetition. */
+  readonly id: string;
+  readonly body: string;
+}
+
+/** A port: where webhooks are sent. */
+export interface WebhookTarget {
+  /** Digest of the URL. */
+  readonly id: string;
+  /** The host, for people. */
+  readonly name: string;
+  /** Sends a message. Never rejects. @returns why it was not accepted; null if it was */
+  send(message: WebhookMessage): Promise<string | null>;
+}
+
+const digestLength = 16;
+
+/** Returns the id of the target with a URL. The database has no URLs, because a URL may contain a secret. */
+export function targetIdOf(url: string): string {
+  return createHash('sha256').update(url).digest('hex').slice(0, digestLength);
+}
+
+const rowsPerStatement = 100;
+
+/** Stores the messages about findings for all targets. Call this in the transaction that stores the findings. */
+export async function enqueueWebhooks(
+  transaction: RegistryDatabase,
+  findings: readonly UnusualFinding[],
+  targets: readonly string[],
+  now: number,
+): Promise<void> {
+  const timestamp = new Date(now).toISOString();
+  const rows = findings.flatMap((data) => {
+    const [id, body] = [`msg_${ulid(now)}`, JSON.stringify({ type: 'key.unusual-use', timestamp, data })];
+    const state = { created_at: now, attempts: 0, next_at: now, given_up_at: null, problem: null };
+    return targets.map((target) => ({ id, target, body, ...state }));
+  });
+  for (let from = 0; from < rows.length; from += rowsPerStatement)
+    await transaction
+      .insertInto('webhooks')
+      .values(rows.slice(from, from + rowsPerStatement))
+      .execute();
+}
+
+const hourMilliseconds = 60 * 60 * 1000;
+const lateMilliseconds = 10 * 60 * 1000;
+
+/** Counts the messages that were given up, or that have not been delivered within ten minutes. */
+export async function countUndelivered(database: RegistryDatabase, now: number): Promise<number> {
+  const late = database.selectFrom('webhooks').where('created_at', '<', now - lateMilliseconds);
+  return (await late.select((it) => it.fn.countAll<number>().as('count')).executeTakeFirstOrThrow()).count;
+}
+
+const shown = 100;
+
+/** Returns up to 100 messages that were not delivered, oldest first. */
+export async function listUndelivered(
+  database: RegistryDatabase,
+  targets: readonly WebhookTarget[],
+): Promise<UndeliveredWebhook[]> {
+  const all = database.selectFrom('webhooks').selectAll().where('attempts', '>', 0);
+  const rows = await all.orderBy('created_at').orderBy('id').limit(shown).execute();
+  return rows.map(({ id, target, created_at, attempts, next_at, given_up_at, problem }) => ({
+    ...{ id, attempts, problem, target: targets.find((one) => one.id === target)?.name ?? null },
+    createdAt: new Date(created_at).toISOString(),
+    nextAt: given_up_at === null ? new Date(next_at).toISOString() : null,
+    givenUpAt: given_up_at === null ? null : new Date(given_up_at).toISOString(),
+  }));
+}
+
+/** Dependencies of WebhookSender. */
+export interface WebhookSenderOptions {
+  readonly database: RegistryDatabase;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly targets: readonly WebhookTarget[];
+  /** Age in days after which findings are deleted. */
+  readonly keepDays: number;
+  readonly logger?: Logger | undefined;
+}
+
+const roundMilliseconds = 2_000;
+const messagesPerRound = 10;
+/** Longer than an attempt takes. No other process tries the message meanwhile; if this one ends, another one does later. */
+const claimMilliseconds = 60_000;
+const pauses = [5, 30, 120, 600, 1_800, 3_600, 7_200].map((seconds) => seconds * 1_000);
+const givenUpAfterMilliseconds = 24 * hourMilliseconds;
+const keptGivenUpMilliseconds = 30 * 24 * hourMilliseconds;
+
+interface Due extends WebhookMessage {
+  readonly attempts: number;
+  readonly created_at: number;
+  readonly next_at: number;
+}
+
+/** Sends the stored messages, repeats failed ones with growing pauses for a day, and deletes what is old. */
+export class WebhookSender {
+  readonly #options: WebhookSenderOptions;
+  #cleanedAt = -Infinity;
+  #cancel: () => void = () => undefined;
+  #running: Promise<unknown> = Promise.resolve();
+  #isStopped = false;
+
+  constructor(options: WebhookSenderOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until `stop()`. */
+  start(): void {
+    if (this.#isStopped) return;
+    this.#cancel = this.#options.timers.after(roundMilliseconds, () => {
+      this.#running = this.round()
+        .catch(() => undefined) // the database is unavailable: the next round retries
+        .then(() => {
+          this.start();
+        });
+    });
+  }
+
+  /** Stops after the current attempts. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#cancel();
+    await this.#running;
+  }
+
+  /** Makes one attempt for messages that are due, up to ten of each target. */
+  async round(): Promise<void> {
+    const { targets, clock } = this.#options;
+    const now = clock.now();
+    await Promise.all(targets.map((target) => this.#sendDue(target, now)));
+    if (now - this.#cleanedAt < hourMilliseconds) return;
+    this.#cleanedAt = now;
+    await this.#clean(now);
+  }
+
+  async #sendDue(target: WebhookTarget, now: number): Promise<void> {
+    const due = await this.#options.database
+      .selectFrom('webhooks')
+      .select(['id', 'body', 'attempts', 'created_at', 'next_at'])
+      .where('target', '=', target.id)
+      .where('given_up_at', 'is', null)
+      .where('next_at', '<=', now)
+      .orderBy('next_at')
+      .limit(messagesPerRound)
+      .execute();
+    await Promise.all(due.map((message) => this.#attempt(target, message, now)));
+  }
+
+  async #attempt(target: WebhookTarget, message: Due, now: number): Promise<void> {
+    const { database, clock, logger } = this.#options;
+    const { id, attempts, created_at } = message;
+    const own = database.updateTable('webhooks').where('id', '=', id).where('target', '=', target.id);
+    const claim = { attempts: attempts + 1, next_at: now + claimMilliseconds };
+    const claimed = await own.set(claim).where('next_at', '=', message.next_at).executeTakeFirstOrThrow();
+    if (claimed.numUpdatedRows === 0n) return;
+    const problem = await target.send(message);
+    if (problem === null) {
+      await database.deleteFrom('webhooks').where('id', '=', id).where('target', '=', target.id).execute();
+      return;
+    }
+    const failedAt = clock.now();
+    const next_at = failedAt + (pauses[Math.min(attempts, pauses.length - 1)] ?? 0);
+    const isOver = next_at > created_at + givenUpAfterMilliseconds;
+    await own.set({ next_at, problem, given_up_at: isOver ? failedAt : null }).execute();
+    if (attempts === 0) logger?.warn({ webhook: id, target: target.name, problem }, 'webhook not delivered; retrying');
+    if (isOver) logger?.error({ webhook: id, target: target.name, problem }, 'webhook given up after a day');
+  }
+
+  async #clean(now: number): Promise<void> {
+    const { database, targets, keepDays } = this.#options;
+    await deleteOldFindings(database, now - keepDays * 24 * hourMilliseconds);
+    const old = now - keptGivenUpMilliseconds;
+    await database.deleteFrom('webhooks').where('given_up_at', '<', old).execute();
+    // Nobody sends to a target that is no longer configured.
+    const ids = targets.map(({ id }) => id);
+    let abandoned = database
+      .updateTable('webhooks')
+      .set({ given_up_at: now, problem: 'its target is no longer configured' })
+      .where('given_up_at', 'is', null)
+      .where('created_at', '<', now - givenUpAfterMilliseconds);
+    if (ids.length > 0) abandoned = abandoned.where('target', 'not in', ids);
+    await abandoned.execute();
+  }
+}

@@ -1,0 +1,94 @@
+import { parseIpAddress } from '../../policy/ip-address.js';
+import { compileIpRanges, type IpRange, type IpRanges, parseIpRange } from '../../policy/ip-ranges.js';
+import { Refusal } from '../../rest/refusal.js';
+import { addressOf, checkIpAllowlist } from '../merchants/ip-allowlist.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { sumOf } from './read-hours.js';
+import type { DaysFilter } from './read-lists.js';
+import type { Verdict } from './schema.js';
+
+const mostEntries = 1_000;
+/** Most addresses that are judged at once, so that a merchant with many of them cannot fill the memory. */
+const mostJudged = 100_000;
+const mostShown = 100;
+
+/**
+ * Says which accepted requests of a merchant an IP allowlist would have refused.
+ * @param allow entries with commas in between
+ * @throws Refusal 422 for an invalid entry, and for too many addresses
+ */
+export async function judgeAllowlist(
+  database: RegistryDatabase,
+  { merchantId, since, until, key }: DaysFilter,
+  allow: string,
+): Promise<Verdict> {
+  const given = allow.split(',').filter((entry) => entry !== '');
+  const { entries, problems } = checkIpAllowlist(given);
+  const [first, ...others] = problems.map((problem) => ({ ...problem, path: 'allow' }));
+  if (first !== undefined) throw Refusal.invalid([first, ...others]);
+  if (given.length > mostEntries)
+    throw Refusal.invalid([{ path: 'allow', message: `allow must have at most ${mostEntries} entries` }]);
+
+  let wanted = database.selectFrom('usage_addresses').where('merchant_id', '=', merchantId);
+  wanted = wanted.where('day', '>=', since).where('day', '<', until).where('accepted', '>', 0);
+  if (key !== undefined) wanted = wanted.where('key_id', '=', key);
+  const rows = await wanted
+    .select([
+      ...(['address'] as const),
+      sumOf('accepted').as('requests'),
+      (it) => it.fn.max('country').as('country'),
+      (it) => it.fn.min<number>('first_at').as('first_at'),
+      (it) => it.fn.max<number>('last_at').as('last_at'),
+    ])
+    .groupBy('address')
+    .orderBy('requests', 'desc')
+    .orderBy('address')
+    .limit(mostJudged + 1)
+    .execute();
+  if (rows.length > mostJudged) {
+    const message = `since is too early: the time has more than ${mostJudged} addresses`;
+    throw Refusal.invalid([{ path: 'since', message }]);
+  }
+
+  const list = compileIpRanges(entries);
+  const ranges = entries.flatMap((entry) => parseIpRange(entry) ?? []);
+  const judged = rows.map((row) => ({ ...row, isAdmitted: admits(list, ranges, row.address) }));
+  const refused = judged.filter(({ isAdmitted }) => isAdmitted === false);
+  const requestsOf = (some: readonly { readonly requests: number }[]): number =>
+    some.reduce((sum, { requests }) => sum + requests, 0);
+  const timeOf = (at: number): string => new Date(at).toISOString();
+  const edge = (choose: (a: number, b: number) => number, times: readonly number[]): string | null =>
+    times.length === 0 ? null : timeOf(times.reduce((a, b) => choose(a, b)));
+  return {
+    ...{ allow: [...entries], since: timeOf(since), until: timeOf(until), requests: requestsOf(rows) },
+    refused: {
+      ...{ requests: requestsOf(refused), addresses: refused.length },
+      firstAt: edge(
+        Math.min,
+        refused.map(({ first_at }) => first_at),
+      ),
+      lastAt: edge(
+        Math.max,
+        refused.map(({ last_at }) => last_at),
+      ),
+    },
+    uncertain: requestsOf(judged.filter(({ isAdmitted }) => isAdmitted === null)),
+    addresses: refused.slice(0, mostShown).map(({ address, country, requests, first_at, last_at }) => ({
+      ...{ address, country, requests, firstAt: timeOf(first_at), lastAt: timeOf(last_at) },
+    })),
+  };
+}
+
+/** Whether a list admits a stored address or network; null if it admits a part of it, or if that is unknown. */
+function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boolean | null {
+  const address = parseIpAddress(stored);
+  if (address !== null) return list.admits(address);
+  const network = parseIpRange(stored);
+  if (network === null) return null;
+  const { family, first, last } = network;
+  const within = ranges.filter((one) => one.family === family && one.first <= last && one.last >= first);
+  if (within.some((one) => one.first <= first && one.last >= last)) return true;
+  // The ends cover an IPv4 address that the network embeds.
+  const isOutside = within.length === 0 && ![first, last].some((end) => list.admits(addressOf(family, BigInt(end))));
+  return isOutside ? false : null;
+}

@@ -1,0 +1,144 @@
+import { parseIpAddress } from '../../policy/ip-address.js';
+import { parseIpRange } from '../../policy/ip-ranges.js';
+import { dayMilliseconds, hourMilliseconds, type UsageBatch } from '../../usage/batch.js';
+import { parseBatch } from '../../usage/batch-text.js';
+import { identifierForm } from '../fields.js';
+import { addressOf } from '../merchants/ip-allowlist.js';
+
+/** Whether to store addresses as they are, or only the networks that contain them: /24 and /48. */
+export type AddressDetail = 'full' | 'network';
+
+/** A batch that can never be added. The message is for the log of the gateway. */
+export class RefusedBatch extends Error {}
+
+/** The latest time that a date can have, in milliseconds since 1970. */
+const latestMoment = 8_640_000_000_000_000;
+/** Highest value of a count, so that no sum of a cell exceeds the integers of a database. */
+const highestCount = 1_000_000_000_000;
+const codeForm = /^[a-z0-9_]{1,64}$/;
+
+/**
+ * Parses a batch, checks what its format leaves open, and makes its texts storable.
+ * @throws RefusedBatch
+ */
+export async function readBatch(body: string, detail: AddressDetail): Promise<UsageBatch> {
+  const batch = await parseBatch(body);
+  if (batch === null) throw new RefusedBatch('the batch is malformed or too large');
+  requireRanges(batch);
+  requireNames(batch);
+  return stored(batch, detail);
+}
+
+/** @throws RefusedBatch for a time that is no date, an hour or day that is not whole, and a count that is too high */
+function requireRanges(batch: UsageBatch): void {
+  const problem = new RefusedBatch('the batch has a time, a count or a sequence number out of range');
+  const require = (isValid: boolean): void => {
+    if (!isValid) throw problem;
+  };
+  const moments = (...all: number[]): void => {
+    require(all.every((one) => one <= latestMoment));
+  };
+  const counts = (...all: number[]): void => {
+    require(all.every((one) => one <= highestCount));
+  };
+  moments(batch.from, batch.to);
+  require(batch.from <= batch.to && batch.acknowledged < batch.sequence);
+  counts(batch.dropped.refusals, batch.dropped.rows ?? 0);
+  for (const { codes, addresses } of [...batch.keys, batch.unknown]) {
+    for (const one of codes) {
+      moments(one.hour);
+      require(one.hour % hourMilliseconds === 0 && codeForm.test(one.code));
+      counts(one.count, one.totalMilliseconds, one.slowestMilliseconds, one.requestBytes, one.responseBytes);
+    }
+    for (const { day, firstAt, lastAt, accepted, refused, asNumber } of addresses) {
+      moments(day, firstAt, lastAt);
+      require(day % dayMilliseconds === 0);
+      counts(accepted, refused, asNumber ?? 0);
+    }
+  }
+  for (const { agents, lastUse } of batch.keys) {
+    moments(lastUse?.at ?? 0);
+    for (const { day, count } of agents) {
+      moments(day);
+      require(day % dayMilliseconds === 0);
+      counts(count);
+    }
+  }
+  for (const { hosts, refusals } of batch.merchants) {
+    for (const { day, accepted, refused } of hosts) {
+      moments(day);
+      require(day % dayMilliseconds === 0);
+      counts(accepted, refused);
+    }
+    for (const { at, code } of refusals) {
+      moments(at);
+      require(codeForm.test(code));
+    }
+  }
+}
+
+/** @throws RefusedBatch for an invalid id */
+function requireNames({ keys, merchants }: UsageBatch): void {
+  const isId = (id: string | null): boolean => id !== null && identifierForm.test(id);
+  for (const { keyId, merchantId } of keys) {
+    if (keyId !== null && !(isId(keyId) && isId(merchantId)))
+      throw new RefusedBatch('the batch has a key without a valid id');
+  }
+  for (const { merchantId, refusals } of merchants) {
+    if (!isId(merchantId) || refusals.some(({ keyId }) => keyId !== null && !isId(keyId)))
+      throw new RefusedBatch('the batch has a merchant or a refusal without a valid id');
+  }
+}
+
+/** Returns the batch with the texts and the addresses that are stored. */
+function stored(batch: UsageBatch, detail: AddressDetail): UsageBatch {
+  const shown = (address: string): string => (detail === 'full' ? storable(address) : networkOf(address));
+  const addressOrNull = (address: string | null): string | null => (address === null ? null : shown(address));
+  const listed = <Item extends { address: string | null; country: string | null }>(items: readonly Item[]): Item[] =>
+    items.map((item) => ({ ...item, address: addressOrNull(item.address), country: orNull(item.country) }));
+  return {
+    ...batch,
+    instance: storable(batch.instance),
+    keys: batch.keys.map((key) => ({
+      ...key,
+      lookupId: orNull(key.lookupId),
+      lastUse: key.lastUse && {
+        ...{ at: key.lastUse.at, address: shown(key.lastUse.address), country: orNull(key.lastUse.country) },
+      },
+      addresses: listed(key.addresses),
+      agents: key.agents.map((one) => ({ ...one, agent: orNull(one.agent) })),
+    })),
+    merchants: batch.merchants.map((merchant) => ({
+      ...merchant,
+      hosts: merchant.hosts.map((one) => ({ ...one, header: storable(one.header), host: orNull(one.host) })),
+      refusals: merchant.refusals.map((one) => ({
+        ...one,
+        ...{ method: storable(one.method), path: storable(one.path), requestId: storable(one.requestId) },
+        ...{ address: addressOrNull(one.address) },
+        header: one.header && { name: storable(one.header.name), value: storable(one.header.value) },
+      })),
+    })),
+    unknown: { codes: batch.unknown.codes, addresses: listed(batch.unknown.addresses) },
+  };
+}
+
+/** Returns the text without what PostgreSQL cannot store: NUL and lone surrogates. */
+function storable(text: string): string {
+  return text.replaceAll(/[\p{Cs}\u0000]/gu, '\ufffd');
+}
+
+function orNull(text: string | null): string | null {
+  return text === null ? null : storable(text);
+}
+
+const ipv4Prefix = 24;
+const ipv6Prefix = 48;
+
+/** Returns the network of an address, such as `192.0.2.0/24`. A text that is no address shows nothing but that. */
+function networkOf(text: string): string {
+  const address = parseIpAddress(text);
+  if (address === null) return 'invalid';
+  const prefix = address.family === 4 ? ipv4Prefix : ipv6Prefix;
+  const range = parseIpRange(`${address.text}/${prefix}`);
+  return range === null ? 'invalid' : `${addressOf(range.family, BigInt(range.first)).text}/${prefix}`;
+}

@@ -1,0 +1,108 @@
+import type { FastifyReply } from 'fastify';
+import { type Problem, successPage } from '../../rest/envelope.js';
+import { parseDateTime } from '../../rest/moment.js';
+import { type Page, type Paging, pagingOf } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import type { TObject } from '../../typebox/typebox.js';
+import { dayMilliseconds } from '../../usage/batch.js';
+
+/** Most rows of a list as CSV. */
+const mostCsvRows = 10_000;
+const defaultDays = 7;
+
+/** A time from the beginning, inclusive, to the end, exclusive, in milliseconds since 1970. */
+export interface Period {
+  readonly since: number;
+  readonly until: number;
+}
+
+/** Beginning and end of a period, as clients send them. */
+export interface GivenPeriod {
+  readonly since?: string | undefined;
+  readonly until?: string | undefined;
+}
+
+/**
+ * Returns the given times; undefined where none is given.
+ * @throws Refusal 422 for a time that does not exist, and for an end before the beginning
+ */
+export function givenTimes({ since, until }: GivenPeriod): { since: number | undefined; until: number | undefined } {
+  const problems: Problem[] = [];
+  const momentIn = (path: string, text: string | undefined): number | undefined => {
+    const at = text === undefined ? undefined : parseDateTime(text);
+    if (at === null) problems.push({ path, message: `${path} must be a date and time that exists` });
+    return at ?? undefined;
+  };
+  const times = { since: momentIn('since', since), until: momentIn('until', until) };
+  if (times.since !== undefined && times.until !== undefined && times.since >= times.until)
+    problems.push({ path: 'until', message: 'until must be later than since' });
+  const [first, ...others] = problems;
+  if (first !== undefined) throw Refusal.invalid([first, ...others]);
+  return times;
+}
+
+/**
+ * Returns the period of a query, in whole hours or days.
+ * @param unit milliseconds of an hour or a day
+ * @throws Refusal 422
+ */
+export function periodOf(given: GivenPeriod, now: number, unit: number): Period {
+  const times = givenTimes(given);
+  const until = Math.ceil((times.until ?? Math.max(now, times.since ?? 0) + 1) / unit) * unit;
+  return { since: Math.floor((times.since ?? until - defaultDays * dayMilliseconds) / unit) * unit, until };
+}
+
+/** The query of a list that is also available as CSV. */
+type ListQuery = Parameters<typeof pagingOf>[0] & { readonly format?: string };
+
+/**
+ * Responds with a page of a list, or with the whole list as CSV.
+ * @throws Refusal 422 for a page of CSV, and for a list that is too long for it
+ */
+export async function respondWithList<Item extends object>(
+  reply: FastifyReply,
+  { query, message, schema }: { readonly query: ListQuery; readonly message: string; readonly schema: TObject },
+  read: (paging: Paging) => Promise<Page<Item>>,
+) {
+  if (query.format !== 'csv') {
+    const paging = pagingOf(query);
+    return successPage(message, await read(paging), paging);
+  }
+  const [page] = (['page', 'per_page'] as const).filter((name) => query[name] !== undefined);
+  if (page !== undefined) throw Refusal.invalid([{ path: page, message: `${page} is not for format=csv` }]);
+  const { items, totalRecords } = await read({ page: 1, perPage: mostCsvRows });
+  if (totalRecords > mostCsvRows) {
+    const shorter = `the list has ${totalRecords} rows, and CSV at most ${mostCsvRows}: give filters, or since and until`;
+    throw Refusal.invalid([{ path: 'format', message: shorter }]);
+  }
+  reply.type('text/csv; charset=utf-8; header=present');
+  return csvText(Object.keys(schema.properties), items);
+}
+
+/** Formats records as CSV (RFC 4180), with one column for each field. */
+export function csvText(columns: readonly string[], records: readonly object[]): string {
+  const lines = [
+    columns,
+    ...records.map((record) => columns.map((column) => cell(Reflect.get(record, column) as unknown))),
+  ];
+  return lines.map((line) => `${line.join(',')}\r\n`).join('');
+}
+
+/**
+ * Formats a value as a cell. Spreadsheets run a text as a formula if it begins with one of some characters; an
+ * apostrophe before it makes it a text.
+ */
+function cell(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (typeof value === 'number') return String(value);
+  const text = textOf(value);
+  const safe = /^[=+\-@\t\r\n|%]/.test(text) ? `'${text}` : text;
+  return /[",\r\n']/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** Returns a text, or the values of a list or an object with blanks in between. */
+function textOf(value: unknown): string {
+  if (Array.isArray(value)) return value.map(textOf).join(' ');
+  if (typeof value === 'object' && value !== null) return Object.values(value).map(textOf).join('=');
+  return String(value);
+}

@@ -1,0 +1,137 @@
+import { deleteFound } from '../../database/dialects.js';
+import { sql } from '../../database/kysely.js';
+import type { Clock, Logger, Timers } from '../../gateway/store-ports.js';
+import { dayMilliseconds } from '../../usage/batch.js';
+import { makeUnpublishedChange } from '../change.js';
+import type { Author } from '../events/author.js';
+import type { Projection } from '../projection/projection.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { PassedTime, RetentionTask } from '../retention-task.js';
+import type { RegistryTables } from '../tables.js';
+import type { UnusualTables } from '../unusual/tables.js';
+import type { UsageTables } from './tables.js';
+import { lockUsage } from './usage-batches.js';
+
+/** Most rows of a table that one transaction deletes. More would delay the batches of gateways. */
+const rowsAtOnce = 5_000;
+
+/** Dependencies of OldUsage. */
+export interface OldUsageOptions {
+  readonly database: RegistryDatabase;
+  /** Retention periods in days, of counts and of details of refusals. */
+  readonly hoursDays: number;
+  readonly refusalsDays: number;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
+  readonly logger?: Logger | undefined;
+  /** A monotonic clock, in milliseconds. */
+  readonly monotonic?: (() => number) | undefined;
+}
+
+type Table = keyof (UsageTables & UnusualTables);
+
+/** The tables with counts, and the column with the time of a row. */
+const countTables: readonly (readonly [Table, column: string])[] = [
+  ...([['usage_hours', 'hour']] as const),
+  ...(['usage_addresses', 'usage_agents', 'usage_hosts'] as const).map((table) => [table, 'day'] as const),
+  ...([['usage_processes', 'received_at']] as const),
+];
+
+/** Deletes usage older than the retention periods, in batches. Only the process that writes to the store does so. */
+export class OldUsage {
+  readonly #options: OldUsageOptions;
+  readonly #passed: PassedTime;
+  readonly #task: RetentionTask;
+
+  constructor(options: OldUsageOptions) {
+    this.#options = options;
+    this.#passed = new PassedTime(options.monotonic);
+    const { timers, logger } = options;
+    this.#task = new RetentionTask({ timers, logger, what: 'usage', forget: () => this.forget() });
+  }
+
+  /** Starts after a pause and runs until `stop()`. */
+  start(): void {
+    this.#task.start();
+  }
+
+  /** Stops after the current batch. */
+  stop(): Promise<void> {
+    return this.#task.stop();
+  }
+
+  /**
+   * Deletes one batch of old rows of each table.
+   * @returns whether there may be more to delete
+   */
+  async forget(): Promise<boolean> {
+    const { database, hoursDays, refusalsDays, clock, projection } = this.#options;
+    if (projection.settledIn === null || !(await projection.lease.take())) return false;
+    const moment = await this.#passed.atMost(clock.now(), () => newestBatch(database));
+    if (moment === null) return false;
+    const since = (days: number): number => moment - days * dayMilliseconds;
+    let isMore = false;
+    for (const [table, column] of [...countTables, ['usage_refusals', 'at'] as const]) {
+      const until = since(table === 'usage_refusals' ? refusalsDays : hoursDays);
+      const time = sql.id('found', column);
+      const deleted = await deleteSome(database, table, sql`where ${time} < ${until} order by ${time}`);
+      isMore ||= deleted === rowsAtOnce;
+    }
+    await deleteSome(
+      database,
+      'usage_gaps',
+      sql`where not exists (select 1 from usage_processes where usage_processes.process = found.process)`,
+    );
+    return isMore;
+  }
+}
+
+/** Returns when the newest batch was added; null if none was. */
+async function newestBatch(database: RegistryDatabase): Promise<number | null> {
+  const newest = database.selectFrom('usage_processes').select('received_at').orderBy('received_at', 'desc').limit(1);
+  return (await newest.executeTakeFirst())?.received_at ?? null;
+}
+
+/** Deletes at most `rowsAtOnce` rows of a table, in a transaction of their own. */
+function deleteSome(database: RegistryDatabase, table: Table, found: ReturnType<typeof sql>): Promise<number> {
+  return database.transaction().execute(async (transaction) => {
+    await lockUsage(transaction);
+    return deleteFound<RegistryTables>(transaction, table, sql`${found} limit ${sql.lit(rowsAtOnce)}`);
+  });
+}
+
+/** The tables with rows of a merchant. `usage_merchants` keeps its number, so that later refusals get later numbers. */
+const merchantTables = [
+  ...(['usage_hours', 'usage_addresses', 'usage_agents', 'usage_hosts', 'usage_keys', 'usage_refusals'] as const),
+  'unusual_findings',
+] as const;
+/** The tables with what was learned about the use of a key. */
+const keyTables = ['key_habits', 'usual_patterns'] as const;
+
+/**
+ * Deletes everything that was counted for a merchant so far, in batches. The event comes first: if the deletion fails
+ * half-way, the caller repeats it.
+ * @returns the number of deleted rows
+ */
+export async function forgetUsage(
+  { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
+  author: Author,
+  merchantId: string,
+): Promise<number> {
+  const event = { action: 'usage.forgotten', merchantId, keyId: null, before: null, after: null } as const;
+  await makeUnpublishedChange({ database, clock }, author, () => Promise.resolve({ result: null, events: [event] }));
+  const ofMerchant = sql`where found.merchant_id = ${merchantId}`;
+  const ofItsKeys = sql`where found.key_id in (select key_id from api_keys where merchant_id = ${merchantId})`;
+  let all = 0;
+  for (const table of [...merchantTables, ...keyTables]) {
+    const found = merchantTables.some((one) => one === table) ? ofMerchant : ofItsKeys;
+    let deleted: number;
+    do {
+      deleted = await deleteSome(database, table, found);
+      all += deleted;
+    } while (deleted === rowsAtOnce);
+  }
+  return all;
+}

@@ -1,0 +1,211 @@
+import { dateTimeForm } from '../../rest/moment.js';
+import { withPurpose } from '../../rest/openapi/json-schema.js';
+import { pagingQuery } from '../../rest/paging.js';
+import Type, { type Static } from '../../typebox/typebox.js';
+import { identifierForm } from '../fields.js';
+
+const count = Type.Integer({ minimum: 0 });
+const moment = Type.String({ format: 'date-time' });
+const orNull = <Schema extends Parameters<typeof Type.Union>[0][number]>(schema: Schema) =>
+  Type.Union([Type.Null(), schema]);
+const text = orNull(Type.String());
+
+/** Requests of an hour, a day, a key or a code. */
+export const usageRowSchema = Type.Object({
+  from: orNull(
+    Type.String({ format: 'date-time', description: 'The beginning of the hour or day; by=hour and by=day' }),
+  ),
+  keyId: orNull(Type.String({ description: 'With by=key' })),
+  code: orNull(Type.String({ description: 'With by=code' })),
+  ...{ requests: count, accepted: count, refused: count },
+  averageMilliseconds: Type.Number({ minimum: 0 }),
+  slowestMilliseconds: Type.Number({ minimum: 0 }),
+  ...{ requestBytes: count, responseBytes: count },
+  codes: Type.Array(Type.Object({ code: Type.String(), requests: count })),
+});
+
+/** Requests from one address on one day. */
+export const addressRowSchema = Type.Object({
+  day: moment,
+  address: orNull(
+    Type.String({ description: 'An address, or the network that is stored in place of it; null: all further ones' }),
+  ),
+  country: text,
+  asNumber: orNull(count),
+  ...{ accepted: count, refused: count, firstAt: moment, lastAt: moment },
+});
+
+/** Requests with one deciding host on one day. */
+export const hostRowSchema = Type.Object({
+  day: moment,
+  header: orNull(Type.String({ description: 'The first of Origin, Referer and Host that requests had' })),
+  host: orNull(Type.String({ description: 'null: all further ones' })),
+  ...{ accepted: count, refused: count },
+});
+
+/** Accepted requests with one User-Agent on one day. */
+export const agentRowSchema = Type.Object({
+  day: moment,
+  agent: orNull(Type.String({ description: 'null: all further ones' })),
+  requests: count,
+});
+
+/** The last accepted request of a key. */
+export const lastUseSchema = Type.Object({
+  keyId: Type.String(),
+  merchantId: Type.String(),
+  lastUse: orNull(Type.Object({ at: moment, address: Type.String(), country: text })),
+});
+
+/** A refused request. */
+export const refusalSchema = Type.Object({
+  id: Type.Integer({ minimum: 1 }),
+  ...{ at: moment, environment: Type.String(), code: Type.String(), status: Type.Integer() },
+  message: orNull(
+    Type.String({ description: 'The message of the response; null if this release does not know the code' }),
+  ),
+  /** What the refusal means, and what to do about it; null if this release does not know the code. */
+  ...{ meaning: text, remedy: text },
+  ...{ method: Type.String(), path: Type.String(), address: text, keyId: text },
+  header: orNull(Type.Object({ name: Type.String(), value: Type.String() })),
+  requestId: Type.String(),
+});
+
+/** A gateway process that sends what it counts. */
+export const gatewayRowSchema = Type.Object({
+  ...{ process: Type.String(), instance: Type.String(), environment: Type.String(), sequence: count },
+  ...{ firstAt: moment, lastAt: moment, receivedAt: moment },
+  state: Type.Enum(['running', 'ended', 'incomplete']),
+  incompleteSince: orNull(moment),
+  lostBatches: count,
+  ...{ droppedRefusals: count, droppedRows: count },
+});
+
+/** What an IP allowlist would have refused. */
+export const verdictSchema = Type.Object({
+  allow: Type.Array(Type.String()),
+  ...{ since: moment, until: moment },
+  requests: Type.Integer({ minimum: 0, description: 'All accepted requests in this time' }),
+  refused: Type.Object({
+    ...{ requests: count, addresses: count },
+    ...{ firstAt: orNull(moment), lastAt: orNull(moment) },
+  }),
+  uncertain: Type.Integer({
+    minimum: 0,
+    description: 'Accepted requests whose address is not kept, or of whose network the list admits a part',
+  }),
+  addresses: Type.Array(
+    Type.Object({ address: Type.String(), country: text, requests: count, firstAt: moment, lastAt: moment }),
+    { description: 'At most 100 addresses that the list would have refused, most requests first' },
+  ),
+});
+
+/** Records in the admin API. */
+export type UsageRow = Static<typeof usageRowSchema>;
+export type AddressRow = Static<typeof addressRowSchema>;
+export type HostRow = Static<typeof hostRowSchema>;
+export type AgentRow = Static<typeof agentRowSchema>;
+export type Refusal = Static<typeof refusalSchema>;
+export type GatewayRow = Static<typeof gatewayRowSchema>;
+export type Verdict = Static<typeof verdictSchema>;
+
+const optionalMoment = (purpose: string) =>
+  Type.Optional(
+    withPurpose(
+      Type.String({
+        pattern: dateTimeForm,
+        description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z',
+      }),
+      purpose,
+    ),
+  );
+
+const period = {
+  since: optionalMoment('Beginning, rounded down to its hour or day; default: 7 days before the end'),
+  until: optionalMoment('End, rounded up to its hour or day; default: now'),
+};
+const format = {
+  format: Type.Optional(
+    withPurpose(
+      Type.Enum(['json', 'csv'], { type: 'string', description: 'json or csv' }),
+      'csv: the whole list as text/csv, at most 10,000 rows, without page and per_page',
+    ),
+  ),
+};
+const key = Type.Optional(Type.String({ pattern: identifierForm, description: 'the id of a key' }));
+const code = Type.Optional(
+  Type.String({
+    pattern: /^[a-z0-9_]{1,64}$/,
+    description: 'accepted, or the code of a refusal, such as key_inactive',
+  }),
+);
+const environment = Type.Optional(Type.Enum(['live', 'test'], { type: 'string', description: 'live or test' }));
+const address = Type.Optional(
+  Type.String({ pattern: /^[0-9A-Fa-f.:/]{2,49}$/, description: 'an IP address or network, as the list shows it' }),
+);
+
+const listQuery = { ...pagingQuery.properties, ...format };
+const timeOrCode = ['hour', 'day', 'code'] as const;
+
+/** The query of `GET /merchants/:id/usage`. */
+export const merchantUsageQuery = Type.Object({
+  ...{ ...listQuery, ...period, code, environment, key },
+  by: Type.Optional(
+    Type.Enum([...timeOrCode, 'key'], { type: 'string', description: 'hour (the default), day, code or key' }),
+  ),
+});
+
+/** The query of the usage of a key, and of requests without a known key. */
+export const keyUsageQuery = Type.Object({
+  ...{ ...listQuery, ...period, code, environment },
+  by: Type.Optional(Type.Enum([...timeOrCode], { type: 'string', description: 'hour (the default), day or code' })),
+});
+
+/** The query of a list of addresses. */
+export const addressesQuery = Type.Object({ ...listQuery, ...period, address });
+
+/** The query of `GET /merchants/:id/addresses`. */
+export const merchantAddressesQuery = Type.Object({ ...addressesQuery.properties, key });
+
+/** The query of a list of hosts or User-Agents. */
+export const daysQuery = Type.Object({ ...listQuery, ...period });
+
+const longestAllow = 8_192;
+
+/** The query of `GET /merchants/:id/addresses/verdict`. */
+export const verdictQuery = Type.Object({
+  ...period,
+  allow: withPurpose(
+    Type.String({
+      ...{ maxLength: longestAllow, pattern: /^[0-9A-Fa-f.:/,]*$/ },
+      description: 'a list of IP addresses and CIDRs with commas in between',
+    }),
+    'The IP allowlist to judge; empty: one that admits nobody',
+  ),
+  key,
+});
+
+/** The query of `GET /merchants/:id/refusals`. */
+export const refusalsQuery = Type.Object({
+  ...{ ...listQuery, code, key, address, environment },
+  since: optionalMoment('Earliest time'),
+  until: optionalMoment('End; refusals of this time and later are left out'),
+  after: Type.Optional(
+    withPurpose(
+      Type.String({ pattern: /^(?:0|[1-9][0-9]{0,14})$/, description: 'a whole number: the id of a refusal' }),
+      'Only refusals that came after this one, oldest first',
+    ),
+  ),
+});
+
+/** The query of `GET /usage/gateways`. */
+export const gatewaysQuery = Type.Object({
+  ...listQuery,
+  environment,
+  state: Type.Optional(
+    Type.Enum(['running', 'ended', 'incomplete'], { type: 'string', description: 'running, ended or incomplete' }),
+  ),
+});
+
+/** The response of `DELETE /merchants/:id/usage`. */
+export const forgottenSchema = Type.Object({ rows: count });

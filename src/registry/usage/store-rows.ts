@@ -1,0 +1,221 @@
+import { deleteFound, type GivenColumns, givenRows } from '../../database/dialects.js';
+import { sql } from '../../database/kysely.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { addressSums, agentSums, type BatchRows, hostSums } from './batch-rows.js';
+import type { UsageTables } from './tables.js';
+
+/** Most addresses and User-Agents of a key, and most hosts of a merchant, that one day names. */
+const mostAddresses = 100;
+const mostAgents = 20;
+const mostHosts = 200;
+/** Most addresses that one day names of the requests with unknown keys. */
+const mostUnknownAddresses = 1_000;
+/** Most refusals of a merchant that are kept. */
+const mostRefusals = 1_000;
+
+const ofKey = { day: 'bigint', merchant_id: 'text', key_id: 'text' } as const;
+const ofMerchant = { day: 'bigint', merchant_id: 'text' } as const;
+
+/** A table whose rows are sums. */
+interface SumTable {
+  readonly name: keyof UsageTables;
+  /** The primary key. */
+  readonly key: GivenColumns;
+  /** Columns that are added up. */
+  readonly sums: GivenColumns;
+  /** Columns of which the lower or the higher value stays. */
+  readonly lowest?: GivenColumns;
+  readonly highest?: GivenColumns;
+  /** Columns whose newest value stays that is not null. */
+  readonly newest?: GivenColumns;
+}
+
+const hours: SumTable = {
+  name: 'usage_hours',
+  key: { hour: 'bigint', merchant_id: 'text', key_id: 'text', environment: 'text', code: 'text' },
+  sums: { count: 'bigint', total_milliseconds: 'double precision', request_bytes: 'bigint', response_bytes: 'bigint' },
+  highest: { slowest_milliseconds: 'double precision' },
+};
+const addresses: SumTable = {
+  name: 'usage_addresses',
+  key: { ...ofKey, address: 'text' },
+  sums: { accepted: 'bigint', refused: 'bigint' },
+  ...{ lowest: { first_at: 'bigint' }, highest: { last_at: 'bigint' } },
+  newest: { country: 'text', as_number: 'bigint' },
+};
+const agents: SumTable = { name: 'usage_agents', key: { ...ofKey, agent: 'text' }, sums: { count: 'bigint' } };
+const hosts: SumTable = {
+  name: 'usage_hosts',
+  key: { ...ofMerchant, header: 'text', host: 'text' },
+  sums: { accepted: 'bigint', refused: 'bigint' },
+};
+
+/** Adds the rows of a batch. Call this in a transaction that holds the lock of usage. */
+export async function addRows(transaction: RegistryDatabase, rows: BatchRows): Promise<void> {
+  await addSums(transaction, hours, rows.hours);
+  const addressLimit = ({ merchant_id }: { merchant_id: string }): number =>
+    merchant_id === '' ? mostUnknownAddresses : mostAddresses;
+  const withOtherAddress = await withinLimit(transaction, rows.addresses, {
+    ...{ table: addresses, owner: ofKey, items: ['address'], most: addressLimit },
+    other: (row) => ({ ...row, address: '', country: null, as_number: null }),
+    sums: addressSums(),
+  });
+  await addSums(transaction, addresses, withOtherAddress);
+  const withOtherAgent = await withinLimit(transaction, rows.agents, {
+    ...{ table: agents, owner: ofKey, items: ['agent'], most: () => mostAgents },
+    other: (row) => ({ ...row, agent: '' }),
+    sums: agentSums(),
+  });
+  await addSums(transaction, agents, withOtherAgent);
+  const withOtherHost = await withinLimit(transaction, rows.hosts, {
+    ...{ table: hosts, owner: ofMerchant, items: ['header', 'host'], most: () => mostHosts },
+    other: (row) => ({ ...row, header: '', host: '' }),
+    sums: hostSums(),
+  });
+  await addSums(transaction, hosts, withOtherHost);
+  await addLastUses(transaction, rows.keys);
+  await addRefusals(transaction, rows.refusals);
+}
+
+/** Adds rows to the sums with the same key. */
+async function addSums(transaction: RegistryDatabase, table: SumTable, rows: readonly object[]): Promise<void> {
+  if (rows.length === 0) return;
+  const { name, key, sums, lowest = {}, highest = {}, newest = {} } = table;
+  const columns = { ...key, ...sums, ...lowest, ...highest, ...newest };
+  const names = sql.join(Object.keys(columns).map((column) => sql.id(column)));
+  const sets = [
+    ...Object.keys(sums).map((column) => sql`${sql.id(column)} = ${sql.id(name, column)} + excluded.${sql.id(column)}`),
+    ...Object.keys(lowest).map((column) => chosen(name, column, '<')),
+    ...Object.keys(highest).map((column) => chosen(name, column, '>')),
+    ...Object.keys(newest).map(
+      (column) => sql`${sql.id(column)} = coalesce(excluded.${sql.id(column)}, ${sql.id(name, column)})`,
+    ),
+  ];
+  // SQLite needs a WHERE between the query and ON CONFLICT.
+  await sql`
+    insert into ${sql.table(name)} (${names})
+    select ${names} from ${givenRows(transaction, rows, columns)} where true
+    on conflict (${sql.join(Object.keys(key).map((column) => sql.id(column)))}) do update set ${sql.join(sets)}
+  `.execute(transaction);
+}
+
+function chosen(table: string, column: string, comparison: '<' | '>') {
+  const [now, given] = [sql.id(table, column), sql`excluded.${sql.id(column)}`];
+  return sql`${sql.id(column)} = case when ${given} ${sql.raw(comparison)} ${now} then ${given} else ${now} end`;
+}
+
+/** How a list is limited. */
+interface Limit<Row> {
+  readonly table: SumTable;
+  /** The columns that name the list, and those that name an entry in it. */
+  readonly owner: GivenColumns;
+  readonly items: readonly (keyof Row & string)[];
+  readonly most: (row: Row) => number;
+  /** Returns the row as one of all further entries. */
+  readonly other: (row: Row) => Row;
+  readonly sums: { add(row: Row): void; readonly rows: Row[] };
+}
+
+/** Returns rows with the same sums, in which no list gets more entries than its limit. */
+async function withinLimit<Row extends object>(
+  transaction: RegistryDatabase,
+  rows: readonly Row[],
+  { table, owner, items, most, other, sums }: Limit<Row>,
+): Promise<Row[]> {
+  if (rows.length === 0) return [];
+  const isOther = (row: Row): boolean => items.every((item) => row[item] === '');
+  const textOf = (row: object, columns: readonly string[]): string =>
+    JSON.stringify(columns.map((column) => Reflect.get(row, column) as unknown));
+  const [keyNames, ownerNames] = [Object.keys(table.key), Object.keys(owner)];
+  const same = (columns: readonly string[]) =>
+    sql.join(
+      columns.map((column) => sql`stored.${sql.id(column)} = given.${sql.id(column)}`),
+      sql` and `,
+    );
+  const stored = sql`${sql.table(table.name)} as stored`;
+  const known = await sql<object>`
+    select ${sql.join(keyNames.map((column) => sql`stored.${sql.id(column)}`))}
+    from ${givenRows(transaction, rows, table.key)} join ${stored} on ${same(keyNames)}
+  `.execute(transaction);
+  const knownRows = new Set(known.rows.map((row) => textOf(row, keyNames)));
+  const newRows = rows.filter((row) => !isOther(row) && !knownRows.has(textOf(row, keyNames)));
+  if (newRows.length === 0) return [...rows];
+  const lists = new Map(newRows.map((row) => [textOf(row, ownerNames), row]));
+  const named = items.map((item) => sql`stored.${sql.id(item)} <> ''`);
+  const counts = await sql<{ count: number }>`
+    select ${sql.join(ownerNames.map((column) => sql`given.${sql.id(column)}`))},
+      (select count(*) from ${stored} where ${same(ownerNames)} and (${sql.join(named, sql` or `)})) as count
+    from ${givenRows(transaction, [...lists.values()], owner)}
+  `.execute(transaction);
+  const lengths = new Map(counts.rows.map((row) => [textOf(row, ownerNames), row.count]));
+  const fresh = new Set(newRows);
+  for (const row of rows) {
+    const list = textOf(row, ownerNames);
+    const length = lengths.get(list) ?? 0;
+    if (!fresh.has(row)) sums.add(row);
+    else if (length >= most(row)) sums.add(other(row));
+    else {
+      lengths.set(list, length + 1);
+      sums.add(row);
+    }
+  }
+  return sums.rows;
+}
+
+const lastUseColumns: GivenColumns = {
+  ...{ key_id: 'text', merchant_id: 'text', last_at: 'bigint', last_address: 'text', last_country: 'text' },
+};
+
+async function addLastUses(transaction: RegistryDatabase, rows: BatchRows['keys']): Promise<void> {
+  if (rows.length === 0) return;
+  const names = sql.join(Object.keys(lastUseColumns).map((column) => sql.id(column)));
+  await sql`
+    insert into usage_keys (${names})
+    select ${names} from ${givenRows(transaction, rows, lastUseColumns)} where true
+    on conflict (key_id) do update set merchant_id = excluded.merchant_id, last_at = excluded.last_at,
+      last_address = excluded.last_address, last_country = excluded.last_country
+    where excluded.last_at > usage_keys.last_at
+  `.execute(transaction);
+}
+
+const refusalColumns: GivenColumns = {
+  ...{ merchant_id: 'text', seq: 'bigint', at: 'bigint', environment: 'text', code: 'text', status: 'bigint' },
+  ...{ method: 'text', path: 'text', address: 'text', key_id: 'text', header_name: 'text', header_value: 'text' },
+  request_id: 'text',
+};
+
+/**
+ * Adds refusals with the next numbers of their merchants, and deletes the oldest ones beyond the limit. The row of the
+ * merchant stays locked until the commit, so a reader sees numbers only in order.
+ */
+async function addRefusals(transaction: RegistryDatabase, rows: BatchRows['refusals']): Promise<void> {
+  if (rows.length === 0) return;
+  const added = new Map<string, number>();
+  for (const { merchant_id } of rows) added.set(merchant_id, (added.get(merchant_id) ?? 0) + 1);
+  const given = [...added].map(([merchant_id, refusals]) => ({ merchant_id, refusals }));
+  const counted = await sql<UsageTables['usage_merchants']>`
+    insert into usage_merchants (merchant_id, refusals)
+    select merchant_id, refusals from ${givenRows(transaction, given, { merchant_id: 'text', refusals: 'bigint' })}
+    where true
+    on conflict (merchant_id) do update set refusals = usage_merchants.refusals + excluded.refusals
+    returning merchant_id, refusals
+  `.execute(transaction);
+  const ends = new Map(counted.rows.map(({ merchant_id, refusals }) => [merchant_id, refusals]));
+  const endOf = (merchant: string): number => ends.get(merchant) ?? 0;
+  const numbered = rows
+    .map((row) => ({ ...row, seq: endOf(row.merchant_id) - (added.get(row.merchant_id) ?? 0) + row.seq }))
+    .filter(({ merchant_id, seq }) => seq > endOf(merchant_id) - mostRefusals);
+  const names = sql.join(Object.keys(refusalColumns).map((column) => sql.id(column)));
+  await sql`
+    insert into usage_refusals (${names}) select ${names} from ${givenRows(transaction, numbered, refusalColumns)}
+  `.execute(transaction);
+  const full = counted.rows.filter(({ refusals }) => refusals > mostRefusals);
+  if (full.length === 0) return;
+  const ending = full.map(({ merchant_id, refusals }) => ({ merchant_id, seq: refusals - mostRefusals }));
+  await deleteFound(
+    transaction,
+    'usage_refusals',
+    sql`join ${givenRows(transaction, ending, { merchant_id: 'text', seq: 'bigint' })}
+      on found.merchant_id = given.merchant_id and found.seq <= given.seq`,
+  );
+}

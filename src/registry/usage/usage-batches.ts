@@ -1,0 +1,145 @@
+import { givenRows, takeLock } from '../../database/dialects.js';
+import { sql } from '../../database/kysely.js';
+import type { Clock, Logger } from '../../gateway/store-ports.js';
+import type { UsageBatch } from '../../usage/batch.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { type KeyOwner, resolved, rowsOf } from './batch-rows.js';
+import { type AddressDetail, readBatch, RefusedBatch } from './checked-batch.js';
+import { addRows } from './store-rows.js';
+
+/**
+ * Called after a batch was added, in the same transaction: what it stores, it stores once for each batch. If it rejects,
+ * the batch is not added. The keys of the batch have their ids and merchants, or null if they are unknown.
+ */
+export type UsageObserver = (transaction: RegistryDatabase, batch: UsageBatch, now: number) => Promise<void>;
+
+/** Dependencies of UsageBatches. */
+export interface UsageOptions {
+  readonly database: RegistryDatabase;
+  readonly clock: Clock;
+  /** Whether addresses or only their networks are stored. Observers get what is stored. */
+  readonly addresses: AddressDetail;
+  readonly observers?: readonly UsageObserver[] | undefined;
+  readonly logger?: Logger | undefined;
+}
+
+/** What happened to a batch. An early one comes before another batch of its process that is still missing. */
+export type BatchResult = 'added' | 'repeated' | 'early' | 'refused';
+
+const betweenLogsMilliseconds = 60_000;
+
+/**
+ * The lock of everything that changes usage. Each registry receives every batch, so they would only wait for each other
+ * in another place, or deadlock.
+ */
+export function lockUsage(transaction: RegistryDatabase): Promise<void> {
+  return takeLock(transaction, 'merchant-gateway usage');
+}
+
+/** Adds the batches in which gateways send what they have counted, each one exactly once. */
+export class UsageBatches {
+  readonly #options: UsageOptions;
+  readonly #results: Record<BatchResult, number> = { added: 0, repeated: 0, early: 0, refused: 0 };
+  #loggedAt = -Infinity;
+
+  constructor(options: UsageOptions) {
+    this.#options = options;
+  }
+
+  /** How many batches this process has received, by result. */
+  get results(): Readonly<Record<BatchResult, number>> {
+    return this.#results;
+  }
+
+  /**
+   * Adds a batch if it is the next one of its process. Otherwise changes nothing.
+   * @returns JSON for the gateway: the highest sequence number of its process that is stored, or `problem`, which says
+   * why the batch can never be added
+   * @throws DatabaseError if the database is unavailable; nothing is stored then
+   */
+  async add(body: string): Promise<string> {
+    try {
+      const batch = await readBatch(body, this.#options.addresses);
+      const { database } = this.#options;
+      const { result, sequence } = await database
+        .transaction()
+        .execute((transaction) => this.#addTo(transaction, batch));
+      this.#results[result] += 1;
+      return JSON.stringify({ sequence });
+    } catch (error) {
+      if (!(error instanceof RefusedBatch)) throw error;
+      this.#results.refused += 1;
+      this.#log(error.message);
+      return JSON.stringify({ problem: error.message });
+    }
+  }
+
+  async #addTo(
+    transaction: RegistryDatabase,
+    batch: UsageBatch,
+  ): Promise<{ readonly result: BatchResult; readonly sequence: number }> {
+    const { clock, observers = [] } = this.#options;
+    await lockUsage(transaction);
+    const now = clock.now();
+    const processes = transaction.selectFrom('usage_processes').select('sequence');
+    const known = await processes.where('process', '=', batch.process).executeTakeFirst();
+    const stored = known?.sequence ?? 0;
+    if (batch.sequence <= stored) return { result: 'repeated', sequence: stored };
+    // The gateway no longer has what it knows to be stored, so what is missing of that will never come.
+    const lost = Math.max(stored, batch.acknowledged);
+    // A batch between is still under way. The gateway sends this one again after it.
+    if (batch.sequence > lost + 1) return { result: 'early', sequence: stored };
+    if (lost > stored) {
+      const gap = { process: batch.process, first: stored + 1, last: lost, found_at: now };
+      await transaction.insertInto('usage_gaps').values(gap).execute();
+      this.#options.logger?.error(
+        { instance: batch.instance, batches: lost - stored },
+        'usage of a gateway is missing: the database was restored, or a batch was refused',
+      );
+    }
+    await this.#storeProcess(transaction, batch, now);
+    const complete = resolved(batch, await ownersOf(transaction, batch));
+    await addRows(transaction, rowsOf(complete));
+    for (const observe of observers) await observe(transaction, complete, now);
+    return { result: 'added', sequence: batch.sequence };
+  }
+
+  async #storeProcess(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<void> {
+    const { process, instance, environment, sequence, from, to, isLast, dropped } = batch;
+    const row = { process, instance, environment, sequence, first_at: from, last_at: to, received_at: now };
+    const newest = { instance, sequence, last_at: to, received_at: now, is_ended: isLast ? 1 : 0 };
+    const [refusals, rows] = [dropped.refusals, dropped.rows ?? 0];
+    await transaction
+      .insertInto('usage_processes')
+      .values({ ...row, ...newest, dropped_refusals: refusals, dropped_rows: rows })
+      .onConflict((conflict) =>
+        conflict.column('process').doUpdateSet((it) => ({
+          ...newest,
+          dropped_refusals: it('usage_processes.dropped_refusals', '+', refusals),
+          dropped_rows: it('usage_processes.dropped_rows', '+', rows),
+        })),
+      )
+      .execute();
+  }
+
+  #log(problem: string): void {
+    const now = this.#options.clock.now();
+    if (now - this.#loggedAt < betweenLogsMilliseconds) return;
+    this.#loggedAt = now;
+    this.#options.logger?.error({ problem }, 'usage of a gateway refused: its requests are not counted');
+  }
+}
+
+/** Finds the keys that the gateway did not look up. */
+async function ownersOf(transaction: RegistryDatabase, { keys }: UsageBatch): Promise<Map<string, KeyOwner>> {
+  const given = keys.flatMap(({ keyId, lookupId }) =>
+    keyId === null && lookupId !== null ? [{ lookup_id: lookupId }] : [],
+  );
+  if (given.length === 0) return new Map();
+  const { rows } = await sql<{ lookup_id: string; key_id: string; merchant_id: string }>`
+    select api_keys.lookup_id, api_keys.key_id, api_keys.merchant_id
+    from ${givenRows(transaction, given, { lookup_id: 'text' })}
+    join api_keys on api_keys.lookup_id = given.lookup_id
+  `.execute(transaction);
+  return new Map(rows.map((row) => [row.lookup_id, { keyId: row.key_id, merchantId: row.merchant_id }]));
+}

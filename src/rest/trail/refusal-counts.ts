@@ -1,0 +1,84 @@
+/** How long refused attempts are counted before they are stored. */
+const windowMilliseconds = 60_000;
+
+/** Refused attempts within a minute that have the same key. */
+export interface CountedRefusals<First> {
+  /** What the event contains of the first one, such as its author. */
+  readonly first: First;
+  /** The time of the first one, in milliseconds since 1970. */
+  readonly since: number;
+  /** Their number by failure code. */
+  readonly counts: ReadonlyMap<string, number>;
+}
+
+/** Dependencies of `RefusalCounts`. */
+export interface RefusalCountsOptions<First> {
+  readonly clock: { now(): number };
+  readonly timers: { after(milliseconds: number, act: () => void): () => void };
+  /** Maximum number of keys within a minute. */
+  readonly mostKeys: number;
+  /** Stores what was counted within a minute. Never rejects. */
+  readonly store: (all: readonly CountedRefusals<First>[]) => Promise<void>;
+  /** Called for an attempt beyond `mostKeys` or after the end. */
+  readonly omit: () => void;
+}
+
+/**
+ * Counts refused attempts, so that each source adds one event a minute, however many attempts it makes. Otherwise it
+ * could fill the database.
+ */
+export class RefusalCounts<First> {
+  readonly #options: RefusalCountsOptions<First>;
+  #all = new Map<string, CountedRefusals<First> & { readonly counts: Map<string, number> }>();
+  #cancelTimer: (() => void) | null = null;
+  #storing: Promise<void> = Promise.resolve();
+  #isStopped = false;
+
+  constructor(options: RefusalCountsOptions<First>) {
+    this.#options = options;
+  }
+
+  /**
+   * Counts an attempt.
+   * @param key what the attempts of one event have in common, such as their address
+   * @param code why the attempt was refused
+   */
+  add(key: string, code: string, first: First): void {
+    const { clock, timers, mostKeys, omit } = this.#options;
+    const known = this.#all.get(key);
+    if (known === undefined && (this.#isStopped || this.#all.size >= mostKeys)) {
+      omit();
+      return;
+    }
+    const refusals = known ?? { first, since: clock.now(), counts: new Map<string, number>() };
+    refusals.counts.set(code, (refusals.counts.get(code) ?? 0) + 1);
+    this.#all.set(key, refusals);
+    this.#cancelTimer ??= timers.after(windowMilliseconds, () => {
+      this.#store();
+    });
+  }
+
+  /** Stores what was counted since the last minute ended, and counts no more. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#store();
+    await this.#storing;
+  }
+
+  #store(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    const all = [...this.#all.values()];
+    this.#all = new Map();
+    if (all.length > 0) this.#storing = this.#storing.then(() => this.#options.store(all));
+  }
+}
+
+/** Returns the state in the event of counted attempts. */
+export function countedState({ since, counts }: Pick<CountedRefusals<unknown>, 'since' | 'counts'>) {
+  return {
+    cause: [...counts.keys()].toSorted().join(', '),
+    refusals: [...counts.values()].reduce((sum, count) => sum + count, 0),
+    ...{ causes: Object.fromEntries(counts), since: new Date(since).toISOString() },
+  };
+}

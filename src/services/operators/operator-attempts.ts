@@ -1,0 +1,112 @@
+import type { DatabaseClock } from '../../database/dialects.js';
+import { FirstReads } from '../../rest/trail/first-reads.js';
+import { type CountedRefusals, countedState, RefusalCounts } from '../../rest/trail/refusal-counts.js';
+import type { Timers } from '../periodic-task.js';
+import type { ServicesDatabase } from '../services-database.js';
+import { type EventAuthor, type NewOperatorEvent, storeOperatorEvent } from './operator-events.js';
+
+/** Why a request proves no operator. */
+export type SignInFailure = 'forwarded' | 'malformed' | 'invalid' | 'source' | 'headers_too_large';
+
+/** Limit of the events about refused attempts within one minute, so that an attacker cannot fill the database. */
+const mostEvents = 600;
+/** Limit of the events that wait for the registry. Beyond it refused attempts are only counted. */
+const mostWaiting = 10_000;
+
+/** The failure codes of what is not a permission. */
+const codes: ReadonlyMap<string, string> = new Map([
+  ['approval', 'approval_required'],
+  ['reason', 'reason_required'],
+]);
+
+/** What the event of refused attempts contains of the first one. */
+type First =
+  | Pick<NewOperatorEvent & { action: 'sign-in.failed' }, keyof EventAuthor | 'action'>
+  | (Pick<NewOperatorEvent & { action: 'attempt.refused' }, keyof EventAuthor | 'action'> & {
+      readonly after: { readonly method: string; readonly route: string; readonly needs: string };
+    });
+
+/** Dependencies of the attempts. */
+export interface OperatorAttemptOptions {
+  readonly database: ServicesDatabase;
+  /** The clock of the database, for the time of an event. */
+  readonly clock: DatabaseClock;
+  /** The machine's time in milliseconds since 1970. */
+  readonly now: () => number;
+  readonly timers: Timers;
+  /** How many events wait for the registry. */
+  readonly waiting: () => number;
+}
+
+/** Stores events of refused attempts and first reads for the registry, within limits. */
+export class OperatorAttempts {
+  readonly #options: OperatorAttemptOptions;
+  readonly #reads = new FirstReads();
+  readonly #refusals: RefusalCounts<First>;
+  readonly #storing = new Set<Promise<void>>();
+  #omitted = 0;
+
+  constructor(options: OperatorAttemptOptions) {
+    this.#options = options;
+    this.#refusals = new RefusalCounts({
+      ...{ clock: options, timers: options.timers, mostKeys: mostEvents, store: (all) => this.#storeRefusals(all) },
+      omit: () => void (this.#omitted += 1),
+    });
+  }
+
+  /** Counts a request that proves no operator. One event for each address and minute has the number. */
+  signInFailed({ id, source }: Pick<EventAuthor, 'id' | 'source'>, cause: SignInFailure): void {
+    this.#refusals.add(source ?? '', cause, {
+      ...{ action: 'sign-in.failed', id, source, actor: 'unknown', administratorId: null, proof: 'unproven' },
+      ...{ claimed: null, reason: null },
+    });
+  }
+
+  /**
+   * Counts a request of an operator that lacks something. One event for each address, operator and lack has the number
+   * of a minute.
+   */
+  refused(
+    author: EventAuthor,
+    after: { readonly method: string; readonly route: string; readonly needs: string },
+  ): void {
+    const key = [author.source, author.proof, after.needs].join('\n');
+    const code = codes.get(after.needs) ?? 'permission_missing';
+    this.#refusals.add(key, code, { ...author, action: 'attempt.refused', after });
+  }
+
+  /** Stores the event of a read, if it is the first in its hour by this operator of the merchant's records. */
+  read(author: EventAuthor, merchantId: string, what: 'wallets' | 'entries'): void {
+    const { database, clock, now } = this.#options;
+    const event = { ...author, action: 'merchant.read', merchantId, before: null, after: { what } } as const;
+    const storing = this.#reads.note(author, merchantId, what, now(), () => storeOperatorEvent(database, clock, event));
+    if (storing === null) return;
+    const tracked = storing.finally(() => this.#storing.delete(tracked));
+    this.#storing.add(tracked);
+  }
+
+  /** Stores the counted refusals, and waits for the events that are being stored. */
+  async stop(): Promise<void> {
+    await Promise.all([...this.#storing, this.#refusals.stop()]);
+  }
+
+  async #storeRefusals(all: readonly CountedRefusals<First>[]): Promise<void> {
+    const { database, clock, waiting } = this.#options;
+    let mayStore = waiting() < mostWaiting;
+    for (const { first, ...counted } of all) {
+      const state = countedState(counted);
+      const omitted = this.#omitted;
+      const after = omitted === 0 ? state : { ...state, omittedBefore: omitted };
+      const of = { merchantId: '', before: null } as const;
+      const event: NewOperatorEvent =
+        first.action === 'sign-in.failed'
+          ? { ...first, ...of, after }
+          : { ...first, ...of, after: { ...first.after, ...after } };
+      if (mayStore) mayStore = await storeOperatorEvent(database, clock, event).then(isTrue, isFalse);
+      this.#omitted = mayStore ? 0 : this.#omitted + state.refusals;
+    }
+  }
+}
+
+const isTrue = (): boolean => true;
+const isFalse = (): boolean => false;

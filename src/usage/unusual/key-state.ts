@@ -1,0 +1,152 @@
+import { dayMilliseconds, hourMilliseconds } from '../batch.js';
+
+/** A country or network from which a key was used. */
+interface Sighting {
+  readonly name: string;
+  /** Number of days with use. */
+  readonly days: number;
+  /** Start of the last day with use, in milliseconds since 1970. */
+  readonly lastDay: number;
+  /** Whether a finding reported it. */
+  readonly isReported: boolean;
+}
+
+/** The countries or the networks from which a key was used. */
+export interface Sightings {
+  /** When the first one was seen; null before that. */
+  readonly since: number | null;
+  readonly seen: readonly Sighting[];
+}
+
+/** What happened to a key within one hour. */
+export interface HourCount {
+  readonly hour: number;
+  readonly accepted: number;
+  readonly refused: number;
+  /** The address blocks that were new in this hour. */
+  readonly addresses: readonly string[];
+}
+
+/** The largest values of an hour within one week. */
+export interface WeekMaxima {
+  readonly week: number;
+  readonly accepted: number;
+  readonly refused: number;
+  readonly addresses: number;
+}
+
+/** What the detectors remember of a key. All lists are bounded, and the whole can be stored as JSON. */
+export interface KeyState {
+  readonly version: 1;
+  /** Times of the first and of the last accepted request; null before them. */
+  readonly firstUse: number | null;
+  readonly lastUse: number | null;
+  /** Number of days with an accepted request. */
+  readonly activeDays: number;
+  /** The longest time between two accepted requests, in milliseconds. */
+  readonly longestGap: number;
+  readonly countries: Sightings;
+  readonly networks: Sightings;
+  /** Names of the programs in User-Agent headers, the last used one last. */
+  readonly agents: readonly string[];
+  /** Known address blocks, the last used one last. */
+  readonly addresses: readonly string[];
+  /** The latest hours, oldest first. */
+  readonly hours: readonly HourCount[];
+  /** The latest weeks with use, oldest first. They do not include the hours above. */
+  readonly weeks: readonly WeekMaxima[];
+  /** When each pattern was last reported. */
+  readonly reported: Readonly<Record<string, number>>;
+}
+
+/** Maximum lengths of the lists in a state. A key in use has less than 5 KiB of state as JSON. */
+export const limits = { sightings: 32, agents: 16, addresses: 64, hours: 3, weeks: 9, newAddresses: 256, reported: 64 };
+
+/** The state of a key that was never seen. */
+export const unseenKey: KeyState = {
+  ...({ version: 1, firstUse: null, lastUse: null, activeDays: 0, longestGap: 0 } as const),
+  ...{ countries: { since: null, seen: [] }, networks: { since: null, seen: [] }, agents: [], addresses: [] },
+  ...{ hours: [], weeks: [], reported: {} },
+};
+
+/** Adds a value to the end of a list without duplicates, and keeps the last ones. */
+export function withLast(list: readonly string[], value: string, most: number): readonly string[] {
+  if (list.at(-1) === value) return list;
+  const others = list.includes(value) ? list.filter((one) => one !== value) : list;
+  return [...others, value].slice(-most);
+}
+
+/** Adds the use of a country or network on a day. */
+export function withSighting(
+  { since, seen }: Sightings,
+  { name, day, at, isReported }: { name: string; day: number; at: number; isReported: boolean },
+): Sightings {
+  const known = seen.find((one) => one.name === name);
+  if (known !== undefined && known.lastDay >= day) return { since, seen };
+  const { days, isReported: was } = known ?? { days: 0, isReported };
+  const sighting = { name, days: days + 1, lastDay: day, isReported: was };
+  const others = seen.filter((one) => one.name !== name);
+  const isFull = others.length === limits.sightings;
+  // Drops the one with the fewest days, of several the earliest: a flood of places must not displace the usual ones.
+  const rarest = isFull ? others.reduce((least, one) => (one.days < least.days ? one : least)) : null;
+  return { since: since ?? at, seen: [...others.filter((one) => one !== rarest), sighting] };
+}
+
+const singleDays = 28;
+const fewCountries = 8;
+
+/**
+ * Whether further countries are to be expected: a key was used in many, or in one on a single recent day. The number of
+ * kinds that were seen once estimates how likely the next one is new (Good and Turing).
+ */
+export function roams({ seen }: Sightings, now: number): boolean {
+  const isSingle = ({ days, lastDay, isReported }: Sighting): boolean =>
+    days === 1 && !isReported && lastDay > now - singleDays * dayMilliseconds;
+  return seen.length > fewCountries || seen.some(isSingle);
+}
+
+/** Adds counts to an hour. The oldest hours become part of the maxima of their week. */
+export function withHour(
+  state: Pick<KeyState, 'hours' | 'weeks'>,
+  { hour, accepted, refused, addresses }: HourCount,
+): Pick<KeyState, 'hours' | 'weeks'> {
+  const held = state.hours.find((one) => one.hour === hour);
+  const sum: HourCount = {
+    hour,
+    accepted: (held?.accepted ?? 0) + accepted,
+    refused: (held?.refused ?? 0) + refused,
+    addresses: [...new Set([...(held?.addresses ?? []), ...addresses])].slice(0, limits.newAddresses),
+  };
+  const others = state.hours.filter((one) => one.hour !== hour);
+  const hours = [...others, sum].sort((one, other) => one.hour - other.hour);
+  const old = hours.slice(0, -limits.hours);
+  return { hours: hours.slice(-limits.hours), weeks: old.reduce(withWeek, state.weeks) };
+}
+
+function withWeek(weeks: readonly WeekMaxima[], { hour, accepted, refused, addresses }: HourCount) {
+  const week = Math.floor(hour / (7 * dayMilliseconds));
+  const known = weeks.find((one) => one.week === week) ?? { accepted: 0, refused: 0, addresses: 0 };
+  const maxima = {
+    week,
+    accepted: Math.max(known.accepted, accepted),
+    refused: Math.max(known.refused, refused),
+    addresses: Math.max(known.addresses, addresses.length),
+  };
+  const others = weeks.filter((one) => one.week !== week);
+  return [...others, maxima].sort((one, other) => one.week - other.week).slice(-limits.weeks);
+}
+
+/** Returns the largest values of an hour, without the latest hours: what goes on must not become usual meanwhile. */
+export function busiestHours({ weeks }: Pick<KeyState, 'weeks'>): Omit<WeekMaxima, 'week'> {
+  return {
+    accepted: Math.max(0, ...weeks.map(({ accepted }) => accepted)),
+    refused: Math.max(0, ...weeks.map(({ refused }) => refused)),
+    addresses: Math.max(0, ...weeks.map(({ addresses }) => addresses)),
+  };
+}
+
+/** Returns the start of the hour or of the day of a time. */
+export function startOf(unit: 'hour' | 'day', at: number): number {
+  const length = unit === 'hour' ? hourMilliseconds : dayMilliseconds;
+  return at - (at % length);
+}

@@ -1,0 +1,257 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as wait } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { UsageSender } from '../../src/edge/observe/usage-sender.js';
+import { maxMessageBytes } from '../../src/gateway/channel-ports.js';
+import type { UsageBatch } from '../../src/usage/batch.js';
+import { parseBatch } from '../../src/usage/batch-text.js';
+
+const everyMilliseconds = 5;
+const day = 86_400_000;
+
+/** A registry that follows the rule of batches: it adds the next one, and repeats its reply to a former one. */
+class TestRegistry {
+  readonly stored: UsageBatch[] = [];
+  readonly received: string[] = [];
+  /** Called before each batch; throws to lose the message, or returns a reply of its own. */
+  intervene: (batch: UsageBatch) => string | undefined = () => undefined;
+  /** Called after a batch was added; throws to lose the reply. */
+  afterAdding: () => void = () => undefined;
+
+  readonly send = async ({ kind, body }: { kind: string; body: string }): Promise<string> => {
+    const batch = await parseBatch(body);
+    if (kind !== 'usage' || batch === null || body.length > maxMessageBytes) throw new Error('not a batch');
+    this.received.push(body);
+    const reply = this.intervene(batch);
+    if (reply !== undefined) return reply;
+    const last = this.lastOf(batch.process);
+    if (batch.sequence > last && (batch.sequence === last + 1 || last < batch.acknowledged)) this.stored.push(batch);
+    this.afterAdding();
+    return JSON.stringify({ sequence: this.lastOf(batch.process) });
+  };
+
+  readonly close = (): Promise<void> => Promise.resolve();
+
+  lastOf(process: string): number {
+    return this.stored.filter((batch) => batch.process === process).at(-1)?.sequence ?? 0;
+  }
+
+  /** All requests of these batches. */
+  get total(): number {
+    return this.stored.flatMap(({ unknown }) => unknown.codes).reduce((sum, { count }) => sum + count, 0);
+  }
+}
+
+function startSender(t: Test, registry: TestRegistry) {
+  const clock = { time: 20_000 * day, now: () => clock.time };
+  const problems: (string | null)[] = [];
+  const onUsageProblem = (problem: string | null): void => void problems.push(problem);
+  const sender = new UsageSender(
+    { clock, environment: 'live', instance: 'test:1', channel: registry, onUsageProblem },
+    everyMilliseconds,
+  );
+  const count = (number = 1, code = 'key_unknown'): void => {
+    sender.counter.countWithoutKey([[code, number]], clock.time, '192.0.2.1');
+  };
+  sender.start();
+  t.teardown(() => sender.close(0));
+  return { clock, count, problems, sender };
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await wait(2);
+}
+
+t.test('batches are numbered from 1, cover the time without gaps, and end with a mark', async (t) => {
+  const registry = new TestRegistry();
+  const { clock, count, sender } = startSender(t, registry);
+  const from = clock.time;
+  for (let number = 1; number <= 3; number += 1) {
+    clock.time += 1_000;
+    count(number);
+    await until(() => registry.stored.length === number);
+  }
+  count(5);
+  await sender.close(1_000);
+  t.same(
+    registry.stored.map(({ sequence }) => sequence),
+    [1, 2, 3, 4, 5],
+  );
+  t.same(
+    registry.stored.map(({ isLast }) => isLast),
+    [false, false, false, false, true],
+  );
+  t.equal(registry.total, 11);
+  t.equal(registry.stored[0]?.from, from);
+  for (const [index, batch] of registry.stored.entries())
+    t.equal(batch.from, registry.stored[index - 1]?.to ?? from, 'it begins where the one before ended');
+  t.match(sender.stats, { stored: 5, refused: 0 });
+});
+
+t.test('a batch is sent again, unchanged, until the registry has it', async (t) => {
+  const registry = new TestRegistry();
+  registry.intervene = () => {
+    throw new Error('no registry replies');
+  };
+  const { count, sender } = startSender(t, registry);
+  count(7);
+  await until(() => registry.received.length >= 4);
+  t.equal(new Set(registry.received).size, 1);
+  registry.intervene = () => undefined;
+  let lost = 0;
+  registry.afterAdding = () => {
+    if ((lost += 1) <= 3) throw new Error('the reply is lost');
+  };
+  await until(() => sender.stats.stored === 1);
+  t.equal(registry.total, 7, 'it is added once');
+});
+
+t.test('several batches are under way, so that Redis has them while no registry reads', async (t) => {
+  const registry = new TestRegistry();
+  const hanging: (() => void)[] = [];
+  const { count, sender } = startSender(t, registry);
+  const { send } = registry;
+  let isAway = true;
+  Object.assign(registry, {
+    send: async (message: Parameters<typeof send>[0]) => {
+      registry.received.push(message.body);
+      if (isAway) await new Promise<void>((resolve) => hanging.push(resolve));
+      return send(message);
+    },
+  });
+  for (let number = 1; number <= 30; number += 1) {
+    count();
+    await wait(2 * everyMilliseconds);
+  }
+  t.equal(registry.received.length, 16, 'as many as may be without a reply');
+  isAway = false;
+  for (const resolve of hanging) resolve();
+  await until(() => registry.total === 30);
+  t.equal(registry.stored.length, 17, 'what was counted meanwhile is one batch');
+  t.equal(sender.delay, 0);
+});
+
+t.test('a batch that overtook another one is sent again after it', async (t) => {
+  const registry = new TestRegistry();
+  let isFirst = true;
+  registry.intervene = ({ sequence }) => {
+    if (sequence !== 1 || !isFirst) return undefined;
+    isFirst = false;
+    throw new Error('Redis does not accept messages to the registry');
+  };
+  const { count, sender } = startSender(t, registry);
+  count(1);
+  await until(() => registry.received.length > 0);
+  count(2);
+  await until(() => registry.total === 3);
+  await sender.close(1_000);
+  t.equal(registry.total, 3);
+});
+
+t.test('a registry whose database was restored takes the next batch', async (t) => {
+  const registry = new TestRegistry();
+  const { count, sender } = startSender(t, registry);
+  for (let number = 1; number <= 3; number += 1) {
+    count();
+    await until(() => registry.stored.length === number);
+  }
+  registry.stored.splice(1);
+  count(10);
+  await until(() => registry.total === 11);
+  t.same(
+    registry.stored.map(({ sequence }) => sequence),
+    [1, 4],
+  );
+  t.equal(registry.stored[1]?.acknowledged, 3);
+  await sender.close(1_000);
+});
+
+t.test('after a refusal the process begins a new order, and says so', async (t) => {
+  const registry = new TestRegistry();
+  let isRefusing = true;
+  registry.intervene = () => (isRefusing ? JSON.stringify({ problem: 'version 1 is unknown' }) : undefined);
+  const { count, problems, sender } = startSender(t, registry);
+  count();
+  await until(() => sender.stats.refused === 1);
+  isRefusing = false;
+  count(5);
+  await until(() => registry.total === 5);
+  t.equal(registry.stored[0]?.sequence, 1);
+  t.match(problems, [/refuses counts: version 1 is unknown/]);
+});
+
+t.test('operators hear of batches that wait for half a minute, and of the end of it', async (t) => {
+  const registry = new TestRegistry();
+  let isAway = true;
+  registry.intervene = () => {
+    if (isAway) throw new Error('no registry replies');
+    return undefined;
+  };
+  const { clock, count, problems, sender } = startSender(t, registry);
+  count();
+  await until(() => registry.received.length > 1);
+  clock.time += 29_000;
+  await wait(4 * everyMilliseconds);
+  t.same(problems, []);
+  clock.time += 1_000;
+  await until(() => problems.length === 1);
+  t.equal(sender.delay, 30_000);
+  isAway = false;
+  await until(() => problems.length === 2);
+  t.same(problems, ['no registry replies', null]);
+});
+
+t.test('a process that counts nothing sends a batch every ten seconds', async (t) => {
+  const registry = new TestRegistry();
+  const { clock } = startSender(t, registry);
+  await wait(4 * everyMilliseconds);
+  t.equal(registry.stored.length, 0);
+  for (let number = 1; number <= 2; number += 1) {
+    clock.time += 10_000;
+    await until(() => registry.stored.length === number);
+  }
+  t.same(
+    registry.stored.map(({ keys, unknown }) => [keys, unknown.codes]),
+    [
+      [[], []],
+      [[], []],
+    ],
+  );
+});
+
+t.test('what is too long for a message is sent in several batches, completely', async (t) => {
+  const registry = new TestRegistry();
+  const { clock, count, sender } = startSender(t, registry);
+  const keys = 2_000;
+  count(3);
+  const agent = (): string => randomBytes(100).toString('hex');
+  for (let number = 0; number < keys; number += 1) {
+    for (let twice = 0; twice < 2; twice += 1) sender.counter.count(exchangeOf(clock.time, agent()), ownerOf(number));
+  }
+  await until(() => registry.stored.flatMap((batch) => batch.keys).length === keys);
+  const counted = registry.stored.flatMap((batch) => batch.keys);
+  t.equal(new Set(counted.map(({ keyId }) => keyId)).size, keys);
+  t.ok(counted.every(({ codes, agents }) => codes[0]?.count === 2 && agents.length === 2));
+  t.equal(registry.total, 3, 'requests without a key are in one of them');
+  t.ok(registry.stored.length > 4);
+  t.ok(registry.received.every((body) => body.length <= maxMessageBytes));
+});
+
+type Count = UsageSender['counter']['count'];
+
+function ownerOf(number: number): Parameters<Count>[1] {
+  const credential = { keyId: randomBytes(8).toString('hex'), merchantId: `merchant-${number}` };
+  owners[number] ??= { credential, keyLookup: null } as unknown as Parameters<Count>[1];
+  return owners[number];
+}
+
+const owners: Parameters<Count>[1][] = [];
+
+/** An accepted request with no more than what is counted. */
+function exchangeOf(receivedAt: number, agent: string): Parameters<Count>[0] {
+  return {
+    data: { receivedAt, headers: { userAgent: [agent] } },
+    found: { clientAddress: { text: '192.0.2.1' }, location: null, facts: null },
+    ...{ outcome: 'accepted', duration: 1, requestBodyBytes: 0, responseBodyBytes: 1 },
+  } as unknown as Parameters<Count>[0];
+}

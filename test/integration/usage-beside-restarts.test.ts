@@ -1,0 +1,205 @@
+import { once } from 'node:events';
+import { createReadStream } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { setTimeout as wait } from 'node:timers/promises';
+import Libsql from 'libsql';
+import t, { type Test } from 'tap';
+import { hourMilliseconds } from '../../src/usage/batch.js';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { type Deployment, type GatewayProcess, startDeployment, Teardowns } from '../bench/deployment.js';
+import { benchKey } from '../bench/key-file.js';
+import { isFilled, seedKeys } from '../bench/seed.js';
+
+const keys = Number(process.env.USAGE_KEYS ?? 50);
+const [gateways, workers] = [3, 2];
+/** How often each gateway is restarted. */
+const restarts = Number(process.env.USAGE_RESTARTS ?? 1);
+/** Requests of each round, sent to all gateways by turns. USAGE_REQUESTS sets their number in all rounds. */
+const requestsOfRound = Math.ceil(Number(process.env.USAGE_REQUESTS ?? 3_000) / (4 + restarts));
+const atOnce = 16;
+
+t.test(
+  'the counts equal the access logs, beside restarts of Redis, registry and gateways',
+  { skip: withoutRedis, timeout: 3_600_000 },
+  async (t) => {
+    const { deployment, logs, start } = await fixture(t);
+    const running = await Promise.all(Array.from({ length: gateways }, start));
+    const restart = async (index: number): Promise<void> => {
+      await end(running[index]);
+      running[index] = await start();
+    };
+    const beside = async (act: () => Promise<void>): Promise<void> => {
+      await Promise.all([act(), sendRound(running)]);
+    };
+
+    await beside(() => Promise.resolve());
+    await beside(() => deployment.restartRegistry());
+    await beside(async () => {
+      await deployment.redis.kill();
+      await wait(500);
+      await deployment.redis.restart();
+    });
+    while (!(await isFilled(deployment))) await wait(50);
+    for (let time = 0; time < restarts; time += 1)
+      await beside(async () => {
+        for (let index = 0; index < gateways; index += 1) await restart(index);
+      });
+    await beside(() => deployment.restartRegistry());
+    await Promise.all(running.map(end));
+
+    const expected = cellsOf(await linesOf(logs));
+    let counted = cellsOfRegistry(deployment);
+    for (const until = performance.now() + 60_000; performance.now() < until && !isSame(counted, expected);) {
+      await wait(100);
+      counted = cellsOfRegistry(deployment);
+    }
+    t.same([...counted].toSorted(), [...expected].toSorted());
+    t.comment(`${[...expected.values()].reduce((sum, count) => sum + count, 0)} requests in ${expected.size} cells`);
+    const ended = `select sum(is_ended) as ended, count(*) as all_of_them from usage_processes`;
+    t.same(
+      query(deployment, ended),
+      [{ ended: logs.length, all_of_them: logs.length }],
+      'each process has its end mark',
+    );
+    t.same(query(deployment, 'select * from usage_gaps'), []);
+  },
+);
+
+t.test(
+  'a gateway killed with SIGKILL loses only what it counted after its last batch, and has no end mark',
+  { skip: withoutRedis, timeout: 120_000 },
+  async (t) => {
+    const { deployment, logs, start } = await fixture(t);
+    const gateway = await start();
+    let isKilled = false;
+    const sending = Array.from({ length: 4 }, async (_, first) => {
+      for (let sent = first; !isKilled; sent += 4) await gateway.ask(benchKey(sent % keys)).catch(() => undefined);
+    });
+    const isCounted = () => query(deployment, 'select * from usage_processes').length === workers;
+    while (!isCounted()) await wait(50);
+    await wait(1_500);
+    const [primary] = [gateway.pid];
+    const children = (await readFile(`/proc/${primary}/task/${primary}/children`, 'utf8')).trim().split(' ');
+    for (const pid of [...children, primary]) process.kill(Number(pid), 'SIGKILL');
+    const killedAt = Date.now();
+    isKilled = true;
+    await Promise.all(sending);
+    t.equal(children.length, workers);
+
+    while ((await deployment.redis.client.xlen('mg:usage')) > 0) await wait(20);
+    const processes = query(deployment, 'select last_at, is_ended from usage_processes');
+    t.match(
+      processes,
+      [{ is_ended: 0 }, { is_ended: 0 }],
+      'neither has an end mark, so that it is named as incomplete',
+    );
+    const lastBatch = Math.min(...processes.map(({ last_at }) => Number(last_at)));
+    const lines = await linesOf(logs);
+    const [all, until] = [cellsOf(lines), cellsOf(lines.filter(({ endedAt }) => endedAt < lastBatch))];
+    const counted = cellsOfRegistry(deployment);
+    for (const [cell, count] of until)
+      t.ok((counted.get(cell) ?? 0) >= count, `everything before the last batch: ${cell}`);
+    for (const [cell, count] of counted) t.ok(count <= (all.get(cell) ?? 0), `no request twice: ${cell}`);
+    const sum = (cells: ReadonlyMap<string, number>): number =>
+      [...cells.values()].reduce((one, other) => one + other, 0);
+    t.comment(
+      `${sum(all) - sum(counted)} of ${sum(all)} missing; last batch ${killedAt - lastBatch} ms before the kill`,
+    );
+  },
+);
+
+/** A deployment with keys. `start` starts a gateway whose workers have the access logs `logs`. */
+async function fixture(t: Test) {
+  const own = new Teardowns();
+  t.teardown(() => own.close());
+  const deployment = await startDeployment(own, { recordSecret: true });
+  await seedKeys(deployment, keys);
+  const logs: string[] = [];
+  let started = 0;
+  const start = async (): Promise<GatewayProcess> => {
+    const name = `access-${(started += 1)}`;
+    for (let worker = 1; worker <= workers; worker += 1) logs.push(deployment.file(`${name}.${worker}.log`));
+    const text = await readFile(deployment.configFile, 'utf8');
+    await writeFile(deployment.file(`${name}.yaml`), text.replace('access.log', `${name}.log`));
+    return deployment.startGateway(deployment.file(`${name}.yaml`), workers);
+  };
+  return { deployment, logs, start };
+}
+
+/** Sends requests with known and unknown keys to all gateways. Those to a gateway that restarts may fail. */
+async function sendRound(running: readonly (GatewayProcess | undefined)[]): Promise<void> {
+  let sent = 0;
+  const send = async (): Promise<void> => {
+    while (sent < requestsOfRound) {
+      sent += 1;
+      const key = sent % 11 === 0 ? `svc_live_Unknown${sent % 7}` : benchKey(sent % keys);
+      await running[sent % gateways]?.ask(key).catch(() => wait(5));
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, send));
+}
+
+/** Ends a gateway as Kubernetes does. */
+async function end(gateway: GatewayProcess | undefined): Promise<void> {
+  if (gateway === undefined) return;
+  const ended = once(gateway.process, 'exit');
+  gateway.process.kill('SIGTERM');
+  await ended;
+}
+
+/** What an access log line counts: a time, and a number of requests by merchant, key and code. */
+interface Counted {
+  readonly at: number;
+  /** A request is counted when it ends. */
+  readonly endedAt: number;
+  readonly owner: string;
+  readonly codes: Readonly<Record<string, number>>;
+}
+
+async function linesOf(files: readonly string[]): Promise<Counted[]> {
+  const counted: Counted[] = [];
+  for (const file of files) {
+    for await (const text of createInterface(createReadStream(file))) {
+      if (text === '') continue;
+      const line = JSON.parse(text) as Record<string, Record<string, unknown> | undefined>;
+      if (line.event?.code === undefined) continue; // a line about the log itself
+      const merchant = (line.organization?.id as string | undefined) ?? '';
+      const at = Date.parse(line['@timestamp'] as unknown as string);
+      const key = (line.gateway?.key as { id?: string } | undefined)?.id ?? '';
+      const { codes } = (line.gateway?.aggregate ?? {}) as { codes?: Record<string, number> };
+      const endedAt = at + Number(line.event.duration ?? 0) / 1e6;
+      counted.push({ at, endedAt, owner: `${merchant} ${key}`, codes: codes ?? { [line.event.code as string]: 1 } });
+    }
+  }
+  return counted;
+}
+
+function cellsOf(lines: readonly Counted[]): Map<string, number> {
+  const cells = new Map<string, number>();
+  for (const { at, owner, codes } of lines) {
+    for (const [code, count] of Object.entries(codes)) {
+      const cell = [owner, at - (at % hourMilliseconds), code].join(' ');
+      cells.set(cell, (cells.get(cell) ?? 0) + count);
+    }
+  }
+  return cells;
+}
+
+function cellsOfRegistry(deployment: Deployment): Map<string, number> {
+  const rows = query(deployment, 'select merchant_id, key_id, hour, code, count from usage_hours');
+  return new Map(rows.map((row) => [[row.merchant_id, row.key_id, row.hour, row.code].join(' '), Number(row.count)]));
+}
+
+function query({ databaseFile }: Deployment, text: string): Record<string, unknown>[] {
+  const database = new Libsql(databaseFile, { timeout: 5000 });
+  try {
+    return database.prepare(text).all() as Record<string, unknown>[];
+  } finally {
+    database.close();
+  }
+}
+
+function isSame(one: ReadonlyMap<string, number>, other: ReadonlyMap<string, number>): boolean {
+  return one.size === other.size && [...one].every(([cell, count]) => other.get(cell) === count);
+}
