@@ -44,7 +44,7 @@ const privateInterfaces = privateInterfacesBut([]);
 export default tseslint.config(
   { ignores: ['dist', 'dist-test', '.tap', 'var', 'coverage'] },
   {
-    files: ['**/*.ts'],
+    files: ['**/*.{ts,tsx}'],
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],
     languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
     rules: {
@@ -58,6 +58,11 @@ export default tseslint.config(
   {
     files: ['src/**/*.ts'],
     rules: { 'no-restricted-syntax': ['error', namelessMethod, ...privateInterfaces] },
+  },
+  {
+    // Handlers of events in a page are one call each.
+    files: ['src/console/**/*.{ts,tsx}'],
+    rules: { '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true }] },
   },
   ...exceptions.map(({ files, names }) => ({
     files,

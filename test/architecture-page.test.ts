@@ -10,7 +10,7 @@ const page = readFileSync('docs/architecture.md', 'utf8');
 
 /** The source files and their imports, as paths below src. */
 const sources = readdirSync('src', { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.ts'))
+  .filter((name) => /\.tsx?$/.test(name))
   .map((name) => ({
     name,
     imports: ts

@@ -110,21 +110,6 @@ t.test('the command document has exactly the existing commands', async (t) => {
   t.same(known, new Set(told.map((command) => command.split(' ')[1])));
 });
 
-t.test('no document mentions a console while no command opens one', async (t) => {
-  let help = '';
-  await run(['--help'], { out: (text) => (help += text), err: () => undefined });
-  t.notMatch(help, /^ {2}console /m);
-  for (const file of [
-    'README.md',
-    'helm/README.md',
-    'helm/values.yaml',
-    'helm/values.schema.json',
-    'config/gateway.yaml',
-  ]) {
-    t.notMatch(readFileSync(file, 'utf8'), /\bconsole\b/i, file);
-  }
-});
-
 t.test('the links of the documents resolve', (t) => {
   for (const file of [
     'README.md',

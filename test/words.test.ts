@@ -108,7 +108,7 @@ function joined(ranges: readonly ts.CommentRange[], text: string): string[] {
 }
 
 const files = readdirSync('src', { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.ts'))
+  .filter((name) => /\.tsx?$/.test(name))
   .map((name) => `src/${name}`);
 const sources = files.map((file) => ({ file, ...textsOf(file) }));
 

@@ -136,6 +136,10 @@ true
     {{- $certificate := dict "certFile" "/etc/merchant-gateway/tls/tls.crt" "keyFile" "/etc/merchant-gateway/tls/tls.key" -}}
     {{- $hosts := concat (dig "registry" "hosts" list .root.Values.config) (include "merchant-gateway.registryHosts" .root | fromJsonArray) -}}
     {{- $owned = merge $owned (dict "registry" (dict "listen" $certificate "hosts" (uniq $hosts))) -}}
+    {{- if dig "registry" "console" nil .root.Values.config -}}
+      {{- $console := dict "console" (dict "listen" (merge (dict "host" $host "port" 7443) $certificate)) -}}
+      {{- $owned = merge $owned (dict "registry" $console) -}}
+    {{- end -}}
   {{- end -}}
   {{- $environments := include "merchant-gateway.environments" .root | fromJsonArray -}}
   {{- if and (eq .part "services") $environments (not (dig "identity" "publicKeysUrl" nil .root.Values.config)) -}}

@@ -32,6 +32,8 @@
 {{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/merchant-gateway/tls" "readOnly" true) }}
 {{- $scheme = dict "scheme" "HTTPS" }}
 {{- end }}
+{{- $hasConsole := and $isRegistry (dig "registry" "console" nil .root.Values.config) }}
+{{- $ports := merge (dict "api" $port) (ternary (dict "console" 7443) dict (not (empty $hasConsole))) }}
 {{- $open := dict "httpGet" (merge (dict "path" "/livez" "port" "api") $scheme) }}
 {{- $ready := dict "httpGet" (merge (dict "path" "/readyz" "port" "api") $scheme) }}
 {{- $probes := dict
@@ -68,7 +70,7 @@ spec:
       "configMap" $name
       "graceSeconds" (int (default $graceSeconds $settings.terminationGracePeriodSeconds))
       "preStopSeconds" 5
-      "ports" (dict "api" $port)
+      "ports" $ports
       "probes" (include "merchant-gateway.probes" (dict "probes" $probes "settings" $settings) | fromJson)
       "volumes" $volumes
       "mounts" $mounts
@@ -83,6 +85,9 @@ spec:
     {{- include "merchant-gateway.selectorLabels" $part | nindent 4 }}
   ports:
     - { name: {{ ternary "api-tls" "api" $isRegistry }}, port: {{ $settings.servicePort }}, targetPort: api{{ if $isRegistry }}, appProtocol: https{{ end }} }
+    {{- if $hasConsole }}
+    - { name: console, port: 7443, targetPort: console, appProtocol: https }
+    {{- end }}
 {{- if and $settings.podDisruptionBudget.enabled (gt (int $settings.replicas) 1) }}
 ---
 {{ include "merchant-gateway.budget" (merge (dict "budget" $settings.podDisruptionBudget) $part) }}

@@ -12,6 +12,7 @@ import type { RunningRegistry } from '../registry/start-registry.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
 import { RedisSelfCheck } from './compose/redis-self-check.js';
+import { consoleOf } from './compose/console.js';
 import { openUnusual } from './compose/unusual.js';
 import { openInbox, openWitness } from './compose/witness.js';
 import { systemClock, systemTimers } from './compose/system-clock.js';
@@ -59,7 +60,8 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     if (bootstrap === 'on')
       log.warn('the shared token of registry.tokenFile works although an owner exists; set registry.bootstrap to off');
   };
-  onReloadSignals(log, listen.certFile, () => running?.reloadCertificate());
+  const certFile = listen.certFile ?? config.registry.console?.listen.certFile ?? null;
+  onReloadSignals(log, certFile, () => running?.reloadCertificate());
   await runServer(config, log, async (closeLater) => {
     const check = await RedisSelfCheck.start(config, 'registry', log);
     closeLater(() => check.close());
@@ -88,6 +90,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       identityProvider,
       servicesTokenKey,
       unusual: unusualUse?.unusual ?? null,
+      console: consoleOf(config),
       inbox,
       usageInbox,
       build,
@@ -113,7 +116,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     if (isOwned) warnOfSharedToken();
     if (bootstrap === 'off' && !isOwned)
       log.warn('nobody can create administrators: registry.bootstrap is off and no active owner exists; set it to on');
-    log.info({ url: registry.url }, 'the registry takes requests');
+    log.info({ url: registry.url, console: registry.consoleUrl }, 'the registry takes requests');
   });
 }
 

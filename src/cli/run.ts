@@ -39,6 +39,8 @@ const commands: ReadonlyMap<string, LoadCommand> = new Map<string, LoadCommand>(
     async (io) => (await import('./admin/administrators/administrators.js')).administratorsCommand(io),
   ],
   ['tokens', async (io) => (await import('./admin/administrators/tokens.js')).tokensCommand(io)],
+  ['console', async (io) => (await import('./admin/administrators/console.js')).consoleCommand(io)],
+  ['sessions', async (io) => (await import('./admin/administrators/console.js')).sessionsCommand(io)],
   ['roles', async (io) => (await import('./admin/administrators/administrators.js')).rolesCommand(io)],
   ['approvals', async (io) => (await import('./admin/approvals/approvals.js')).approvalsCommand(io)],
   ['unusual', async (io) => (await import('./admin/unusual/unusual.js')).unusualCommand(io)],

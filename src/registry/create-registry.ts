@@ -1,3 +1,4 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { WriteProbe } from '../database/open-database.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { type ApiBuild, ApiMetrics } from '../rest/api-metrics.js';
@@ -8,9 +9,12 @@ import { Identities } from './administrators/caller.js';
 import { administratorRoutes } from './administrators/routes.js';
 import { approvalRoutes } from './approvals/routes.js';
 import { bearerCredentials } from './administrators/credentials.js';
+import { type ConsoleSettings, createConsole } from './console/create-console.js';
+import { consoleRoutes } from './console/routes.js';
 import { failure, success } from '../rest/envelope.js';
 import { describeRoutes } from '../rest/openapi/describe-routes.js';
 import { registryDescription } from './admin-description.js';
+import type { Refusal } from '../rest/refusal.js';
 import { createRestApp, type RestApp } from '../rest/rest-app.js';
 import { gatewayRoutes } from './gateways/routes.js';
 import { importRoutes } from './imports/routes.js';
@@ -28,6 +32,7 @@ import { addRegistryMetrics } from './registry-metrics.js';
 import { restoreRoutes } from './restores/routes.js';
 import { localAccess, type RegistryAccess, requireOwnHost } from './own-host.js';
 import { eventRoutes } from './events/routes.js';
+import { streamRoutes } from './events/stream-routes.js';
 import type { Routes } from './routes.js';
 import type { IdentityProvider } from './sign-in/provider.js';
 import { signInRoutes } from './sign-in/routes.js';
@@ -78,6 +83,8 @@ export interface RegistryOptions {
   readonly usageBatches?: Pick<UsageBatches, 'results'> | undefined;
   /** The rules about unusual use of keys. Default: none, and nothing is reported. */
   readonly unusual?: RegistryUnusual | null | undefined;
+  /** The web console. Null, the default: none. */
+  readonly console?: ConsoleSettings | null | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
@@ -96,19 +103,29 @@ export function longestLifetime(maxStaleSeconds: number): number {
   return (Math.max(maxStaleSeconds, leastStaleSeconds) + 1) * 1000;
 }
 
+/** The servers of the registry. */
+export interface RegistryServers {
+  readonly app: RestApp;
+  /** Null if the console is off. */
+  readonly console: FastifyInstance | null;
+}
+
 /** Creates the admin API. It notifies the projector of changes; the projector writes them to the store. */
-export function createRegistry({ token, logger, ...options }: RegistryOptions): RestApp {
-  const { database, projector, access = localAccess, clock, reasonFor } = options;
+export function createRegistry(options: RegistryOptions): RestApp {
+  return createServers(options).app;
+}
+
+/** Creates the admin API, and the console if it is on: the same routes for people with a browser. */
+export function createServers({ token, logger, ...options }: RegistryOptions): RegistryServers {
+  const { database, projector, access = localAccess, clock, reasonFor, console: consoleOptions = null } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
   const attempts = new Attempts(options);
+  const authentication = { database, attempts, clock, reasonFor };
   const credentials = bearerCredentials(new Identities({ database, bootstrapToken: token }));
-  const admit = requireOwnHost(
-    access,
-    requireAccess({ database, credentials, attempts, clock, reasonFor }),
-    (request, { code }) => {
-      attempts.refused(code ?? '', unknownAuthor(request));
-    },
-  );
+  const onRefused = (request: FastifyRequest, { code }: Refusal): void => {
+    attempts.refused(code ?? '', unknownAuthor(request));
+  };
+  const admit = requireOwnHost(access, requireAccess({ ...authentication, credentials }), onRefused);
   const onOversized = (address: string | null): void => {
     attempts.refused('headers_too_large', unreadAuthor(address));
   };
@@ -118,7 +135,8 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
   app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);
   const writes = new WriteProbe(database);
-  addRegistryMetrics(new ApiMetrics(app, 'registry', options.build), { ...sources, writes, tls: access.tls });
+  const metrics = new ApiMetrics(app, 'registry', options.build);
+  addRegistryMetrics(metrics, { ...sources, writes, tls: access.tls });
   const context = {
     ...options,
     onChange: () => {
@@ -126,30 +144,42 @@ export function createRegistry({ token, logger, ...options }: RegistryOptions): 
     },
     confirm: followChanges(sources),
   };
-  for (const addRoutes of routeGroups(options, attempts, importRoutes(followProjection(sources)))) {
-    addRoutes(app, context);
-  }
+  const groups = routeGroups(options, attempts, importRoutes(followProjection(sources)));
+  for (const addRoutes of groups) addRoutes(app, context);
   signInRoutes({ attempts, provider: options.identityProvider ?? null })(app, context);
   addHealth(app, { database, writes, projector, storeWarnings: options.storeWarnings });
   app.get('/openapi.json', { config: { isOpen: true } }, () => description());
-  return app;
+  const console =
+    consoleOptions &&
+    createConsole({
+      ...{ ...consoleOptions, logger, attempts, context, onRefused, authentication },
+      provider: options.identityProvider ?? null,
+      addRoutes: (api) => {
+        metrics.count(api);
+        for (const addRoutes of groups) addRoutes(api, context);
+      },
+    });
+  return { app, console };
 }
 
-/** Returns the routes that need an administrator. */
+/** Returns the routes that the admin API and the console have in common. */
 function routeGroups(
   options: Omit<RegistryOptions, 'token' | 'logger'>,
   attempts: Attempts,
   importing: Routes,
 ): readonly Routes[] {
-  const { witness = null, unusual, servicesTokenKey = null, reasonFor = new Set<string>() } = options;
+  const { witness = null, unusual, servicesTokenKey = null, reasonFor = new Set<string>(), clock, timers } = options;
+  const { console = null, identityProvider = null } = options;
   return [
     ...[merchantRoutes, keyRoutes, importing, exportRoutes],
     gatewayRoutes({ ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) }),
     ...[eventRoutes(witness), restoreRoutes, checkpointRoutes(witness)],
-    administratorRoutes({ attempts, onOwner: options.onOwner }),
+    administratorRoutes({ attempts, hasSignIn: identityProvider !== null, onOwner: options.onOwner }),
     ...[approvalRoutes(attempts), usageRoutes],
-    servicesTokenRoutes({ key: servicesTokenKey, reasonFor }),
+    servicesTokenRoutes({ key: servicesTokenKey, reasonFor, attempts }),
     unusualRoutes({ attempts, reasonFor, targets: unusual?.targets ?? [], off: unusual?.use.off ?? null }),
+    consoleRoutes({ attempts, origin: () => console?.origin() ?? null }),
+    streamRoutes({ database: options.database, clock, timers }),
   ];
 }
 

@@ -50,10 +50,9 @@ export function requireOwnHost(
     canonical(name) === parseRemoteAddress(socket.localAddress)?.text ||
     tls?.covers(canonical(name)) === true;
   return (app) => {
-    app.decorateRequest(decorator, null);
+    noteClientAddress(app, behindProxy);
     app.addHook('onRequest', (request, _reply, done) => {
       const peer = parseRemoteAddress(request.socket.remoteAddress);
-      request.setDecorator(decorator, peer && clientOf(peer, request, proxies));
       const isOpen = request.routeOptions.config.isOpen === true;
       const [host, ...more] = hostsIn(request);
       const name = hostNameIn(host ?? '');
@@ -70,6 +69,29 @@ export function requireOwnHost(
     });
     next(app);
   };
+}
+
+/** Makes `clientAddressOf` work for the requests of an app. @param behindProxy addresses and CIDRs of the proxies */
+export function noteClientAddress(app: FastifyInstance, behindProxy: readonly string[] | null): void {
+  const proxies = compileIpRanges(behindProxy ?? []);
+  app.decorateRequest(decorator, null);
+  app.addHook('onRequest', (request, _reply, done) => {
+    const peer = parseRemoteAddress(request.socket.remoteAddress);
+    request.setDecorator(decorator, peer && clientOf(peer, request, proxies));
+    done();
+  });
+}
+
+/**
+ * Makes an app without TLS behind proxies reject plain HTTP from the network other than from the proxies, because
+ * cookies would be readable there.
+ */
+export function requireProxy(app: FastifyInstance, behindProxy: readonly string[]): void {
+  const proxies = compileIpRanges(behindProxy);
+  app.addHook('onRequest', (request, _reply, done) => {
+    const peer = parseRemoteAddress(request.socket.remoteAddress);
+    done(isProtected(peer, proxies) ? undefined : plainHttp());
+  });
 }
 
 /**

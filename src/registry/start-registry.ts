@@ -9,7 +9,8 @@ import { type ApprovalRules, noRules } from './approvals/guard.js';
 import { applyConfiguredRules } from './approvals/rules.js';
 import { SilentRuns } from './checkpoints/findings.js';
 import { Witness } from './checkpoints/witness.js';
-import { createRegistry, longestLifetime, type RegistryOptions, type RegistryUnusual } from './create-registry.js';
+import { type ConsoleStart, listenConsole, openConsole } from './console/start-console.js';
+import { createServers, longestLifetime, type RegistryOptions, type RegistryUnusual } from './create-registry.js';
 import { EventCheckpoints } from './events/checkpoints.js';
 import { OldEvents } from './events/old-events.js';
 import { Roster } from './gateways/roster.js';
@@ -29,7 +30,12 @@ export interface StartUnusual extends RegistryUnusual {
 }
 
 /** Options of a registry process. The caller closes the store after `close()`, because it opened it. */
-export interface StartOptions extends Omit<RegistryOptions, 'database' | 'projector' | 'token' | 'access' | 'unusual'> {
+export interface StartOptions extends Omit<
+  RegistryOptions,
+  'database' | 'projector' | 'token' | 'access' | 'unusual' | 'console'
+> {
+  /** Where the console listens, and its files; null, the default: no console. */
+  readonly console?: ConsoleStart | null | undefined;
   /** The rules about unusual use of keys; null, the default: none. The caller closes the targets. */
   readonly unusual?: StartUnusual | null | undefined;
   readonly host: string;
@@ -77,6 +83,8 @@ const defaultUsage: UsageSettings = { hoursDays: 90, refusalsDays: 7, addresses:
 /** A registry that accepts requests and writes changes to the store. */
 export interface RunningRegistry {
   readonly url: string;
+  /** The origin of the console; null without one. */
+  readonly consoleUrl: string | null;
   /** Open until `close()`. */
   readonly database: RegistryDatabase;
   /** Call this when the store is reachable again: pending changes are then written at once. */
@@ -131,6 +139,7 @@ export async function startRegistry({
   inbox = null,
   usageInbox = null,
   usage = defaultUsage,
+  console = null,
   ...options
 }: StartOptions): Promise<RunningRegistry> {
   const { clock, random, reasonFor = new Set<string>() } = options;
@@ -141,6 +150,7 @@ export async function startRegistry({
       ? null
       : await ServerTls.open({ certFile, keyFile, clientCaFile }, 'registry.listen', clock, options.logger);
   const access = { tls, behindProxy, hosts: anyAddress.has(host) ? hosts : [...hosts, host] };
+  const settings = console && (await openConsole(console, { behindProxy, clock, logger: options.logger }));
   const newGeneration = (): string => newId('r', clock.now(), random);
   const database = await openRegistryDatabase({
     url: databaseUrl,
@@ -177,7 +187,9 @@ export async function startRegistry({
   const batchOptions = { ...shared, addresses: usage.addresses, observers };
   const usageBatches = usageInbox === null ? undefined : new UsageBatches(batchOptions);
   const oldUsage = new OldUsage({ ...shared, ...usage, projection: projector.projection });
-  const app = createRegistry({ ...options, database, projector, token, access, usageBatches });
+  const servers = createServers({ ...options, database, projector, token, access, usageBatches, console: settings });
+  const { app } = servers;
+  app.addHook('preClose', async () => servers.console?.close());
   app.addHook('onClose', async () => {
     await silentRuns?.stop();
     await webhooks?.stop();
@@ -204,6 +216,14 @@ export async function startRegistry({
     await app.close();
     throw asListenError(error, 'registry.listen', { host, port });
   }
+  if (console !== null && servers.console !== null && settings !== null) {
+    try {
+      await listenConsole(servers.console, console, settings);
+    } catch (error) {
+      await app.close();
+      throw error;
+    }
+  }
   roster.start();
   oldEvents?.start();
   oldUsage.start();
@@ -216,11 +236,15 @@ export async function startRegistry({
   const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
   return {
     url: `${tls === null ? 'http' : 'https'}://${name}:${address.port}`,
+    consoleUrl: settings?.origin() ?? null,
     database,
     storeFound: () => {
       projector.storeFound();
     },
-    reloadCertificate: async () => tls?.check(),
+    reloadCertificate: async () => {
+      await tls?.check();
+      await settings?.tls?.check();
+    },
     close: () => app.close(),
   };
 }

@@ -1,6 +1,7 @@
 import type { Generated } from '../database/kysely.js';
 import type { AdministratorTables } from './administrators/tables.js';
 import type { ApprovalTables } from './approvals/tables.js';
+import type { ConsoleTables } from './console/tables.js';
 import type { EventTables } from './events/tables.js';
 import type { Environment } from '../policy/key-format.js';
 import type { SignInRow } from './sign-in/sign-in-row.js';
@@ -223,7 +224,8 @@ interface CheckpointFindingRow {
 }
 
 /** The tables of the registry. */
-export interface RegistryTables extends EventTables, AdministratorTables, ApprovalTables, UsageTables, UnusualTables {
+export interface RegistryTables
+  extends EventTables, AdministratorTables, ApprovalTables, UsageTables, UnusualTables, ConsoleTables {
   merchants: MerchantRow;
   api_keys: KeyRow;
   outbox: OutboxRow;

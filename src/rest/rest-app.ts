@@ -36,7 +36,7 @@ export const noQuery = Type.Object({});
 export const idParams = Type.Object({ id: Type.String() });
 
 /** Options of a server whose errors have the format of the API. */
-interface ServerOptions {
+export interface ServerOptions {
   readonly logger?: Logger | undefined;
   /** Called for each request whose header section is too large, with the address of its connection. No hook sees it. */
   readonly onOversized?: (address: string | null) => void;
@@ -66,7 +66,7 @@ export function createRestApp({ admit, ...options }: RestOptions): RestApp {
 }
 
 /** Creates an app without routes, whose error responses have the JSON format of the API. */
-function createServer({ logger, onOversized, tls = null }: ServerOptions): FastifyInstance {
+export function createServer({ logger, onOversized, tls = null }: ServerOptions): FastifyInstance {
   const parserErrors = new ParserErrors(onOversized);
   const app = Fastify({
     ...(tls === null ? {} : { https: tls.options }),
@@ -97,7 +97,7 @@ function createServer({ logger, onOversized, tls = null }: ServerOptions): Fasti
  * current task ends.
  * @param admit adds the hook that authenticates requests
  */
-function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
+export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
   app.addHook('onRequest', (_request, reply, done) => {
     forbidCaching(reply);
     done();

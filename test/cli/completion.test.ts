@@ -19,10 +19,10 @@ async function place(t: Test, shell: string): Promise<string> {
 /** The candidates for the last word of each line; the cursor is at its end. */
 const expected: readonly (readonly [words: string[], offered: string[]])[] = [
   [['me'], ['merchants']],
-  [['co'], ['codes', 'completion', 'config']],
+  [['co'], ['codes', 'completion', 'config', 'console']],
   [
     ['keys', ''],
-    ['create', 'export', 'fingerprint', 'import', 'list', 'reset', 'revoke'],
+    ['create', 'export', 'fingerprint', 'import', 'list', 'reset', 'revoke', 'show'],
   ],
   [
     ['keys', 're'],

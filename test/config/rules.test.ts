@@ -17,6 +17,26 @@ t.test('contradicting options are rejected', (t) => {
     ['registry: { behindProxy: [0.0.0.0/0] }', ['registry.behindProxy[0]: trusts so many addresses']],
     ['registry: { behindProxy: [10.0.0.7] }', []],
     ['registry: { behindProxy: [] }', ['registry.behindProxy: names no proxy']],
+    ['registry: { console: {} }', []],
+    ['registry: { console: { listen: { host: "::1", port: 0 } } }', []],
+    ['registry: { console: { origin: "https://console.example.com:7443", listen: { host: 0.0.0.0 } } }', []],
+    ['registry: { console: { origin: "http://localhost:7443" } }', []],
+    [
+      'registry: { console: { listen: { host: 0.0.0.0, certFile: a, keyFile: b } } }',
+      ['registry.console.origin: is required, because registry.console.listen.host is not a loopback address'],
+    ],
+    [
+      'registry: { console: { origin: "http://console.example.com" } }',
+      ['registry.console.origin: expected https, because http is accepted only for loopback addresses'],
+    ],
+    [
+      'registry: { console: { origin: "https://Console.example.com:443" } }',
+      ['registry.console.origin: is not an origin as browsers write it; expected https://console.example.com'],
+    ],
+    [
+      'registry: { console: { listen: { certFile: a } } }',
+      ['registry.console.listen.keyFile: expected a file, because registry.console.listen.certFile is set'],
+    ],
     [
       'services: { operators: { listen: { host: 0.0.0.0 } } }',
       ['services.operators.listen.host: is not a loopback address'],
@@ -334,6 +354,11 @@ t.test('a registry beyond loopback does not start without TLS, unless its proxie
     ]);
     t.same(problemsWith(`listen: { host: ${host}, certFile: a, keyFile: b }`), []);
     t.same(problemsWith(`listen: { host: ${host} }, behindProxy: [10.0.0.9]`), []);
+    const origin = 'https://console.example.com';
+    t.match(problemsWith(`console: { origin: "${origin}", listen: { host: ${host} } }`), [
+      /^registry\.console\.listen\.host: is not a loopback address, so the console requires TLS; .*behindProxy$/,
+    ]);
+    t.same(problemsWith(`console: { origin: "${origin}", listen: { host: ${host}, certFile: a, keyFile: b } }`), []);
   }
   for (const host of ['127.0.0.1', '"::1"', 'localhost']) t.same(problemsWith(`listen: { host: ${host} }`), []);
   t.same(startProblems('services', loadConfig({ text: 'registry: { listen: { host: 0.0.0.0 } }' })), []);

@@ -15,6 +15,11 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
   ['trustedProxies with every IPv6 address', /trustedProxies has ::\/0/, { config: { trustedProxies: ['::/0'] } }],
   ['production without a pepper', /production without a pepper/, { secrets: { keyPepper: { existingSecret: '' } } }],
   [
+    'a console without an origin',
+    /set config\.registry\.console\.origin/,
+    { config: { registry: { console: { listen: { port: 7443 } } } } },
+  ],
+  [
     'an owner of the tables without the user of the registry',
     /registryOwner and migrations\.registryUser need each other/,
     {

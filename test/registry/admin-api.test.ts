@@ -123,7 +123,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
     Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, ...operation })),
   );
   t.same(operations.map(({ name }) => name).sort(), [
-    'delete /merchants/{id}/usage',
+    ...['delete /merchants/{id}/usage', 'delete /sessions/{id}'],
     ...[
       'get /administrators',
       'get /administrators/{id}',
@@ -141,6 +141,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'get /exports',
       'get /gateways',
       'get /instance-keys',
+      'get /keys/{keyId}',
     ],
     ...['addresses', 'agents', 'last-use', 'usage'].map((name) => `get /keys/{keyId}/${name}`),
     ...[
@@ -158,6 +159,8 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'get /restores',
       'get /restores/held',
       'get /roles',
+      'get /sessions',
+      'get /stream',
       'get /tokens',
       'get /unusual',
       'get /unusual/rules',
@@ -172,6 +175,7 @@ t.test('the OpenAPI description matches the validating schemas; it and the healt
       'post /approvals',
       'post /approvals/{id}/approve',
       'post /approvals/{id}/reject',
+      'post /console-links',
       'post /events/exports',
       'post /events/services',
       'post /imports',

@@ -87,7 +87,7 @@ export async function registryFixture(t: Test, url: string, further: Partial<Reg
   }
 
   return {
-    ...{ app, replica, call, database, logged, projector, store, time },
+    ...{ app, replica, call, database, logged, options, projector, store, time },
     /** Waits for this many `gateways` calls, then advances the clock until the promise has settled. */
     outwait: <Result>(promise: Promise<Result>, timesAsked: number) => {
       const before = store.timesAsked;

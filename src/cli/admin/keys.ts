@@ -25,9 +25,11 @@ interface CreateOptions {
   readonly label?: string;
 }
 
-/** Creates the commands `keys create`, `list`, `revoke`, `reset`, `import`, `export` and `fingerprint`. */
+/** Creates the commands `keys create`, `list`, `show`, `revoke`, `reset`, `import`, `export` and `fingerprint`. */
 export function keysCommand(io: CommandIo, env: Environment = process.env): Command {
-  const keys = new Command('keys').description('create, list, revoke, reset, import and export API keys of merchants');
+  const keys = new Command('keys').description(
+    'create, list, show, revoke, reset, import and export API keys of merchants',
+  );
   const edge = { io, env };
 
   const create = keys.command('create').description('create a key; the key is shown only once');
@@ -58,6 +60,13 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
     const expects = Type.Array(apiKeySchema);
     const { data, page } = await client.ask({ method: 'GET', path, query: pageQuery(options), expects });
     show(data, [...(data.length === 0 ? [] : keyTable(data)), pageLine(data.length, 'key', page)]);
+  });
+
+  const show = keys.command('show <keyid>').description('show one key; the key itself is never shown again');
+  administer(show, edge, async ({ client, args, show: print }) => {
+    const path = ['keys', idIn(args[0], 'key')];
+    const { data } = await client.ask({ method: 'GET', path, expects: apiKeySchema });
+    print(data, keyTable([data]));
   });
 
   const revoke = keys.command('revoke <keyid>').description('revoke a key permanently');

@@ -19,6 +19,7 @@ import Type from '../../typebox/typebox.js';
 import { AdminClient } from '../admin/admin-client.js';
 import type { CommandIo } from '../command-io.js';
 import { keyText } from '../../evidence/signed-note.js';
+import { linkSchema } from '../../registry/console/schema.js';
 import { instanceKeySchema } from '../../registry/checkpoints/schema.js';
 import { ensureSigner, type SignerOptions } from '../compose/note-signer.js';
 import { openPorts } from '../compose/gateway-ports.js';
@@ -93,6 +94,7 @@ async function dev(
     const { environment } = config;
     const { merchantId, key } = await ensureDemoMerchant(admin, environment, resetKey === true);
     await ensureDemoAdministrators(admin, merchantId, directory.demoTokenFiles);
+    const consoleLink = embedded.registry.consoleUrl === null ? null : await demoLink(admin);
 
     // Load the configuration again with the URL of the registry, to which the services send their events.
     const trail = { url: registryUrl, tokenFile: directory.demoTokenFiles.services, caFile: registryCertFile };
@@ -126,6 +128,7 @@ async function dev(
       operatorsTokenFile: joined.services.operators.tokenFile ?? directory.operatorsTokenFile,
       hasTreasurer: config.registry.servicesToken !== null && joined.services.operators.registryKeys.length > 0,
       environment,
+      consoleLink,
       registryUrl,
       adminTokenFile: config.registry.tokenFile ?? directory.adminTokenFile,
       demoTokenFiles: directory.demoTokenFiles,
@@ -170,6 +173,7 @@ function presetsFor(
       database: { url: `sqlite:${directory.file('registry.db')}` },
       ...{ tokenFile: directory.adminTokenFile, witness: { keyFile: directory.file('witness-key.pem') } },
       servicesToken: { keyFile: directory.servicesTokenKeyFiles.privateKey },
+      console: { listen: { port: 0 } },
     },
     // The list comes from a file, so that `dev` works without a network.
     torExits: {
@@ -191,6 +195,13 @@ function presetsFor(
     },
     log: { level: 'warn' },
   };
+}
+
+/** Creates a link that signs the owner of the demo in to the console. */
+async function demoLink(admin: AdminClient): Promise<string> {
+  const body = { administrator: 'demo-owner' };
+  const { data } = await admin.ask({ method: 'POST', path: ['console-links'], body, expects: linkSchema });
+  return data.url;
 }
 
 /**

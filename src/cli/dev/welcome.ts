@@ -14,6 +14,8 @@ export interface Welcome {
   /** Whether the operators' API accepts the administrators of the registry. */
   readonly hasTreasurer: boolean;
   readonly environment: string;
+  /** A link that signs the owner in to the console once; null without a console. */
+  readonly consoleLink: string | null;
   readonly registryUrl: string;
   /** File with the shared token, which is the owner `bootstrap`. */
   readonly adminTokenFile: string;
@@ -61,7 +63,7 @@ merchant-gateway is running. Ctrl-C stops it${welcome.kept ? '' : ' and deletes 
   merchant       ${welcome.merchantId}
   API key        ${key ?? 'was shown when this data directory was created; --reset-key creates a new one.\n                 The commands below read it from the variable API_KEY.'}${key === null ? '' : '\n                 shown only once: it is stored as a hash'}
 
-List transactions (200):
+${consoleText(welcome)}List transactions (200):
 
 ${withKey} ${baseUrl}/transactions
 
@@ -96,6 +98,18 @@ Verify the access log, without a secret:
 
 npx merchant-gateway audit public-key --key-file ${quote(instanceKeyFile)} > ${keys}
 npx merchant-gateway audit verify --running --checkpoints ${quote(checkpoints)} --public-key ${keys} ${quote(accessLog)}
+`;
+}
+
+/** Returns the link to the console, and how to get another one. */
+function consoleText({ consoleLink, registryUrl, demoTokenFiles }: Welcome): string {
+  if (consoleLink === null) return '';
+  return `Manage keys in a browser. This link works once, within 10 minutes; the command prints another one:
+
+  ${consoleLink}
+
+npx merchant-gateway console --registry ${registryUrl} --token-file ${quote(demoTokenFiles.owner)}
+
 `;
 }
 

@@ -125,7 +125,7 @@ function referenceTo(name: string, response: object, shared: SharedResponses): {
 function responseOf({ description, headers, examples }: GatewayFailure, own?: DescribedResponse): object {
   const text = own === undefined ? description : `${own.description}. ${description}`;
   const ofGateway = Object.entries(examples).map(([code, example]) => [`gateway_${code}`, example] as const);
-  const all = { ...own?.content['application/json'].examples, ...Object.fromEntries(ofGateway) };
+  const all = { ...own?.content['application/json']?.examples, ...Object.fromEntries(ofGateway) };
   return { ...failureResponse(text, all), headers: { ...own?.headers, ...headers } };
 }
 

@@ -4,6 +4,7 @@ import { isLoopback } from './loopback.js';
 import { proxyProblems } from './proxy-rules.js';
 
 const listen = 'registry.listen';
+const consoleListen = 'registry.console.listen';
 
 /** Rules for the listener of the admin API. */
 export const registryRules: readonly Rule[] = [
@@ -11,6 +12,8 @@ export const registryRules: readonly Rule[] = [
   clientCertificatesNeedTls,
   proxiesAreAddresses,
   webhooksAreProtected,
+  consoleCertificateIsWhole,
+  consoleOriginIsProtected,
 ];
 
 function certificateIsWhole({ registry }: Config): RuleProblem[] {
@@ -62,15 +65,48 @@ function webhooksAreProtected({ registry: { unusual } }: Config): RuleProblem[] 
   });
 }
 
+function consoleCertificateIsWhole({ registry }: Config): RuleProblem[] {
+  return registry.console === null ? [] : certificateProblems(consoleListen, registry.console.listen);
+}
+
 /**
- * Returns the problem of an admin API that the network reaches without TLS, where the token would be readable. Only a
+ * Rejects an origin that browsers would never send, and one over plain HTTP, where the session would be readable.
+ * Without an origin, only a browser on the same machine can use the console.
+ */
+function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
+  if (registry.console === null) return [];
+  const { origin, listen: at } = registry.console;
+  const path = 'registry.console.origin';
+  if (origin === null) {
+    if (isLoopback(at.host)) return [];
+    const message =
+      'is required, because registry.console.listen.host is not a loopback address; expected an https:// URL';
+    return [{ path, message, others: [`${consoleListen}.host`] }];
+  }
+  const { protocol, hostname, origin: written } = URL.canParse(origin) ? new URL(origin) : noUrl;
+  if (written !== origin)
+    return [{ path, message: `is not an origin as browsers write it; expected ${written === '' ? 'a URL' : written}` }];
+  if (protocol === 'https:' || isLoopback(hostname)) return [];
+  return [{ path, message: 'expected https, because http is accepted only for loopback addresses' }];
+}
+
+const noUrl = { protocol: '', hostname: '', origin: '' };
+
+/**
+ * Returns the problem of an admin API or a console that the network reaches without TLS, where the token would be readable. Only a
  * registry cannot start with it, because other commands may read the same file.
  */
 export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
-  const { host, certFile } = registry.listen;
-  if (isLoopback(host) || certFile !== null || registry.behindProxy !== null) return [];
-  const message =
-    `is not a loopback address, so the admin API requires TLS; expected 127.0.0.1, or ${listen}.certFile and ` +
-    'keyFile, or the addresses of a proxy that terminates TLS in registry.behindProxy';
-  return [{ path: `${listen}.host`, message, others: [`${listen}.certFile`, 'registry.behindProxy'] }];
+  const { behindProxy, console } = registry;
+  const listeners = [
+    { path: listen, what: 'the admin API', ...registry.listen },
+    ...(console === null ? [] : [{ path: consoleListen, what: 'the console', ...console.listen }]),
+  ];
+  return listeners.flatMap(({ path, what, host, certFile }) => {
+    if (isLoopback(host) || certFile !== null || behindProxy !== null) return [];
+    const message =
+      `is not a loopback address, so ${what} requires TLS; expected 127.0.0.1, or ${path}.certFile and ` +
+      'keyFile, or the addresses of a proxy that terminates TLS in registry.behindProxy';
+    return [{ path: `${path}.host`, message, others: [`${path}.certFile`, 'registry.behindProxy'] }];
+  });
 }

@@ -1,5 +1,6 @@
 import Type from '../../typebox/typebox.js';
 import { noteName } from './access-log.js';
+import { console } from './console.js';
 import { oidc } from './oidc.js';
 import { address, line, nullable, optionalFile, type OptionKeywords, requiredFile, section } from './option.js';
 import { unusual } from './unusual.js';
@@ -130,6 +131,11 @@ export const registry = section(
     oidc: nullable(oidc, {
       description:
         'The OpenID provider at which people sign in (merchant-gateway login). null: no sign-in, only tokens.',
+    }),
+    console: nullable(console, {
+      description:
+        'The web console, at /console/ of its own listener: people manage merchants and keys in a browser ' +
+        '(docs/console.md). null: no console.',
     }),
     witness: nullable(
       section(

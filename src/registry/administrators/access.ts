@@ -22,6 +22,8 @@ export interface Access {
    * merchant get a 404.
    */
   readonly merchant?: 'id' | 'keyId' | 'list' | 'own';
+  /** Whether a person in the console must have proven their identity a few minutes ago: the route shows a secret. */
+  readonly isProven?: true;
   /** What the route shows. The first read in each hour by one administrator is an event. */
   readonly reads?: 'keys' | 'allowlists' | 'members' | 'usage';
 }
@@ -34,6 +36,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Set before the handler of a route that is not open. */
     caller: Caller | null;
+    /** Whether the caller still has the credential and the permission with which this request began. */
+    isStillAllowed: () => Promise<boolean>;
   }
 }
 
@@ -55,6 +59,7 @@ export interface AccessOptions {
 export function requireAccess(options: AccessOptions): (app: FastifyInstance) => void {
   return (app) => {
     app.decorateRequest('caller', null);
+    app.decorateRequest('isStillAllowed', () => Promise.resolve(false));
     app.addHook('onRoute', ({ method, url, config }) => {
       if (config?.isOpen !== true && config?.allow === undefined && config?.access === undefined) {
         throw new Error(`the route ${String(method)} ${url} declares no permission`);
@@ -68,6 +73,8 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
       // Unknown paths and methods get their own response, and only from here on: they reveal which paths exist.
       if (is404 || routeOptions.config.access === undefined) return;
       await authorise(request, request.caller, routeOptions.config.access, options);
+      const isAllowed = (): Promise<boolean> => isStillAllowed(request, options);
+      request.isStillAllowed = isAllowed;
     });
     app.addHook('preHandler', async (request) => {
       const { access } = request.routeOptions.config;
@@ -89,6 +96,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   const identified = await credentials.identify(request, source ?? '', now);
   if ('caller' in identified) {
     const { caller } = identified;
+    await credentials.noteUse(caller, now);
     // The tokens of sign-ins always end soon, and commands refresh them.
     if (
       caller.expiresAt !== null &&
@@ -106,11 +114,20 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   throw credentials.refusalOf(rejection, request);
 }
 
+async function isStillAllowed(request: FastifyRequest, { credentials, clock }: AccessOptions): Promise<boolean> {
+  const identified = await credentials.identify(request, unknownAuthor(request).source ?? '', clock.now());
+  const { access } = request.routeOptions.config;
+  if (!('caller' in identified) || access === undefined) return false;
+  return (
+    identified.caller.merchantId === callerOf(request).merchantId && permits(identified.caller.roles, access.permission)
+  );
+}
+
 /**
  * Stores the event of a failed sign-in.
  * @throws Refusal 429 beyond the limit of the source
  */
-async function recordFailure(
+export async function recordFailure(
   after: { readonly cause: string } & Readonly<Record<string, string | null>>,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -137,7 +154,7 @@ async function authorise(
   access: Access,
   options: AccessOptions,
 ): Promise<void> {
-  const { permission, merchant, reads } = access;
+  const { permission, merchant, reads, isProven } = access;
   const isMember = caller.merchantId !== null;
   if (isMember && merchant === undefined) throw await notFound(request, caller, 'Route', options);
   const of = isMember || reads !== undefined ? await merchantIn(request, merchant, options.database) : undefined;
@@ -145,6 +162,7 @@ async function authorise(
     throw await notFound(request, caller, merchant === 'id' ? 'Merchant' : 'Key', options);
   }
   await requirePermission(request, permission, options);
+  if (isProven === true) await requireProof(request, options);
   if (reads !== undefined) {
     const merchantId = of ?? caller.merchantId ?? '';
     options.attempts.recordRead(reads, merchantId, authorOf(request));
@@ -165,6 +183,30 @@ export async function requirePermission(
   if (reasonFor?.has(permission) !== true || authorOf(request).reason !== null) return;
   await recordRefusal(request, 'a reason', attempts);
   throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');
+}
+
+/**
+ * Requires that a person in the console has proven their identity a few minutes ago. Otherwise whoever finds an open
+ * browser, or steals its session, could get keys. A refusal becomes an event.
+ * @throws Refusal 403
+ */
+export async function requireProof(
+  request: FastifyRequest,
+  { attempts, clock }: Pick<AccessOptions, 'attempts' | 'clock'>,
+): Promise<void> {
+  if (isProvenRecently(callerOf(request), clock.now())) return;
+  await recordRefusal(request, 'a recent proof of identity', attempts);
+  throw new Refusal(
+    403,
+    'Prove your identity again: sign in at /console/sign-in?prove=yes, or with a new link of merchant-gateway console',
+    [],
+    'identity_not_proven',
+  );
+}
+
+/** Whether the caller's identity was proven recently. A bearer token proves it with each request. */
+export function isProvenRecently({ session }: Caller, now: number): boolean {
+  return session === null || (session.provenUntil !== null && now < session.provenUntil);
 }
 
 /** Returns the merchant that a request concerns; undefined if it does not exist or the route names no merchant. */

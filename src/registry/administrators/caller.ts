@@ -25,6 +25,20 @@ export interface Caller {
   readonly sources: readonly string[] | null;
   /** When the token expires, in milliseconds since 1970; null for the shared token. */
   readonly expiresAt: number | null;
+  /** The session of the console; null for a bearer token. */
+  readonly session: CallerSession | null;
+}
+
+/** The session of the console that makes a request. Times are in milliseconds since 1970. */
+export interface CallerSession {
+  readonly id: string;
+  readonly createdAt: number;
+  /** When the person last proved their identity; null if the provider did not say. */
+  readonly provenAt: number | null;
+  /** Until when the proof is recent enough to create keys and to fund wallets; null without a proof. */
+  readonly provenUntil: number | null;
+  /** When the session ends if it is not used. */
+  readonly idleEndsAt: number;
 }
 
 /** Name of the owner that the shared token of `registry.tokenFile` stands for. */
@@ -32,12 +46,16 @@ export const bootstrapName = 'bootstrap';
 
 /** Why a credential was not accepted. Only events and logs contain it. */
 type Rejection =
-  'absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source' | 'bootstrap-off';
+  | ('absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source')
+  | ('bootstrap-off' | 'ended' | 'idle');
 
-/** The result of the check of a credential; `credential` has the id of the token, if it is known. */
+/** The result of the check of a credential; `credential` has the id of the token or session, if it is known. */
 export type Identified =
   | { readonly caller: Caller }
-  | { readonly rejection: Rejection; readonly credential: { readonly tokenId: string | null } };
+  | {
+      readonly rejection: Rejection;
+      readonly credential: { readonly tokenId: string | null } | { readonly sessionId: string | null };
+    };
 
 /** Dependencies of the check of a credential. */
 export interface IdentityOptions {
@@ -90,7 +108,7 @@ export class Identities {
       ...{ proof: `${row.kind}:${row.id}`, tokenRoles },
       roles: ownerRoles.filter((role) => tokenRoles?.includes(role) !== false),
       ...{ issuedBy: row.issued_by, merchantId: row.merchant_id, expiresAt: row.expires_at },
-      sources: listIn(row.sources),
+      ...{ sources: listIn(row.sources), session: null },
     };
     return { caller };
   }
@@ -110,6 +128,7 @@ export class Identities {
 const bootstrapCaller: Caller = {
   ...{ name: bootstrapName, administratorId: null, tokenId: null, proof: 'bootstrap', roles: ['owner'] },
   ...{ tokenRoles: null, issuedBy: null, merchantId: null, expiresAt: null, sources: null },
+  session: null,
 };
 
 /** Parses a stored list; null stands for no limit. */

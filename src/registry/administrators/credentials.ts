@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../../rest/refusal.js';
 import { maskTokens } from '../../telemetry/mask-keys.js';
-import type { Identified, Identities } from './caller.js';
+import type { Caller, Identified, Identities } from './caller.js';
 import { tokenPrefix } from './token-text.js';
 
 /** How the callers of a listener prove who they are. */
@@ -11,6 +11,8 @@ export interface Credentials {
    * @param source the client's IP address
    */
   identify(request: FastifyRequest, source: string, now: number): Promise<Identified>;
+  /** Notes that the credential of a caller was used by a person or a program. */
+  noteUse(caller: Caller, now: number): Promise<void>;
   /** Prepares the response to a request that was rejected. */
   onRejected(reply: FastifyReply): void;
   /** Returns the response to a rejected request. It says the same of all unknown credentials. */
@@ -30,6 +32,8 @@ export function bearerCredentials(identities: Identities): Credentials {
       if (token === undefined) return { rejection: absenceIn(request), credential: { tokenId: null } };
       return identities.identify(token, source, now);
     },
+    // `identify` has noted it.
+    noteUse: () => Promise.resolve(),
     onRejected: (reply) => void reply.header('www-authenticate', 'Bearer'),
     refusalOf: (rejection, request) => {
       if (rejection === 'misplaced') return new Refusal(401, misplacedMessage);

@@ -8,6 +8,7 @@ import type { Routes } from '../routes.js';
 import { recordingRefusals } from './access.js';
 import { authorOf, callerOf } from './request-author.js';
 import type { Attempts } from './attempts.js';
+import type { CallerSession } from './caller.js';
 import { changeAdministrator, createAdministrator, findAdministrator, listAdministrators } from './repository.js';
 import { permissions, permits, roleNames, roles } from './roles.js';
 import {
@@ -27,13 +28,15 @@ import { createToken, listTokens, revokeToken } from './tokens.js';
 /** Dependencies of the routes of administrators. */
 export interface AdministratorRouteOptions {
   readonly attempts: Attempts;
+  /** Whether people sign in with an OpenID provider. */
+  readonly hasSignIn: boolean;
   /** Called after an owner was created. */
   readonly onOwner?: (() => void) | undefined;
 }
 
 /** Routes that manage administrators and their tokens. */
 export const administratorRoutes =
-  ({ attempts, onOwner }: AdministratorRouteOptions): Routes =>
+  ({ attempts, hasSignIn, onOwner }: AdministratorRouteOptions): Routes =>
   (app, context) => {
     const { database } = context;
 
@@ -47,11 +50,12 @@ export const administratorRoutes =
         },
       },
       (request) => {
-        const { name, administratorId, proof, roles: held, merchantId, expiresAt } = callerOf(request);
+        const { name, administratorId, proof, roles: held, merchantId, expiresAt, session } = callerOf(request);
         const identity = {
           ...{ name, administratorId, proof, roles: held },
           permissions: permissions.filter((permission) => permits(held, permission)),
-          ...{ merchantId, expiresAt: expiresAt === null ? null : new Date(expiresAt).toISOString() },
+          ...{ merchantId, expiresAt: textOf(expiresAt) },
+          ...{ hasSignIn, session: session && shownSession(session) },
         };
         return success('Identity retrieved', identity);
       },
@@ -146,7 +150,7 @@ export const administratorRoutes =
         schema: { body: newTokenBody, querystring: noQuery },
         config: {
           operation: { summary: 'Create a token, shown once', status: 201, data: createdTokenSchema },
-          access: { permission: 'tokens:own', merchant: 'own' },
+          access: { permission: 'tokens:own', merchant: 'own', isProven: true },
         },
       },
       async (request, reply) => {
@@ -195,3 +199,14 @@ export const administratorRoutes =
       },
     );
   };
+
+function shownSession({ id, createdAt, provenAt, provenUntil, idleEndsAt }: CallerSession) {
+  return {
+    ...{ id, createdAt: new Date(createdAt).toISOString(), idleEndsAt: new Date(idleEndsAt).toISOString() },
+    ...{ provenAt: textOf(provenAt), provenUntil: textOf(provenUntil) },
+  };
+}
+
+function textOf(moment: number | null): string | null {
+  return moment === null ? null : new Date(moment).toISOString();
+}

@@ -147,6 +147,20 @@ export const identitySchema = Type.Object({
   permissions: Type.Array(Type.String()),
   merchantId: orNull(Type.String()),
   expiresAt: orNull(moment),
+  // Responses of the previous release do not contain the following fields.
+  hasSignIn: Type.Optional(Type.Boolean({ description: 'true: people sign in with an OpenID provider' })),
+  session: Type.Optional(
+    Type.Union([
+      Type.Null(),
+      Type.Object({
+        id: Type.String(),
+        createdAt: moment,
+        idleEndsAt: moment,
+        provenAt: orNull(moment),
+        provenUntil: orNull(moment),
+      }),
+    ]),
+  ),
 });
 
 /** A role and its permissions. */

@@ -19,7 +19,7 @@ const actions = [
   ...(['merchant.held-back', 'merchant.lifted', 'key.held-back', 'key.lifted', 'record.forged'] as const),
   ...(['administrator.created', 'administrator.changed', 'token.created', 'token.revoked'] as const),
   ...(['sign-in.failed', 'attempt.refused', 'merchant.read'] as const),
-  ...(['sign-in.succeeded', 'sign-in.ended'] as const),
+  ...(['sign-in.succeeded', 'sign-in.ended', 'console-link.created'] as const),
   ...(['approval.requested', 'approval.approved', 'approval.rejected', 'approval.refused'] as const),
   ...(['approval-rules.changed'] as const),
   ...walletActions,

@@ -6,7 +6,7 @@ import type { Change } from '../change.js';
 import { statusTimeOf } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
-import type { ApiKey } from './schema.js';
+import type { ApiKey, KeyFilter } from './schema.js';
 
 /** A row of the table of keys. */
 export type StoredKey = Selectable<RegistryTables['api_keys']>;
@@ -17,10 +17,17 @@ export type KeyToAdd = Pick<
   'key_id' | 'merchant_id' | 'lookup_id' | 'environment' | 'permissions' | 'label' | 'expires_at'
 >;
 
-/** Returns one page of a merchant's keys, newest first. */
-export async function listKeys(database: RegistryDatabase, merchantId: string, paging: Paging): Promise<Page<ApiKey>> {
+/** Returns one page of a merchant's keys that match the filter, newest first. */
+export async function listKeys(
+  database: RegistryDatabase,
+  merchantId: string,
+  { environment, status }: KeyFilter,
+  paging: Paging,
+): Promise<Page<ApiKey>> {
   const { offset, limit } = rangeOf(paging);
-  const owned = database.selectFrom('api_keys').where('merchant_id', '=', merchantId);
+  let owned = database.selectFrom('api_keys').where('merchant_id', '=', merchantId);
+  if (environment !== undefined) owned = owned.where('environment', '=', environment);
+  if (status !== undefined) owned = owned.where('status', '=', status);
   const { total } = await owned.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await owned
     .selectAll()

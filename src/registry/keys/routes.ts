@@ -1,5 +1,5 @@
-import { successPage } from '../../rest/envelope.js';
-import { pagingOf, pagingQuery } from '../../rest/paging.js';
+import { success, successPage } from '../../rest/envelope.js';
+import { pagingOf } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import Type, { type Static } from '../../typebox/typebox.js';
@@ -9,8 +9,8 @@ import { findMerchant } from '../merchants/repository.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
 import { createKey, resetKey, revokeKey } from './key-changes.js';
-import { listKeys } from './repository.js';
-import { apiKeySchema, newKeyBody, resetBody, resetKeySchema, createdKeySchema } from './schema.js';
+import { findKey, listKeys, toApiKey } from './repository.js';
+import { apiKeySchema, keysQuery, newKeyBody, resetBody, resetKeySchema, createdKeySchema } from './schema.js';
 
 const keyParams = Type.Object({ keyId: Type.String() });
 const keyIdIn = ({ keyId }: Static<typeof keyParams>): string => idIn({ id: keyId }, 'Key');
@@ -25,7 +25,7 @@ export const keyRoutes: Routes = (app, context) => {
       schema: { params: idParams, body: newKeyBody, querystring: noQuery },
       config: {
         operation: { summary: 'Create a key, shown once', status: 201, data: withPropagation(createdKeySchema) },
-        access: { permission: 'keys:create', merchant: 'id' },
+        access: { permission: 'keys:create', merchant: 'id', isProven: true },
       },
     },
     async (request, reply) => {
@@ -38,7 +38,7 @@ export const keyRoutes: Routes = (app, context) => {
   app.get(
     '/merchants/:id/keys',
     {
-      schema: { params: idParams, querystring: pagingQuery },
+      schema: { params: idParams, querystring: keysQuery },
       config: {
         operation: { summary: "A merchant's keys, newest first", page: apiKeySchema },
         access: { permission: 'keys:read', merchant: 'id', reads: 'keys' },
@@ -47,8 +47,20 @@ export const keyRoutes: Routes = (app, context) => {
     async ({ params, query }) => {
       const paging = pagingOf(query);
       const { id } = await findMerchant(database, idIn(params, 'Merchant'));
-      return successPage('Keys retrieved', await listKeys(database, id, paging), paging);
+      return successPage('Keys retrieved', await listKeys(database, id, query, paging), paging);
     },
+  );
+
+  app.get(
+    '/keys/:keyId',
+    {
+      schema: { params: keyParams, querystring: noQuery },
+      config: {
+        operation: { summary: 'One key', data: apiKeySchema },
+        access: { permission: 'keys:read', merchant: 'keyId', reads: 'keys' },
+      },
+    },
+    async ({ params }) => success('Key retrieved', toApiKey(await findKey(database, keyIdIn(params)))),
   );
 
   app.post(
@@ -73,7 +85,7 @@ export const keyRoutes: Routes = (app, context) => {
       schema: { params: keyParams, body: resetBody, querystring: noQuery },
       config: {
         operation: { summary: 'Replace a key by a new one', status: 201, data: withPropagation(resetKeySchema) },
-        access: { permission: 'keys:create', merchant: 'keyId' },
+        access: { permission: 'keys:create', merchant: 'keyId', isProven: true },
       },
     },
     async (request, reply) => {

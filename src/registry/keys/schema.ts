@@ -1,6 +1,7 @@
 import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { keylessLine } from '../../rest/line.js';
+import { pagingQuery } from '../../rest/paging.js';
 import { statusTime } from '../fields.js';
 
 const mostPermissions = 100;
@@ -45,6 +46,21 @@ export const resetBody = Type.Object({
   expiresAt: Type.Optional(expiresAt),
   expiresIn: Type.Optional(expiresIn),
 });
+
+/** The query of `GET /merchants/:id/keys`. */
+export const keysQuery = Type.Object({
+  ...pagingQuery.properties,
+  environment: Type.Optional(Type.Enum(['live', 'test'], { type: 'string', description: 'live or test' })),
+  status: Type.Optional(
+    Type.Enum(['ACTIVE', 'REVOKED'], {
+      type: 'string',
+      description: 'ACTIVE, which includes expired keys, or REVOKED',
+    }),
+  ),
+});
+
+/** Which keys of a merchant a list contains. */
+export type KeyFilter = Pick<Static<typeof keysQuery>, 'environment' | 'status'>;
 
 /** A key in the admin API, without its secret part. */
 export const apiKeySchema = Type.Object({

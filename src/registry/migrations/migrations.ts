@@ -16,6 +16,7 @@ import { eventsOfServices } from './0014-events-of-services.js';
 import { usage } from './0016-usage.js';
 import { unusualUse } from './0017-unusual-use.js';
 import { eventRights } from './0019-event-rights.js';
+import { console } from './0020-console.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -36,4 +37,5 @@ export const migrations: Migrations = {
   '0016-usage': usage,
   '0017-unusual-use': unusualUse,
   '0019-event-rights': eventRights,
+  '0020-console': console,
 };

@@ -1,6 +1,8 @@
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
 import { walletPermissions } from '../../rest/services-token.js';
+import { isProvenRecently, requireProof } from '../administrators/access.js';
+import type { Attempts } from '../administrators/attempts.js';
 import { callerOf } from '../administrators/request-author.js';
 import { permits } from '../administrators/roles.js';
 import { newId } from '../registry-context.js';
@@ -16,10 +18,11 @@ export interface ServicesTokenOptions {
   readonly key: ServicesTokenKey | null;
   /** Permissions whose use requires a reason. */
   readonly reasonFor: ReadonlySet<string>;
+  readonly attempts: Attempts;
 }
 
 /** Creates the route that signs tokens for the operators' API of the services. */
-export function servicesTokenRoutes({ key, reasonFor }: ServicesTokenOptions): Routes {
+export function servicesTokenRoutes({ key, reasonFor, attempts }: ServicesTokenOptions): Routes {
   return (app, { database, clock, random }) => {
     app.post(
       '/services-tokens',
@@ -43,7 +46,11 @@ export function servicesTokenRoutes({ key, reasonFor }: ServicesTokenOptions): R
         const caller = callerOf(request);
         const now = clock.now();
         const { approvalId } = request.query;
-        const permissions = walletPermissions.filter((permission) => permits(caller.roles, permission));
+        if (approvalId !== undefined) await requireProof(request, { attempts, clock });
+        const permissions = walletPermissions.filter(
+          (permission) =>
+            permits(caller.roles, permission) && (permission !== 'wallets:fund' || isProvenRecently(caller, now)),
+        );
         const approved = approvalId === undefined ? null : await approvedFunding(database, caller, approvalId, now);
         const { fundingAbove } = await rulesIn(database);
         const signed = await signServicesToken(key, {

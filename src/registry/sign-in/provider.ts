@@ -30,6 +30,14 @@ export interface Verified {
   readonly refreshToken: string | null;
 }
 
+/** The secrets of one sign-in in a browser. The provider's response must match them. */
+export interface BrowserSecrets {
+  readonly state: string;
+  readonly nonce: string;
+  /** The code verifier of PKCE (RFC 7636). */
+  readonly verifier: string;
+}
+
 /** Why the provider or its response did not prove an identity. `cause` is a word for events, without secrets. */
 export class ProviderError extends Error {
   /**
@@ -52,6 +60,8 @@ const metadataMilliseconds = 60 * 60 * 1000;
 /** Signature algorithms of ID tokens. Neither `none` nor one with a shared secret is among them. */
 const asymmetric = /^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$/;
 const longestText = 4096;
+/** How long ago a person may have signed in at the provider when a session of the console begins. */
+const longestProofSeconds = 8 * 60 * 60;
 
 /** A client of one OpenID provider. Loads openid-client, and the provider's metadata, with the first sign-in. */
 export class IdentityProvider {
@@ -87,6 +97,48 @@ export class IdentityProvider {
       const idToken = tokens.claims();
       if (idToken === undefined) throw new ProviderError('invalid', 'no_id_token');
       return this.#verified(client, config, tokens, idToken.sub);
+    });
+  }
+
+  /**
+   * Returns the URL at which a person signs in with a browser (authorization code flow with PKCE).
+   * @param isProof whether the provider must ask for the person's password again, even if they are signed in there
+   * @throws ProviderError
+   */
+  async browserUrl(redirectUri: string, { state, nonce, verifier }: BrowserSecrets, isProof: boolean): Promise<string> {
+    return this.#call(async (client, config) => {
+      const url = client.buildAuthorizationUrl(config, {
+        ...{ redirect_uri: redirectUri, state, nonce },
+        // A session of the console ends within hours, so it needs no access while the person is away.
+        scope: this.options.scope.split(' ').filter(isOnline).join(' '),
+        ...{ code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' },
+        // The provider then says when the person proved who they are, which is at most as long ago as a session lasts.
+        ...(isProof ? { prompt: 'login', max_age: '0' } : { max_age: String(longestProofSeconds) }),
+      });
+      return url.href;
+    });
+  }
+
+  /**
+   * Exchanges the code that a browser brings from the provider.
+   * @param callback the URL at which it arrived, with the configured origin
+   * @returns the person, and when they last proved to the provider who they are, in milliseconds since 1970; null if the
+   *   provider does not say
+   * @throws ProviderError
+   */
+  async redeemCode(
+    callback: URL,
+    { state, nonce, verifier }: BrowserSecrets,
+  ): Promise<Verified & { readonly provenAt: number | null }> {
+    return this.#call(async (client, config) => {
+      const tokens = await client.authorizationCodeGrant(config, callback, {
+        ...{ pkceCodeVerifier: verifier, expectedState: state, expectedNonce: nonce, idTokenExpected: true },
+      });
+      const idToken = tokens.claims();
+      if (idToken === undefined) throw new ProviderError('invalid', 'no_id_token');
+      const verified = await this.#verified(client, config, tokens, idToken.sub);
+      const { auth_time: seconds } = idToken;
+      return { ...verified, provenAt: seconds === undefined ? null : Math.min(seconds * 1000, this.#now()) };
     });
   }
 
@@ -157,6 +209,10 @@ export class IdentityProvider {
   }
 }
 
+function isOnline(scope: string): boolean {
+  return scope !== 'offline_access';
+}
+
 function isWebAddress(text: string): boolean {
   return text.length <= longestText && /^https?:\/\/[\x21-\x7e]+$/.test(text) && URL.canParse(text);
 }
@@ -165,10 +221,12 @@ const refusals = new Set(['authorization_pending', 'slow_down', 'access_denied',
 
 function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
   if (error instanceof ProviderError) return error;
+  // What the provider told the browser, such as that the person refused.
+  if (error instanceof client.AuthorizationResponseError) return new ProviderError('refused', wordIn(error.error));
   if (error instanceof client.ResponseBodyError) {
     if (refusals.has(error.error)) return new ProviderError('refused', error.error);
     // Such as invalid_client: the registry's own configuration is wrong, so no sign-in of anybody can succeed.
-    return new ProviderError('unavailable', /^[a-z_]{1,40}$/.test(error.error) ? error.error : 'error');
+    return new ProviderError('unavailable', wordIn(error.error));
   }
   // openid-client wraps what the fetch function throws.
   const { cause } = error as { readonly cause?: unknown };
@@ -177,6 +235,10 @@ function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
   const reason = typeof code === 'string' ? code.toLowerCase() : 'no_response';
   const isProof = /^oauth_(?:invalid_response|jwt|json|unsupported|parse|key)|^oauth_(?:missing|invalid)/.test(reason);
   return new ProviderError(isProof ? 'invalid' : 'unavailable', reason, { cause: error });
+}
+
+function wordIn(error: string): string {
+  return /^[a-z_]{1,40}$/.test(error) ? error : 'error';
 }
 
 /** Maximum size of a response of the provider. Metadata and key sets of large providers have about 20 kB. */

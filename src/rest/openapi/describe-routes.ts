@@ -61,7 +61,10 @@ export interface DescribedOperation {
 export interface DescribedResponse {
   readonly description: string;
   readonly headers?: object;
-  readonly content: { readonly 'application/json': { readonly examples?: FailureExamples } };
+  readonly content: {
+    readonly 'application/json'?: { readonly examples?: FailureExamples };
+    readonly 'text/event-stream'?: object;
+  };
 }
 
 /** Example bodies of error responses, by failure code. */
@@ -146,6 +149,9 @@ function successSchema({ data = Type.Null(), page }: Operation): TSchema {
 }
 
 function successResponse(description: string, operation: Operation): DescribedResponse {
+  if (operation.isStream === true) {
+    return { description: 'Server-sent events', content: { 'text/event-stream': { schema: { type: 'string' } } } };
+  }
   const schema = byName(successSchema(operation)) as object;
   return { description, content: { 'application/json': withExample(schema, successExample(operation)) } };
 }
@@ -186,6 +192,8 @@ interface Operation {
   readonly data?: TSchema;
   /** Schema of each record in a success response with a page of a list. */
   readonly page?: TSchema;
+  /** Set if a success response is a stream of server-sent events. */
+  readonly isStream?: true;
   /** Set if the operation only reads, even if its HTTP method suggests a change. */
   readonly isRead?: true;
   /** Success status, if it is not 200. */

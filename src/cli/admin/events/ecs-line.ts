@@ -41,6 +41,7 @@ const kinds: Readonly<Record<Action, Kind>> = {
   'sign-in.succeeded': ['authentication', 'start'],
   'sign-in.failed': ['authentication', 'start'],
   'sign-in.ended': ['authentication', 'end'],
+  'console-link.created': ['iam', 'creation'],
   'attempt.refused': ['configuration', 'access'],
   'instance-key.pinned': ['iam', 'creation'],
   'instance-key.confirmed': ['iam', 'change'],

@@ -1,0 +1,214 @@
+/** A problem with one field of a request. */
+export interface FieldProblem {
+  readonly path: string;
+  readonly message: string;
+}
+
+/** What a list says about its pages. */
+interface Meta {
+  readonly total_records: number;
+  readonly current_page: number;
+  readonly total_pages: number;
+}
+
+/** A success response of the admin API. */
+export interface Success<Data> {
+  readonly status: number;
+  readonly data: Data;
+  readonly meta: Meta | null;
+}
+
+/** Why a request failed. `status` is 0 without a response. */
+export class ApiProblem extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly code: string | null,
+    readonly errors: readonly FieldProblem[],
+    readonly details: Readonly<Record<string, unknown>> = {},
+    /** Whether the change may have been made although no response says so. */
+    readonly isUnclear = false,
+  ) {
+    super(message);
+  }
+
+  /** Returns the message about a field; undefined if there is none. */
+  about(field: string): string | undefined {
+    return this.errors.find(({ path }) => path === field || path.startsWith(`${field}.`))?.message;
+  }
+}
+
+type Query = Readonly<Record<string, string | number | undefined>>;
+
+/** A request to the admin API. */
+interface Call {
+  readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  readonly query?: Query;
+  readonly body?: object;
+  readonly signal?: AbortSignal | undefined;
+}
+
+interface Envelope {
+  readonly success?: boolean;
+  readonly message?: string;
+  readonly data?: unknown;
+  readonly meta?: Meta;
+}
+
+/** Sends a request to the admin API with the session of this browser. @throws ApiProblem */
+export async function call<Data>(
+  path: string,
+  { method = 'GET', query = {}, body, signal }: Call = {},
+): Promise<Success<Data>> {
+  const given = Object.entries(query).flatMap(([name, value]) =>
+    value === undefined || value === '' ? [] : [[name, String(value)]],
+  );
+  const search = given.length === 0 ? '' : `?${new URLSearchParams(given)}`;
+  const isChange = method !== 'GET';
+  let response: Response;
+  try {
+    response = await fetch(`/console/api${path}${search}`, {
+      ...{ method, cache: 'no-store', credentials: 'same-origin' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  } catch (error) {
+    if (signal?.aborted === true) throw error;
+    throw new ApiProblem(0, '', null, [], {}, isChange);
+  }
+  const envelope = (await response.json().catch(() => ({}))) as Envelope;
+  if (response.ok && envelope.success === true) {
+    return { status: response.status, data: envelope.data as Data, meta: envelope.meta ?? null };
+  }
+  const { code, errors, ...details } = (envelope.data ?? {}) as Record<string, unknown>;
+  throw new ApiProblem(
+    response.status,
+    envelope.message ?? '',
+    typeof code === 'string' ? code : null,
+    Array.isArray(errors) ? (errors as FieldProblem[]) : [],
+    details,
+    isChange && response.status >= 500,
+  );
+}
+
+/** Who is signed in, from `GET /me`. */
+export interface Me {
+  readonly name: string;
+  readonly roles: readonly string[];
+  readonly permissions: readonly string[];
+  readonly merchantId: string | null;
+  readonly hasSignIn: boolean;
+  readonly session: {
+    readonly id: string;
+    readonly provenUntil: string | null;
+  } | null;
+}
+
+/** Which gateways have confirmed a change. */
+export interface Propagation {
+  readonly gateways: number | null;
+  readonly confirmed: number;
+  readonly pending: readonly {
+    readonly instanceId: string;
+    readonly host: string;
+    readonly staleUntil: string | null;
+  }[];
+  readonly milliseconds: number;
+  readonly projected?: false;
+}
+
+/** A key, without the key itself. */
+export interface ApiKey {
+  readonly keyId: string;
+  readonly merchantId: string;
+  readonly environment: 'live' | 'test';
+  readonly prefix: string;
+  readonly status: string;
+  readonly permissions: readonly string[];
+  readonly label: string | null;
+  readonly expiresAt: string | null;
+  readonly createdAt: string;
+  readonly statusChangedAt?: string | null;
+}
+
+/** A new key. Only this response contains it. */
+export interface CreatedKey extends ApiKey {
+  readonly key: string;
+  readonly propagation: Propagation;
+}
+
+/** A merchant. */
+export interface Merchant {
+  readonly id: string;
+  readonly name: string;
+  readonly status: string;
+  readonly goLive: boolean;
+  readonly ipAllowlist: readonly string[] | null;
+  readonly originAllowlist: readonly string[] | null;
+  readonly revision: number;
+  readonly createdAt: string;
+}
+
+/** An event of the audit trail. */
+export interface RegistryEvent {
+  readonly seq: number;
+  readonly at: string;
+  readonly actor: string;
+  readonly action: string;
+  readonly merchantId: string;
+  readonly keyId: string | null;
+  readonly before: object | null;
+  readonly after: object | null;
+  readonly source?: string | null;
+  readonly proof?: string | null;
+  readonly reason?: string | null;
+}
+
+/** A refused request, with what to do about it. */
+export interface Refused {
+  readonly id: number;
+  readonly at: string;
+  readonly environment: string;
+  readonly code: string;
+  readonly status: number;
+  readonly message: string | null;
+  readonly meaning: string | null;
+  readonly remedy: string | null;
+  readonly method: string;
+  readonly path: string;
+  readonly address: string | null;
+  readonly keyId: string | null;
+  readonly requestId: string;
+}
+
+/** The requests of one day or hour. */
+export interface UsageRow {
+  readonly from: string | null;
+  readonly requests: number;
+  readonly accepted: number;
+  readonly refused: number;
+  readonly codes: readonly { readonly code: string; readonly requests: number }[];
+}
+
+/** What an allowlist would have refused. */
+export interface Verdict {
+  readonly requests: number;
+  readonly refused: { readonly requests: number; readonly addresses: number };
+  readonly uncertain: number;
+  readonly addresses: readonly {
+    readonly address: string;
+    readonly country: string | null;
+    readonly requests: number;
+  }[];
+}
+
+/** A session of the console. */
+export interface ConsoleSession {
+  readonly id: string;
+  readonly createdAt: string;
+  readonly lastSeenAt: string;
+  readonly expiresAt: string;
+  readonly source: string;
+  readonly browser: string;
+  readonly isCurrent: boolean;
+}

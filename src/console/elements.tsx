@@ -1,0 +1,219 @@
+import { type ReactNode, type SyntheticEvent, useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
+import { ApiProblem } from './api';
+import { texts } from './texts';
+
+/**
+ * A text that somebody outside has chosen. Its direction cannot change the text around it, and characters that nobody
+ * sees are shown as their code: otherwise one name could look like another.
+ */
+export function Text({ children }: { readonly children: string }): ReactNode {
+  return <bdi>{children.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, asCode)}</bdi>;
+}
+
+function asCode(character: string): string {
+  return `\\u${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
+}
+
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+const units = [
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+] as const;
+
+/** Returns a time in words, such as "2 minutes ago". */
+export function inWords(moment: string, now = Date.now()): string {
+  const seconds = (Date.parse(moment) - now) / 1000;
+  const [unit, length] = units.find(([, least]) => Math.abs(seconds) >= least) ?? ['second', 1];
+  return relative.format(Math.round(seconds / length), unit);
+}
+
+/** A time in words, with the exact times of the reader's zone and of UTC in its title. */
+export function Time({ at }: { readonly at: string }): ReactNode {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((count) => count + 1), 30_000);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <time dateTime={at} title={`${exact.format(new Date(at))}\n${at} (UTC)`}>
+      {inWords(at)}
+    </time>
+  );
+}
+
+/** A table with a caption for screen readers. A narrow page scrolls the table, not itself. */
+export function Table({
+  caption,
+  columns,
+  children,
+}: {
+  readonly caption: string;
+  readonly columns: readonly string[];
+  readonly children: ReactNode;
+}): ReactNode {
+  return (
+    <div className="scroll" role="region" aria-label={caption} tabIndex={0}>
+      <table>
+        <caption className="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th key={column} scope="col">
+                {column}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+      </table>
+    </div>
+  );
+}
+
+/** A dialog that keeps the focus. Escape calls `onClose` and does not close it by itself. */
+export function Dialog({
+  title,
+  onClose,
+  children,
+}: {
+  readonly title: string;
+  readonly onClose: () => void;
+  readonly children: ReactNode;
+}): ReactNode {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useLayoutEffect(() => {
+    const element = dialog.current;
+    element?.showModal();
+    // Gives the focus back to where it was.
+    return () => element?.close();
+  }, []);
+  const escape = (event: SyntheticEvent): void => {
+    event.preventDefault();
+    onClose();
+  };
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={id}
+      onCancel={escape}
+      onKeyDown={(event) => {
+        if (event.key === 'Escape') escape(event);
+      }}
+    >
+      <h2 id={id}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+/** A labelled field with its help and its problem. */
+export function Field({
+  label,
+  help,
+  problem,
+  children,
+}: {
+  readonly label: string;
+  readonly help?: string | undefined;
+  readonly problem?: string | undefined;
+  readonly children: (ids: {
+    readonly id: string;
+    readonly 'aria-describedby': string;
+    readonly 'aria-invalid': boolean;
+  }) => ReactNode;
+}): ReactNode {
+  const id = useId();
+  return (
+    <div className="field">
+      <label htmlFor={id}>{label}</label>
+      {children({ id, 'aria-describedby': `${id}-help`, 'aria-invalid': problem !== undefined })}
+      <p id={`${id}-help`} className={problem === undefined ? 'help' : 'problem'}>
+        {problem ?? help ?? ''}
+      </p>
+    </div>
+  );
+}
+
+/** Radio buttons for one choice. */
+export function Choice<Value extends string>({
+  label,
+  options,
+  value,
+  onChange,
+  help,
+}: {
+  readonly label: string;
+  readonly options: Readonly<Record<Value, string>>;
+  readonly value: Value;
+  readonly onChange: (value: Value) => void;
+  readonly help?: string | undefined;
+}): ReactNode {
+  const name = useId();
+  return (
+    <fieldset>
+      <legend>{label}</legend>
+      {(Object.entries(options) as [Value, string][]).map(([one, text]) => (
+        <label key={one} className="choice">
+          <input type="radio" name={name} checked={one === value} onChange={() => onChange(one)} /> {text}
+        </label>
+      ))}
+      {help === undefined ? null : <p className="help">{help}</p>}
+    </fieldset>
+  );
+}
+
+/** The pages of a list. */
+export function Pager({
+  page,
+  pages,
+  onPage,
+}: {
+  readonly page: number;
+  readonly pages: number;
+  readonly onPage: (page: number) => void;
+}): ReactNode {
+  if (pages <= 1) return null;
+  return (
+    <p className="pager">
+      <button type="button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
+        {texts.previous}
+      </button>
+      <span aria-live="polite">{texts.pages(page, pages)}</span>
+      <button type="button" disabled={page >= pages} onClick={() => onPage(page + 1)}>
+        {texts.next}
+      </button>
+    </p>
+  );
+}
+
+/** What went wrong, in words. Screen readers announce it. */
+export function Problem({ error, roles = '' }: { readonly error: unknown; readonly roles?: string }): ReactNode {
+  if (error === null || error === undefined) return null;
+  return (
+    <p role="alert" className="problem">
+      {wordsOf(error, roles)}
+    </p>
+  );
+}
+
+function wordsOf(error: unknown, roles: string): string {
+  if (!(error instanceof ApiProblem)) return error instanceof Error ? error.message : String(error);
+  if (error.isUnclear) return `${texts.unclear} ${texts.seeEvents}`;
+  if (error.status === 0 || error.status >= 500) return texts.unavailable;
+  if (error.status === 401) return texts.signedOut;
+  const { permission } = error.details;
+  if (error.code === 'permission_missing' && typeof permission === 'string') return texts.forbidden(roles, permission);
+  return error.message;
+}
+
+/** A command line to copy. */
+export function CommandLine({ children }: { readonly children: string }): ReactNode {
+  return (
+    <pre tabIndex={0}>
+      <code>{children}</code>
+    </pre>
+  );
+}

@@ -1,0 +1,159 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { type ReactNode, useEffect, useState } from 'react';
+import { Link, useLocation } from 'wouter';
+import { ApiProblem, call, type Me } from './api';
+import { Text } from './elements';
+import { useChanges } from './live';
+import { texts } from './texts';
+
+/** Who is signed in; undefined until that is known, or if nobody was. The last one stays while they are signed out. */
+export function useMe(): { readonly me: Me | undefined; readonly isSignedOut: boolean } {
+  const { data, error } = useQuery({
+    queryKey: ['me'],
+    queryFn: async ({ signal }) => (await call<Me>('/me', { signal })).data,
+    refetchInterval: 60_000,
+  });
+  return { me: data, isSignedOut: error instanceof ApiProblem && error.status === 401 };
+}
+
+/** Whether the roles of a person permit something. */
+export function may(me: Me, permission: string): boolean {
+  return me.permissions.includes(permission);
+}
+
+/** What surrounds each page. */
+export function Frame({
+  me,
+  isSignedOut,
+  children,
+}: {
+  readonly me: Me;
+  readonly isSignedOut: boolean;
+  readonly children: ReactNode;
+}): ReactNode {
+  useChanges();
+  const offlineSince = useOffline();
+  const [location] = useLocation();
+  const pages = [
+    ...(me.merchantId === null ? [['/merchants', texts.nav.merchants] as const] : []),
+    ...(me.merchantId === null && may(me, 'gateways:read') ? [['/gateways', texts.nav.gateways] as const] : []),
+    ...(may(me, 'events:read') ? [['/events', texts.nav.events] as const] : []),
+    ['/sessions', texts.nav.sessions] as const,
+  ];
+  return (
+    <>
+      <a className="skip" href="#content">
+        {texts.skip}
+      </a>
+      <header className="top">
+        <strong>{texts.product}</strong>
+        <span className="account">
+          <Text>{texts.account(me.name, me.roles.join(', '))}</Text>
+        </span>
+        <Theme />
+        <SignOut me={me} />
+      </header>
+      <nav aria-label={texts.nav.label} className="pages">
+        {me.merchantId === null ? null : <MerchantLinks id={me.merchantId} location={location} />}
+        {pages.map(([to, text]) => (
+          <Link key={to} href={to} aria-current={location.startsWith(to) ? 'page' : undefined}>
+            {text}
+          </Link>
+        ))}
+      </nav>
+      <main id="content" tabIndex={-1}>
+        {offlineSince === null ? null : (
+          <p role="status" className="notice">
+            {texts.offline(offlineSince)}
+          </p>
+        )}
+        {isSignedOut ? (
+          <p role="alert" className="notice">
+            {texts.signedOut}{' '}
+            <a href="/console/" target="_blank" rel="noopener">
+              {texts.signInInNewTab}
+            </a>
+          </p>
+        ) : null}
+        {children}
+      </main>
+    </>
+  );
+}
+
+/** Links to the pages of one merchant. */
+export function MerchantLinks({ id, location }: { readonly id: string; readonly location: string }): ReactNode {
+  const pages = [
+    ['keys', texts.merchantNav.keys],
+    ['allowlists', texts.merchantNav.allowlists],
+    ['activity', texts.merchantNav.activity],
+  ] as const;
+  return pages.map(([page, text]) => {
+    const to = `/merchants/${id}/${page}`;
+    return (
+      <Link key={page} href={to} aria-current={location === to ? 'page' : undefined}>
+        {text}
+      </Link>
+    );
+  });
+}
+
+function useOffline(): string | null {
+  const [since, setSince] = useState<string | null>(null);
+  useEffect(() => {
+    const lost = (): void => {
+      setSince((former) => former ?? new Intl.DateTimeFormat(undefined, { timeStyle: 'short' }).format());
+    };
+    const found = (): void => setSince(null);
+    window.addEventListener('offline', lost);
+    window.addEventListener('online', found);
+    return () => {
+      window.removeEventListener('offline', lost);
+      window.removeEventListener('online', found);
+    };
+  }, []);
+  return since;
+}
+
+type ThemeName = keyof typeof texts.theme & ('system' | 'light' | 'dark');
+const themes = ['system', 'light', 'dark'] as const;
+
+function Theme(): ReactNode {
+  const [theme, setTheme] = useState<ThemeName>(() => {
+    const stored = localStorage.getItem('theme');
+    return themes.find((name) => name === stored) ?? 'system';
+  });
+  useEffect(() => {
+    localStorage.setItem('theme', theme);
+    document.documentElement.dataset.theme = theme;
+  }, [theme]);
+  return (
+    <label className="theme">
+      <span className="hidden">{texts.theme.label}</span>
+      <select value={theme} onChange={({ currentTarget }) => setTheme(currentTarget.value as ThemeName)}>
+        {themes.map((name) => (
+          <option key={name} value={name}>
+            {texts.theme[name]}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function SignOut({ me }: { readonly me: Me }): ReactNode {
+  const client = useQueryClient();
+  const end = async (): Promise<void> => {
+    if (me.session !== null) {
+      // A session that has ended already is signed out too.
+      await call(`/sessions/${me.session.id}`, { method: 'DELETE' }).catch(() => undefined);
+    }
+    client.clear();
+    location.assign('/console/');
+  };
+  return (
+    <button type="button" onClick={() => void end()}>
+      {texts.signOut}
+    </button>
+  );
+}

@@ -1,0 +1,49 @@
+import { useQuery } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
+import { call } from './api';
+import { CommandLine, Problem, Table, Text, Time } from './elements';
+import { texts } from './texts';
+
+interface Gateway {
+  readonly instanceId: string;
+  readonly host: string;
+  readonly environment: 'live' | 'test';
+  readonly startedAt: string | null;
+  readonly revision: number | null;
+}
+
+const everyMilliseconds = 5_000;
+
+/** The gateways that may use cached records. */
+export function GatewaysPage(): ReactNode {
+  const { data, error } = useQuery({
+    queryKey: ['gateways'],
+    queryFn: async ({ signal }) => (await call<readonly Gateway[]>('/gateways', { signal })).data,
+    refetchInterval: everyMilliseconds,
+  });
+  return (
+    <>
+      <h1>{texts.gateways.title}</h1>
+      <Problem error={error} />
+      {data === undefined ? null : data.length === 0 ? (
+        <>
+          <p className="empty">{texts.gateways.noGateways}</p>
+          <CommandLine>{texts.gateways.command}</CommandLine>
+        </>
+      ) : (
+        <Table caption={texts.gateways.title} columns={texts.gateways.columns}>
+          {data.map(({ instanceId, host, environment, startedAt, revision }) => (
+            <tr key={instanceId}>
+              <th scope="row">
+                <Text>{host}</Text>
+              </th>
+              <td>{texts.environment[environment]}</td>
+              <td>{startedAt === null ? texts.unknown : <Time at={startedAt} />}</td>
+              <td>{revision ?? texts.unknown}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+    </>
+  );
+}

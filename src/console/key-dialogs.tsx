@@ -1,0 +1,215 @@
+import { useQuery } from '@tanstack/react-query';
+import { type ReactNode, useState } from 'react';
+import { type ApiKey, ApiProblem, call, type CreatedKey, type Me, type Merchant, type Propagation } from './api';
+import { Choice, Dialog, Field, inWords, Problem } from './elements';
+import { InForce, ShownOnce } from './shown-once';
+import { Prove } from './sign-in';
+import { texts } from './texts';
+
+/** How a key is called: its label, or its id. */
+export function nameOf({ label, keyId }: ApiKey): string {
+  return label ?? keyId;
+}
+
+interface DialogProps {
+  readonly merchant: Merchant;
+  readonly me: Me;
+  readonly onClose: () => void;
+}
+
+/** The state of a change that a dialog sends. No cache has the result, because it may contain a key. */
+function useChange<Result>(): {
+  readonly result: Result | null;
+  readonly error: unknown;
+  readonly isBusy: boolean;
+  readonly send: (request: () => Promise<Result>) => void;
+} {
+  const [state, setState] = useState<{
+    readonly result: Result | null;
+    readonly error: unknown;
+    readonly isBusy: boolean;
+  }>({
+    ...{ result: null, error: null, isBusy: false },
+  });
+  const send = (request: () => Promise<Result>): void => {
+    if (state.isBusy) return;
+    setState({ result: null, error: null, isBusy: true });
+    request().then(
+      (result) => setState({ result, error: null, isBusy: false }),
+      (error: unknown) => setState({ result: null, error, isBusy: false }),
+    );
+  };
+  return { ...state, send };
+}
+
+function isUnproven(error: unknown): boolean {
+  return error instanceof ApiProblem && error.code === 'identity_not_proven';
+}
+
+function about(error: unknown, field: string): string | undefined {
+  return error instanceof ApiProblem ? error.about(field) : undefined;
+}
+
+/** Creates a key, and shows it once. */
+export function CreateKey({ merchant, me, onClose }: DialogProps): ReactNode {
+  const [label, setLabel] = useState('');
+  const [environment, setEnvironment] = useState<'test' | 'live'>('test');
+  const [kind, setKind] = useState<'everything' | 'choose'>('everything');
+  const [permissions, setPermissions] = useState('');
+  const [expiresIn, setExpiresIn] = useState<keyof typeof texts.createKey.expiries>('');
+  const { result, error, isBusy, send } = useChange<CreatedKey>();
+  if (result !== null) return <ShownOnce created={result} onClose={onClose} />;
+  const create = (): void => {
+    const body = {
+      environment,
+      ...(label === '' ? {} : { label }),
+      ...(kind === 'everything' ? {} : { permissions: permissions.split(/\s+/).filter((one) => one !== '') }),
+      ...(expiresIn === '' ? {} : { expiresIn }),
+    };
+    send(async () => (await call<CreatedKey>(`/merchants/${merchant.id}/keys`, { method: 'POST', body })).data);
+  };
+  const words = texts.createKey;
+  return (
+    <Dialog title={words.title} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          create();
+        }}
+      >
+        <Field label={words.label} help={words.labelHelp} problem={about(error, 'label')}>
+          {(ids) => (
+            <input
+              {...ids}
+              value={label}
+              maxLength={100}
+              autoComplete="off"
+              autoFocus
+              onInput={({ currentTarget }) => setLabel(currentTarget.value)}
+            />
+          )}
+        </Field>
+        <Choice
+          label={words.environment}
+          options={{ test: words.test, live: words.live }}
+          value={environment}
+          onChange={setEnvironment}
+          help={environment === 'live' && !merchant.goLive ? words.notLive : undefined}
+        />
+        <Choice
+          label={words.permissions}
+          options={{ everything: words.everything, choose: words.choose }}
+          value={kind}
+          onChange={setKind}
+        />
+        {kind === 'everything' ? null : (
+          <Field label={words.chosen} help={words.chosenHelp} problem={about(error, 'permissions')}>
+            {(ids) => (
+              <input
+                {...ids}
+                value={permissions}
+                autoComplete="off"
+                onInput={({ currentTarget }) => setPermissions(currentTarget.value)}
+              />
+            )}
+          </Field>
+        )}
+        <Choice label={words.expires} options={words.expiries} value={expiresIn} onChange={setExpiresIn} />
+        {isUnproven(error) ? (
+          <Prove hasSignIn={me.hasSignIn} onRetry={create} />
+        ) : (
+          <Problem error={error} roles={me.roles.join(', ')} />
+        )}
+        <p className="buttons">
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+          <button type="submit" className="main" disabled={isBusy}>
+            {texts.keys.create}
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}
+
+/** Replaces a key by a new one, and shows that once. */
+export function ResetKey({ of: key, me, onClose }: DialogProps & { readonly of: ApiKey }): ReactNode {
+  const [grace, setGrace] = useState<'0' | '3600' | '86400' | '604800'>('86400');
+  const { result, error, isBusy, send } = useChange<CreatedKey>();
+  if (result !== null) return <ShownOnce created={result} onClose={onClose} />;
+  const reset = (): void => {
+    const body = { graceSeconds: Number(grace) };
+    send(async () => (await call<CreatedKey>(`/keys/${key.keyId}/reset`, { method: 'POST', body })).data);
+  };
+  return (
+    <Dialog title={texts.reset.title(nameOf(key))} onClose={onClose}>
+      <Choice label={texts.reset.text} options={texts.reset.graces} value={grace} onChange={setGrace} />
+      <LastUse of={key} />
+      {isUnproven(error) ? (
+        <Prove hasSignIn={me.hasSignIn} onRetry={reset} />
+      ) : (
+        <Problem error={error} roles={me.roles.join(', ')} />
+      )}
+      <p className="buttons">
+        <button type="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="button" className="main" disabled={isBusy} onClick={reset}>
+          {texts.reset.action}
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+/** Revokes a key, and says on which gateways that is in force. */
+export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of: ApiKey }): ReactNode {
+  const { result, error, isBusy, send } = useChange<{ readonly propagation: Propagation }>();
+  const revoke = (): void => {
+    send(async () => (await call<{ propagation: Propagation }>(`/keys/${key.keyId}/revoke`, { method: 'POST' })).data);
+  };
+  if (result !== null) {
+    return (
+      <Dialog title={texts.revoke.done(nameOf(key))} onClose={onClose}>
+        <InForce propagation={result.propagation} />
+        <p className="buttons">
+          <button type="button" className="main" autoFocus onClick={onClose}>
+            {texts.done}
+          </button>
+        </p>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title={texts.revoke.title(nameOf(key))} onClose={onClose}>
+      <p>{texts.revoke.text(key.keyId)}</p>
+      <LastUse of={key} />
+      {isBusy ? <p role="status">{texts.revoke.doing}</p> : <Problem error={error} roles={me.roles.join(', ')} />}
+      <p className="buttons">
+        <button type="button" autoFocus onClick={onClose}>
+          {texts.revoke.keep}
+        </button>
+        <button type="button" className="danger" disabled={isBusy} onClick={revoke}>
+          {texts.revoke.action}
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+/** When and from where a key was last used, if that was not long ago. */
+function LastUse({ of: { keyId } }: { readonly of: ApiKey }): ReactNode {
+  const { data } = useQuery({
+    queryKey: ['last-use', keyId],
+    queryFn: async ({ signal }) =>
+      (
+        await call<{ readonly lastUse: { readonly at: string; readonly address: string } | null }>(
+          `/keys/${keyId}/last-use`,
+          { signal },
+        )
+      ).data,
+  });
+  if (!data?.lastUse) return null;
+  return <p className="notice">{texts.revoke.used(inWords(data.lastUse.at), data.lastUse.address)}</p>;
+}

@@ -1,0 +1,169 @@
+import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type ReactNode, useState } from 'react';
+import { useSearchParams } from 'wouter';
+import { type ApiKey, call, type Me, type Merchant } from './api';
+import { CreateKey, nameOf, ResetKey, RevokeKey } from './key-dialogs';
+import { may } from './frame';
+import { inWords, Pager, Problem, Table, Text, Time } from './elements';
+import { texts } from './texts';
+
+type OpenDialog = { readonly kind: 'create' } | { readonly kind: 'reset' | 'revoke'; readonly key: ApiKey };
+
+/** The API keys of a merchant. */
+export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
+  const client = useQueryClient();
+  const [parameters, setParameters] = useSearchParams();
+  const [dialog, setDialog] = useState<OpenDialog | null>(null);
+  const [environment, status] = [parameters.get('environment') ?? '', parameters.get('status') ?? ''];
+  const page = Number(parameters.get('page') ?? 1);
+  const { data, error } = useQuery({
+    queryKey: ['keys', merchant.id, environment, status, page],
+    queryFn: ({ signal }) =>
+      call<readonly ApiKey[]>(`/merchants/${merchant.id}/keys`, {
+        query: { page, per_page: 50, environment, status },
+        signal,
+      }),
+    placeholderData: keepPreviousData,
+  });
+  const filter = (name: string, value: string): void => {
+    setParameters((former) => {
+      if (value === '') former.delete(name);
+      else former.set(name, value);
+      if (name !== 'page') former.delete('page');
+      return former;
+    });
+  };
+  const changed = (): void => void client.invalidateQueries({ queryKey: ['keys'] });
+  const isFiltered = environment !== '' || status !== '';
+  return (
+    <>
+      <div className="title">
+        <h1>{texts.keys.title}</h1>
+        {may(me, 'keys:create') ? (
+          <button type="button" className="main" onClick={() => setDialog({ kind: 'create' })}>
+            {texts.keys.create}
+          </button>
+        ) : null}
+      </div>
+      <p className="filters">
+        <label>
+          {texts.keys.filters.environment}{' '}
+          <select value={environment} onChange={({ currentTarget }) => filter('environment', currentTarget.value)}>
+            <option value="">{texts.keys.filters.all}</option>
+            <option value="live">{texts.environment.live}</option>
+            <option value="test">{texts.environment.test}</option>
+          </select>
+        </label>
+        <label>
+          {texts.keys.filters.status}{' '}
+          <select value={status} onChange={({ currentTarget }) => filter('status', currentTarget.value)}>
+            <option value="">{texts.keys.filters.all}</option>
+            <option value="ACTIVE">{texts.keys.active}</option>
+            <option value="REVOKED">{texts.keys.revoked}</option>
+          </select>
+        </label>
+      </p>
+      <Problem error={error} roles={me.roles.join(', ')} />
+      {data === undefined ? null : data.data.length === 0 ? (
+        <NoKeys isFiltered={isFiltered} onClear={() => setParameters({})} />
+      ) : (
+        <Table caption={texts.keys.title} columns={texts.keys.columns}>
+          {data.data.map((key) => (
+            <KeyRow key={key.keyId} of={key} me={me} onAct={(kind) => setDialog({ kind, key })} />
+          ))}
+        </Table>
+      )}
+      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => filter('page', String(to))} />
+      {dialog === null ? null : (
+        // Outside the table: a row that is read again would take the dialog, and the new key in it, away.
+        <KeyDialog
+          open={dialog}
+          merchant={merchant}
+          me={me}
+          onClose={() => {
+            setDialog(null);
+            changed();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function KeyDialog({
+  open,
+  ...others
+}: {
+  readonly open: OpenDialog;
+  readonly merchant: Merchant;
+  readonly me: Me;
+  readonly onClose: () => void;
+}): ReactNode {
+  if (open.kind === 'create') return <CreateKey {...others} />;
+  return open.kind === 'reset' ? <ResetKey of={open.key} {...others} /> : <RevokeKey of={open.key} {...others} />;
+}
+
+function NoKeys({ isFiltered, onClear }: { readonly isFiltered: boolean; readonly onClear: () => void }): ReactNode {
+  if (!isFiltered) {
+    return (
+      <p className="empty">
+        <strong>{texts.keys.empty}</strong> {texts.keys.emptyHelp}
+      </p>
+    );
+  }
+  return (
+    <p className="empty">
+      {texts.keys.noMatch}{' '}
+      <button type="button" onClick={onClear}>
+        {texts.clearFilters}
+      </button>
+    </p>
+  );
+}
+
+function KeyRow({
+  of: key,
+  me,
+  onAct,
+}: {
+  readonly of: ApiKey;
+  readonly me: Me;
+  readonly onAct: (kind: 'reset' | 'revoke') => void;
+}): ReactNode {
+  const isOpen = key.status === 'ACTIVE' && (key.expiresAt === null || Date.parse(key.expiresAt) > Date.now());
+  const actions = [
+    ...(isOpen && may(me, 'keys:create') ? [['reset', texts.keys.reset] as const] : []),
+    ...(isOpen && may(me, 'keys:revoke') ? [['revoke', texts.keys.revoke] as const] : []),
+  ];
+  return (
+    <tr>
+      <th scope="row">{key.label === null ? '–' : <Text>{key.label}</Text>}</th>
+      <td>
+        <code title={key.keyId}>{key.prefix}…</code> <span className="kind">{texts.environment[key.environment]}</span>
+        <br />
+        <small>{key.keyId}</small>
+      </td>
+      <td>{key.permissions.includes('*') ? texts.keys.everything : key.permissions.join(', ')}</td>
+      <td>
+        <Time at={key.createdAt} />
+      </td>
+      <td>{key.expiresAt === null ? texts.never : <Time at={key.expiresAt} />}</td>
+      <td>
+        <span className={`status ${isOpen ? 'good' : 'ended'}`}>{statusOf(key)}</span>
+      </td>
+      <td className="actions">
+        {actions.map(([kind, text]) => (
+          <button key={kind} type="button" aria-label={texts.keys.named(text, nameOf(key))} onClick={() => onAct(kind)}>
+            {text}
+          </button>
+        ))}
+      </td>
+    </tr>
+  );
+}
+
+function statusOf({ status, expiresAt }: ApiKey): string {
+  if (status !== 'ACTIVE') return status === 'REVOKED' ? texts.keys.revoked : status;
+  if (expiresAt === null) return texts.keys.active;
+  return Date.parse(expiresAt) <= Date.now() ? texts.keys.expired : texts.keys.endsIn(inWords(expiresAt));
+}

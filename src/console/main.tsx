@@ -1,0 +1,62 @@
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { Redirect, Route, Router, Switch } from 'wouter';
+import { ApiProblem } from './api';
+import { EventsPage } from './events';
+import { Frame, useMe } from './frame';
+import { GatewaysPage } from './gateways';
+import { MerchantPage } from './merchant';
+import { MerchantsPage } from './merchants';
+import { SessionsPage } from './sessions';
+import { EnterPage, SignInPage } from './sign-in';
+import { texts } from './texts';
+
+const client = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // Changes are pushed; the rest is read again when somebody looks at the page again.
+      staleTime: 30_000,
+      retry: (count, error) => count < 2 && !(error instanceof ApiProblem && error.status > 0 && error.status < 500),
+    },
+  },
+});
+
+function Pages(): ReactNode {
+  const { me, isSignedOut } = useMe();
+  if (me === undefined) return isSignedOut ? <SignInPage /> : <p className="waiting">{texts.loading}</p>;
+  const home = me.merchantId === null ? '/merchants' : `/merchants/${me.merchantId}/keys`;
+  return (
+    <Frame me={me} isSignedOut={isSignedOut}>
+      <Switch>
+        <Route path="/merchants" component={MerchantsPage} />
+        <Route path="/merchants/:id/:page?">
+          {({ id, page }) => <MerchantPage key={id} id={id} page={page ?? 'keys'} me={me} />}
+        </Route>
+        <Route path="/gateways" component={GatewaysPage} />
+        <Route path="/events" component={EventsPage} />
+        <Route path="/sessions" component={SessionsPage} />
+        <Route path="/">
+          <Redirect to={home} replace />
+        </Route>
+        <Route>
+          <h1>{texts.noPage}</h1>
+        </Route>
+      </Switch>
+    </Frame>
+  );
+}
+
+const root = document.getElementById('root');
+if (root !== null) {
+  createRoot(root).render(
+    <QueryClientProvider client={client}>
+      <Router base="/console">
+        <Switch>
+          <Route path="/enter" component={EnterPage} />
+          <Route component={Pages} />
+        </Switch>
+      </Router>
+    </QueryClientProvider>,
+  );
+}

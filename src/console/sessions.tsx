@@ -1,0 +1,54 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
+import { call, type ConsoleSession } from './api';
+import { Problem, Table, Text, Time } from './elements';
+import { texts } from './texts';
+
+/** The open sessions of the person who is signed in. */
+export function SessionsPage(): ReactNode {
+  const client = useQueryClient();
+  const { data, error } = useQuery({
+    queryKey: ['sessions'],
+    queryFn: async ({ signal }) =>
+      (await call<readonly ConsoleSession[]>('/sessions', { query: { per_page: 100 }, signal })).data,
+  });
+  const end = async (id: string): Promise<void> => {
+    // One that has ended meanwhile is no longer in the list either.
+    await call(`/sessions/${id}`, { method: 'DELETE' }).catch(() => undefined);
+    await client.invalidateQueries();
+  };
+  return (
+    <>
+      <h1>{texts.sessions.title}</h1>
+      <Problem error={error} />
+      <Table caption={texts.sessions.title} columns={texts.sessions.columns}>
+        {(data ?? []).map(({ id, createdAt, lastSeenAt, expiresAt, source, browser, isCurrent }) => (
+          <tr key={id}>
+            <td>
+              <Time at={createdAt} />
+            </td>
+            <td>
+              <Time at={lastSeenAt} />
+            </td>
+            <td>
+              <Time at={expiresAt} />
+            </td>
+            <td>{source}</td>
+            <td>
+              <Text>{browser}</Text>
+            </td>
+            <td className="actions">
+              {isCurrent ? (
+                texts.sessions.current
+              ) : (
+                <button type="button" onClick={() => void end(id)}>
+                  {texts.sessions.end}
+                </button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </>
+  );
+}

@@ -1,0 +1,72 @@
+import type { FastifyInstance } from 'fastify';
+import type { Logger } from '../../rest/error-responses.js';
+import { createServer, type RestApp, serveJson } from '../../rest/rest-app.js';
+import type { ServerTls } from '../../tls/server-tls.js';
+import { type AccessOptions, requireAccess } from '../administrators/access.js';
+import type { Attempts } from '../administrators/attempts.js';
+import { noteClientAddress, requireProxy } from '../own-host.js';
+import type { RegistryContext } from '../registry-context.js';
+import type { IdentityProvider } from '../sign-in/provider.js';
+import { addBrowserSignIn } from './browser-sign-in.js';
+import { addEnterRoute } from './enter-route.js';
+import { addPages } from './pages.js';
+import { addSecurityHeaders, type OnRefused, requireConsoleHost, requireConsoleOrigin } from './request-checks.js';
+import { sessionCredentials } from './sessions.js';
+
+/** Where the console is served, and what it serves. */
+export interface ConsoleSettings {
+  /** The one origin of the console, such as `https://console.example.com`; known once the console listens. */
+  readonly origin: () => string;
+  /** The directory with `index.html` and `assets`. */
+  readonly directory: string;
+  /** TLS of the listener, which the app closes; null for plain HTTP. */
+  readonly tls: ServerTls | null;
+  /** Addresses and CIDRs of the proxies in front; null without proxies. */
+  readonly behindProxy: readonly string[] | null;
+}
+
+/** Dependencies of the console. */
+export interface ConsoleOptions extends ConsoleSettings {
+  readonly logger?: Logger | undefined;
+  readonly attempts: Attempts;
+  readonly context: RegistryContext;
+  readonly authentication: Omit<AccessOptions, 'credentials'>;
+  /** The OpenID provider; null without one. */
+  readonly provider: IdentityProvider | null;
+  /** Gets each request that another site or host has caused. */
+  readonly onRefused: OnRefused;
+  /** Adds the routes that the console shares with the admin API. */
+  readonly addRoutes: (api: RestApp) => void;
+}
+
+/**
+ * Creates the server of the console: a page, the sign-in, and below `/console/api` the routes of the admin API, whose
+ * callers have a session cookie instead of a token.
+ */
+export function createConsole(options: ConsoleOptions): FastifyInstance {
+  const { origin, directory, tls, behindProxy, logger, attempts, context, provider, onRefused } = options;
+  const app = createServer({ logger, tls });
+  addSecurityHeaders(app);
+  noteClientAddress(app, behindProxy);
+  requireConsoleHost(app, origin, onRefused);
+  if (tls === null && behindProxy !== null) requireProxy(app, behindProxy);
+  addPages(app, directory);
+  addBrowserSignIn(app, { context, attempts, provider, origin });
+  const credentials = sessionCredentials(context.database);
+  const admit = (scope: FastifyInstance): void => {
+    requireConsoleOrigin(scope, origin, onRefused);
+    requireAccess({ ...options.authentication, credentials })(scope);
+  };
+  void app.register(
+    (scope, _options, done) => {
+      const api = serveJson(scope, admit);
+      // Without a handler of its own, unknown paths would get the page.
+      api.setNotFoundHandler(() => null);
+      options.addRoutes(api);
+      addEnterRoute(api, context, attempts);
+      done();
+    },
+    { prefix: '/console/api' },
+  );
+  return app;
+}

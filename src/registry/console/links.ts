@@ -1,0 +1,155 @@
+import { Refusal } from '../../rest/refusal.js';
+import type { Caller } from '../administrators/caller.js';
+import { activeOwners, findAdministrator } from '../administrators/repository.js';
+import { RefusedRight } from '../administrators/refused-right.js';
+import { permits } from '../administrators/roles.js';
+import type { Administrator } from '../administrators/schema.js';
+import { digestOf } from '../administrators/token-text.js';
+import { makeUnpublishedChange } from '../change.js';
+import type { Author } from '../events/author.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { ConsoleLink } from './schema.js';
+import { type NewSession, newSecret, type Opening, openSession } from './sessions.js';
+
+type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
+
+const linkMilliseconds = 10 * 60_000;
+/** Limit of the links of one administrator that are still valid or were used in the last minutes. */
+const mostLinks = 20;
+const keptMilliseconds = 24 * 60 * 60_000;
+
+/**
+ * Creates a link that signs an administrator in once. A session that it opens has no more rights than the token of the
+ * caller, and ends with that token.
+ * @param origin the origin of the console
+ * @throws Refusal
+ */
+export function createLink(
+  context: Context,
+  author: Author,
+  caller: Caller,
+  { administrator: wanted, origin }: { readonly administrator: string | undefined; readonly origin: string },
+): Promise<ConsoleLink> {
+  return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
+    const owner = await ownerOf(transaction, caller, wanted);
+    const { id: administratorId, name, merchantId } = owner;
+    await transaction
+      .deleteFrom('console_links')
+      .where('expires_at', '<', now - keptMilliseconds)
+      .execute();
+    await requireRoom(transaction, administratorId, now);
+    const isOwn = administratorId === caller.administratorId;
+    const secret = newSecret(context.random);
+    const id = newId('lnk', now, context.random);
+    const expiresAt = now + linkMilliseconds;
+    await transaction
+      .insertInto('console_links')
+      .values({
+        ...{ id, digest: digestOf(secret), administrator_id: administratorId },
+        ...{ roles: isOwn ? textOf(caller.tokenRoles) : null, sources: textOf(caller.sources) },
+        issued_by: isOwn ? caller.issuedBy : (caller.issuedBy ?? caller.administratorId),
+        // A sign-in replaces its tokens every few minutes, so a session must not end with one of them.
+        token_id: caller.proof.startsWith('token:') ? caller.tokenId : null,
+        ...{ created_at: now, expires_at: expiresAt, used_at: null },
+      })
+      .execute();
+    const shown = { administratorId, name, expiresAt: new Date(expiresAt).toISOString() };
+    const event = { action: 'console-link.created', merchantId: merchantId ?? '', keyId: null, before: null } as const;
+    return {
+      result: { url: `${origin}/console/enter#${secret}`, ...shown },
+      events: [{ ...event, after: { id, ...shown } }],
+    };
+  });
+}
+
+async function ownerOf(
+  transaction: RegistryDatabase,
+  caller: Caller,
+  wanted: string | undefined,
+): Promise<Administrator> {
+  const id = wanted === undefined ? await defaultOwner(transaction, caller) : await idOf(transaction, caller, wanted);
+  // A new link would be a new proof, and so an open browser would be enough to prove an identity again and again.
+  if (id === caller.administratorId && caller.session !== null) {
+    throw new Refusal(409, 'You are signed in already: sign in again to prove your identity', [], 'signed_in_already');
+  }
+  const owner = await findAdministrator(transaction, id);
+  if (owner.status !== 'ACTIVE') throw new Refusal(409, 'The administrator is disabled');
+  if (owner.kind === 'machine') throw new Refusal(409, 'The administrator is a machine: it needs a token, not a link');
+  return owner;
+}
+
+/** Returns the id of an administrator that the caller names. Only owners may find out which others exist. */
+async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: string): Promise<string> {
+  const found = await transaction
+    .selectFrom('administrators')
+    .select('id')
+    .where((it) => it.or([it('name', '=', wanted), it('id', '=', wanted)]))
+    .executeTakeFirst();
+  const isOwn = found?.id === caller.administratorId;
+  if (!isOwn && !permits(caller.roles, 'administrators:write')) {
+    throw new RefusedRight('administrators:write', Refusal.notFound('Administrator'));
+  }
+  if (found === undefined) throw Refusal.notFound('Administrator');
+  return found.id;
+}
+
+/** The caller; for the shared token, which names nobody, the only owner. */
+async function defaultOwner(transaction: RegistryDatabase, { administratorId }: Caller): Promise<string> {
+  if (administratorId !== null) return administratorId;
+  const [first, ...others] = await activeOwners(transaction);
+  if (first === undefined) {
+    const create = 'merchant-gateway administrators create NAME --role owner';
+    throw new Refusal(409, `No owner exists yet: create one first, with ${create}`, [], 'no_owner');
+  }
+  if (others.length === 0) return first;
+  const message = 'administrator is required with the shared token, because there are several owners';
+  throw Refusal.invalid([{ path: 'administrator', message }]);
+}
+
+async function requireRoom(transaction: RegistryDatabase, owner: string, now: number): Promise<void> {
+  const { total } = await transaction
+    .selectFrom('console_links')
+    .select((it) => it.fn.countAll<number>().as('total'))
+    .where('administrator_id', '=', owner)
+    .where('expires_at', '>', now)
+    .executeTakeFirstOrThrow();
+  if (total >= mostLinks) throw new Refusal(409, `The administrator has ${mostLinks} links: wait for 10 minutes`);
+}
+
+function textOf(list: readonly string[] | null): string | null {
+  return list === null ? null : JSON.stringify(list);
+}
+
+/** A session that a link has opened, or why it opened none. */
+export type Entered =
+  | { readonly secret: string; readonly name: string }
+  | { readonly cause: 'unknown-link' | 'used-link' | 'expired-link' | 'disabled' };
+
+/** Exchanges the token of a link for a session. A link opens one session, even if two requests use it at once. */
+export function redeemLink(context: Context, author: Author, token: string, from: Opening): Promise<Entered> {
+  return makeUnpublishedChange<Entered>(context, author, async ({ transaction, now }) => {
+    const links = transaction.selectFrom('console_links').selectAll();
+    const link = await links.where('digest', '=', digestOf(token)).executeTakeFirst();
+    const refused = (cause: Extract<Entered, { cause: unknown }>['cause']) => ({ result: { cause }, events: [] });
+    if (link === undefined) return refused('unknown-link');
+    if (link.used_at !== null) return refused('used-link');
+    if (link.expires_at <= now) return refused('expired-link');
+    const owner = await findAdministrator(transaction, link.administrator_id);
+    const tokens = transaction.selectFrom('administrator_tokens').select(['revoked_at', 'expires_at']);
+    const issuer = await tokens.where('id', '=', link.token_id ?? '').executeTakeFirst();
+    if (owner.status !== 'ACTIVE' || (issuer?.revoked_at ?? null) !== null) return refused('disabled');
+    await transaction.updateTable('console_links').set({ used_at: now }).where('id', '=', link.id).execute();
+    const { administrator_id, roles, sources, issued_by, token_id } = link;
+    const given: NewSession = {
+      ...{ administrator_id, roles, sources, issued_by, token_id, proven_at: now, proven_by: 'link' },
+      endsAt: issuer?.expires_at ?? null,
+    };
+    const opened = await openSession(transaction, context.random, given, { ...from, now });
+    const { name, merchantId, id: administratorId } = owner;
+    const after = { sessionId: opened.id, administratorId, name, roles: owner.roles, linkId: link.id };
+    const event = { action: 'sign-in.succeeded', merchantId: merchantId ?? '', keyId: null, before: null } as const;
+    const provenAuthor = { ...author, actor: name, administratorId, proof: `session:${opened.id}` };
+    return { result: { secret: opened.secret, name }, events: [{ ...event, after }], provenAuthor };
+  });
+}

@@ -1,0 +1,81 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { hostsIn } from '../../rest/host-header.js';
+import { Refusal } from '../../rest/refusal.js';
+
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join('; ');
+
+/** Headers of all responses. They limit what a page may load, who may embed it, and what it tells others. */
+const headers = {
+  'content-security-policy': policy,
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+};
+
+/** Adds the security headers to all responses of an app. Call it before all other hooks. */
+export function addSecurityHeaders(app: FastifyInstance): void {
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.headers(headers);
+    done();
+  });
+}
+
+/** Whether a method changes nothing. */
+const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD']);
+
+/**
+ * Why a request for the API of the console was not sent by a page of the console; null if it was. The cookie alone does
+ * not prove that: browsers send a Strict cookie with the requests of another port of the same host too. Browsers add
+ * both headers; pages cannot change them.
+ */
+function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequest, own: string): Refusal | null {
+  const { 'sec-fetch-site': site = 'same-origin' } = others;
+  const isOwn = origin === own || (origin === undefined && safeMethods.has(method));
+  if (isOwn && site === 'same-origin') return null;
+  const message = 'Only pages of the console may use its API: scripts use the admin API with a token';
+  return new Refusal(403, message, [], 'foreign_origin');
+}
+
+/** Receives each refused request. */
+export type OnRefused = (request: FastifyRequest, refusal: Refusal) => void;
+
+/** Rejects requests with another Host than the console's with 421, against DNS rebinding. */
+export function requireConsoleHost(app: FastifyInstance, origin: () => string, onRefused: OnRefused): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    const [host, ...more] = hostsIn(request);
+    const isOwn = more.length === 0 && host?.toLowerCase() === new URL(origin()).host;
+    if (isOwn) {
+      done();
+      return;
+    }
+    const refusal = new Refusal(421, 'The Host header is not the host of registry.console.origin');
+    onRefused(request, refusal);
+    done(refusal);
+  });
+}
+
+/** Rejects requests that no page of the console sent. */
+export function requireConsoleOrigin(app: FastifyInstance, origin: () => string, onRefused: OnRefused): void {
+  app.addHook('onRequest', (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void) => {
+    const refusal = foreignOriginOf(request, origin());
+    if (refusal === null) {
+      done();
+      return;
+    }
+    onRefused(request, refusal);
+    done(refusal);
+  });
+}

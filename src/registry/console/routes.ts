@@ -1,0 +1,95 @@
+import { success, successPage } from '../../rest/envelope.js';
+import { pagingOf } from '../../rest/paging.js';
+import { Refusal } from '../../rest/refusal.js';
+import { idParams, noQuery } from '../../rest/rest-app.js';
+import { recordingRefusals } from '../administrators/access.js';
+import type { Attempts } from '../administrators/attempts.js';
+import { authorOf, callerOf } from '../administrators/request-author.js';
+import { idIn } from '../fields.js';
+import type { Routes } from '../routes.js';
+import { clearSession } from './cookies.js';
+import { createLink } from './links.js';
+import { consoleSessionSchema, linkSchema, newLinkBody, sessionsQuery } from './schema.js';
+import { endSession, listSessions } from './session-list.js';
+
+/** Dependencies of the routes; `origin` returns the origin of the console, or null if the console is off. */
+export interface ConsoleRouteOptions {
+  readonly attempts: Attempts;
+  readonly origin: () => string | null;
+}
+
+/** Creates the routes that create one-time links of the console, and list and end its sessions. */
+export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes {
+  return (app, context) => {
+    const { database, clock } = context;
+    app.post(
+      '/console-links',
+      {
+        schema: { body: newLinkBody, querystring: noQuery },
+        config: {
+          operation: {
+            summary: 'Create a link that signs a person in to the console once',
+            status: 201,
+            data: linkSchema,
+          },
+          access: { permission: 'tokens:own', merchant: 'own', isProven: true },
+        },
+      },
+      async (request, reply) => {
+        const at = origin();
+        if (at === null) throw consoleOff();
+        const { administrator } = request.body;
+        const link = await recordingRefusals(request, attempts, () =>
+          createLink(context, authorOf(request), callerOf(request), { administrator, origin: at }),
+        );
+        reply.code(201);
+        return success('Link created', link);
+      },
+    );
+
+    app.get(
+      '/sessions',
+      {
+        schema: { querystring: sessionsQuery },
+        config: {
+          operation: {
+            summary: 'Open sessions of the console of an administrator, newest first',
+            page: consoleSessionSchema,
+          },
+          access: { permission: 'tokens:own', merchant: 'own' },
+        },
+      },
+      async (request) => {
+        const paging = pagingOf(request.query);
+        const filter = { administratorId: request.query.administratorId, now: clock.now() };
+        const page = await recordingRefusals(request, attempts, () =>
+          listSessions(database, callerOf(request), filter, paging),
+        );
+        return successPage('Sessions retrieved', page, paging);
+      },
+    );
+
+    app.delete(
+      '/sessions/:id',
+      {
+        schema: { params: idParams, querystring: noQuery },
+        config: {
+          operation: { summary: 'End a session of the console at once', data: consoleSessionSchema },
+          access: { permission: 'tokens:own', merchant: 'own' },
+        },
+      },
+      async (request, reply) => {
+        const id = idIn(request.params, 'Session');
+        const ended = await recordingRefusals(request, attempts, () =>
+          endSession(context, authorOf(request), callerOf(request), id),
+        );
+        if (ended.isCurrent) reply.header('set-cookie', clearSession);
+        return success('Session ended', ended);
+      },
+    );
+  };
+}
+
+function consoleOff(): Refusal {
+  return new Refusal(404, 'This registry has no console: set registry.console', [], 'console_off');
+}

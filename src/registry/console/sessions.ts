@@ -1,0 +1,185 @@
+import type { Selectable } from '../../database/kysely.js';
+import type { FastifyRequest } from 'fastify';
+import { isFrom } from '../../rest/bearer-token.js';
+import { Refusal } from '../../rest/refusal.js';
+import { type Caller, type Identified, listIn } from '../administrators/caller.js';
+import type { Credentials } from '../administrators/credentials.js';
+import { digestOf } from '../administrators/token-text.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import type { RegistryTables } from '../tables.js';
+import { clearSession, secretIn, sessionCookie } from './cookies.js';
+import type { ConsoleSessionRow } from './tables.js';
+
+type Row = Selectable<RegistryTables['console_sessions']>;
+
+const minute = 60_000;
+/** How long a session lasts without a request. */
+export const idleMilliseconds = 30 * minute;
+/** How long a session lasts in all. */
+const longestMilliseconds = 8 * 60 * minute;
+/** How long a proof of identity counts: a one-time link is for the first set-up, which takes longer. */
+const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
+const betweenNotesMilliseconds = minute;
+/** How long an ended session is kept, so that its use is noticed. */
+const keptMilliseconds = 24 * 60 * minute;
+const secretBytes = 32;
+const longestBrowser = 200;
+
+/** What a new session gets from the link or the provider. */
+export type NewSession = Pick<
+  ConsoleSessionRow,
+  'administrator_id' | 'roles' | 'sources' | 'issued_by' | 'token_id' | 'proven_at' | 'proven_by'
+> & { readonly endsAt: number | null };
+
+/** Creates a secret for a cookie or a link: 256 random bits. */
+export function newSecret(random: RegistryContext['random']): string {
+  return random(secretBytes).toString('base64url');
+}
+
+/** Where a session is opened, and the session that the browser had before, which ends then. */
+export interface Opening {
+  readonly source: string;
+  readonly browser: string;
+  readonly replaces: string | null;
+}
+
+/** Returns the id of the session of a cookie; null without one. */
+export async function sessionIdOf(
+  database: RegistryDatabase,
+  found: ReturnType<typeof secretIn>,
+): Promise<string | null> {
+  if (found === null || found === 'malformed') return null;
+  const rows = database.selectFrom('console_sessions').select('id').where('digest', '=', digestOf(found.secret));
+  return (await rows.executeTakeFirst())?.id ?? null;
+}
+
+/**
+ * Stores a session, in a transaction. Always a new one: a session that an attacker put into the browser before the
+ * sign-in gets no rights.
+ * @returns the secret, which only the cookie contains, and the id
+ */
+export async function openSession(
+  transaction: RegistryDatabase,
+  random: RegistryContext['random'],
+  { endsAt, ...given }: NewSession,
+  { source, browser, now, replaces }: Opening & { readonly now: number },
+): Promise<{ readonly secret: string; readonly id: string }> {
+  await transaction
+    .deleteFrom('console_sessions')
+    .where('expires_at', '<', now - keptMilliseconds)
+    .execute();
+  if (replaces !== null) {
+    const open = transaction.updateTable('console_sessions').set({ ended_at: now }).where('id', '=', replaces);
+    await open.where('ended_at', 'is', null).execute();
+  }
+  const secret = newSecret(random);
+  const id = newId('ses', now, random);
+  await transaction
+    .insertInto('console_sessions')
+    .values({
+      ...{ ...given, id, digest: digestOf(secret), source, browser },
+      ...{ created_at: now, last_seen_at: now, ended_at: null },
+      expires_at: Math.min(now + longestMilliseconds, endsAt ?? Infinity),
+    })
+    .execute();
+  return { secret, id };
+}
+
+/** Returns the User-Agent of a request, shortened and without anything but printable ASCII. */
+export function browserOf({ headers }: FastifyRequest): string {
+  return (headers['user-agent'] ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, longestBrowser);
+}
+
+/** When a session ends if it is not used. */
+function idleEndOf({ last_seen_at, expires_at }: Pick<Row, 'last_seen_at' | 'expires_at'>): number {
+  return Math.min(last_seen_at + idleMilliseconds, expires_at);
+}
+
+/** The credentials of the console: a session cookie. A bearer token is rejected, so that a page never needs one. */
+export function sessionCredentials(database: RegistryDatabase): Credentials {
+  return {
+    identify: async (request, source, now) => {
+      if (request.headers.authorization !== undefined) return rejected('misplaced', null);
+      const found = secretIn(request, sessionCookie);
+      if (found === null) return rejected('absent', null);
+      if (found === 'malformed') return rejected('malformed', null);
+      return identify(database, found.secret, source, now);
+    },
+    noteUse: (caller, now) => noteSession(database, caller, now),
+    // Otherwise a browser would send the cookie of an ended session again and again.
+    onRejected: (reply) => void reply.header('set-cookie', clearSession),
+    refusalOf: (rejection) =>
+      rejection === 'misplaced'
+        ? new Refusal(401, 'The console accepts no bearer token: use the admin API')
+        : new Refusal(401, 'You are not signed in', [], 'not_signed_in'),
+  };
+}
+
+/** The parts of a session that only its administrator and its token know. */
+interface Stored extends Row {
+  readonly owner_name: string;
+  readonly status: string;
+  readonly owner_roles: string;
+  readonly merchant_id: string | null;
+  readonly token_revoked_at: number | null;
+}
+
+async function identify(database: RegistryDatabase, secret: string, source: string, now: number): Promise<Identified> {
+  const row: Stored | undefined = await database
+    .selectFrom('console_sessions as session')
+    .innerJoin('administrators as owner', 'owner.id', 'session.administrator_id')
+    .leftJoin('administrator_tokens as token', 'token.id', 'session.token_id')
+    .selectAll('session')
+    .select(['owner.name as owner_name', 'owner.status', 'owner.roles as owner_roles', 'owner.merchant_id'])
+    .select('token.revoked_at as token_revoked_at')
+    .where('session.digest', '=', digestOf(secret))
+    .executeTakeFirst();
+  if (row === undefined) return rejected('unknown', null);
+  const rejection = rejectionOf(row, source, now);
+  if (rejection !== null) return rejected(rejection, row.id);
+  return { caller: callerIn(row) };
+}
+
+function callerIn(row: Stored): Caller {
+  const ownerRoles = JSON.parse(row.owner_roles) as string[];
+  const tokenRoles = listIn(row.roles);
+  return {
+    ...{ name: row.owner_name, administratorId: row.administrator_id, tokenId: null, proof: `session:${row.id}` },
+    ...{ roles: ownerRoles.filter((role) => tokenRoles?.includes(role) !== false), tokenRoles },
+    ...{ issuedBy: row.issued_by, merchantId: row.merchant_id, sources: listIn(row.sources) },
+    ...{ expiresAt: row.expires_at, session: sessionIn(row) },
+  };
+}
+
+function sessionIn(row: Row): NonNullable<Caller['session']> {
+  const { id, created_at: createdAt, proven_at: provenAt, proven_by } = row;
+  const provenUntil = provenAt === null ? null : provenAt + proofMilliseconds[proven_by];
+  return { id, createdAt, provenAt, provenUntil, idleEndsAt: idleEndOf(row) };
+}
+
+function rejectionOf(row: Stored, source: string, now: number) {
+  if (row.ended_at !== null) return 'ended';
+  if (row.expires_at <= now) return 'expired';
+  if (idleEndOf(row) <= now) return 'idle';
+  if (row.status !== 'ACTIVE') return 'disabled';
+  if (row.token_revoked_at !== null) return 'revoked';
+  return isFrom(listIn(row.sources), source) ? null : 'source';
+}
+
+function rejected(
+  rejection: Extract<Identified, { rejection: unknown }>['rejection'],
+  sessionId: string | null,
+): Identified {
+  return { rejection, credential: { sessionId } };
+}
+
+/**
+ * Notes that a session is used, at most once a minute. A database that only reads, as during a failover, rejects no
+ * caller.
+ */
+async function noteSession(database: RegistryDatabase, { session }: Caller, now: number): Promise<void> {
+  if (session === null || session.idleEndsAt - idleMilliseconds > now - betweenNotesMilliseconds) return;
+  const used = database.updateTable('console_sessions').set({ last_seen_at: now }).where('id', '=', session.id);
+  await used.execute().catch(() => undefined); // the next request stores it
+}

@@ -1,0 +1,74 @@
+import type { AddressInfo } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import { asListenError, OperatorError } from '../../config/operator-error.js';
+import type { Clock, Logger } from '../../gateway/store-ports.js';
+import { ServerTls } from '../../tls/server-tls.js';
+import type { ConsoleSettings } from './create-console.js';
+
+/** Where the console listens, and its files. */
+export interface ConsoleStart {
+  readonly listen: {
+    readonly host: string;
+    /** Port; 0 selects any free port. */
+    readonly port: number;
+    /** PEM files of the certificate and its private key; null: plain HTTP. */
+    readonly certFile: string | null;
+    readonly keyFile: string | null;
+  };
+  /** The origin by which browsers address the console; null: the address of the listener. */
+  readonly origin: string | null;
+  /** The directory with `index.html` and `assets`. */
+  readonly directory: string;
+}
+
+/** The settings of a console that `listenConsole` completes: without a configured origin, the port is not yet known. */
+interface OpenedConsole extends ConsoleSettings {
+  readonly setOrigin: (origin: string) => void;
+}
+
+/** Reads the certificate of the console. @throws OperatorError for an unusable file */
+export async function openConsole(
+  { listen: { certFile, keyFile }, origin: configured, directory }: ConsoleStart,
+  shared: {
+    readonly behindProxy: readonly string[] | null;
+    readonly clock: Clock;
+    readonly logger: Logger | undefined;
+  },
+): Promise<OpenedConsole> {
+  const tls =
+    certFile === null || keyFile === null
+      ? null
+      : await ServerTls.open(
+          { certFile, keyFile, clientCaFile: null },
+          'registry.console.listen',
+          shared.clock,
+          shared.logger,
+        );
+  let origin = configured;
+  return {
+    ...{ directory, tls, behindProxy: shared.behindProxy },
+    origin: () => {
+      if (origin === null) throw new OperatorError('The console does not listen yet.');
+      return origin;
+    },
+    setOrigin: (listening) => {
+      origin ??= listening;
+    },
+  };
+}
+
+/** Makes the console listen. @throws OperatorError for a port in use */
+export async function listenConsole(
+  app: FastifyInstance,
+  { listen: { host, port } }: ConsoleStart,
+  { tls, setOrigin }: OpenedConsole,
+): Promise<void> {
+  try {
+    await app.listen({ host, port });
+  } catch (error) {
+    throw asListenError(error, 'registry.console.listen', { host, port });
+  }
+  const { address, family, port: actual } = app.server.address() as AddressInfo;
+  const name = family === 'IPv6' ? `[${address}]` : address;
+  setOrigin(new URL(`${tls === null ? 'http' : 'https'}://${name}:${actual}`).origin);
+}

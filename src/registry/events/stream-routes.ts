@@ -1,0 +1,176 @@
+import { PassThrough } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import type { Clock, Timers } from '../../gateway/store-ports.js';
+import { Refusal } from '../../rest/refusal.js';
+import { noQuery } from '../../rest/rest-app.js';
+import { callerOf } from '../administrators/request-author.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { Routes } from '../routes.js';
+
+const pollMilliseconds = 500;
+/** How often each open stream gets a comment, and its caller is identified again. */
+const checkMilliseconds = 15_000;
+/** Most events that one poll reads. Further ones follow with the next poll. */
+const mostEvents = 500;
+const mostStreams = 500;
+const mostStreamsOfCaller = 20;
+/** A reader that is slower than this is disconnected; it then reads everything again. */
+const mostBufferedBytes = 256 * 1024;
+/** Changes after which a caller may have lost the right to read: then all of them are identified again at once. */
+const endings: ReadonlySet<string> = new Set(['sign-in.ended', 'administrator.changed', 'token.revoked']);
+
+/** A change that a stream announces. */
+interface Change {
+  readonly seq: number;
+  readonly action: string;
+  readonly merchant_id: string;
+  readonly key_id: string | null;
+}
+
+/** An open stream and its reader. */
+interface OpenStream {
+  readonly out: PassThrough;
+  readonly caller: string;
+  /** The only merchant whose changes the reader may see; null for all. */
+  readonly merchantId: string | null;
+  readonly isStillAllowed: () => Promise<boolean>;
+}
+
+/** Dependencies of the stream. */
+interface StreamOptions {
+  readonly database: RegistryDatabase;
+  readonly clock: Clock;
+  readonly timers: Timers;
+}
+
+/**
+ * Creates the route of the stream of changes: server-sent events that say what has changed, so that a page reads it
+ * again. They contain ids and the kind of change, never a record. One poll of the database serves all streams.
+ */
+export function streamRoutes(options: StreamOptions): Routes {
+  const streams = new Streams(options);
+  return (app) => {
+    // Without this, the app would wait for the streams when it closes.
+    app.addHook('preClose', (done) => {
+      streams.close();
+      done();
+    });
+    app.get(
+      '/stream',
+      {
+        schema: { querystring: noQuery },
+        config: {
+          operation: { summary: 'Changes as they happen (server-sent events)', isStream: true },
+          access: { permission: 'events:read', merchant: 'own' },
+        },
+      },
+      async (request, reply) => {
+        const out = await streams.open(request);
+        return reply
+          .headers({ 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
+          .send(out);
+      },
+    );
+  };
+}
+
+class Streams {
+  readonly #options: StreamOptions;
+  readonly #open = new Set<OpenStream>();
+  /** The last event that was announced. */
+  #seq = 0;
+  #checkedAt = 0;
+  #cancel: (() => void) | null = null;
+  #isClosed = false;
+
+  constructor(options: StreamOptions) {
+    this.#options = options;
+  }
+
+  async open(request: FastifyRequest): Promise<PassThrough> {
+    const { name, administratorId, merchantId } = callerOf(request);
+    const caller = administratorId ?? name;
+    const own = [...this.#open].filter((stream) => stream.caller === caller);
+    if (this.#open.size >= mostStreams || own.length >= mostStreamsOfCaller) {
+      throw new Refusal(429, 'Too many open streams: close one first', [], 'too_many_streams');
+    }
+    if (this.#isClosed) throw Refusal.unavailable();
+    const stream = { out: new PassThrough(), caller, merchantId, isStillAllowed: request.isStillAllowed };
+    this.#open.add(stream);
+    stream.out.once('close', () => this.#open.delete(stream));
+    request.raw.socket.once('close', () => stream.out.destroy());
+    if (this.#cancel === null) {
+      this.#checkedAt = this.#options.clock.now();
+      this.#seq = await this.#lastSeq();
+      this.#cancel ??= this.#later();
+    }
+    // The reader reads everything once the stream is open, so that no change is missed in between.
+    stream.out.write(`retry: 2000\nid: ${this.#seq}\nevent: open\ndata: {}\n\n`);
+    return stream.out;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancel?.();
+    for (const { out } of this.#open) out.end();
+  }
+
+  #later(): () => void {
+    return this.#options.timers.after(pollMilliseconds, () => {
+      void this.#poll().finally(() => {
+        this.#cancel = this.#open.size === 0 || this.#isClosed ? null : this.#later();
+      });
+    });
+  }
+
+  async #poll(): Promise<void> {
+    const { database, clock } = this.#options;
+    let changes: Change[];
+    try {
+      changes = await database
+        .selectFrom('events')
+        .select(['seq', 'action', 'merchant_id', 'key_id'])
+        .where('seq', '>', this.#seq)
+        .orderBy('seq')
+        .limit(mostEvents)
+        .execute();
+    } catch {
+      return; // the next poll reads them; the reader notices an outage by its own requests
+    }
+    this.#seq = changes.at(-1)?.seq ?? this.#seq;
+    const now = clock.now();
+    const isDue = now - this.#checkedAt >= checkMilliseconds || now < this.#checkedAt;
+    if (isDue || changes.some(({ action }) => endings.has(action))) await this.#endRefused();
+    if (isDue) this.#checkedAt = now;
+    for (const stream of this.#open) {
+      const text = changes.filter((change) => isFor(stream, change)).map(asText);
+      if (isDue) text.push(': still here\n\n');
+      if (text.length > 0) stream.out.write(text.join(''));
+      if (stream.out.writableLength > mostBufferedBytes) stream.out.destroy();
+    }
+  }
+
+  /** Ends the streams whose readers have lost their right to them. */
+  async #endRefused(): Promise<void> {
+    await Promise.all(
+      [...this.#open].map(async (stream) => {
+        const isAllowed = await stream.isStillAllowed().catch(() => false);
+        if (!isAllowed) stream.out.end('event: ended\ndata: {}\n\n');
+      }),
+    );
+  }
+
+  async #lastSeq(): Promise<number> {
+    const last = this.#options.database.selectFrom('events').select((it) => it.fn.max('seq').as('seq'));
+    return (await last.executeTakeFirst())?.seq ?? 0;
+  }
+}
+
+function isFor({ merchantId, out }: OpenStream, { merchant_id }: Change): boolean {
+  return out.writable && (merchantId === null || merchantId === merchant_id);
+}
+
+function asText({ seq, action, merchant_id, key_id }: Change): string {
+  const data = JSON.stringify({ action, merchantId: merchant_id === '' ? null : merchant_id, keyId: key_id });
+  return `id: ${seq}\nevent: change\ndata: ${data}\n\n`;
+}

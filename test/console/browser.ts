@@ -1,0 +1,117 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { type BrowserContext, chromium, type Page } from 'playwright-core';
+import type { Test } from 'tap';
+import { killAtEnd, productCommand } from '../product-command.js';
+
+const executablePath = '/usr/bin/chromium';
+
+/** Why tests with a browser are skipped; false if they run. */
+export const withoutBrowser =
+  spawnSync(executablePath, ['--version']).status === 0 ? false : 'Chromium is not installed: apt-get install chromium';
+
+/** The product in a process of its own, with the link that it prints. */
+export interface Product {
+  readonly link: string;
+  readonly origin: string;
+  readonly merchantId: string;
+  /** Runs `merchant-gateway` as the owner of the demo; resolves with its standard output. */
+  run(...args: readonly string[]): string;
+}
+
+const startMilliseconds = 60_000;
+
+/** Starts `merchant-gateway dev` on free ports and in a new directory. */
+export async function startProduct(t: Test): Promise<Product> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-console-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const config = path.join(directory, 'free-ports.yaml');
+  const listeners = ['https', 'http', 'management'].map((name) => `${name}: { port: 0 }`).join(', ');
+  await writeFile(
+    config,
+    `listen: { ${listeners} }\nregistry: { listen: { port: 0 } }\nservices: { listen: { port: 0 } }\n`,
+  );
+  const child = spawn(...productCommand(['dev', '--config', config, '--data-dir', path.join(directory, 'data')]), {
+    stdio: 'pipe',
+  });
+  killAtEnd(t, child);
+  let output = '';
+  const started = new Promise<void>((resolve, reject) => {
+    const late = setTimeout(() => {
+      reject(new Error(`the product did not start: ${output}`));
+    }, startMilliseconds);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk: Buffer) => {
+        output += chunk.toString();
+        if (!output.includes('audit verify')) return;
+        clearTimeout(late);
+        resolve();
+      });
+    }
+  });
+  await Promise.race([started, once(child, 'exit').then(() => Promise.reject(new Error(`it ended: ${output}`)))]);
+  const found = (form: RegExp): string => form.exec(output)?.[1] ?? '';
+  const link = found(/(http:\S+\/console\/enter#\S+)/);
+  const access = ['--registry', found(/--registry (\S+)/), '--token-file', found(/--token-file (\S*owner\S*)/)];
+  return {
+    ...{ link, origin: new URL(link).origin, merchantId: found(/merchant +(m_\w+)/) },
+    run: (...args) => {
+      const [command, given] = productCommand([...args, ...access]);
+      const { status, stdout, stderr } = spawnSync(command, given, { encoding: 'utf8' });
+      if (status !== 0) throw new Error(`${args.join(' ')} ended with ${String(status)}: ${stderr}`);
+      return stdout;
+    },
+  };
+}
+
+/** A browser, and what it must never do. */
+export interface Watched {
+  readonly context: BrowserContext;
+  /** Violations of the CSP, errors of the page or its console, and requests to another origin. */
+  readonly faults: string[];
+  /** Opens a page that is watched. */
+  open(): Promise<Page>;
+}
+
+/** Starts a browser without a window. Pages may use the clipboard. */
+export async function startBrowser(t: Test, origin: string): Promise<Watched> {
+  const browser = await chromium.launch({
+    executablePath,
+    args: ['--disable-dev-shm-usage', '--no-sandbox'],
+  });
+  t.teardown(() => browser.close());
+  const context = await browser.newContext({ permissions: ['clipboard-read', 'clipboard-write'] });
+  const faults: string[] = [];
+  await context.exposeFunction('noteViolation', (text: string) => faults.push(`CSP: ${text}`));
+  await context.addInitScript({
+    content: `document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
+      window.noteViolation(violatedDirective + ' ' + blockedURI));`,
+  });
+  context.on('request', (request) => {
+    if (!request.url().startsWith(`${origin}/`)) faults.push(`request to ${request.url()}`);
+  });
+  context.on('weberror', (error) => faults.push(`page: ${error.error().message}`));
+  context.on('console', (message) => {
+    if (message.type() === 'error') faults.push(`console: ${message.text()}`);
+  });
+  return { context, faults, open: () => context.newPage() };
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+const rules = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+
+/** Returns the accessibility problems of a page, by the rules of WCAG 2.2 AA. */
+export async function accessibilityProblems(page: Page): Promise<string[]> {
+  await page.evaluate(axe);
+  // Code that runs in the page is a text, because Node has no types for it.
+  return page.evaluate<string[]>(`
+    axe.run({ runOnly: ${JSON.stringify(rules)} }).then(({ violations }) =>
+      violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary)))
+  `);
+}

@@ -1,0 +1,135 @@
+import t from 'tap';
+import { accessibilityProblems, startBrowser, startProduct, withoutBrowser } from './browser.js';
+
+t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 240_000 }, async (t) => {
+  const product = await startProduct(t);
+  const browser = await startBrowser(t, product.origin);
+  const page = await browser.open();
+  let clicks = 0;
+  const click = async (name: string | RegExp, role: 'button' | 'link' | 'radio' = 'button'): Promise<void> => {
+    clicks += 1;
+    await page.getByRole(role, { name }).first().click();
+  };
+  const noProblems = async (where: string): Promise<void> => {
+    t.same(await accessibilityProblems(page), [], `accessibility: ${where}`);
+  };
+
+  await page.goto(product.link);
+  clicks += 1;
+  await page.getByRole('heading', { name: 'Merchants' }).waitFor();
+  t.notMatch(page.url(), /#/, 'the address bar does not keep the token');
+  await noProblems('merchants');
+
+  await page.locator('th a').first().click();
+  clicks += 1;
+  await page.getByRole('heading', { name: 'API keys' }).waitFor();
+  await noProblems('keys');
+
+  await click('Create key');
+  await page.getByLabel('Label').fill('till 7');
+  await noProblems('create a key');
+  clicks += 1;
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
+  const field = page.getByRole('textbox', { name: 'Your key' });
+  await field.waitFor();
+  const key = await field.inputValue();
+  t.match(key, /^svc_test_\w+$/);
+  await noProblems('a key, shown once');
+
+  // Escape warns: the key would be lost.
+  await page.keyboard.press('Escape');
+  await page.getByText('You have not copied the key').waitFor();
+  await page.getByRole('button', { name: 'Go back' }).click();
+  await click('Copy key');
+  await page.getByText('Copied', { exact: true }).waitFor();
+  t.equal(await page.evaluate('navigator.clipboard.readText()'), key);
+  t.ok(clicks <= 6, `${clicks} clicks to the first key, at most 6`);
+  await click('Done');
+
+  await t.test('nothing keeps the key after its dialog has closed', async (t) => {
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    const kept = await page.evaluate<string[]>(`[
+      document.documentElement.outerHTML,
+      JSON.stringify({ ...localStorage }),
+      JSON.stringify({ ...sessionStorage }),
+      JSON.stringify(history.state),
+      location.href,
+    ]`);
+    for (const text of kept) t.notOk(text.includes(key));
+    const session = await browser.context.newCDPSession(page);
+    await session.send('HeapProfiler.collectGarbage');
+    let snapshot = '';
+    session.on('HeapProfiler.addHeapSnapshotChunk', ({ chunk }) => (snapshot += chunk));
+    await session.send('HeapProfiler.takeHeapSnapshot', { reportProgress: false });
+    t.ok(snapshot.includes('till 7'), 'the snapshot has the texts of the page');
+    t.notOk(snapshot.includes(key), 'the memory of the page does not have the key');
+  });
+
+  await t.test('the key is in the list, and revoking it says where that is in force', async (t) => {
+    const row = page.getByRole('row', { name: /till 7/ });
+    await row.getByText('Active').waitFor();
+    await row.getByRole('button', { name: 'Revoke till 7' }).click();
+    t.equal(await page.evaluate('document.activeElement.textContent'), 'Keep the key', 'the safe button has the focus');
+    await noProblems('revoke');
+    await page.getByRole('button', { name: 'Revoke key', exact: true }).click();
+    await page
+      .getByText(/In force on \d+ of \d+ gateways after \d+ ms|No gateway is running/)
+      .waitFor({ timeout: 10_000 });
+    await click('Done');
+    await row.getByText('Revoked').waitFor();
+  });
+
+  await t.test('a change that somebody else makes appears by itself', async () => {
+    product.run(
+      'keys',
+      'create',
+      '--merchant',
+      product.merchantId,
+      '--environment',
+      'test',
+      '--label',
+      'from elsewhere',
+    );
+    await page.getByRole('row', { name: /from elsewhere/ }).waitFor({ timeout: 10_000 });
+  });
+
+  await t.test('every page is accessible and fits into 320 pixels', async (t) => {
+    for (const [path, heading] of [
+      [`merchants/${product.merchantId}/allowlists`, 'Allowlists'],
+      [`merchants/${product.merchantId}/activity`, 'Activity'],
+      ['gateways', 'Gateways'],
+      ['events', 'Events'],
+      ['sessions', 'Your sessions'],
+      ['merchants', 'Merchants'],
+      [`merchants/${product.merchantId}/keys`, 'API keys'],
+    ] as const) {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme });
+        await page.setViewportSize({ width: 320, height: 640 });
+        await page.goto(`${product.origin}/console/${path}`);
+        await page.getByRole('heading', { name: heading, level: 1 }).waitFor();
+        await noProblems(`${path}, ${colorScheme}`);
+        const width = await page.evaluate<number>('document.documentElement.scrollWidth');
+        t.ok(width <= 320, `${path} is ${width} pixels wide`);
+      }
+    }
+  });
+
+  await t.test('a second tab finds out that the session has ended, and keeps what was typed', async (t) => {
+    await page.setViewportSize({ width: 1200, height: 800 });
+    await page.getByRole('button', { name: 'Create key' }).click();
+    await page.getByLabel('Label').fill('not lost');
+    const other = await browser.open();
+    await other.goto(`${product.origin}/console/`);
+    await other.getByRole('button', { name: 'Sign out' }).click();
+    await other.getByRole('heading', { name: 'Sign in' }).waitFor();
+    await page.getByText('You were signed out').first().waitFor({ state: 'attached', timeout: 70_000 });
+    t.equal(await page.getByLabel('Label').inputValue(), 'not lost');
+  });
+
+  t.same(
+    browser.faults.filter((fault) => !fault.includes('status of 401')),
+    [],
+    'no violation of the CSP, no error and no request to another origin',
+  );
+});

@@ -1,0 +1,148 @@
+import t from 'tap';
+import { onEachDatabase } from '../database/each-database.js';
+import { token } from '../registry/registry-fixture.js';
+import { consoleFixture, sessionIn } from './console-fixture.js';
+
+interface Session {
+  readonly id: string;
+  readonly isCurrent: boolean;
+}
+
+const minute = 60_000;
+
+onEachDatabase('a link signs a person in once, with the roles of the token that created it', async (t, url) => {
+  const { ask, createPerson, createLink, enter, eventsOf, database } = await consoleFixture(t, url);
+  const { token, id } = await createPerson('ada', ['support']);
+  const secret = await createLink(token);
+  const entered = await enter(secret);
+  t.equal(entered.status, 200);
+  const cookie = String(entered.headers['set-cookie']);
+  t.match(cookie, /^__Host-console=[\w-]{43}; Path=\/; Secure; HttpOnly; SameSite=Strict$/);
+  const session = sessionIn(entered);
+  const me = await ask<{ name: string; roles: string[]; session: { provenUntil: string } }>('GET', '/console/api/me', {
+    session,
+  });
+  t.match(me.body.data, { name: 'ada', roles: ['support'], session: { provenUntil: /T/ } });
+
+  const again = await enter(secret);
+  t.match([again.status, again.body.data.code], [401, 'link_not_valid']);
+  t.equal(sessionIn(again), '');
+  t.match(await eventsOf('console-link.created'), [{ actor: 'ada', after: { administratorId: id } }]);
+  t.match(await eventsOf('sign-in.succeeded'), [{ actor: 'ada', proof: /^session:ses_/ }]);
+  t.match(await eventsOf('sign-in.failed'), [{ after: { cause: 'used-link' } }]);
+  const stored = JSON.stringify([
+    await database.selectFrom('console_links').selectAll().execute(),
+    await database.selectFrom('console_sessions').selectAll().execute(),
+    await database.selectFrom('events').selectAll().execute(),
+  ]);
+  t.notOk(stored.includes(secret), 'the database does not have the link');
+  t.notOk(stored.includes(session), 'nor the cookie');
+});
+
+onEachDatabase('two requests at once use a link once', async (t, url) => {
+  const { createPerson, createLink, enter } = await consoleFixture(t, url);
+  const { token } = await createPerson('ada', ['support']);
+  const secret = await createLink(token);
+  const statuses = (await Promise.all([enter(secret), enter(secret), enter(secret)])).map(({ status }) => status);
+  t.same(statuses.toSorted(), [200, 401, 401]);
+});
+
+onEachDatabase('a session ends by idleness, after eight hours, and with its administrator or token', async (t, url) => {
+  const { ask, call, createPerson, createLink, enter, signIn, time } = await consoleFixture(t, url);
+  const statusOf = async (session: string): Promise<number> =>
+    (await ask('GET', '/console/api/me', { session })).status;
+  const { token, id, tokenId } = await createPerson('ada', ['support']);
+  const late = await createLink(token);
+  time.advance(10 * minute);
+  t.equal((await enter(late)).status, 401, 'a link is valid for ten minutes');
+
+  const idle = await signIn(token);
+  time.advance(29 * minute);
+  t.equal(await statusOf(idle), 200);
+  time.advance(29 * minute);
+  t.equal(await statusOf(idle), 200, 'each use counts');
+  time.advance(30 * minute);
+  t.equal(await statusOf(idle), 401);
+
+  const long = await signIn(token);
+  for (let passed = 0; passed < 8 * 60 - 20; passed += 20) {
+    time.advance(20 * minute);
+    t.equal(await statusOf(long), 200, `after ${passed + 20} minutes`);
+  }
+  time.advance(20 * minute);
+  t.equal(await statusOf(long), 401, 'eight hours are the most');
+
+  const disabled = await signIn(token);
+  await call('PATCH', `/administrators/${id}`, { body: { status: 'DISABLED' } });
+  t.equal(await statusOf(disabled), 401);
+  await call('PATCH', `/administrators/${id}`, { body: { status: 'ACTIVE' } });
+
+  const revoked = await signIn(token);
+  await call('POST', `/tokens/${tokenId}/revoke`);
+  t.equal(await statusOf(revoked), 401, 'a session ends with the token that created its link');
+});
+
+onEachDatabase('a person lists and ends their own sessions; an owner those of others', async (t, url) => {
+  const { ask, createPerson, signIn, eventsOf, time } = await consoleFixture(t, url);
+  const [ada, bea, owner] = [
+    await createPerson('ada', ['support']),
+    await createPerson('bea', ['support']),
+    await createPerson('olu', ['owner']),
+  ];
+  const first = await signIn(ada.token);
+  time.advance(1000);
+  const [second, other, owners] = [await signIn(ada.token), await signIn(bea.token), await signIn(owner.token)];
+  const list = await ask<Session[]>('GET', '/console/api/sessions', { session: first });
+  t.same(
+    list.body.data.map(({ isCurrent }) => isCurrent),
+    [false, true],
+  );
+  const [{ id: secondId } = { id: '' }, { id: firstId } = { id: '' }] = list.body.data;
+  const end = (session: string, id: string) => ask('DELETE', `/console/api/sessions/${id}`, { session });
+  t.equal((await end(other, secondId)).status, 404, 'a session of somebody else does not exist for a support');
+  t.equal((await end(first, secondId)).status, 200);
+  t.equal((await ask('GET', '/console/api/me', { session: second })).status, 401);
+  t.equal((await end(owners, firstId)).status, 200);
+  t.equal((await ask('GET', '/console/api/me', { session: first })).status, 401);
+  t.match(await eventsOf('sign-in.ended'), [
+    { actor: 'olu', after: { cause: 'by-other' } },
+    { actor: 'ada', after: { cause: 'signed-out' } },
+  ]);
+  t.match(await eventsOf('attempt.refused'), [{ actor: 'bea', after: { needs: 'administrators:write' } }]);
+});
+
+t.test('the page is served for each path of the console, and assets may be kept', async (t) => {
+  const { ask } = await consoleFixture(t, 'sqlite::memory:');
+  for (const at of ['/console/', '/console/merchants/m_1/keys', '/console/enter'])
+    t.match(
+      await ask('GET', at),
+      { status: 200, text: '<!doctype html>', headers: { 'cache-control': 'no-cache' } },
+      at,
+    );
+  t.match(await ask('GET', '/console'), { status: 302, headers: { location: '/console/' } });
+  t.match(await ask('GET', '/console/assets/main-1.js'), {
+    status: 200,
+    headers: { 'cache-control': 'public, max-age=31536000, immutable' },
+  });
+  for (const at of ['/console/assets/none.js', '/elsewhere']) t.equal((await ask('GET', at)).status, 404, at);
+  t.equal((await ask('GET', '/console/api/none')).status, 401, 'paths of the API are secret until somebody signs in');
+  t.equal((await ask('GET', '/console/assets/../../console-fixture.js')).status, 404);
+});
+
+t.test('the shared token creates links for the only owner, or for the one that it names', async (t) => {
+  const { createLink, createPerson, enter, ask, call, app } = await consoleFixture(t, 'sqlite::memory:');
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+  const none = await app.inject({ method: 'POST', url: '/console-links', headers, payload: '{}' });
+  t.match([none.statusCode, none.json()], [409, { data: { code: 'no_owner' } }]);
+  await createPerson('olu', ['owner']);
+  const session = sessionIn(await enter(await createLink(token)));
+  t.match((await ask<{ name: string }>('GET', '/console/api/me', { session })).body.data, { name: 'olu' });
+  await createPerson('ada', ['support']);
+  const support = sessionIn(await enter(await createLink(token, { administrator: 'ada' })));
+  t.match((await ask<{ name: string }>('GET', '/console/api/me', { session: support })).body.data, { name: 'ada' });
+  t.equal(
+    (await call('POST', '/console-links', { body: {} })).status,
+    404,
+    'a registry without a console has no links',
+  );
+});
