@@ -55,6 +55,12 @@ interface Envelope {
   readonly meta?: Meta;
 }
 
+/** After this time without input, requests are those of the page, not of a person. */
+const attendedMilliseconds = 60_000;
+let lastInput = Date.now();
+for (const event of ['pointerdown', 'keydown'])
+  addEventListener(event, () => (lastInput = Date.now()), { capture: true, passive: true });
+
 /** Sends a request to the admin API with the session of this browser. @throws ApiProblem */
 export async function call<Data>(
   path: string,
@@ -69,7 +75,12 @@ export async function call<Data>(
   try {
     response = await fetch(`/console/api${path}${search}`, {
       ...{ method, cache: 'no-store', credentials: 'same-origin' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        // Otherwise a page that somebody left open would keep the session open.
+        ...(Date.now() - lastInput < attendedMilliseconds ? {} : { 'x-unattended': 'yes' }),
+      },
       ...(signal === undefined ? {} : { signal }),
     });
   } catch (error) {

@@ -109,6 +109,11 @@ export function Dialog({
   );
 }
 
+/** As a `ref`: gives the focus to an element that appears in an open dialog. Otherwise the focus would leave the dialog. */
+export function focusNow(element: HTMLElement | null): void {
+  element?.focus();
+}
+
 /** A labelled field with its help and its problem. */
 export function Field({
   label,

@@ -37,6 +37,8 @@ export function Frame({
   const pages = [
     ...(me.merchantId === null ? [['/merchants', texts.nav.merchants] as const] : []),
     ...(me.merchantId === null && may(me, 'gateways:read') ? [['/gateways', texts.nav.gateways] as const] : []),
+    ...(me.merchantId === null && may(me, 'approvals:read') ? [['/approvals', texts.nav.approvals] as const] : []),
+    ...(me.merchantId === null && may(me, 'unusual:read') ? [['/unusual', texts.nav.unusual] as const] : []),
     ...(may(me, 'events:read') ? [['/events', texts.nav.events] as const] : []),
     ['/sessions', texts.nav.sessions] as const,
   ];

@@ -4,6 +4,8 @@ import { useEffect } from 'react';
 /** The lists that a change concerns, by the beginning of its kind. `merchant.changed` changes the list of merchants. */
 const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = [
   ['merchant', ['merchants']],
+  ['approval', ['approvals', 'merchants']],
+  ['key.unusual', ['unusual']],
   ['key', ['keys', 'refusals']],
   ['administrator', ['me']],
   ['sign-in', ['sessions', 'me']],

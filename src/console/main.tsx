@@ -3,14 +3,16 @@ import type { ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { Redirect, Route, Router, Switch } from 'wouter';
 import { ApiProblem } from './api';
-import { EventsPage } from './events';
+import { ApprovalsPage } from './operators/approvals';
+import { EventsPage } from './operators/events';
 import { Frame, useMe } from './frame';
-import { GatewaysPage } from './gateways';
-import { MerchantPage } from './merchant';
-import { MerchantsPage } from './merchants';
+import { GatewaysPage } from './operators/gateways';
+import { MerchantPage } from './merchant/merchant';
+import { MerchantsPage } from './operators/merchants';
 import { SessionsPage } from './sessions';
 import { EnterPage, SignInPage } from './sign-in';
 import { texts } from './texts';
+import { UnusualPage } from './operators/unusual';
 
 const client = new QueryClient({
   defaultOptions: {
@@ -34,6 +36,8 @@ function Pages(): ReactNode {
           {({ id, page }) => <MerchantPage key={id} id={id} page={page ?? 'keys'} me={me} />}
         </Route>
         <Route path="/gateways" component={GatewaysPage} />
+        <Route path="/approvals" component={ApprovalsPage} />
+        <Route path="/unusual" component={UnusualPage} />
         <Route path="/events" component={EventsPage} />
         <Route path="/sessions" component={SessionsPage} />
         <Route path="/">

@@ -20,6 +20,10 @@ export interface Product {
   readonly link: string;
   readonly origin: string;
   readonly merchantId: string;
+  /** The URL of the merchant API, whose certificate is self-signed. */
+  readonly merchantApi: string;
+  /** Sends a request to the admin API as the owner of the demo; resolves with the data of the response. */
+  ask<Data>(method: string, path: string, body?: object): Promise<Data>;
   /** Runs `merchant-gateway` as the owner of the demo; resolves with its standard output. */
   run(...args: readonly string[]): string;
 }
@@ -57,9 +61,22 @@ export async function startProduct(t: Test): Promise<Product> {
   await Promise.race([started, once(child, 'exit').then(() => Promise.reject(new Error(`it ended: ${output}`)))]);
   const found = (form: RegExp): string => form.exec(output)?.[1] ?? '';
   const link = found(/(http:\S+\/console\/enter#\S+)/);
-  const access = ['--registry', found(/--registry (\S+)/), '--token-file', found(/--token-file (\S*owner\S*)/)];
+  const [registry, tokenFile] = [found(/--registry (\S+)/), found(/--token-file (\S*owner\S*)/)];
+  const access = ['--registry', registry, '--token-file', tokenFile];
+  const token = readFileSync(tokenFile, 'utf8').trim();
   return {
     ...{ link, origin: new URL(link).origin, merchantId: found(/merchant +(m_\w+)/) },
+    merchantApi: found(/merchant API +(\S+)/),
+    ask: async <Data>(method: string, at: string, body?: object): Promise<Data> => {
+      const response = await fetch(`${registry}${at}`, {
+        method,
+        headers: { authorization: `Bearer ${token}`, ...(body && { 'content-type': 'application/json' }) },
+        body: body === undefined ? null : JSON.stringify(body),
+      });
+      const { success, message, data } = (await response.json()) as { success: boolean; message: string; data: Data };
+      if (!success) throw new Error(`${method} ${at}: ${message}`);
+      return data;
+    },
     run: (...args) => {
       const [command, given] = productCommand([...args, ...access]);
       const { status, stdout, stderr } = spawnSync(command, given, { encoding: 'utf8' });

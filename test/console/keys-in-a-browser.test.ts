@@ -97,6 +97,8 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
     for (const [path, heading] of [
       [`merchants/${product.merchantId}/allowlists`, 'Allowlists'],
       [`merchants/${product.merchantId}/activity`, 'Activity'],
+      ['approvals', 'Approvals'],
+      ['unusual', 'Unusual use'],
       ['gateways', 'Gateways'],
       ['events', 'Events'],
       ['sessions', 'Your sessions'],

@@ -64,6 +64,13 @@ onEachDatabase('a session ends by idleness, after eight hours, and with its admi
   time.advance(30 * minute);
   t.equal(await statusOf(idle), 401);
 
+  const unattended = await signIn(token);
+  const headers = { 'x-unattended': 'yes' };
+  time.advance(29 * minute);
+  t.equal((await ask('GET', '/console/api/me', { session: unattended, headers })).status, 200);
+  time.advance(minute);
+  t.equal(await statusOf(unattended), 401, 'what a page reads by itself does not keep a session open');
+
   const long = await signIn(token);
   for (let passed = 0; passed < 8 * 60 - 20; passed += 20) {
     time.advance(20 * minute);

@@ -96,7 +96,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   const identified = await credentials.identify(request, source ?? '', now);
   if ('caller' in identified) {
     const { caller } = identified;
-    await credentials.noteUse(caller, now);
+    await credentials.noteUse(request, caller, now);
     // The tokens of sign-ins always end soon, and commands refresh them.
     if (
       caller.expiresAt !== null &&

@@ -12,7 +12,7 @@ export interface Credentials {
    */
   identify(request: FastifyRequest, source: string, now: number): Promise<Identified>;
   /** Notes that the credential of a caller was used by a person or a program. */
-  noteUse(caller: Caller, now: number): Promise<void>;
+  noteUse(request: FastifyRequest, caller: Caller, now: number): Promise<void>;
   /** Prepares the response to a request that was rejected. */
   onRejected(reply: FastifyReply): void;
   /** Returns the response to a rejected request. It says the same of all unknown credentials. */

@@ -106,7 +106,9 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
       if (found === 'malformed') return rejected('malformed', null);
       return identify(database, found.secret, source, now);
     },
-    noteUse: (caller, now) => noteSession(database, caller, now),
+    noteUse: async (request, caller, now) => {
+      if (request.headers['x-unattended'] === undefined) await noteSession(database, caller, now);
+    },
     // Otherwise a browser would send the cookie of an ended session again and again.
     onRejected: (reply) => void reply.header('set-cookie', clearSession),
     refusalOf: (rejection) =>
@@ -175,7 +177,8 @@ function rejected(
 }
 
 /**
- * Notes that a session is used, at most once a minute. A database that only reads, as during a failover, rejects no
+ * Notes that a person uses a session, at most once a minute. Pages read again what changes; what they send while nobody
+ * touches them has the header `x-unattended`, and does not keep the session open. A database that only reads, as during a failover, rejects no
  * caller.
  */
 async function noteSession(database: RegistryDatabase, { session }: Caller, now: number): Promise<void> {

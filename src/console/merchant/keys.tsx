@@ -1,11 +1,11 @@
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { useSearchParams } from 'wouter';
-import { type ApiKey, call, type Me, type Merchant } from './api';
+import { type ApiKey, call, type Me, type Merchant } from '../api';
 import { CreateKey, nameOf, ResetKey, RevokeKey } from './key-dialogs';
-import { may } from './frame';
-import { inWords, Pager, Problem, Table, Text, Time } from './elements';
-import { texts } from './texts';
+import { may } from '../frame';
+import { inWords, Pager, Problem, Table, Text, Time } from '../elements';
+import { texts } from '../texts';
 
 type OpenDialog = { readonly kind: 'create' } | { readonly kind: 'reset' | 'revoke'; readonly key: ApiKey };
 

@@ -1,9 +1,9 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { useSearchParams } from 'wouter';
-import { call, type RegistryEvent } from './api';
-import { Pager, Problem, Table, Text, Time } from './elements';
-import { texts } from './texts';
+import { call, type RegistryEvent } from '../api';
+import { Pager, Problem, Table, Text, Time } from '../elements';
+import { texts } from '../texts';
 
 /** Who changed what, and when. */
 export function EventsPage(): ReactNode {

@@ -3,11 +3,12 @@ import type { ReactNode } from 'react';
 import { useLocation } from 'wouter';
 import { ActivityPage } from './activity';
 import { AllowlistsPage } from './allowlists';
-import { call, type Me, type Merchant } from './api';
-import { Problem, Text } from './elements';
-import { MerchantLinks } from './frame';
+import { call, type Me, type Merchant } from '../api';
+import { Problem, Text } from '../elements';
+import { MerchantLinks } from '../frame';
 import { KeysPage } from './keys';
-import { texts } from './texts';
+import { MerchantActions } from './merchant-actions';
+import { texts } from '../texts';
 
 const pages: Readonly<Record<string, (props: { readonly merchant: Merchant; readonly me: Me }) => ReactNode>> = {
   keys: KeysPage,
@@ -41,7 +42,7 @@ export function MerchantPage({
         </strong>{' '}
         <code>{data.id}</code>{' '}
         <span className={`status ${data.status === 'ACTIVE' ? 'good' : 'ended'}`}>{data.status}</span>{' '}
-        {data.goLive ? texts.merchants.live : texts.merchants.notLive}
+        {data.goLive ? texts.merchants.live : texts.merchants.notLive} <MerchantActions merchant={data} me={me} />
       </p>
       {me.merchantId === null ? (
         <nav aria-label={texts.merchantNav.label} className="tabs">

@@ -1,10 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { type ApiKey, ApiProblem, call, type CreatedKey, type Me, type Merchant, type Propagation } from './api';
-import { Choice, Dialog, Field, inWords, Problem } from './elements';
+import { type ApiKey, ApiProblem, call, type CreatedKey, type Me, type Merchant, type Propagation } from '../api';
+import { Choice, Dialog, Field, focusNow, inWords, Problem } from '../elements';
 import { InForce, ShownOnce } from './shown-once';
-import { Prove } from './sign-in';
-import { texts } from './texts';
+import { Prove } from '../sign-in';
+import { texts } from '../texts';
 
 /** How a key is called: its label, or its id. */
 export function nameOf({ label, keyId }: ApiKey): string {
@@ -174,7 +174,7 @@ export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of:
       <Dialog title={texts.revoke.done(nameOf(key))} onClose={onClose}>
         <InForce propagation={result.propagation} />
         <p className="buttons">
-          <button type="button" className="main" autoFocus onClick={onClose}>
+          <button type="button" className="main" ref={focusNow} onClick={onClose}>
             {texts.done}
           </button>
         </p>

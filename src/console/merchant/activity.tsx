@@ -1,10 +1,10 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Link, useSearchParams } from 'wouter';
-import { call, type Me, type Merchant, type Refused, type UsageRow } from './api';
-import { Pager, Problem, Table, Text, Time } from './elements';
-import { may } from './frame';
-import { texts } from './texts';
+import { call, type Me, type Merchant, type Refused, type UsageRow } from '../api';
+import { Pager, Problem, Table, Text, Time } from '../elements';
+import { may } from '../frame';
+import { texts } from '../texts';
 
 const number = new Intl.NumberFormat();
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' });

@@ -1,11 +1,11 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { useSearchParams } from 'wouter';
-import { ApiProblem, call, type Me, type Merchant, type Propagation, type Verdict } from './api';
-import { Field, Problem, Table } from './elements';
-import { may } from './frame';
+import { ApiProblem, call, type Me, type Merchant, type Propagation, type Verdict } from '../api';
+import { Field, Problem, Table } from '../elements';
+import { may } from '../frame';
 import { InForce } from './shown-once';
-import { texts } from './texts';
+import { texts } from '../texts';
 
 const number = new Intl.NumberFormat();
 const verdictDays = 30;

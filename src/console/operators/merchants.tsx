@@ -1,10 +1,10 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
-import { ApiProblem, call, type Merchant } from './api';
-import { CommandLine, Dialog, Field, Pager, Problem, Table, Text, Time } from './elements';
-import { may, useMe } from './frame';
-import { texts } from './texts';
+import { ApiProblem, call, type Merchant } from '../api';
+import { CommandLine, Dialog, Field, Pager, Problem, Table, Text, Time } from '../elements';
+import { may, useMe } from '../frame';
+import { texts } from '../texts';
 
 /** All merchants, for operators. */
 export function MerchantsPage(): ReactNode {

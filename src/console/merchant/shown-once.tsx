@@ -1,7 +1,7 @@
-import { type ReactNode, useEffect, useRef, useState } from 'react';
-import type { CreatedKey, Propagation } from './api';
-import { CommandLine, Dialog, Field } from './elements';
-import { texts } from './texts';
+import { type ReactNode, useRef, useState } from 'react';
+import type { CreatedKey, Propagation } from '../api';
+import { CommandLine, Dialog, Field, focusNow } from '../elements';
+import { texts } from '../texts';
 
 /** On which gateways a change is in force. */
 export function InForce({ propagation }: { readonly propagation: Propagation }): ReactNode {
@@ -51,7 +51,6 @@ export function ShownOnce({
   const [isCopied, setIsCopied] = useState(false);
   const [isWarned, setIsWarned] = useState(false);
   const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.select(), []);
   const copy = (): void => {
     field.current?.select();
     // Without the permission, the field is selected: the person copies it with the keyboard.
@@ -86,7 +85,7 @@ export function ShownOnce({
         <div role="alert" className="notice">
           <p>{words.notCopied}</p>
           <p className="buttons">
-            <button type="button" autoFocus onClick={() => setIsWarned(false)}>
+            <button type="button" ref={focusNow} onClick={() => setIsWarned(false)}>
               {words.goBack}
             </button>
             <button type="button" className="danger" onClick={onClose}>

@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { call } from './api';
-import { CommandLine, Problem, Table, Text, Time } from './elements';
-import { texts } from './texts';
+import { call } from '../api';
+import { CommandLine, Problem, Table, Text, Time } from '../elements';
+import { texts } from '../texts';
 
 interface Gateway {
   readonly instanceId: string;

@@ -1,0 +1,104 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { type ReactNode, useState } from 'react';
+import { ApiProblem, call, type Me, type Merchant, type Propagation } from '../api';
+import { Dialog, focusNow, Problem } from '../elements';
+import { may } from '../frame';
+import { InForce } from './shown-once';
+import { texts } from '../texts';
+
+interface Action {
+  readonly label: string;
+  readonly title: string;
+  readonly text: string;
+  readonly change: object;
+}
+
+/** Returns what can be done with a merchant in its current state. */
+function actionsFor({ name, status, goLive }: Merchant): Action[] {
+  const words = texts.merchant;
+  return [
+    status === 'ACTIVE'
+      ? {
+          ...{ label: words.suspend, title: words.suspendTitle(name), text: words.suspendText },
+          change: { status: 'SUSPENDED' },
+        }
+      : {
+          ...{ label: words.activate, title: words.activateTitle(name), text: words.activateText },
+          change: { status: 'ACTIVE' },
+        },
+    ...(goLive
+      ? []
+      : [
+          {
+            ...{ label: words.goLive, title: words.goLiveTitle(name), text: words.goLiveText },
+            change: { goLive: true },
+          },
+        ]),
+  ];
+}
+
+/** Buttons that change the state of a merchant, each with a question that names what follows. */
+export function MerchantActions({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
+  const [action, setAction] = useState<Action | null>(null);
+  if (!may(me, 'merchants:write')) return null;
+  return (
+    <>
+      {actionsFor(merchant).map((one) => (
+        <button key={one.label} type="button" onClick={() => setAction(one)}>
+          {one.label}
+        </button>
+      ))}
+      {action === null ? null : <Confirm {...{ action, merchant, me }} onClose={() => setAction(null)} />}
+    </>
+  );
+}
+
+function Confirm({
+  action,
+  merchant,
+  me,
+  onClose,
+}: {
+  readonly action: Action;
+  readonly merchant: Merchant;
+  readonly me: Me;
+  readonly onClose: () => void;
+}): ReactNode {
+  const client = useQueryClient();
+  // The change is based on what the person saw when the dialog opened.
+  const [revision] = useState(merchant.revision);
+  const [state, setState] = useState<{
+    readonly done: Propagation | null;
+    readonly error: unknown;
+    readonly isBusy: boolean;
+  }>({ done: null, error: null, isBusy: false });
+  const change = async (): Promise<void> => {
+    setState({ done: null, error: null, isBusy: true });
+    try {
+      const body = { ...action.change, revision };
+      const { data } = await call<{ propagation: Propagation }>(`/merchants/${merchant.id}`, { method: 'PATCH', body });
+      setState({ done: data.propagation, error: null, isBusy: false });
+      await client.invalidateQueries({ queryKey: ['merchants'] });
+    } catch (error) {
+      setState({ done: null, error, isBusy: false });
+    }
+  };
+  const { done, error, isBusy } = state;
+  const waits = error instanceof ApiProblem && error.code === 'approval_required';
+  return (
+    <Dialog title={action.title} onClose={onClose}>
+      {done === null ? <p>{action.text}</p> : <InForce propagation={done} />}
+      {waits ? <p role="status">{texts.merchant.approval}</p> : <Problem error={error} roles={me.roles.join(', ')} />}
+      <p className="buttons">
+        <button key={done === null ? 'ask' : 'done'} type="button" ref={focusNow} onClick={onClose}>
+          {done === null && !waits ? texts.cancel : texts.done}
+        </button>
+        {done === null && !waits ? (
+          <button type="button" className="main" disabled={isBusy} onClick={() => void change()}>
+            {action.label}
+          </button>
+        ) : null}
+      </p>
+    </Dialog>
+  );
+}

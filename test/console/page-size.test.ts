@@ -1,0 +1,20 @@
+import { readdirSync, statSync } from 'node:fs';
+import path from 'node:path';
+import t from 'tap';
+
+/** Most kilobytes that a browser loads for the first view and for all pages, compressed with Brotli. */
+const mostKilobytes = 120;
+
+t.test('the pages of the console are small, and each asset has its compressed files', (t) => {
+  const assets = path.join('dist', 'console', 'assets');
+  const names = readdirSync(assets);
+  const plain = names.filter((name) => !/\.(?:br|gz)$/.test(name));
+  t.ok(plain.length >= 3);
+  for (const name of plain) t.ok(names.includes(`${name}.br`) && names.includes(`${name}.gz`), name);
+  const bytes = names
+    .filter((name) => name.endsWith('.br'))
+    .reduce((sum, name) => sum + statSync(path.join(assets, name)).size, statSync('dist/console/index.html.br').size);
+  t.comment(`${Math.ceil(bytes / 1000)} kB`);
+  t.ok(bytes <= mostKilobytes * 1000, `${bytes} bytes`);
+  t.end();
+});

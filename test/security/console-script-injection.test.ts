@@ -1,0 +1,129 @@
+import https from 'node:https';
+import t from 'tap';
+import { startBrowser, startProduct, withoutBrowser } from '../console/browser.js';
+
+// Texts that a merchant or a caller can set, on every page that shows them: nothing runs, loads or looks like another
+// text.
+
+const tags = ['script', 'img', 'svg', 'iframe', 'a', 'math', 'style', 'base', 'form', 'object'];
+const frames: readonly ((tag: string) => string)[] = [
+  (tag) => `<${tag} src=x onerror=ranIt()>`,
+  (tag) => `"><${tag} onload=ranIt()>`,
+  (tag) => `'><${tag} href=javascript:ranIt()>x</${tag}>`,
+  (tag) => `</${tag}><script>ranIt()</script>`,
+  (tag) => `{{constructor.constructor('ranIt()')()}}<${tag}>`,
+  (tag) => `\${ranIt()}<${tag} autofocus onfocus=ranIt()>`,
+  (tag) => `javascript:ranIt()//<${tag}`,
+  (tag) => `<!--<${tag} title="--><img src=x onerror=ranIt()>">`,
+  (tag) => `&lt;${tag} onerror=ranIt()&gt;<${tag}/onerror=ranIt()>`,
+  (tag) => `<${tag}\u00a0style=background:url(//evil.example/x)>`,
+];
+const bidirectional = [
+  '\u202a',
+  '\u202b',
+  '\u202c',
+  '\u202d',
+  '\u202e',
+  '\u2066',
+  '\u2067',
+  '\u2068',
+  '\u2069',
+  '\u200e',
+];
+const invisible = [
+  '\u200b',
+  '\u200c',
+  '\u200d',
+  '\u2060',
+  '\ufeff',
+  '\u00ad',
+  '\u061c',
+  '\u180e',
+  '\u{e0041}',
+  '\u200f',
+];
+const payloads = [
+  ...tags.flatMap((tag) => frames.map((frame) => frame(tag))),
+  ...[...bidirectional, ...invisible].flatMap((one) => [
+    `${one}live`,
+    `li${one}ve`,
+    `live${one}`,
+    `${one}e\u0301vil`,
+    `a${one}${one}b`,
+  ]),
+].map((payload) => payload.slice(0, 90));
+
+t.test(
+  '200 payloads in names, labels, paths and reasons run nothing and hide nothing',
+  { skip: withoutBrowser, timeout: 240_000 },
+  async (t) => {
+    t.equal(payloads.length, 200);
+    const product = await startProduct(t);
+    const merchants: string[] = [];
+    let secret = '';
+    for (const [index, name] of payloads.entries()) {
+      if (index % 10 === 0)
+        merchants.push((await product.ask<{ id: string }>('POST', '/merchants', { name, status: 'ACTIVE' })).id);
+      const { key } = await product.ask<{ key: string }>('POST', `/merchants/${merchants.at(-1) ?? ''}/keys`, {
+        environment: 'test',
+        label: name,
+      });
+      if (index === 0) secret = key;
+    }
+    // A caller chooses the path and the query of a refused request.
+    for (const payload of payloads.slice(0, 20)) await send(product.merchantApi, secret, payload);
+
+    const browser = await startBrowser(t, product.origin);
+    await browser.context.exposeFunction('ranIt', () => browser.faults.push('a payload ran'));
+    const page = await browser.open();
+    await page.goto(product.link);
+    await page.getByRole('heading', { name: 'Merchants' }).waitFor();
+    const texts = async (selector: string): Promise<string[]> => page.locator(selector).allTextContents();
+    t.ok((await texts('th bdi')).length >= 20, 'the names are shown');
+    const shown: string[] = [];
+    for (const id of merchants) {
+      await page.goto(`${product.origin}/console/merchants/${id}/keys`);
+      await page.getByRole('row').nth(10).waitFor();
+      shown.push(...(await texts('tbody th bdi')));
+      await page
+        .getByRole('button', { name: /^Revoke/ })
+        .first()
+        .click();
+      await page.getByRole('button', { name: 'Keep the key' }).click();
+    }
+    await page.goto(`${product.origin}/console/merchants/${merchants[0] ?? ''}/activity`);
+    await page
+      .getByText(/test_key|not found|No request was refused/i)
+      .first()
+      .waitFor();
+    await page.goto(`${product.origin}/console/events`);
+    await page.getByRole('row').nth(20).waitFor();
+    t.same(
+      shown.toSorted(),
+      payloads.map(escaped).toSorted(),
+      'each label is shown as it is, with invisible characters as codes',
+    );
+    t.same(browser.faults, []);
+  },
+);
+
+/** Sends a request that is refused, with a payload in its path and its User-Agent. */
+async function send(base: string, key: string, payload: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    const request = https.get(
+      `${base}/transactions/${encodeURIComponent(payload)}`,
+      { rejectUnauthorized: false, headers: { 'x-api-key': key, 'user-agent': encodeURI(payload) } },
+      (response) => {
+        response.resume().on('end', resolve);
+      },
+    );
+    request.on('error', reject);
+  });
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (one) => `\\u${(one.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`,
+  );
+}
