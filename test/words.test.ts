@@ -34,6 +34,7 @@ const keptNames = new Map([
   ['src/cli/workers/worker.ts: answer', message],
   ['src/cli/workers/worker.ts: figures', message],
   ['src/config/schema/edge.ts: answerTimeoutSeconds', configuration],
+  ['src/console/operators/unusual.tsx: answer', 'a field of the admin API'],
   ['src/edge/auth/bad-key-throttle.ts: none', 'a result of `checksumIn`'],
   ['src/edge/server/create-server.ts: answerTimeoutSeconds', configuration],
   ['src/registry/unusual/schema.ts: answer', 'a field of the admin API'],
