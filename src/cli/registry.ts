@@ -12,7 +12,6 @@ import type { RunningRegistry } from '../registry/start-registry.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
 import { RedisSelfCheck } from './compose/redis-self-check.js';
-import { consoleOf } from './compose/console.js';
 import { openUnusual } from './compose/unusual.js';
 import { openInbox, openWitness } from './compose/witness.js';
 import { systemClock, systemTimers } from './compose/system-clock.js';
@@ -90,7 +89,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       identityProvider,
       servicesTokenKey,
       unusual: unusualUse?.unusual ?? null,
-      console: consoleOf(config),
+      console: config.registry.console,
       inbox,
       usageInbox,
       build,

@@ -214,6 +214,24 @@ function wordsOf(error: unknown, roles: string): string {
   return error.message;
 }
 
+/** The state before and after a change, which opens on request. */
+export function Change({
+  before,
+  after,
+}: {
+  readonly before: object | null;
+  readonly after: object | null;
+}): ReactNode {
+  return (
+    <details>
+      <summary>{texts.events.details}</summary>
+      <pre>
+        <Text>{JSON.stringify({ before, after })}</Text>
+      </pre>
+    </details>
+  );
+}
+
 /** A command line to copy. */
 export function CommandLine({ children }: { readonly children: string }): ReactNode {
   return (

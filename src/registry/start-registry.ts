@@ -34,7 +34,7 @@ export interface StartOptions extends Omit<
   RegistryOptions,
   'database' | 'projector' | 'token' | 'access' | 'unusual' | 'console'
 > {
-  /** Where the console listens, and its files; null, the default: no console. */
+  /** Where the console listens; null, the default: no console. */
   readonly console?: ConsoleStart | null | undefined;
   /** The rules about unusual use of keys; null, the default: none. The caller closes the targets. */
   readonly unusual?: StartUnusual | null | undefined;

@@ -1,6 +1,8 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
+import https from 'node:https';
 import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -84,6 +86,19 @@ export async function startProduct(t: Test): Promise<Product> {
       return stdout;
     },
   };
+}
+
+/** Sends a request to the merchant API of the product. The certificate of the demo is self-signed. */
+export async function requestAs(
+  { merchantApi }: Pick<Product, 'merchantApi'>,
+  key: string,
+  at: string,
+  userAgent = 'test/1',
+): Promise<void> {
+  const headers = { 'x-api-key': key, 'user-agent': userAgent };
+  const request = https.get(`${merchantApi}${at}`, { rejectUnauthorized: false, headers });
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  await once(response.resume(), 'end');
 }
 
 /** A browser, and what it must never do. */

@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
-import { startBrowser, startProduct, withoutBrowser } from './browser.js';
+import { requestAs, startBrowser, startProduct, withoutBrowser } from './browser.js';
 
 const mostSteps = 120;
 
@@ -94,9 +94,13 @@ t.test('the daily tasks need no mouse', { skip: withoutBrowser, timeout: 180_000
   });
 
   await t.test('find why a call failed, and who changed it', async (t) => {
+    const { key } = await product.ask<{ key: string }>('POST', `/merchants/${product.merchantId}/keys`, {
+      environment: 'test',
+    });
+    await requestAs(product, key, '/transactions');
     await tabTo(t, page, /Activity/);
     await press('Enter');
-    await page.getByRole('heading', { name: 'Refused requests' }).waitFor();
+    await page.getByRole('row', { name: /test_key_in_live.*sandbox/ }).waitFor();
     await tabTo(t, page, /^ {2}Events/);
     await press('Enter');
     await page.getByRole('heading', { name: 'Events' }).waitFor();

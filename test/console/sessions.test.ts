@@ -133,7 +133,6 @@ t.test('the page is served for each path of the console, and assets may be kept'
   });
   for (const at of ['/console/assets/none.js', '/elsewhere']) t.equal((await ask('GET', at)).status, 404, at);
   t.equal((await ask('GET', '/console/api/none')).status, 401, 'paths of the API are secret until somebody signs in');
-  t.equal((await ask('GET', '/console/assets/../../console-fixture.js')).status, 404);
 });
 
 t.test('the shared token creates links for the only owner, or for the one that it names', async (t) => {

@@ -72,3 +72,22 @@ t.test('a caller has at most 20 streams', async (t) => {
     return (await openStream(t, port, token)).response.statusCode === 200;
   });
 });
+
+t.test('HEAD opens no stream', async (t) => {
+  const { app, createPerson } = await consoleFixture(t, 'sqlite::memory:');
+  const { token } = await createPerson('ada', ['operator']);
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  const { port } = app.server.address() as AddressInfo;
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => {
+    agent.destroy();
+  });
+  for (let count = 0; count < 25; count += 1) {
+    const headers = { authorization: `Bearer ${token}` };
+    const request = http.request({ agent, port, method: 'HEAD', path: '/stream', headers }).end();
+    const [response] = (await once(request, 'response')) as [IncomingMessage];
+    t.equal(response.statusCode, 405);
+    await once(response.resume(), 'close');
+  }
+  t.equal((await openStream(t, port, token)).response.statusCode, 200);
+});

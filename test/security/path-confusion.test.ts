@@ -1,5 +1,9 @@
+import { once } from 'node:events';
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { compileOriginPatterns, namesOnionService } from '../../src/policy/origins.js';
+import { consoleFixture, origin } from '../console/console-fixture.js';
 import { ask, liveKey, recordsOf, startTestGateway, startUpstream } from '../edge/harness.js';
 import { registryFixture } from '../registry/registry-fixture.js';
 import { merchantA, servicesFixture } from '../services/services-fixture.js';
@@ -254,4 +258,26 @@ t.test('host names parse the same after V8 has optimised the URL parser', (t) =>
   for (let count = 0; count < 100_000; count += 1) compileOriginPatterns(['shop.example']);
   t.strictSame(evaluate(), expected);
   t.end();
+});
+
+t.test('no path leads out of the assets of the console, and none is an error of the server', async (t) => {
+  const { console } = await consoleFixture(t, 'sqlite::memory:');
+  await console.listen({ host: '127.0.0.1', port: 0 });
+  const { port } = console.server.address() as AddressInfo;
+  for (const name of [
+    '%2e%2e/index.html',
+    '..%2findex.html',
+    '../index.html',
+    '.',
+    '//etc/passwd',
+    'main-1.js/',
+    '%00',
+    '.hidden',
+  ]) {
+    // Sends the path as it is; URL would resolve the dots.
+    const request = http.get({ port, path: `/console/assets/${name}`, headers: { host: new URL(origin).host } });
+    const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+    response.resume();
+    t.ok([400, 404].includes(response.statusCode ?? 0), `${name}: ${String(response.statusCode)}`);
+  }
 });

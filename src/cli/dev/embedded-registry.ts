@@ -14,7 +14,6 @@ import { openRecords } from '../compose/gateway-ports.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf, redisOutageLog } from '../compose/redis-address.js';
 import { systemClock, systemTimers } from '../compose/system-clock.js';
-import { consoleOf } from '../compose/console.js';
 import { openUnusual } from '../compose/unusual.js';
 import { openWitness } from '../compose/witness.js';
 import { version } from '../version.js';
@@ -67,7 +66,7 @@ export async function startEmbeddedRegistry(
       usage: config.registry.usage,
       servicesTokenKey: await openServicesTokenKey(config.registry.servicesToken),
       unusual: unusualUse?.unusual ?? null,
-      console: consoleOf(config),
+      console: config.registry.console,
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),
       resources: new Set(config.routes.map(({ resource }) => resource)),

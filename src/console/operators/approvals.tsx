@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { call } from '../api';
-import { Problem, Table, Text, Time } from '../elements';
+import { Change, Problem, Table, Text, Time } from '../elements';
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
 
@@ -47,12 +47,7 @@ export function ApprovalsPage(): ReactNode {
             <tr key={id}>
               <td>
                 {change}
-                <details>
-                  <summary>{texts.events.details}</summary>
-                  <pre>
-                    <Text>{JSON.stringify({ before, after })}</Text>
-                  </pre>
-                </details>
+                <Change before={before} after={after} />
               </td>
               <td>{merchantId}</td>
               <td>

@@ -2,7 +2,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { useSearchParams } from 'wouter';
 import { call, type RegistryEvent } from '../api';
-import { Pager, Problem, Table, Text, Time } from '../elements';
+import { Change, Pager, Problem, Table, Text, Time } from '../elements';
 import { texts } from '../texts';
 
 /** Who changed what, and when. */
@@ -32,12 +32,7 @@ export function EventsPage(): ReactNode {
               </td>
               <td>
                 {action}
-                <details>
-                  <summary>{texts.events.details}</summary>
-                  <pre>
-                    <Text>{JSON.stringify({ before, after })}</Text>
-                  </pre>
-                </details>
+                <Change before={before} after={after} />
               </td>
               <td>{merchantId}</td>
               <td>{keyId ?? ''}</td>

@@ -186,8 +186,8 @@ export async function requirePermission(
 }
 
 /**
- * Requires that a person in the console has proven their identity a few minutes ago. Otherwise whoever finds an open
- * browser, or steals its session, could get keys. A refusal becomes an event.
+ * Requires that a person in the console has proven their identity a few minutes ago. Otherwise an open browser or a
+ * stolen session would be enough to get keys. A refusal becomes an event.
  * @throws Refusal 403
  */
 export async function requireProof(

@@ -4,6 +4,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../../rest/refusal.js';
 
 const assets = '/console/assets/';
+/** The name of an asset, without any path. */
+const assetName = /^\/?[\w-]+(?:\.[\w-]+)+$/;
 const noPage = ['/console/api/', assets];
 
 /**
@@ -15,6 +17,8 @@ export function addPages(app: FastifyInstance, directory: string): void {
   const shared = { preCompressed: true, cacheControl: false, index: false } as const;
   void app.register(fastifyStatic, {
     ...{ ...shared, root: path.join(directory, 'assets'), prefix: assets },
+    // The plugin fails on encoded dots, which would be a 500 with a line in the log.
+    allowedPath: (at) => assetName.test(at),
     // Version 9 of the plugin passes Node's own response.
     setHeaders: (response) => {
       response.setHeader('cache-control', 'public, max-age=31536000, immutable');

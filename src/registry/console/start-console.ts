@@ -1,11 +1,12 @@
 import type { AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
 import type { FastifyInstance } from 'fastify';
 import { asListenError, OperatorError } from '../../config/operator-error.js';
 import type { Clock, Logger } from '../../gateway/store-ports.js';
 import { ServerTls } from '../../tls/server-tls.js';
 import type { ConsoleSettings } from './create-console.js';
 
-/** Where the console listens, and its files. */
+/** Where the console listens (`registry.console`). */
 export interface ConsoleStart {
   readonly listen: {
     readonly host: string;
@@ -17,9 +18,10 @@ export interface ConsoleStart {
   };
   /** The origin by which browsers address the console; null: the address of the listener. */
   readonly origin: string | null;
-  /** The directory with `index.html` and `assets`. */
-  readonly directory: string;
 }
+
+/** What the build made of `src/console`: `index.html` and `assets`. */
+const directory = fileURLToPath(new URL('../../console', import.meta.url));
 
 /** The settings of a console that `listenConsole` completes: without a configured origin, the port is not yet known. */
 interface OpenedConsole extends ConsoleSettings {
@@ -28,7 +30,7 @@ interface OpenedConsole extends ConsoleSettings {
 
 /** Reads the certificate of the console. @throws OperatorError for an unusable file */
 export async function openConsole(
-  { listen: { certFile, keyFile }, origin: configured, directory }: ConsoleStart,
+  { listen: { certFile, keyFile }, origin: configured }: ConsoleStart,
   shared: {
     readonly behindProxy: readonly string[] | null;
     readonly clock: Clock;

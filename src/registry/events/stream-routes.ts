@@ -58,6 +58,8 @@ export function streamRoutes(options: StreamOptions): Routes {
     app.get(
       '/stream',
       {
+        // The response to HEAD would be a stream that nobody reads.
+        exposeHeadRoute: false,
         schema: { querystring: noQuery },
         config: {
           operation: { summary: 'Changes as they happen (server-sent events)', isStream: true },
