@@ -59,7 +59,8 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     if (bootstrap === 'on')
       log.warn('the shared token of registry.tokenFile works although an owner exists; set registry.bootstrap to off');
   };
-  const certFile = listen.certFile ?? config.registry.console?.listen.certFile ?? null;
+  const { console: at } = config.registry;
+  const certFile = listen.certFile ?? at?.listen.certFile ?? null;
   onReloadSignals(log, certFile, () => running?.reloadCertificate());
   await runServer(config, log, async (closeLater) => {
     const check = await RedisSelfCheck.start(config, 'registry', log);
@@ -89,7 +90,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       identityProvider,
       servicesTokenKey,
       unusual: unusualUse?.unusual ?? null,
-      console: config.registry.console,
+      console: at && { ...at, merchantApi: () => at.merchantApi },
       inbox,
       usageInbox,
       build,

@@ -108,6 +108,13 @@ export interface Me {
   readonly roles: readonly string[];
   readonly permissions: readonly string[];
   readonly merchantId: string | null;
+  /** The address from which this browser reaches the console. */
+  readonly address?: string | null;
+  readonly merchantApi?: {
+    readonly liveUrl: string | null;
+    readonly testUrl: string | null;
+    readonly caFile: string | null;
+  };
   readonly hasSignIn: boolean;
   readonly session: {
     readonly id: string;
@@ -140,6 +147,8 @@ export interface ApiKey {
   readonly expiresAt: string | null;
   readonly createdAt: string;
   readonly statusChangedAt?: string | null;
+  readonly createdBy?: string | null;
+  readonly lastUse?: { readonly at: string; readonly address: string; readonly country: string | null } | null;
 }
 
 /** A new key. Only this response contains it. */
@@ -206,11 +215,22 @@ export interface Verdict {
   readonly requests: number;
   readonly refused: { readonly requests: number; readonly addresses: number };
   readonly uncertain: number;
+  readonly entries?: readonly {
+    readonly entry: string;
+    readonly addresses: string;
+    readonly concern: string | null;
+  }[];
   readonly addresses: readonly {
     readonly address: string;
     readonly country: string | null;
     readonly requests: number;
   }[];
+}
+
+/** The requests from one address on one day; null: all further addresses. */
+export interface SeenAddress {
+  readonly address: string | null;
+  readonly accepted: number;
 }
 
 /** A session of the console. */

@@ -103,7 +103,9 @@ export function Dialog({
         if (event.key === 'Escape') escape(event);
       }}
     >
-      <h2 id={id}>{title}</h2>
+      <h2 id={id}>
+        <Text>{title}</Text>
+      </h2>
       {children}
     </dialog>
   );
@@ -238,5 +240,47 @@ export function CommandLine({ children }: { readonly children: string }): ReactN
     <pre tabIndex={0}>
       <code>{children}</code>
     </pre>
+  );
+}
+
+const pauseMilliseconds = 300;
+
+/** A labelled field that filters a list, once somebody pauses typing. */
+export function TextFilter({
+  label,
+  value,
+  onChange,
+}: {
+  readonly label: string;
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+}): ReactNode {
+  const [text, setText] = useState(value);
+  const applied = useRef(value);
+  useEffect(() => {
+    // The filter was cleared elsewhere.
+    if (value !== applied.current) setText(value);
+    applied.current = value;
+  }, [value]);
+  useEffect(() => {
+    if (text.trim() === applied.current) return;
+    const timer = setTimeout(() => {
+      applied.current = text.trim();
+      onChange(applied.current);
+    }, pauseMilliseconds);
+    return () => clearTimeout(timer);
+    // `onChange` is a new function each time, and must not begin the pause anew.
+  }, [text]);
+  return (
+    <label>
+      {label}{' '}
+      <input
+        type="search"
+        value={text}
+        maxLength={100}
+        spellCheck={false}
+        onInput={({ currentTarget }) => setText(currentTarget.value)}
+      />
+    </label>
   );
 }

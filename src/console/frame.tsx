@@ -4,6 +4,7 @@ import { Link, useLocation } from 'wouter';
 import { ApiProblem, call, type Me } from './api';
 import { Text } from './elements';
 import { useChanges } from './live';
+import { Search } from './search';
 import { texts } from './texts';
 
 /** Who is signed in; undefined until that is known, or if nobody was. The last one stays while they are signed out. */
@@ -40,6 +41,8 @@ export function Frame({
     ...(me.merchantId === null && may(me, 'approvals:read') ? [['/approvals', texts.nav.approvals] as const] : []),
     ...(me.merchantId === null && may(me, 'unusual:read') ? [['/unusual', texts.nav.unusual] as const] : []),
     ...(may(me, 'events:read') ? [['/events', texts.nav.events] as const] : []),
+    ...(may(me, 'administrators:read') ? [['/administrators', texts.nav.administrators] as const] : []),
+    ['/tokens', texts.nav.tokens] as const,
     ['/sessions', texts.nav.sessions] as const,
   ];
   return (
@@ -49,6 +52,7 @@ export function Frame({
       </a>
       <header className="top">
         <strong>{texts.product}</strong>
+        <Search />
         <span className="account">
           <Text>{texts.account(me.name, me.roles.join(', '))}</Text>
         </span>
@@ -56,7 +60,7 @@ export function Frame({
         <SignOut me={me} />
       </header>
       <nav aria-label={texts.nav.label} className="pages">
-        {me.merchantId === null ? null : <MerchantLinks id={me.merchantId} location={location} />}
+        {me.merchantId === null ? null : <MerchantLinks id={me.merchantId} location={location} me={me} />}
         {pages.map(([to, text]) => (
           <Link key={to} href={to} aria-current={location.startsWith(to) ? 'page' : undefined}>
             {text}
@@ -84,11 +88,25 @@ export function Frame({
 }
 
 /** Links to the pages of one merchant. */
-export function MerchantLinks({ id, location }: { readonly id: string; readonly location: string }): ReactNode {
+export function MerchantLinks({
+  id,
+  location,
+  me,
+}: {
+  readonly id: string;
+  readonly location: string;
+  readonly me: Me;
+}): ReactNode {
   const pages = [
     ['keys', texts.merchantNav.keys],
     ['allowlists', texts.merchantNav.allowlists],
-    ['activity', texts.merchantNav.activity],
+    ...(may(me, 'usage:read')
+      ? [
+          ['activity', texts.merchantNav.activity],
+          ['try', texts.merchantNav.tryIt],
+        ]
+      : []),
+    ...(may(me, 'members:read') ? [['members', texts.merchantNav.members]] : []),
   ] as const;
   return pages.map(([page, text]) => {
     const to = `/merchants/${id}/${page}`;

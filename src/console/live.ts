@@ -7,7 +7,8 @@ const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = 
   ['approval', ['approvals', 'merchants']],
   ['key.unusual', ['unusual']],
   ['key', ['keys', 'refusals']],
-  ['administrator', ['me']],
+  ['administrator', ['administrators', 'members', 'me']],
+  ['token', ['tokens']],
   ['sign-in', ['sessions', 'me']],
   ['console-link', []],
 ];

@@ -3,13 +3,15 @@ import type { ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { Redirect, Route, Router, Switch } from 'wouter';
 import { ApiProblem } from './api';
+import { SessionsPage } from './account/sessions';
+import { TokensPage } from './account/tokens';
+import { AdministratorsPage } from './operators/administrators';
 import { ApprovalsPage } from './operators/approvals';
 import { EventsPage } from './operators/events';
 import { Frame, useMe } from './frame';
 import { GatewaysPage } from './operators/gateways';
 import { MerchantPage } from './merchant/merchant';
 import { MerchantsPage } from './operators/merchants';
-import { SessionsPage } from './sessions';
 import { EnterPage, SignInPage } from './sign-in';
 import { texts } from './texts';
 import { UnusualPage } from './operators/unusual';
@@ -39,6 +41,11 @@ function Pages(): ReactNode {
         <Route path="/approvals" component={ApprovalsPage} />
         <Route path="/unusual" component={UnusualPage} />
         <Route path="/events" component={EventsPage} />
+        <Route path="/administrators" component={AdministratorsPage} />
+        <Route path="/administrators/:id/tokens">{({ id }) => <TokensPage key={id} me={me} of={id} />}</Route>
+        <Route path="/tokens">
+          <TokensPage me={me} />
+        </Route>
         <Route path="/sessions" component={SessionsPage} />
         <Route path="/">
           <Redirect to={home} replace />

@@ -9,7 +9,7 @@ import { Identities } from './administrators/caller.js';
 import { administratorRoutes } from './administrators/routes.js';
 import { approvalRoutes } from './approvals/routes.js';
 import { bearerCredentials } from './administrators/credentials.js';
-import { type ConsoleSettings, createConsole } from './console/create-console.js';
+import { type ConsoleSettings, createConsole, type MerchantApi } from './console/create-console.js';
 import { consoleRoutes } from './console/routes.js';
 import { failure, success } from '../rest/envelope.js';
 import { describeRoutes } from '../rest/openapi/describe-routes.js';
@@ -20,6 +20,7 @@ import { gatewayRoutes } from './gateways/routes.js';
 import { importRoutes } from './imports/routes.js';
 import { checkpointRoutes } from './checkpoints/routes.js';
 import { keyRoutes } from './keys/routes.js';
+import { memberRoutes } from './members/routes.js';
 import { merchantRoutes } from './merchants/routes.js';
 import type { NoteSigner } from '../evidence/signed-note.js';
 import type { Clock, Logger, RecordsStore, Timers } from '../gateway/store-ports.js';
@@ -32,6 +33,7 @@ import { addRegistryMetrics } from './registry-metrics.js';
 import { restoreRoutes } from './restores/routes.js';
 import { localAccess, type RegistryAccess, requireOwnHost } from './own-host.js';
 import { eventRoutes } from './events/routes.js';
+import { searchRoutes } from './search/routes.js';
 import { streamRoutes } from './events/stream-routes.js';
 import type { Routes } from './routes.js';
 import type { IdentityProvider } from './sign-in/provider.js';
@@ -170,15 +172,17 @@ function routeGroups(
 ): readonly Routes[] {
   const { witness = null, unusual, servicesTokenKey = null, reasonFor = new Set<string>(), clock, timers } = options;
   const { console = null, identityProvider = null } = options;
+  const origin = (): string | null => console?.origin() ?? null;
+  const merchantApi = (): MerchantApi => console?.merchantApi() ?? { liveUrl: null, testUrl: null, caFile: null };
   return [
     ...[merchantRoutes, keyRoutes, importing, exportRoutes],
     gatewayRoutes({ ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) }),
     ...[eventRoutes(witness), restoreRoutes, checkpointRoutes(witness)],
-    administratorRoutes({ attempts, hasSignIn: identityProvider !== null, onOwner: options.onOwner }),
+    administratorRoutes({ attempts, hasSignIn: identityProvider !== null, merchantApi, onOwner: options.onOwner }),
     ...[approvalRoutes(attempts), usageRoutes],
     servicesTokenRoutes({ key: servicesTokenKey, reasonFor, attempts }),
     unusualRoutes({ attempts, reasonFor, targets: unusual?.targets ?? [], off: unusual?.use.off ?? null }),
-    consoleRoutes({ attempts, origin: () => console?.origin() ?? null }),
+    ...[consoleRoutes({ attempts, origin }), memberRoutes({ attempts, origin }), searchRoutes],
     streamRoutes({ database: options.database, clock, timers }),
   ];
 }

@@ -1,5 +1,6 @@
 import { keyPrefixes } from '../policy/key-format.js';
 import { Refusal } from '../rest/refusal.js';
+import { type RawBuilder, sql } from '../database/kysely.js';
 import Type from '../typebox/typebox.js';
 
 /** The format of merchant and key ids. */
@@ -36,4 +37,10 @@ export const statusTime = Type.Optional(Type.Union([Type.Null(), Type.String({ f
 /** Returns the time of the last status change, as ISO 8601. */
 export function statusTimeOf({ status_changed_at: at }: { readonly status_changed_at: number | null }): string | null {
   return at === null ? null : new Date(at).toISOString();
+}
+
+/** Returns the condition that a column contains a text. Upper and lower case are equal. */
+export function hasPart(column: string, text: string): RawBuilder<boolean> {
+  const pattern = `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`;
+  return sql<boolean>`lower(${sql.ref(column)}) like lower(${pattern}) escape '\\'`;
 }

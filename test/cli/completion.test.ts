@@ -18,7 +18,7 @@ async function place(t: Test, shell: string): Promise<string> {
 
 /** The candidates for the last word of each line; the cursor is at its end. */
 const expected: readonly (readonly [words: string[], offered: string[]])[] = [
-  [['me'], ['merchants']],
+  [['me'], ['members', 'merchants']],
   [['co'], ['codes', 'completion', 'config', 'console']],
   [
     ['keys', ''],

@@ -29,7 +29,10 @@ export interface Shown<Data> {
 export async function consoleFixture(t: Test, url: string, further: Partial<RegistryOptions> = {}) {
   const registry = await registryFixture(t, url, further);
   const directory = t.testdir({ console: { 'index.html': '<!doctype html>', assets: { 'main-1.js': 'void 0' } } });
-  const settings = { origin: () => origin, directory: path.join(directory, 'console'), tls: null, behindProxy: null };
+  const settings = {
+    ...{ origin: () => origin, directory: path.join(directory, 'console'), tls: null, behindProxy: null },
+    merchantApi: () => ({ liveUrl: 'https://api.example.com/v1', testUrl: null, caFile: null }),
+  };
   const { app, console } = createServers({ ...registry.options, ...further, console: settings });
   if (console === null) throw new Error('there is no console');
   const pages = console;

@@ -26,7 +26,7 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
   await noProblems('keys');
 
   await click('Create key');
-  await page.getByLabel('Label').fill('till 7');
+  await page.getByRole('textbox', { name: 'Label' }).fill('till 7');
   await noProblems('create a key');
   clicks += 1;
   await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
@@ -97,6 +97,10 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
     for (const [path, heading] of [
       [`merchants/${product.merchantId}/allowlists`, 'Allowlists'],
       [`merchants/${product.merchantId}/activity`, 'Activity'],
+      [`merchants/${product.merchantId}/try`, 'Try it'],
+      [`merchants/${product.merchantId}/members`, 'Members'],
+      ['administrators', 'Administrators'],
+      ['tokens', 'Your tokens'],
       ['approvals', 'Approvals'],
       ['unusual', 'Unusual use'],
       ['gateways', 'Gateways'],
@@ -120,13 +124,13 @@ t.test('a person manages keys in a browser', { skip: withoutBrowser, timeout: 24
   await t.test('a second tab finds out that the session has ended, and keeps what was typed', async (t) => {
     await page.setViewportSize({ width: 1200, height: 800 });
     await page.getByRole('button', { name: 'Create key' }).click();
-    await page.getByLabel('Label').fill('not lost');
+    await page.getByRole('textbox', { name: 'Label' }).fill('not lost');
     const other = await browser.open();
     await other.goto(`${product.origin}/console/`);
     await other.getByRole('button', { name: 'Sign out' }).click();
     await other.getByRole('heading', { name: 'Sign in' }).waitFor();
     await page.getByText('You were signed out').first().waitFor({ state: 'attached', timeout: 70_000 });
-    t.equal(await page.getByLabel('Label').inputValue(), 'not lost');
+    t.equal(await page.getByRole('textbox', { name: 'Label' }).inputValue(), 'not lost');
   });
 
   t.same(

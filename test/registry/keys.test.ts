@@ -39,7 +39,7 @@ onEachDatabase('a key is shown only at creation; the database stores only its lo
     },
   });
   t.same((await call('GET', `/merchants/${id}/keys`)).body, {
-    ...{ success: true, message: 'Keys retrieved', data: [shown] },
+    ...{ success: true, message: 'Keys retrieved', data: [{ ...shown, createdBy: 'bootstrap', lastUse: null }] },
     meta: { total_records: 1, current_page: 1, total_pages: 1, per_page: 20 },
   });
   t.same(store.records.get(`key:${lookupIdOf(key, pepper)}`), {
@@ -333,3 +333,63 @@ onEachDatabase(
     }
   },
 );
+
+onEachDatabase('a list of keys says who created each, and filters by a part of the label', async (t, url) => {
+  const { call, createMerchant, createKey, database } = await registryFixture(t, url);
+  const { id } = await createMerchant();
+  const first = await createKey(id, { label: 'Till 7' });
+  const second = await createKey(id, { label: '100% online' });
+  const reset = await call<NewKey>('POST', `/keys/${first.keyId}/reset`, { body: {}, headers: { 'x-actor': 'ada' } });
+  const lookupId = 'ab'.repeat(32);
+  const entry = {
+    type: 'key',
+    merchantId: id,
+    environment: 'live',
+    lookupId,
+    permissions: ['*'],
+    status: 'ACTIVE',
+    label: 'moved',
+  };
+  const imported = await call('POST', '/imports', { body: { entries: [entry] } });
+  t.equal(imported.status, 200, JSON.stringify(imported.body));
+  await database
+    .insertInto('usage_keys')
+    .values({ key_id: second.keyId, merchant_id: id, last_at: 0, last_address: '192.0.2.9', last_country: 'NG' })
+    .execute();
+  interface Listed {
+    readonly keyId: string;
+    readonly label: string;
+    readonly createdBy: string | null;
+    readonly lastUse: object | null;
+  }
+  const list = async (query: string) => (await call<Listed[]>('GET', `/merchants/${id}/keys?${query}`)).body.data;
+  t.same(
+    (await list('')).map(({ label, createdBy }) => [label, createdBy]),
+    [
+      ['moved', 'bootstrap'],
+      ['Till 7', 'bootstrap'],
+      ['100% online', 'bootstrap'],
+      ['Till 7', 'bootstrap'],
+    ],
+    'also for imported keys and for those of a reset',
+  );
+  const used = { at: '1970-01-01T00:00:00.000Z', address: '192.0.2.9', country: 'NG' };
+  t.same((await list('label=online'))[0]?.lastUse, used);
+  t.same(
+    (await list('label=TILL')).map(({ keyId }) => keyId),
+    [reset.body.data.keyId, first.keyId],
+  );
+  t.same(
+    (await list('label=TILL&status=ACTIVE')).map(({ lastUse }) => lastUse),
+    [null],
+  );
+  t.same(
+    (await list('label=%25')).map(({ label }) => label),
+    ['100% online'],
+    'no character is a wildcard',
+  );
+  t.same(await list('label=_'), []);
+  t.equal((await call('GET', `/merchants/${id}/keys?label=${first.key}`)).status, 422, 'a key is no label');
+  const one = await call<Listed>('GET', `/keys/${second.keyId}`);
+  t.match(one.body.data, { createdBy: 'bootstrap', lastUse: used });
+});

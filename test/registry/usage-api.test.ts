@@ -163,6 +163,10 @@ onEachDatabase('an allowlist is judged by the accepted requests that it would ha
     ...{ since: '2026-01-09T00:00:00.000Z', until: '2026-01-16T00:00:00.000Z', requests: 28 },
     refused: { requests: 15, addresses: 3, firstAt: hourText, lastAt: '2026-01-15T11:00:09.000Z' },
     uncertain: 8,
+    entries: [
+      { entry: '192.0.2.1', addresses: '1', concern: '192.0.2.1 is not on the public internet' },
+      { entry: '203.0.113.7', addresses: '1', concern: '203.0.113.7 is not on the public internet' },
+    ],
     addresses: [
       { address: '203.0.112.0/24', country: null, requests: 10, firstAt: hourText, lastAt: '2026-01-15T11:00:01.000Z' },
       { address: '192.0.2.2', country: 'DE', requests: 3, firstAt: hourText, lastAt: '2026-01-15T11:00:09.000Z' },
@@ -170,6 +174,13 @@ onEachDatabase('an allowlist is judged by the accepted requests that it would ha
     ],
   });
   t.match((await get(`${path}?allow=0.0.0.0/0,::/0`)).data, { refused: { requests: 0 }, uncertain: 7 });
+  t.match((await get(`${path}?allow=8.8.4.9/24,0.0.0.0/0,2000::/3`)).data, {
+    entries: [
+      { entry: '8.8.4.0/24', addresses: '256', concern: null },
+      { entry: '0.0.0.0/0', addresses: '4294967296', concern: /^0\.0\.0\.0\/0 admits a large part/ },
+      { entry: '2000::/3', addresses: (2n ** 125n).toString(), concern: /^2000::\/3 admits a large part/ },
+    ],
+  });
   t.match((await get(`${path}?allow=`)).data, { refused: { requests: 21, addresses: 5 }, uncertain: 7 });
   t.match(await get(`${path}?allow=192.0.2`), { message: /must be an IP address or CIDR/ });
   t.match(await get(path), { message: 'allow is required' });
@@ -198,6 +209,8 @@ onEachDatabase('refusals are read newest first, and followed without loss', asyn
   t.match((await get(`${path}?code=rate_limited`)).data, [{ message: 'Too many requests', header: null, keyId: null }]);
   t.same(await ids('?key=key_1'), [2, 1]);
   t.same(await ids('?address=192.0.2.8'), [3]);
+  t.same(await ids('?requestId=r-2'), [2]);
+  t.same(await ids('?requestId=r'), []);
   t.same(await ids(`?since=2026-01-15T11:00:00.005Z`), [2]);
   t.same(await ids(`?until=2026-01-15T11:00:00.005Z`), [3, 1]);
   t.same(await ids('?environment=test'), []);

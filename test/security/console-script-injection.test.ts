@@ -69,6 +69,8 @@ t.test(
       });
       if (index === 0) secret = key;
     }
+    const named = [...payloads.slice(0, 5), ...payloads.slice(100, 140)].map((payload) => payload.slice(0, 60));
+    for (const name of named) await product.ask('POST', '/tokens', { name });
     // A caller chooses the path and the query of a refused request.
     for (const payload of payloads.slice(0, 20))
       await requestAs(product, secret, `/transactions/${encodeURIComponent(payload)}`, encodeURI(payload));
@@ -89,6 +91,11 @@ t.test(
         .getByRole('button', { name: /^Revoke/ })
         .first()
         .click();
+      const title = (await page.locator('dialog h2').textContent()) ?? '';
+      t.ok(
+        payloads.some((payload) => title.includes(escaped(payload))) && title === escaped(title),
+        'the title of a dialog shows invisible characters as codes too',
+      );
       await page.getByRole('button', { name: 'Keep the key' }).click();
     }
     await page.goto(`${product.origin}/console/merchants/${merchants[0] ?? ''}/activity`);
@@ -98,6 +105,14 @@ t.test(
       .waitFor();
     await page.goto(`${product.origin}/console/events`);
     await page.getByRole('row').nth(20).waitFor();
+    await page.goto(`${product.origin}/console/tokens`);
+    await page.getByRole('row').nth(named.length).waitFor();
+    const tokens = await texts('tbody th bdi');
+    for (const name of named) t.ok(tokens.includes(escaped(name)), 'the name of a token is shown as it is');
+    await page.getByRole('button', { name: /^Search/ }).click();
+    await page.getByLabel('Name, id or address').fill(payloads[0] ?? '');
+    await page.locator('.found bdi').first().waitFor();
+    t.ok((await texts('.found bdi')).includes(escaped(payloads[0] ?? '')), 'a search shows names as they are');
     t.same(
       shown.toSorted(),
       payloads.map(escaped).toSorted(),

@@ -66,6 +66,12 @@ t.test('each role may do exactly what the table says, on the own and on a foreig
     bearers.set(role, token.body.data.token);
   }
 
+  const memberOf = async (merchantId: string): Promise<string> => {
+    const body = { name: `member-of-${merchantId}`, role: 'merchant-viewer' };
+    return (await call<{ id: string }>('POST', `/merchants/${merchantId}/members`, { body })).body.data.id;
+  };
+  const members = { own: await memberOf(own.id), foreign: await memberOf(foreign.id) };
+
   const { paths } = (await app.inject('/openapi.json')).json<{ paths: Record<string, Record<string, Operation>> }>();
   const differences: object[] = [];
   const open: string[] = [];
@@ -79,13 +85,18 @@ t.test('each role may do exactly what the table says, on the own and on a foreig
             const [merchant, key] = isOwn ? [own, keys.own] : [foreign, keys.foreign];
             const of = operation['x-access'].merchant;
             const isOfOne = of === 'id' || of === 'keyId';
-            const filled = path.replace('{id}', of === 'id' ? merchant.id : 'nothing').replace('{keyId}', key.keyId);
+            const filled = path
+              .replace('{id}', of === 'id' ? merchant.id : 'nothing')
+              .replace('{keyId}', key.keyId)
+              .replace('{memberId}', isOwn ? members.own : members.foreign);
             const { status, body } = await ask(method, filled, bearers.get(role) ?? '');
             const expected = expectedStatus({ role, method, path, operation, isOwn });
             asked += 1;
             const isPassed = status !== 401 && status !== 403 && status !== 429 && body.message !== 'Route not found';
             // The other paths name a record that does not exist, or need an option that is off.
-            const isRight = expected === null ? isPassed && !(isOfOne && status === 404) : status === expected;
+            const isOff = body.message.startsWith('This registry has no console');
+            const isRight =
+              expected === null ? isPassed && !(isOfOne && status === 404 && !isOff) : status === expected;
             if (!isRight) differences.push({ role, method, path, isOwn, expected, status, message: body.message });
           }
         }

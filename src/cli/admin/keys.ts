@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { OperatorError } from '../../config/operator-error.js';
-import { type ApiKey, apiKeySchema, resetKeySchema, createdKeySchema } from '../../registry/keys/schema.js';
+import { apiKeySchema, createdKeySchema, type ListedKey } from '../../registry/keys/schema.js';
+import { listedKeySchema, resetKeySchema } from '../../registry/keys/schema.js';
 import { propagationSchema } from '../../registry/propagation-schema.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { fingerprintCommand } from '../audit/fingerprint.js';
@@ -24,6 +25,13 @@ interface CreateOptions {
   readonly expiresIn?: string;
   readonly label?: string;
 }
+
+type ListOptions = PageOptions & {
+  readonly merchant: string;
+  readonly environment?: string;
+  readonly status?: string;
+  readonly label?: string;
+};
 
 /** Creates the commands `keys create`, `list`, `show`, `revoke`, `reset`, `import`, `export` and `fingerprint`. */
 export function keysCommand(io: CommandIo, env: Environment = process.env): Command {
@@ -54,18 +62,24 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
   });
 
   const list = keys.command('list').description('list the keys of a merchant, newest first');
-  pageOptions(list.requiredOption('--merchant <id>', 'merchant of the keys'));
-  administer<PageOptions & { readonly merchant: string }>(list, edge, async ({ client, options, show }) => {
-    const path = ['merchants', idIn(options.merchant, 'merchant'), 'keys'];
-    const expects = Type.Array(apiKeySchema);
-    const { data, page } = await client.ask({ method: 'GET', path, query: pageQuery(options), expects });
+  list
+    .requiredOption('--merchant <id>', 'merchant of the keys')
+    .addOption(new Option('--environment <name>', 'only keys of this environment').choices(['live', 'test']))
+    .addOption(new Option('--status <status>', 'only keys with this status').choices(['ACTIVE', 'REVOKED']))
+    .option('--label <text>', 'only keys whose label has this part');
+  administer<ListOptions>(pageOptions(list), edge, async ({ client, options, show }) => {
+    const { merchant, environment, status, label } = options;
+    const path = ['merchants', idIn(merchant, 'merchant'), 'keys'];
+    const query = { ...pageQuery(options), environment, status, label };
+    const expects = Type.Array(listedKeySchema);
+    const { data, page } = await client.ask({ method: 'GET', path, query, expects });
     show(data, [...(data.length === 0 ? [] : keyTable(data)), pageLine(data.length, 'key', page)]);
   });
 
   const show = keys.command('show <keyid>').description('show one key; the key itself is never shown again');
   administer(show, edge, async ({ client, args, show: print }) => {
     const path = ['keys', idIn(args[0], 'key')];
-    const { data } = await client.ask({ method: 'GET', path, expects: apiKeySchema });
+    const { data } = await client.ask({ method: 'GET', path, expects: listedKeySchema });
     print(data, keyTable([data]));
   });
 
@@ -95,15 +109,19 @@ export function keysCommand(io: CommandIo, env: Environment = process.env): Comm
   return keys.addCommand(fingerprintCommand(io));
 }
 
-function shownOnce({ key, ...shownKey }: ApiKey & { readonly key: string }): string[] {
+function shownOnce({ key, ...shownKey }: ListedKey & { readonly key: string }): string[] {
   return [...keyTable([shownKey]), '', `  ${key}`, '', 'Store this key now: it is not shown again.'];
 }
 
-function keyTable(keys: readonly ApiKey[]): string[] {
+function keyTable(keys: readonly ListedKey[]): string[] {
+  // A registry of the previous release does not say when a key was used last.
+  const hasUse = keys.some(({ lastUse }) => lastUse !== undefined);
   return tableLines(
-    ['KEYID', 'ENVIRONMENT', 'STATUS', 'PERMISSIONS', 'CREATED', 'EXPIRES', 'LABEL'],
-    keys.map(({ keyId, environment, status, permissions, createdAt, expiresAt, label }) => [
-      ...[keyId, environment, status, permissions.join(' '), createdAt, expiresAt ?? 'never', label ?? ''],
+    ['KEYID', 'ENVIRONMENT', 'STATUS', 'PERMISSIONS', 'CREATED', 'EXPIRES', ...(hasUse ? ['LAST USE'] : []), 'LABEL'],
+    keys.map(({ keyId, environment, status, permissions, createdAt, expiresAt, lastUse, label }) => [
+      ...[keyId, environment, status, permissions.join(' '), createdAt, expiresAt ?? 'never'],
+      ...(hasUse ? [lastUse?.at ?? 'never'] : []),
+      label ?? '',
     ]),
     { cut: ['LABEL'], wrap: ['PERMISSIONS'] },
   );

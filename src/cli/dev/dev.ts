@@ -11,14 +11,13 @@ import type { Config, DeepPartial } from '../../config/schema.js';
 import { lookupIdOf } from '../../gateway/api-key.js';
 import type { Records } from '../../gateway/ports.js';
 import { startGateway } from '../../edge/start-gateway.js';
-import type { Environment } from '../../policy/key-format.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { createLogger } from '../../telemetry/logger.js';
 import { trustCertificate } from '../../tls/client-trust.js';
-import Type from '../../typebox/typebox.js';
 import { AdminClient } from '../admin/admin-client.js';
 import type { CommandIo } from '../command-io.js';
 import { keyText } from '../../evidence/signed-note.js';
+import type { MerchantApi } from '../../registry/console/create-console.js';
 import { linkSchema } from '../../registry/console/schema.js';
 import { instanceKeySchema } from '../../registry/checkpoints/schema.js';
 import { ensureSigner, type SignerOptions } from '../compose/note-signer.js';
@@ -26,6 +25,7 @@ import { openPorts } from '../compose/gateway-ports.js';
 import { readPepper } from '../compose/secrets.js';
 import { ensureDemoAdministrators } from './demo-administrators.js';
 import { DataDirectory } from './data-directory.js';
+import { ensureDemoMerchant, sendDemoRequests } from './demo-merchant.js';
 import { welcomeText } from './welcome.js';
 import { drainGateway, runServer, saveMilliseconds } from '../run-server.js';
 
@@ -82,8 +82,10 @@ async function dev(
     await directory.ensureServicesTokenKey();
     await directory.ensureLogSecret();
     await directory.ensureRecordSecret();
+    let merchantApi: MerchantApi = { liveUrl: null, testUrl: null, caFile: null };
     const embedded = await startEmbeddedRegistry(config, log, {
       temporaryPrefix: directory.kept ? null : directory.redisPrefix,
+      merchantApi: () => merchantApi,
     });
     closeLater(() => embedded.close());
     const registryUrl = reachable(embedded.registry.url);
@@ -119,8 +121,13 @@ async function dev(
 
     const { https, http, management } = gateway.addresses;
     if (https === null) throw new OperatorError('dev requires TLS: do not set listen.https to null.');
+    const baseUrl = `${urlOf('https', https)}${wired.basePath}`;
+    const certFile = wired.listen.https?.certFile ?? directory.certFile;
+    const [liveUrl, testUrl] = environment === 'live' ? [baseUrl, null] : [null, baseUrl];
+    merchantApi = { liveUrl, testUrl, caFile: certFile };
+    if (key !== null) await sendDemoRequests(admin, { merchantId, environment, key }, { baseUrl, certFile });
     const welcome = {
-      baseUrl: `${urlOf('https', https)}${wired.basePath}`,
+      baseUrl,
       plainUrl: http && urlOf('http', http),
       managementUrl: management && urlOf('http', management),
       servicesUrl: services.url,
@@ -134,7 +141,7 @@ async function dev(
       demoTokenFiles: directory.demoTokenFiles,
       dataDirectory: directory.path,
       kept: directory.kept,
-      certFile: wired.listen.https?.certFile ?? directory.certFile,
+      certFile,
       accessLog: wired.accessLog.destination,
       checkpoints: wired.accessLog.checkpoints?.file ?? null,
       instanceKeyFile: wired.accessLog.checkpoints?.keyFile ?? null,
@@ -251,46 +258,4 @@ async function untilKnown(records: Records, lookupId: string, config: Config): P
 
 function urlOf(scheme: string, { address, family, port }: AddressInfo): string {
   return `${scheme}://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
-}
-
-/** The demo merchant, and its API key if this run created the key. */
-interface DemoMerchant {
-  readonly merchantId: string;
-  /** Null if the key was shown in an earlier run. */
-  readonly key: string | null;
-}
-
-const name = 'Demo Merchant';
-const merchant = Type.Object({ id: Type.String(), name: Type.String() });
-const storedKey = Type.Object({ keyId: Type.String(), environment: Type.String(), status: Type.String() });
-const shownKey = Type.Object({ key: Type.String() });
-
-/** Finds the demo merchant and its key through the admin API, and creates them if they are missing. */
-async function ensureDemoMerchant(
-  registry: AdminClient,
-  environment: Environment,
-  resetKey: boolean,
-): Promise<DemoMerchant> {
-  const query = { name };
-  const found = await registry.ask({ method: 'GET', path: ['merchants'], query, expects: Type.Array(merchant) });
-  const existing = found.data.find((one) => one.name === name);
-  const merchantId = existing?.id ?? (await createMerchant(registry));
-
-  const path = ['merchants', merchantId, 'keys'];
-  const { data: keys } = await registry.ask({ method: 'GET', path, expects: Type.Array(storedKey) });
-  const key = keys.find((one) => one.environment === environment && one.status === 'ACTIVE');
-  if (key !== undefined && !resetKey) return { merchantId, key: null };
-  const made =
-    key === undefined
-      ? await registry.ask({ method: 'POST', path, body: { environment }, expects: shownKey })
-      : await registry.ask({ method: 'POST', path: ['keys', key.keyId, 'reset'], body: {}, expects: shownKey });
-  return { merchantId, key: made.data.key };
-}
-
-async function createMerchant(registry: AdminClient): Promise<string> {
-  const body = { name, status: 'ACTIVE', goLive: true };
-  const { data } = await registry.ask({ method: 'POST', path: ['merchants'], body, expects: merchant });
-  if (data.name !== name)
-    throw new OperatorError('The registry created a merchant with another name than the demo merchant.');
-  return data.id;
 }

@@ -8,6 +8,7 @@ import type { Config } from '../../config/schema.js';
 import type { Records } from '../../gateway/ports.js';
 import type { RegistryChannel } from '../../gateway/channel-ports.js';
 import type { RecordsStore } from '../../gateway/store-ports.js';
+import type { MerchantApi } from '../../registry/console/create-console.js';
 import { type RunningRegistry, startRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { openRecords } from '../compose/gateway-ports.js';
@@ -32,12 +33,15 @@ export interface EmbeddedRegistry {
 /**
  * Starts a registry that writes to Redis. With `keyStore.kind: memory`, it writes to records in memory that the gateway
  * shares.
- * @param temporaryPrefix prefix in Redis whose records `close` removes; null: `close` removes nothing
+ * @param options `temporaryPrefix`: prefix in Redis whose records `close` removes; null: `close` removes nothing
  */
 export async function startEmbeddedRegistry(
   config: Config,
   log: Logger,
-  { temporaryPrefix }: { readonly temporaryPrefix: string | null },
+  {
+    temporaryPrefix,
+    merchantApi,
+  }: { readonly temporaryPrefix: string | null; readonly merchantApi: () => MerchantApi },
 ): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
   const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention } =
@@ -66,7 +70,7 @@ export async function startEmbeddedRegistry(
       usage: config.registry.usage,
       servicesTokenKey: await openServicesTokenKey(config.registry.servicesToken),
       unusual: unusualUse?.unusual ?? null,
-      console: config.registry.console,
+      console: config.registry.console && { ...config.registry.console, merchantApi },
       random: randomBytes,
       pepper: await readPepper(config.keys.pepperFile),
       resources: new Set(config.routes.map(({ resource }) => resource)),

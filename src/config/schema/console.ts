@@ -1,6 +1,18 @@
 import Type from '../../typebox/typebox.js';
 import { address, nullable, optionalFile, section } from './option.js';
 
+function apiUrl(environment: string, example: string) {
+  return nullable(
+    Type.String({
+      pattern: '^https://[^?#@\\s\\\\"\'$`\\u0000-\\u001f\\u007f]+$',
+      maxLength: 300,
+      expects: 'an https:// URL without a query',
+      examples: [example],
+    }),
+    { description: `URL of the merchant API in ${environment}, with its base path. null: the page does not know it.` },
+  );
+}
+
 /** Options of the web console of the registry. */
 export const console = section(
   {
@@ -28,6 +40,18 @@ export const console = section(
           'The origin by which browsers address the console: requests for another host and changes from another ' +
           'origin are rejected. http only on loopback. null: the address of the listener, only on loopback.',
       },
+    ),
+    merchantApi: section(
+      {
+        liveUrl: apiUrl('live', 'https://api.example.com/v1'),
+        testUrl: apiUrl('test', 'https://sandbox.example.com/v1'),
+        caFile: nullable(Type.String({ maxLength: 4096, expects: 'a path', examples: ['/etc/ssl/private-ca.pem'] }), {
+          description:
+            'File on the machines of merchants with a private CA, for the example commands (curl --cacert). ' +
+            'null: the certificate is of a public CA.',
+        }),
+      },
+      { description: "The gateway's addresses, which the page Try it shows to merchants." },
     ),
   },
   { description: 'The web console.' },

@@ -1,62 +1,72 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import type { ReactNode } from 'react';
+import { type ReactNode, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { call, type Me, type Merchant, type Refused, type UsageRow } from '../api';
-import { Pager, Problem, Table, Text, Time } from '../elements';
+import { Pager, Problem, Table, Text, TextFilter, Time } from '../elements';
 import { may } from '../frame';
 import { texts } from '../texts';
+import { UsageChart } from './usage-chart';
 
 const number = new Intl.NumberFormat();
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' });
+/** Days are counted in UTC, hours in the zone of the reader. */
+const formats = {
+  day: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' }),
+  hour: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' }),
+} as const;
 const everyMilliseconds = 5_000;
+
+const periods = { hour: 48 * 3_600_000, day: 30 * 86_400_000 } as const;
+const filters = ['code', 'key', 'address', 'requestId'] as const;
 
 /** What the gateways have seen of a merchant's requests, and why some were refused. */
 export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const [parameters, setParameters] = useSearchParams();
   const page = Number(parameters.get('page') ?? 1);
-  const usage = useQuery({
-    queryKey: ['usage', merchant.id],
-    queryFn: ({ signal }) =>
-      call<readonly UsageRow[]>(`/merchants/${merchant.id}/usage`, { query: { by: 'day', per_page: 31 }, signal }),
-    refetchInterval: everyMilliseconds,
-  });
+  const given = Object.fromEntries(filters.map((name) => [name, parameters.get(name) ?? '']));
   const refusals = useQuery({
-    queryKey: ['refusals', merchant.id, page],
+    queryKey: ['refusals', merchant.id, page, given],
     queryFn: ({ signal }) =>
-      call<readonly Refused[]>(`/merchants/${merchant.id}/refusals`, { query: { page, per_page: 50 }, signal }),
+      call<readonly Refused[]>(`/merchants/${merchant.id}/refusals`, {
+        query: { page, per_page: 50, ...given },
+        signal,
+      }),
     placeholderData: keepPreviousData,
     refetchInterval: everyMilliseconds,
   });
-  const days = usage.data?.data ?? [];
-  const most = Math.max(1, ...days.map(({ requests }) => requests));
+  const set = (name: string, value: string): void => {
+    setParameters((former) => {
+      if (value === '') former.delete(name);
+      else former.set(name, value);
+      if (name !== 'page') former.delete('page');
+      return former;
+    });
+  };
+  const isFiltered = Object.values(given).some((value) => value !== '');
   return (
     <>
       <h1>{texts.activity.title}</h1>
-      <h2>{texts.activity.usage}</h2>
-      <Problem error={usage.error} roles={me.roles.join(', ')} />
-      {usage.data !== undefined && days.length === 0 ? <p className="empty">{texts.activity.noRequests}</p> : null}
-      {days.length === 0 ? null : (
-        <Table caption={texts.activity.usage} columns={texts.activity.columns}>
-          {days.map(({ from, accepted, refused, codes }) => (
-            <tr key={from}>
-              <th scope="row">{from === null ? '' : day.format(new Date(from))}</th>
-              <td>
-                {number.format(accepted)}
-                <span className="bar good" aria-hidden="true" style={{ inlineSize: `${(accepted / most) * 100}%` }} />
-              </td>
-              <td>
-                {number.format(refused)}
-                <span className="bar ended" aria-hidden="true" style={{ inlineSize: `${(refused / most) * 100}%` }} />
-              </td>
-              <td>{codes.map(({ code, requests }) => `${code} ${number.format(requests)}`).join(', ')}</td>
-            </tr>
-          ))}
-        </Table>
-      )}
+      <Requests merchant={merchant} me={me} of={given.key ?? ''} />
       <h2>{texts.activity.refusals}</h2>
+      <div className="filters">
+        {filters.map((name) => (
+          <TextFilter
+            key={name}
+            label={texts.activity.filters[name]}
+            value={given[name] ?? ''}
+            onChange={(value) => set(name, value)}
+          />
+        ))}
+      </div>
       <Problem error={refusals.error} roles={me.roles.join(', ')} />
       {refusals.data === undefined ? null : refusals.data.data.length === 0 ? (
-        <p className="empty">{texts.activity.noRefusals}</p>
+        <p className="empty">
+          {isFiltered ? texts.activity.noMatch : texts.activity.noRefusals}{' '}
+          {isFiltered ? (
+            <button type="button" onClick={() => setParameters({})}>
+              {texts.clearFilters}
+            </button>
+          ) : null}
+        </p>
       ) : (
         <Table caption={texts.activity.refusals} columns={texts.activity.refusalColumns}>
           {refusals.data.data.map((one) => (
@@ -64,11 +74,70 @@ export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; re
           ))}
         </Table>
       )}
-      <Pager
-        page={page}
-        pages={refusals.data?.meta?.total_pages ?? 1}
-        onPage={(to) => setParameters({ page: String(to) })}
-      />
+      <Pager page={page} pages={refusals.data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
+    </>
+  );
+}
+
+/** The requests by hour or day, or by code: a chart, and a table with the same numbers. */
+function Requests({ merchant, me, of }: { readonly merchant: Merchant; readonly me: Me; readonly of: string }) {
+  const [by, setBy] = useState<'hour' | 'day'>('day');
+  const [environment, setEnvironment] = useState('');
+  const words = texts.activity;
+  const usage = useQuery({
+    queryKey: ['usage', merchant.id, by, environment, of],
+    queryFn: ({ signal }) => {
+      const since = new Date(Date.now() - periods[by]).toISOString();
+      const query = { by, since, per_page: 100, environment, key: of };
+      return call<readonly UsageRow[]>(`/merchants/${merchant.id}/usage`, { query, signal });
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: everyMilliseconds,
+  });
+  const rows = usage.data?.data ?? [];
+  return (
+    <>
+      <h2>{words.usage[by]}</h2>
+      <div className="filters">
+        <label>
+          {words.by}{' '}
+          <select value={by} onChange={({ currentTarget }) => setBy(currentTarget.value === 'hour' ? 'hour' : 'day')}>
+            <option value="day">{words.periods.day}</option>
+            <option value="hour">{words.periods.hour}</option>
+          </select>
+        </label>
+        <label>
+          {texts.keys.filters.environment}{' '}
+          <select value={environment} onChange={({ currentTarget }) => setEnvironment(currentTarget.value)}>
+            <option value="">{texts.keys.filters.all}</option>
+            <option value="live">{texts.environment.live}</option>
+            <option value="test">{texts.environment.test}</option>
+          </select>
+        </label>
+      </div>
+      <Problem error={usage.error} roles={me.roles.join(', ')} />
+      {usage.data !== undefined && rows.length === 0 ? (
+        <p className="empty">
+          {words.noRequests} <Link href={`/merchants/${merchant.id}/try`}>{words.tryIt}</Link>
+        </p>
+      ) : null}
+      {rows.length === 0 ? null : (
+        <>
+          <UsageChart rows={rows} label={words.usage[by]} />
+          <Table caption={words.usage[by]} columns={[words.units[by], ...words.columns]}>
+            {rows.map(({ from, accepted, refused, codes }) => (
+              <tr key={from}>
+                <th scope="row">
+                  {from === null ? '' : <span title={`${from} (UTC)`}>{formats[by].format(new Date(from))}</span>}
+                </th>
+                <td>{number.format(accepted)}</td>
+                <td>{number.format(refused)}</td>
+                <td>{codes.map(({ code, requests }) => `${code} ${number.format(requests)}`).join(', ')}</td>
+              </tr>
+            ))}
+          </Table>
+        </>
+      )}
     </>
   );
 }

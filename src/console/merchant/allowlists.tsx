@@ -1,15 +1,12 @@
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { useSearchParams } from 'wouter';
-import { ApiProblem, call, type Me, type Merchant, type Propagation, type Verdict } from '../api';
-import { Field, Problem, Table } from '../elements';
+import { ApiProblem, call, type Me, type Merchant, type Propagation } from '../api';
+import { Field, Problem } from '../elements';
 import { may } from '../frame';
+import { AddAddresses, AllowlistVerdict } from './allowlist-verdict';
 import { InForce } from './shown-once';
 import { texts } from '../texts';
-
-const number = new Intl.NumberFormat();
-const verdictDays = 30;
-const dayMilliseconds = 86_400_000;
 
 type ListName = 'ipAllowlist' | 'originAllowlist';
 type Saved = Merchant & { readonly propagation: Propagation };
@@ -130,7 +127,17 @@ function Allowlist({
       ) : (
         <p className="help">{words.off}</p>
       )}
-      {isOn && name === 'ipAllowlist' ? <Losses merchant={merchant} entries={entries} /> : null}
+      {isOn && name === 'ipAllowlist' ? (
+        <>
+          {mayWrite ? (
+            <AddAddresses
+              {...{ merchant, entries, own: me.address ?? null }}
+              onAdd={(more) => setText([...entries, ...more].join('\n'))}
+            />
+          ) : null}
+          <AllowlistVerdict merchant={merchant} entries={entries} />
+        </>
+      ) : null}
       {unconfirmed.map(({ flag, what }) => (
         <label key={what} className="choice">
           <input
@@ -175,53 +182,4 @@ function Allowlist({
 function concernIn(message: string): { readonly flag: string; readonly what: string }[] {
   const [, what = '', flag = ''] = /^\w+(?:\[\d+\])?: (.*); send "confirm": \["(\w+)"\]/.exec(message) ?? [];
   return flag === '' ? [] : [{ flag, what }];
-}
-
-/** What a list would have refused. It is read on request, because it reads every address of a month. */
-function Losses({
-  merchant,
-  entries,
-}: {
-  readonly merchant: Merchant;
-  readonly entries: readonly string[];
-}): ReactNode {
-  const [asked, setAsked] = useState<string | null>(null);
-  const { data, error } = useQuery({
-    queryKey: ['verdict', merchant.id, asked],
-    enabled: asked !== null,
-    queryFn: async ({ signal }) => {
-      const since = new Date(Date.now() - verdictDays * dayMilliseconds).toISOString();
-      const query = { allow: asked ?? '', since };
-      return (await call<Verdict>(`/merchants/${merchant.id}/addresses/verdict`, { query, signal })).data;
-    },
-  });
-  const list = entries.join(',');
-  return (
-    <div>
-      <button type="button" onClick={() => setAsked(list)}>
-        {texts.allowlists.check}
-      </button>
-      {asked === list ? <Problem error={error} /> : null}
-      {asked !== list || data === undefined ? null : (
-        <div role="status">
-          <p>
-            {texts.allowlists.verdict(number.format(data.requests), number.format(data.refused.requests))}{' '}
-            {data.uncertain === 0 ? '' : texts.allowlists.uncertain(number.format(data.uncertain))}
-          </p>
-          {data.addresses.length === 0 ? null : (
-            <Table caption={texts.allowlists.check} columns={[texts.allowlists.addresses, texts.activity.usage]}>
-              {data.addresses.map(({ address, country, requests }) => (
-                <tr key={address}>
-                  <th scope="row">
-                    {address} {country ?? ''}
-                  </th>
-                  <td>{number.format(requests)}</td>
-                </tr>
-              ))}
-            </Table>
-          )}
-        </div>
-      )}
-    </div>
-  );
 }

@@ -1,9 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { type ApiKey, ApiProblem, call, type CreatedKey, type Me, type Merchant, type Propagation } from '../api';
+import { type ApiKey, call, type CreatedKey, type Me, type Merchant, type Propagation } from '../api';
 import { Choice, Dialog, Field, focusNow, inWords, Problem } from '../elements';
 import { InForce, ShownOnce } from './shown-once';
-import { Prove } from '../sign-in';
+import { about, ChangeProblem, useChange } from '../change';
 import { texts } from '../texts';
 
 /** How a key is called: its label, or its id. */
@@ -15,39 +15,6 @@ interface DialogProps {
   readonly merchant: Merchant;
   readonly me: Me;
   readonly onClose: () => void;
-}
-
-/** The state of a change that a dialog sends. No cache has the result, because it may contain a key. */
-function useChange<Result>(): {
-  readonly result: Result | null;
-  readonly error: unknown;
-  readonly isBusy: boolean;
-  readonly send: (request: () => Promise<Result>) => void;
-} {
-  const [state, setState] = useState<{
-    readonly result: Result | null;
-    readonly error: unknown;
-    readonly isBusy: boolean;
-  }>({
-    ...{ result: null, error: null, isBusy: false },
-  });
-  const send = (request: () => Promise<Result>): void => {
-    if (state.isBusy) return;
-    setState({ result: null, error: null, isBusy: true });
-    request().then(
-      (result) => setState({ result, error: null, isBusy: false }),
-      (error: unknown) => setState({ result: null, error, isBusy: false }),
-    );
-  };
-  return { ...state, send };
-}
-
-function isUnproven(error: unknown): boolean {
-  return error instanceof ApiProblem && error.code === 'identity_not_proven';
-}
-
-function about(error: unknown, field: string): string | undefined {
-  return error instanceof ApiProblem ? error.about(field) : undefined;
 }
 
 /** Creates a key, and shows it once. */
@@ -115,11 +82,7 @@ export function CreateKey({ merchant, me, onClose }: DialogProps): ReactNode {
           </Field>
         )}
         <Choice label={words.expires} options={words.expiries} value={expiresIn} onChange={setExpiresIn} />
-        {isUnproven(error) ? (
-          <Prove hasSignIn={me.hasSignIn} onRetry={create} />
-        ) : (
-          <Problem error={error} roles={me.roles.join(', ')} />
-        )}
+        <ChangeProblem {...{ error, me }} onRetry={create} />
         <p className="buttons">
           <button type="button" onClick={onClose}>
             {texts.cancel}
@@ -146,11 +109,7 @@ export function ResetKey({ of: key, me, onClose }: DialogProps & { readonly of: 
     <Dialog title={texts.reset.title(nameOf(key))} onClose={onClose}>
       <Choice label={texts.reset.text} options={texts.reset.graces} value={grace} onChange={setGrace} />
       <LastUse of={key} />
-      {isUnproven(error) ? (
-        <Prove hasSignIn={me.hasSignIn} onRetry={reset} />
-      ) : (
-        <Problem error={error} roles={me.roles.join(', ')} />
-      )}
+      <ChangeProblem {...{ error, me }} onRetry={reset} />
       <p className="buttons">
         <button type="button" onClick={onClose}>
           {texts.cancel}

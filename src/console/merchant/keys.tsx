@@ -1,10 +1,10 @@
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { useSearchParams } from 'wouter';
+import { Link, useSearchParams } from 'wouter';
 import { type ApiKey, call, type Me, type Merchant } from '../api';
 import { CreateKey, nameOf, ResetKey, RevokeKey } from './key-dialogs';
 import { may } from '../frame';
-import { inWords, Pager, Problem, Table, Text, Time } from '../elements';
+import { inWords, Pager, Problem, Table, Text, TextFilter, Time } from '../elements';
 import { texts } from '../texts';
 
 type OpenDialog = { readonly kind: 'create' } | { readonly kind: 'reset' | 'revoke'; readonly key: ApiKey };
@@ -14,13 +14,13 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
   const client = useQueryClient();
   const [parameters, setParameters] = useSearchParams();
   const [dialog, setDialog] = useState<OpenDialog | null>(null);
-  const [environment, status] = [parameters.get('environment') ?? '', parameters.get('status') ?? ''];
+  const [environment, status, label] = ['environment', 'status', 'label'].map((name) => parameters.get(name) ?? '');
   const page = Number(parameters.get('page') ?? 1);
   const { data, error } = useQuery({
-    queryKey: ['keys', merchant.id, environment, status, page],
+    queryKey: ['keys', merchant.id, environment, status, label, page],
     queryFn: ({ signal }) =>
       call<readonly ApiKey[]>(`/merchants/${merchant.id}/keys`, {
-        query: { page, per_page: 50, environment, status },
+        query: { page, per_page: 50, environment, status, label },
         signal,
       }),
     placeholderData: keepPreviousData,
@@ -34,7 +34,7 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
     });
   };
   const changed = (): void => void client.invalidateQueries({ queryKey: ['keys'] });
-  const isFiltered = environment !== '' || status !== '';
+  const isFiltered = environment !== '' || status !== '' || label !== '';
   return (
     <>
       <div className="title">
@@ -45,7 +45,8 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
           </button>
         ) : null}
       </div>
-      <p className="filters">
+      <div className="filters">
+        <TextFilter label={texts.keys.filters.label} value={label ?? ''} onChange={(value) => filter('label', value)} />
         <label>
           {texts.keys.filters.environment}{' '}
           <select value={environment} onChange={({ currentTarget }) => filter('environment', currentTarget.value)}>
@@ -62,7 +63,7 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
             <option value="REVOKED">{texts.keys.revoked}</option>
           </select>
         </label>
-      </p>
+      </div>
       <Problem error={error} roles={me.roles.join(', ')} />
       {data === undefined ? null : data.data.length === 0 ? (
         <NoKeys isFiltered={isFiltered} onClear={() => setParameters({})} />
@@ -146,12 +147,39 @@ function KeyRow({
       <td>{key.permissions.includes('*') ? texts.keys.everything : key.permissions.join(', ')}</td>
       <td>
         <Time at={key.createdAt} />
+        {key.createdBy ? (
+          <>
+            <br />
+            <small>
+              <Text>{texts.keys.by(key.createdBy)}</Text>
+            </small>
+          </>
+        ) : null}
       </td>
       <td>{key.expiresAt === null ? texts.never : <Time at={key.expiresAt} />}</td>
+      <td>
+        {key.lastUse ? (
+          <>
+            <Time at={key.lastUse.at} />
+            <br />
+            <small>{key.lastUse.address}</small>
+          </>
+        ) : (
+          texts.never
+        )}
+      </td>
       <td>
         <span className={`status ${isOpen ? 'good' : 'ended'}`}>{statusOf(key)}</span>
       </td>
       <td className="actions">
+        {may(me, 'usage:read') ? (
+          <Link
+            href={`/merchants/${key.merchantId}/activity?key=${key.keyId}`}
+            aria-label={texts.keys.named(texts.keys.activity, nameOf(key))}
+          >
+            {texts.keys.activity}
+          </Link>
+        ) : null}
         {actions.map(([kind, text]) => (
           <button key={kind} type="button" aria-label={texts.keys.named(text, nameOf(key))} onClick={() => onAct(kind)}>
             {text}

@@ -7,13 +7,17 @@ import { call, type Me, type Merchant } from '../api';
 import { Problem, Text } from '../elements';
 import { MerchantLinks } from '../frame';
 import { KeysPage } from './keys';
+import { MembersPage } from './members';
 import { MerchantActions } from './merchant-actions';
 import { texts } from '../texts';
+import { TryItPage } from './try-it';
 
 const pages: Readonly<Record<string, (props: { readonly merchant: Merchant; readonly me: Me }) => ReactNode>> = {
   keys: KeysPage,
   allowlists: AllowlistsPage,
   activity: ActivityPage,
+  try: TryItPage,
+  members: MembersPage,
 };
 
 /** One page of one merchant. */
@@ -46,7 +50,7 @@ export function MerchantPage({
       </p>
       {me.merchantId === null ? (
         <nav aria-label={texts.merchantNav.label} className="tabs">
-          <MerchantLinks id={data.id} location={location} />
+          <MerchantLinks id={data.id} location={location} me={me} />
         </nav>
       ) : null}
       {Page === undefined ? <h1>{texts.noPage}</h1> : <Page merchant={data} me={me} />}

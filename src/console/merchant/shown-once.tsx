@@ -1,6 +1,7 @@
-import { type ReactNode, useRef, useState } from 'react';
+import type { ReactNode } from 'react';
 import type { CreatedKey, Propagation } from '../api';
-import { CommandLine, Dialog, Field, focusNow } from '../elements';
+import { CommandLine } from '../elements';
+import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
 
 /** On which gateways a change is in force. */
@@ -39,67 +40,19 @@ export function InForce({ propagation }: { readonly propagation: Propagation }):
   );
 }
 
-/** A new key. Only this component's state has it: it is gone when the dialog closes. */
+/** A new key, shown once. */
 export function ShownOnce({
-  created,
+  created: { key, propagation },
   onClose,
 }: {
   readonly created: CreatedKey;
   readonly onClose: () => void;
 }): ReactNode {
-  const { key, propagation } = created;
-  const [isCopied, setIsCopied] = useState(false);
-  const [isWarned, setIsWarned] = useState(false);
-  const field = useRef<HTMLInputElement>(null);
-  const copy = (): void => {
-    field.current?.select();
-    // Without the permission, the field is selected: the person copies it with the keyboard.
-    navigator.clipboard.writeText(key).then(
-      () => setIsCopied(true),
-      () => undefined,
-    );
-  };
-  const leave = (): void => {
-    if (isCopied || isWarned) onClose();
-    else setIsWarned(true);
-  };
-  const words = texts.once;
   return (
-    <Dialog title={words.title} onClose={leave}>
-      <p>{words.text}</p>
-      <Field label={words.key}>
-        {(ids) => (
-          <input {...ids} ref={field} readOnly value={key} autoComplete="off" onCopy={() => setIsCopied(true)} />
-        )}
-      </Field>
-      <p className="buttons">
-        <button type="button" className="main" autoFocus onClick={copy}>
-          {words.copy}
-        </button>
-        <span role="status">{isCopied ? words.copied : ''}</span>
-      </p>
-      <h3>{words.env}</h3>
+    <SecretOnce secret={key} words={texts.once} onClose={onClose}>
+      <h3>{texts.once.env}</h3>
       <CommandLine>{`SVC_API_KEY=${key}`}</CommandLine>
       <InForce propagation={propagation} />
-      {isWarned ? (
-        <div role="alert" className="notice">
-          <p>{words.notCopied}</p>
-          <p className="buttons">
-            <button type="button" ref={focusNow} onClick={() => setIsWarned(false)}>
-              {words.goBack}
-            </button>
-            <button type="button" className="danger" onClick={onClose}>
-              {texts.close}
-            </button>
-          </p>
-        </div>
-      ) : (
-        <p className="buttons">
-          <button type="button" onClick={leave}>
-            {texts.done}
-          </button>
-        </p>
-      )}
-    </Dialog>
+    </SecretOnce>
   );
 }

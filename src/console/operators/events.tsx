@@ -2,33 +2,71 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { useSearchParams } from 'wouter';
 import { call, type RegistryEvent } from '../api';
-import { Change, Pager, Problem, Table, Text, Time } from '../elements';
+import { Change, Pager, Problem, Table, Text, TextFilter, Time } from '../elements';
+import { may, useMe } from '../frame';
 import { texts } from '../texts';
+import { Chain } from './chain';
+
+const filters = ['merchantId', 'keyId', 'actor', 'requestId'] as const;
 
 /** Who changed what, and when. */
 export function EventsPage(): ReactNode {
+  const { me } = useMe();
   const [parameters, setParameters] = useSearchParams();
   const page = Number(parameters.get('page') ?? 1);
+  const given = Object.fromEntries(filters.map((name) => [name, parameters.get(name) ?? '']));
   const { data, error } = useQuery({
-    queryKey: ['events', page],
-    queryFn: ({ signal }) => call<readonly RegistryEvent[]>('/events', { query: { page, per_page: 50 }, signal }),
+    queryKey: ['events', page, given],
+    queryFn: ({ signal }) =>
+      call<readonly RegistryEvent[]>('/events', { query: { page, per_page: 50, ...given }, signal }),
     placeholderData: keepPreviousData,
   });
+  const set = (name: string, value: string): void => {
+    setParameters((former) => {
+      if (value === '') former.delete(name);
+      else former.set(name, value);
+      if (name !== 'page') former.delete('page');
+      return former;
+    });
+  };
+  const isFiltered = Object.values(given).some((value) => value !== '');
   return (
     <>
       <h1>{texts.events.title}</h1>
+      {me?.merchantId === null && may(me, 'events:read') ? <Chain /> : null}
+      <div className="filters">
+        {filters
+          .filter((name) => name !== 'merchantId' || me?.merchantId === null)
+          .map((name) => (
+            <TextFilter
+              key={name}
+              label={texts.events.filters[name]}
+              value={given[name] ?? ''}
+              onChange={(value) => set(name, value)}
+            />
+          ))}
+      </div>
       <Problem error={error} />
       {data === undefined ? null : data.data.length === 0 ? (
-        <p className="empty">{texts.events.noEvents}</p>
+        <p className="empty">
+          {isFiltered ? texts.events.noMatch : texts.events.noEvents}{' '}
+          {isFiltered ? (
+            <button type="button" onClick={() => setParameters({})}>
+              {texts.clearFilters}
+            </button>
+          ) : null}
+        </p>
       ) : (
         <Table caption={texts.events.title} columns={texts.events.columns}>
-          {data.data.map(({ seq, at, actor, action, merchantId, keyId, source, reason, before, after }) => (
+          {data.data.map(({ seq, at, actor, action, merchantId, keyId, source, reason, before, after, proof }) => (
             <tr key={seq}>
               <td>
                 <Time at={at} />
               </td>
               <td>
                 <Text>{actor}</Text>
+                <br />
+                <small>{proof ?? ''}</small>
               </td>
               <td>
                 {action}
@@ -44,7 +82,7 @@ export function EventsPage(): ReactNode {
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => setParameters({ page: String(to) })} />
+      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
     </>
   );
 }

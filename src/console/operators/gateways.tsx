@@ -10,8 +10,13 @@ interface Gateway {
   readonly environment: 'live' | 'test';
   readonly startedAt: string | null;
   readonly revision: number | null;
+  readonly version: string | null;
+  readonly lastSeenAt: string;
+  readonly confirms: boolean;
+  readonly clockSkewMilliseconds: number | null;
 }
 
+const number = new Intl.NumberFormat();
 const everyMilliseconds = 5_000;
 
 /** The gateways that may use cached records. */
@@ -32,14 +37,23 @@ export function GatewaysPage(): ReactNode {
         </>
       ) : (
         <Table caption={texts.gateways.title} columns={texts.gateways.columns}>
-          {data.map(({ instanceId, host, environment, startedAt, revision }) => (
+          {data.map(({ instanceId, host, environment, version, startedAt, lastSeenAt, revision, confirms, ...one }) => (
             <tr key={instanceId}>
               <th scope="row">
                 <Text>{host}</Text>
               </th>
               <td>{texts.environment[environment]}</td>
+              <td>{version ?? texts.unknown}</td>
               <td>{startedAt === null ? texts.unknown : <Time at={startedAt} />}</td>
-              <td>{revision ?? texts.unknown}</td>
+              <td>
+                <Time at={lastSeenAt} />
+              </td>
+              <td>{confirms ? (revision ?? texts.unknown) : texts.gateways.cannotConfirm}</td>
+              <td>
+                {one.clockSkewMilliseconds === null
+                  ? texts.unknown
+                  : texts.gateways.skew(number.format(one.clockSkewMilliseconds))}
+              </td>
             </tr>
           ))}
         </Table>

@@ -56,9 +56,11 @@ export function UnusualPage(): ReactNode {
                 <Text>{message}</Text>
               </td>
               <td>
-                <Link href={`/merchants/${merchantId}/activity`}>{merchantId}</Link>
+                <Link href={`/merchants/${merchantId}/keys`}>{merchantId}</Link>
               </td>
-              <td>{keyId}</td>
+              <td>
+                <Link href={`/merchants/${merchantId}/activity?key=${keyId}`}>{keyId}</Link>
+              </td>
               <td className="actions">
                 {decisions.map((decision) => (
                   <button key={decision} type="button" onClick={() => void decide(id, decision)}>

@@ -38,10 +38,18 @@ export async function listAdministrators(
   return { items: rows.map(toAdministrator), totalRecords: total };
 }
 
-/** Finds an administrator by id. @throws Refusal */
-export async function findAdministrator(database: RegistryDatabase, id: string): Promise<Administrator> {
+/**
+ * Finds an administrator by id.
+ * @param what what the refusal calls the administrator
+ * @throws Refusal
+ */
+export async function findAdministrator(
+  database: RegistryDatabase,
+  id: string,
+  what = 'Administrator',
+): Promise<Administrator> {
   const row = await database.selectFrom('administrators').selectAll().where('id', '=', id).executeTakeFirst();
-  if (row === undefined) throw Refusal.notFound('Administrator');
+  if (row === undefined) throw Refusal.notFound(what);
   return toAdministrator(row);
 }
 

@@ -8,7 +8,8 @@ export const permissions = [
   ...(['checkpoints:read', 'checkpoints:write', 'usage:read', 'usage:forget'] as const),
   ...(['records:import', 'records:export', 'restores:read', 'restores:write'] as const),
   ...walletPermissions,
-  ...(['administrators:read', 'administrators:write', 'identity:read', 'tokens:own'] as const),
+  ...(['administrators:read', 'administrators:write', 'members:read', 'members:write'] as const),
+  ...(['identity:read', 'tokens:own'] as const),
   ...(['approvals:read', 'approvals:decide'] as const),
   ...(['unusual:read', 'unusual:answer'] as const),
 ] as const;
@@ -21,7 +22,7 @@ const ofEverybody = ['identity:read', 'tokens:own'] as const;
 
 const reads = [
   ...(['merchants:read', 'keys:read', 'gateways:read', 'events:read', 'checkpoints:read'] as const),
-  ...(['restores:read', 'approvals:read', 'usage:read', 'unusual:read'] as const),
+  ...(['restores:read', 'approvals:read', 'usage:read', 'unusual:read', 'members:read'] as const),
 ] as const;
 
 /** A role: a named set of permissions. */
@@ -74,18 +75,21 @@ export const roles = {
     permissions: ['events:append', ...ofEverybody],
   },
   'merchant-admin': {
-    description: 'the keys and allowlists of one merchant',
+    description: 'the keys, allowlists and members of one merchant',
     isOfMember: true,
     permissions: [
       ...(['merchants:read', 'allowlists:write', 'keys:read', 'keys:create', 'keys:revoke', 'events:read'] as const),
-      ...(['usage:read', 'unusual:read'] as const),
+      ...(['usage:read', 'unusual:read', 'members:read', 'members:write'] as const),
       ...ofEverybody,
     ],
   },
   'merchant-viewer': {
-    description: 'reads the keys, allowlists, events and usage of one merchant',
+    description: 'reads the keys, allowlists, members, events and usage of one merchant',
     isOfMember: true,
-    permissions: ['merchants:read', 'keys:read', 'events:read', 'usage:read', 'unusual:read', ...ofEverybody],
+    permissions: [
+      ...(['merchants:read', 'keys:read', 'events:read', 'usage:read', 'unusual:read', 'members:read'] as const),
+      ...ofEverybody,
+    ],
   },
 } as const satisfies Readonly<Record<string, Role>>;
 

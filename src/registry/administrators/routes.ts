@@ -9,6 +9,7 @@ import { recordingRefusals } from './access.js';
 import { authorOf, callerOf } from './request-author.js';
 import type { Attempts } from './attempts.js';
 import type { CallerSession } from './caller.js';
+import type { MerchantApi } from '../console/create-console.js';
 import { changeAdministrator, createAdministrator, findAdministrator, listAdministrators } from './repository.js';
 import { permissions, permits, roleNames, roles } from './roles.js';
 import {
@@ -30,13 +31,15 @@ export interface AdministratorRouteOptions {
   readonly attempts: Attempts;
   /** Whether people sign in with an OpenID provider. */
   readonly hasSignIn: boolean;
+  /** Where merchants reach the gateways, as far as that is known. */
+  readonly merchantApi: () => MerchantApi;
   /** Called after an owner was created. */
   readonly onOwner?: (() => void) | undefined;
 }
 
 /** Routes that manage administrators and their tokens. */
 export const administratorRoutes =
-  ({ attempts, hasSignIn, onOwner }: AdministratorRouteOptions): Routes =>
+  ({ attempts, hasSignIn, merchantApi, onOwner }: AdministratorRouteOptions): Routes =>
   (app, context) => {
     const { database } = context;
 
@@ -54,8 +57,8 @@ export const administratorRoutes =
         const identity = {
           ...{ name, administratorId, proof, roles: held },
           permissions: permissions.filter((permission) => permits(held, permission)),
-          ...{ merchantId, expiresAt: textOf(expiresAt) },
-          ...{ hasSignIn, session: session && shownSession(session) },
+          ...{ merchantId, expiresAt: textOf(expiresAt), address: authorOf(request).source },
+          ...{ merchantApi: merchantApi(), hasSignIn, session: session && shownSession(session) },
         };
         return success('Identity retrieved', identity);
       },

@@ -148,6 +148,13 @@ export const identitySchema = Type.Object({
   merchantId: orNull(Type.String()),
   expiresAt: orNull(moment),
   // Responses of the previous release do not contain the following fields.
+  address: Type.Optional(orNull(Type.String({ description: 'the address from which the request came' }))),
+  merchantApi: Type.Optional(
+    Type.Object(
+      { liveUrl: orNull(Type.String()), testUrl: orNull(Type.String()), caFile: orNull(Type.String()) },
+      { description: 'where merchants reach the gateways, as far as registry.console says' },
+    ),
+  ),
   hasSignIn: Type.Optional(Type.Boolean({ description: 'true: people sign in with an OpenID provider' })),
   session: Type.Optional(
     Type.Union([

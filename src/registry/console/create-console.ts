@@ -13,12 +13,22 @@ import { addPages } from './pages.js';
 import { addSecurityHeaders, type OnRefused, requireConsoleHost, requireConsoleOrigin } from './request-checks.js';
 import { sessionCredentials } from './sessions.js';
 
+/** Where merchants reach the gateways (`registry.console.merchantApi`). */
+export interface MerchantApi {
+  readonly liveUrl: string | null;
+  readonly testUrl: string | null;
+  /** PEM file with a private CA on the machines of merchants; null: a public CA. */
+  readonly caFile: string | null;
+}
+
 /** Where the console is served, and what it serves. */
 export interface ConsoleSettings {
   /** The one origin of the console, such as `https://console.example.com`; known once the console listens. */
   readonly origin: () => string;
   /** The directory with `index.html` and `assets`. */
   readonly directory: string;
+  /** Where merchants reach the gateways. */
+  readonly merchantApi: () => MerchantApi;
   /** TLS of the listener, which the app closes; null for plain HTTP. */
   readonly tls: ServerTls | null;
   /** Addresses and CIDRs of the proxies in front; null without proxies. */

@@ -15,6 +15,8 @@ import { type NewSession, newSecret, type Opening, openSession } from './session
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const linkMilliseconds = 10 * 60_000;
+/** Lifetime of the link of a member, who gets it by mail. */
+const memberLinkMilliseconds = 24 * 60 * 60_000;
 /** Limit of the links of one administrator that are still valid or were used in the last minutes. */
 const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
@@ -31,9 +33,45 @@ export function createLink(
   caller: Caller,
   { administrator: wanted, origin }: { readonly administrator: string | undefined; readonly origin: string },
 ): Promise<ConsoleLink> {
+  return issueLink(context, author, caller, {
+    ...{ origin, lifetime: linkMilliseconds },
+    idIn: (transaction) =>
+      wanted === undefined ? defaultOwner(transaction, caller) : idOf(transaction, caller, wanted),
+  });
+}
+
+/**
+ * Creates a link that signs a member of a merchant in once. The caller may change the members of this merchant.
+ * @param id the id of the member
+ * @throws Refusal
+ */
+export function createMemberLink(
+  context: Context,
+  author: Author,
+  caller: Caller,
+  { id, origin }: { readonly id: string; readonly origin: string },
+): Promise<ConsoleLink> {
+  const idIn = (): Promise<string> => Promise.resolve(id);
+  return issueLink(context, author, caller, { origin, lifetime: memberLinkMilliseconds, idIn });
+}
+
+function issueLink(
+  context: Context,
+  author: Author,
+  caller: Caller,
+  {
+    origin,
+    lifetime,
+    idIn,
+  }: {
+    readonly origin: string;
+    readonly lifetime: number;
+    /** Returns the id of the administrator whom the link signs in. */
+    readonly idIn: (transaction: RegistryDatabase) => Promise<string>;
+  },
+): Promise<ConsoleLink> {
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
-    const owner = await ownerOf(transaction, caller, wanted);
-    const { id: administratorId, name, merchantId } = owner;
+    const { id: administratorId, name, merchantId } = await ownerOf(transaction, caller, await idIn(transaction));
     await transaction
       .deleteFrom('console_links')
       .where('expires_at', '<', now - keptMilliseconds)
@@ -42,7 +80,7 @@ export function createLink(
     const isOwn = administratorId === caller.administratorId;
     const secret = newSecret(context.random);
     const id = newId('lnk', now, context.random);
-    const expiresAt = now + linkMilliseconds;
+    const expiresAt = now + lifetime;
     await transaction
       .insertInto('console_links')
       .values({
@@ -63,12 +101,8 @@ export function createLink(
   });
 }
 
-async function ownerOf(
-  transaction: RegistryDatabase,
-  caller: Caller,
-  wanted: string | undefined,
-): Promise<Administrator> {
-  const id = wanted === undefined ? await defaultOwner(transaction, caller) : await idOf(transaction, caller, wanted);
+/** Returns whom a link signs in. @throws Refusal for somebody who cannot get one */
+async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string): Promise<Administrator> {
   // A new link would be a new proof, and so an open browser would be enough to prove an identity again and again.
   if (id === caller.administratorId && caller.session !== null) {
     throw new Refusal(409, 'You are signed in already: sign in again to prove your identity', [], 'signed_in_already');
@@ -114,7 +148,16 @@ async function requireRoom(transaction: RegistryDatabase, owner: string, now: nu
     .where('administrator_id', '=', owner)
     .where('expires_at', '>', now)
     .executeTakeFirstOrThrow();
-  if (total >= mostLinks) throw new Refusal(409, `The administrator has ${mostLinks} links: wait for 10 minutes`);
+  if (total >= mostLinks)
+    throw new Refusal(
+      409,
+      `The administrator has ${mostLinks} valid links: use one of them, or wait until they expire`,
+    );
+}
+
+/** The refusal of a registry without a console. */
+export function consoleOff(): Refusal {
+  return new Refusal(404, 'This registry has no console: set registry.console', [], 'console_off');
 }
 
 function textOf(list: readonly string[] | null): string | null {

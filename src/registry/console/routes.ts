@@ -1,6 +1,5 @@
 import { success, successPage } from '../../rest/envelope.js';
 import { pagingOf } from '../../rest/paging.js';
-import { Refusal } from '../../rest/refusal.js';
 import { idParams, noQuery } from '../../rest/rest-app.js';
 import { recordingRefusals } from '../administrators/access.js';
 import type { Attempts } from '../administrators/attempts.js';
@@ -8,7 +7,7 @@ import { authorOf, callerOf } from '../administrators/request-author.js';
 import { idIn } from '../fields.js';
 import type { Routes } from '../routes.js';
 import { clearSession } from './cookies.js';
-import { createLink } from './links.js';
+import { consoleOff, createLink } from './links.js';
 import { consoleSessionSchema, linkSchema, newLinkBody, sessionsQuery } from './schema.js';
 import { endSession, listSessions } from './session-list.js';
 
@@ -88,8 +87,4 @@ export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes
       },
     );
   };
-}
-
-function consoleOff(): Refusal {
-  return new Refusal(404, 'This registry has no console: set registry.console', [], 'console_off');
 }

@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import { asListenError, OperatorError } from '../../config/operator-error.js';
 import type { Clock, Logger } from '../../gateway/store-ports.js';
 import { ServerTls } from '../../tls/server-tls.js';
-import type { ConsoleSettings } from './create-console.js';
+import type { ConsoleSettings, MerchantApi } from './create-console.js';
 
 /** Where the console listens (`registry.console`). */
 export interface ConsoleStart {
@@ -18,6 +18,8 @@ export interface ConsoleStart {
   };
   /** The origin by which browsers address the console; null: the address of the listener. */
   readonly origin: string | null;
+  /** Where merchants reach the gateways. `dev` knows it only after the console has started. */
+  readonly merchantApi: () => MerchantApi;
 }
 
 /** What the build made of `src/console`: `index.html` and `assets`. */
@@ -30,7 +32,7 @@ interface OpenedConsole extends ConsoleSettings {
 
 /** Reads the certificate of the console. @throws OperatorError for an unusable file */
 export async function openConsole(
-  { listen: { certFile, keyFile }, origin: configured }: ConsoleStart,
+  { listen: { certFile, keyFile }, origin: configured, merchantApi }: ConsoleStart,
   shared: {
     readonly behindProxy: readonly string[] | null;
     readonly clock: Clock;
@@ -48,7 +50,7 @@ export async function openConsole(
         );
   let origin = configured;
   return {
-    ...{ directory, tls, behindProxy: shared.behindProxy },
+    ...{ directory, merchantApi, tls, behindProxy: shared.behindProxy },
     origin: () => {
       if (origin === null) throw new OperatorError('The console does not listen yet.');
       return origin;

@@ -1,12 +1,13 @@
 import type { Selectable } from '../../database/kysely.js';
 import { keyPrefixes } from '../../policy/key-format.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
+import { hasPart, statusTimeOf } from '../fields.js';
 import { Refusal } from '../../rest/refusal.js';
 import type { Change } from '../change.js';
-import { statusTimeOf } from '../fields.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
-import type { ApiKey, KeyFilter } from './schema.js';
+import { lastUsesOf } from '../usage/last-use.js';
+import type { ApiKey, KeyFilter, ListedKey } from './schema.js';
 
 /** A row of the table of keys. */
 export type StoredKey = Selectable<RegistryTables['api_keys']>;
@@ -21,13 +22,14 @@ export type KeyToAdd = Pick<
 export async function listKeys(
   database: RegistryDatabase,
   merchantId: string,
-  { environment, status }: KeyFilter,
+  { environment, status, label }: KeyFilter,
   paging: Paging,
-): Promise<Page<ApiKey>> {
+): Promise<Page<ListedKey>> {
   const { offset, limit } = rangeOf(paging);
   let owned = database.selectFrom('api_keys').where('merchant_id', '=', merchantId);
   if (environment !== undefined) owned = owned.where('environment', '=', environment);
   if (status !== undefined) owned = owned.where('status', '=', status);
+  if (label !== undefined) owned = owned.where(hasPart('label', label));
   const { total } = await owned.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await owned
     .selectAll()
@@ -37,7 +39,42 @@ export async function listKeys(
     .offset(offset)
     .limit(limit)
     .execute();
-  return { items: rows.map(toApiKey), totalRecords: total };
+  return { items: await toListedKeys(database, rows), totalRecords: total };
+}
+
+/** Adds to keys of one merchant who created them, and their last use. */
+export async function toListedKeys(database: RegistryDatabase, rows: readonly StoredKey[]): Promise<ListedKey[]> {
+  const lastUses = await lastUsesOf(
+    database,
+    rows.map(({ key_id }) => key_id),
+  );
+  const creators = await creatorsOf(database, rows);
+  return rows.map((row) => ({
+    ...toApiKey(row),
+    createdBy: creators.get(row.key_id) ?? creators.get(row.created_revision) ?? null,
+    lastUse: lastUses.get(row.key_id) ?? null,
+  }));
+}
+
+/** Returns who created keys of one merchant: by the id of the key, or by the revision of an import of many keys. */
+async function creatorsOf(
+  database: RegistryDatabase,
+  rows: readonly StoredKey[],
+): Promise<Map<string | number | null, string>> {
+  const [first] = rows;
+  if (first === undefined) return new Map();
+  const [ids, revisions] = [rows.map(({ key_id }) => key_id), rows.map((row) => row.created_revision)];
+  const events = database.selectFrom('events').select(['actor', 'key_id', 'revision']);
+  const created = await events.where('key_id', 'in', ids).where('action', '=', 'key.created').execute();
+  const imported = await events
+    .where('merchant_id', '=', first.merchant_id)
+    .where('revision', 'in', revisions)
+    .where('action', '=', 'keys.imported')
+    .execute();
+  return new Map<string | number | null, string>([
+    ...imported.map(({ revision, actor }) => [revision, actor] as const),
+    ...created.map(({ key_id, actor }) => [key_id, actor] as const),
+  ]);
 }
 
 /**

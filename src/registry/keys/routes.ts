@@ -9,8 +9,9 @@ import { findMerchant } from '../merchants/repository.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
 import { createKey, resetKey, revokeKey } from './key-changes.js';
-import { findKey, listKeys, toApiKey } from './repository.js';
-import { apiKeySchema, keysQuery, newKeyBody, resetBody, resetKeySchema, createdKeySchema } from './schema.js';
+import { findKey, listKeys, toApiKey, toListedKeys } from './repository.js';
+import { apiKeySchema, createdKeySchema, keysQuery, listedKeySchema } from './schema.js';
+import { newKeyBody, resetBody, resetKeySchema } from './schema.js';
 
 const keyParams = Type.Object({ keyId: Type.String() });
 const keyIdIn = ({ keyId }: Static<typeof keyParams>): string => idIn({ id: keyId }, 'Key');
@@ -40,7 +41,7 @@ export const keyRoutes: Routes = (app, context) => {
     {
       schema: { params: idParams, querystring: keysQuery },
       config: {
-        operation: { summary: "A merchant's keys, newest first", page: apiKeySchema },
+        operation: { summary: "A merchant's keys, newest first", page: listedKeySchema },
         access: { permission: 'keys:read', merchant: 'id', reads: 'keys' },
       },
     },
@@ -56,11 +57,15 @@ export const keyRoutes: Routes = (app, context) => {
     {
       schema: { params: keyParams, querystring: noQuery },
       config: {
-        operation: { summary: 'One key', data: apiKeySchema },
+        operation: { summary: 'One key', data: listedKeySchema },
         access: { permission: 'keys:read', merchant: 'keyId', reads: 'keys' },
       },
     },
-    async ({ params }) => success('Key retrieved', toApiKey(await findKey(database, keyIdIn(params)))),
+    async ({ params }) => {
+      const key = await findKey(database, keyIdIn(params));
+      const [listed = toApiKey(key)] = await toListedKeys(database, [key]);
+      return success('Key retrieved', listed);
+    },
   );
 
   app.post(

@@ -1,8 +1,10 @@
 import { dateTimeForm } from '../../rest/moment.js';
 import Type, { type Static } from '../../typebox/typebox.js';
 import { keylessLine } from '../../rest/line.js';
+import { withPurpose } from '../../rest/openapi/json-schema.js';
 import { pagingQuery } from '../../rest/paging.js';
 import { statusTime } from '../fields.js';
+import { lastUse } from '../usage/schema.js';
 
 const mostPermissions = 100;
 const longestGraceSeconds = 30 * 24 * 60 * 60;
@@ -57,10 +59,13 @@ export const keysQuery = Type.Object({
       description: 'ACTIVE, which includes expired keys, or REVOKED',
     }),
   ),
+  label: Type.Optional(
+    withPurpose(keylessLine(100), 'Only keys whose label has this part; upper and lower case are equal'),
+  ),
 });
 
 /** Which keys of a merchant a list contains. */
-export type KeyFilter = Pick<Static<typeof keysQuery>, 'environment' | 'status'>;
+export type KeyFilter = Pick<Static<typeof keysQuery>, 'environment' | 'status' | 'label'>;
 
 /** A key in the admin API, without its secret part. */
 export const apiKeySchema = Type.Object({
@@ -79,6 +84,16 @@ export const apiKeySchema = Type.Object({
   statusChangedAt: statusTime,
 });
 
+/** A key as lists show it: with who created it, and its last use. */
+export const listedKeySchema = Type.Object({
+  ...apiKeySchema.properties,
+  // Responses of the previous release do not contain the following fields.
+  createdBy: Type.Optional(
+    Type.Union([Type.Null(), Type.String()], { description: 'null: the event of its creation is no longer stored' }),
+  ),
+  lastUse: Type.Optional(lastUse),
+});
+
 /** A new key. Only this response contains the key itself. */
 export const createdKeySchema = Type.Object({ ...apiKeySchema.properties, key: Type.String() });
 
@@ -87,6 +102,9 @@ export const resetKeySchema = Type.Object({ ...createdKeySchema.properties, repl
 
 /** A key in the admin API. */
 export type ApiKey = Readonly<Static<typeof apiKeySchema>>;
+
+/** A key in a list of the admin API. */
+export type ListedKey = Readonly<Static<typeof listedKeySchema>>;
 
 /** The body of a request for a new key. */
 export type NewKey = Static<typeof newKeyBody>;

@@ -1,10 +1,10 @@
 import { type Guard, unguarded } from '../approvals/guard.js';
 import type { Author } from '../events/author.js';
-import { sql, type Selectable } from '../../database/kysely.js';
+import type { Selectable } from '../../database/kysely.js';
 import { rangeOf, type Page, type Paging } from '../../rest/paging.js';
 import { Refusal } from '../../rest/refusal.js';
 import { makeChange } from '../change.js';
-import { statusTimeOf } from '../fields.js';
+import { hasPart, statusTimeOf } from '../fields.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
@@ -30,10 +30,7 @@ export async function listMerchants(
   let wanted = database.selectFrom('merchants');
   if (id !== null) wanted = wanted.where('id', '=', id);
   if (status !== undefined) wanted = wanted.where('status', '=', status);
-  if (name !== undefined) {
-    const pattern = `%${name.replaceAll(/[\\%_]/g, '\\$&')}%`;
-    wanted = wanted.where(sql<boolean>`lower(name) like lower(${pattern}) escape '\\'`);
-  }
+  if (name !== undefined) wanted = wanted.where(hasPart('name', name));
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const rows = await wanted
     .selectAll()

@@ -17,6 +17,7 @@ import { usage } from './0016-usage.js';
 import { unusualUse } from './0017-unusual-use.js';
 import { eventRights } from './0019-event-rights.js';
 import { console } from './0020-console.js';
+import { search } from './0021-search.js';
 
 /** The registry's migrations, oldest first. A released migration never changes; later changes get a new one. */
 export const migrations: Migrations = {
@@ -38,4 +39,5 @@ export const migrations: Migrations = {
   '0017-unusual-use': unusualUse,
   '0019-event-rights': eventRights,
   '0020-console': console,
+  '0021-search': search,
 };

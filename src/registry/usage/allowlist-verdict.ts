@@ -23,7 +23,7 @@ export async function judgeAllowlist(
   allow: string,
 ): Promise<Verdict> {
   const given = allow.split(',').filter((entry) => entry !== '');
-  const { entries, problems } = checkIpAllowlist(given);
+  const { entries, problems, concerns } = checkIpAllowlist(given);
   const [first, ...others] = problems.map((problem) => ({ ...problem, path: 'allow' }));
   if (first !== undefined) throw Refusal.invalid([first, ...others]);
   if (given.length > mostEntries)
@@ -72,11 +72,21 @@ export async function judgeAllowlist(
         refused.map(({ last_at }) => last_at),
       ),
     },
+    entries: entries.map((entry) => ({
+      ...{ entry, addresses: String(sizeOf(entry)) },
+      // Every concern about an entry begins with it.
+      concern: concerns.find(({ what }) => what.startsWith(`${entry} `))?.what ?? null,
+    })),
     uncertain: requestsOf(judged.filter(({ isAdmitted }) => isAdmitted === null)),
     addresses: refused.slice(0, mostShown).map(({ address, country, requests, first_at, last_at }) => ({
       ...{ address, country, requests, firstAt: timeOf(first_at), lastAt: timeOf(last_at) },
     })),
   };
+}
+
+function sizeOf(entry: string): bigint {
+  const range = parseIpRange(entry);
+  return range === null ? 0n : BigInt(range.last) - BigInt(range.first) + 1n;
 }
 
 /** Whether a list admits a stored address or network; null if it admits a part of it, or if that is unknown. */

@@ -13,6 +13,7 @@ export interface RefusalsFilter {
   readonly code?: string | undefined;
   readonly address?: string | undefined;
   readonly environment?: string | undefined;
+  readonly requestId?: string | undefined;
   /** From this time, inclusive, to that time, exclusive. */
   readonly since?: number | undefined;
   readonly until?: number | undefined;
@@ -29,12 +30,13 @@ export async function listRefusals(
   filter: RefusalsFilter,
   paging: Paging,
 ): Promise<Page<Refusal>> {
-  const { merchantId, key, code, address, environment, since, until, after } = filter;
+  const { merchantId, key, code, address, environment, requestId, since, until, after } = filter;
   let wanted = database.selectFrom('usage_refusals').where('merchant_id', '=', merchantId);
   if (key !== undefined) wanted = wanted.where('key_id', '=', key);
   if (code !== undefined) wanted = wanted.where('code', '=', code);
   if (address !== undefined) wanted = wanted.where('address', '=', address);
   if (environment !== undefined) wanted = wanted.where('environment', '=', environment);
+  if (requestId !== undefined) wanted = wanted.where('request_id', '=', requestId);
   if (since !== undefined) wanted = wanted.where('at', '>=', since);
   if (until !== undefined) wanted = wanted.where('at', '<', until);
   if (after !== undefined) wanted = wanted.where('seq', '>', after);

@@ -10,6 +10,7 @@ import { findKey } from '../keys/repository.js';
 import { findMerchant } from '../merchants/repository.js';
 import type { Routes } from '../routes.js';
 import { judgeAllowlist } from './allowlist-verdict.js';
+import { lastUsesOf } from './last-use.js';
 import { type GivenPeriod, givenTimes, type Period, periodOf, respondWithList } from './list-response.js';
 import { forgetUsage } from './old-usage.js';
 import { listHours } from './read-hours.js';
@@ -85,9 +86,9 @@ export const usageRoutes: Routes = (app, context) => {
       },
     },
     async ({ params, query }, reply) => {
-      const { key, code, address, environment, after } = query;
+      const { key, code, address, environment, requestId, after } = query;
       const filter = {
-        ...{ merchantId: await merchantIn(params), key, code, address, environment, ...givenTimes(query) },
+        ...{ merchantId: await merchantIn(params), key, code, address, environment, requestId, ...givenTimes(query) },
         after: after === undefined ? undefined : Number(after),
       };
       return respondWithList(reply, { query, message: 'Refusals retrieved', schema: refusalSchema }, (paging) =>
@@ -173,12 +174,7 @@ export const usageRoutes: Routes = (app, context) => {
     },
     async ({ params }) => {
       const { merchantId, key } = await keyIn(params);
-      const uses = database.selectFrom('usage_keys').select(['last_at', 'last_address', 'last_country']);
-      const last = await uses.where('key_id', '=', key).executeTakeFirst();
-      const lastUse =
-        last === undefined
-          ? null
-          : { at: new Date(last.last_at).toISOString(), address: last.last_address, country: last.last_country };
+      const lastUse = (await lastUsesOf(database, [key])).get(key) ?? null;
       return success('Last use retrieved', { keyId: key, merchantId, lastUse });
     },
   );

@@ -50,12 +50,11 @@ export const agentRowSchema = Type.Object({
   requests: count,
 });
 
-/** The last accepted request of a key. */
-export const lastUseSchema = Type.Object({
-  keyId: Type.String(),
-  merchantId: Type.String(),
-  lastUse: orNull(Type.Object({ at: moment, address: Type.String(), country: text })),
-});
+/** The last accepted request of a key; null: there was none. */
+export const lastUse = orNull(Type.Object({ at: moment, address: Type.String(), country: text }));
+
+/** A key and its last use. */
+export const lastUseSchema = Type.Object({ keyId: Type.String(), merchantId: Type.String(), lastUse });
 
 /** A refused request. */
 export const refusalSchema = Type.Object({
@@ -90,6 +89,17 @@ export const verdictSchema = Type.Object({
     ...{ requests: count, addresses: count },
     ...{ firstAt: orNull(moment), lastAt: orNull(moment) },
   }),
+  // Responses of the previous release do not contain this field.
+  entries: Type.Optional(
+    Type.Array(
+      Type.Object({
+        entry: Type.String(),
+        addresses: Type.String({ description: 'How many addresses the entry admits, as a decimal number' }),
+        concern: orNull(Type.String({ description: 'Why the entry must be confirmed; null: it need not be' })),
+      }),
+      { description: 'The entries of the list in their canonical form' },
+    ),
+  ),
   uncertain: Type.Integer({
     minimum: 0,
     description: 'Accepted requests whose address is not kept, or of whose network the list admits a part',
@@ -188,6 +198,9 @@ export const verdictQuery = Type.Object({
 /** The query of `GET /merchants/:id/refusals`. */
 export const refusalsQuery = Type.Object({
   ...{ ...listQuery, code, key, address, environment },
+  requestId: Type.Optional(
+    Type.String({ pattern: /^[\x21-\x7e]{1,128}$/, description: 'the id of a request, as its response shows it' }),
+  ),
   since: optionalMoment('Earliest time'),
   until: optionalMoment('End; refusals of this time and later are left out'),
   after: Type.Optional(

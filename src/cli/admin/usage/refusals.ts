@@ -19,6 +19,7 @@ interface RefusalsOptions extends PageOptions {
   readonly key?: string;
   readonly code?: string;
   readonly address?: string;
+  readonly requestId?: string;
   readonly since?: number;
   readonly after?: string;
   readonly follow?: true;
@@ -39,15 +40,16 @@ export function refusalsCommand(
     .option('--key <keyid>', 'only requests with this key')
     .option('--code <code>', 'only refusals with this code, e.g. ip_not_allowed', loggedIdIn)
     .option('--address <address>', 'only requests from this address', loggedIdIn)
+    .option('--request-id <id>', 'only the request with this id (X-Request-Id)', loggedIdIn)
     .option('--since <span>', 'only the last part of the time, e.g. 30m or 2d', secondsIn)
     .option('--after <id>', 'only refusals after the one with this id, oldest first', refusalIn)
     .option('--follow', 'print new refusals until Ctrl-C, with --json one in each line');
   administer<RefusalsOptions>(pageOptions(refusals), { io, env }, async (call) => {
     const { client, options, show } = call;
     const path = ['merchants', idIn(options.merchant, 'merchant'), 'refusals'];
-    const { code, address, since, after } = options;
+    const { code, address, requestId, since, after } = options;
     const filter = {
-      ...{ key: options.key === undefined ? undefined : idIn(options.key, 'key'), code, address },
+      ...{ key: options.key === undefined ? undefined : idIn(options.key, 'key'), code, address, requestId },
       since: since === undefined ? undefined : new Date(Date.now() - since * 1_000).toISOString(),
     };
     if (options.follow !== true) {

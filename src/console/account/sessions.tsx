@@ -1,8 +1,8 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { call, type ConsoleSession } from './api';
-import { Problem, Table, Text, Time } from './elements';
-import { texts } from './texts';
+import { call, type ConsoleSession } from '../api';
+import { Problem, Table, Text, Time } from '../elements';
+import { texts } from '../texts';
 
 /** The open sessions of the person who is signed in. */
 export function SessionsPage(): ReactNode {

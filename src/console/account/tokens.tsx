@@ -1,0 +1,211 @@
+import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type ReactNode, useState } from 'react';
+import { useSearchParams } from 'wouter';
+import { call, type Me } from '../api';
+import { about, ChangeProblem, useChange } from '../change';
+import { Choice, Dialog, Field, Pager, Problem, Table, Text, Time } from '../elements';
+import { SecretOnce } from '../shown-once';
+import { texts } from '../texts';
+
+interface Token {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: string;
+  readonly roles: readonly string[] | null;
+  readonly sources: readonly string[] | null;
+  readonly createdAt: string;
+  readonly expiresAt: string;
+  readonly revokedAt: string | null;
+  readonly lastUsedAt: string | null;
+  readonly lastSource: string | null;
+}
+
+/** The tokens with which an administrator uses the command line and programs: one's own, or with an id, another's. */
+export function TokensPage({ me, of = null }: { readonly me: Me; readonly of?: string | null }): ReactNode {
+  const client = useQueryClient();
+  const [parameters, setParameters] = useSearchParams();
+  const [isCreating, setIsCreating] = useState(false);
+  const [revoked, setRevoked] = useState<Token | null>(null);
+  const page = Number(parameters.get('page') ?? 1);
+  const { data, error } = useQuery({
+    queryKey: ['tokens', of, page],
+    queryFn: ({ signal }) =>
+      call<readonly Token[]>('/tokens', {
+        query: { page, per_page: 50, ...(of === null ? {} : { administratorId: of }) },
+        signal,
+      }),
+    placeholderData: keepPreviousData,
+  });
+  const words = texts.tokens;
+  const close = (): void => {
+    setIsCreating(false);
+    setRevoked(null);
+    void client.invalidateQueries({ queryKey: ['tokens'] });
+  };
+  return (
+    <>
+      <div className="title">
+        <h1>{of === null ? words.title : words.titleOf(of)}</h1>
+        <button type="button" className="main" onClick={() => setIsCreating(true)}>
+          {words.create}
+        </button>
+      </div>
+      <Problem error={error} roles={me.roles.join(', ')} />
+      {data === undefined ? null : data.data.length === 0 ? (
+        <p className="empty">{words.empty}</p>
+      ) : (
+        <Table caption={words.title} columns={words.columns}>
+          {data.data.map((token) => (
+            <tr key={token.id}>
+              <th scope="row">
+                <Text>{token.name}</Text>
+                <br />
+                <small>{token.id}</small>
+              </th>
+              <td>{token.roles === null ? words.allRoles : token.roles.join(', ')}</td>
+              <td>{token.sources === null ? words.anywhere : token.sources.join(', ')}</td>
+              <td>
+                <Time at={token.createdAt} />
+              </td>
+              <td>
+                <Time at={token.expiresAt} />
+              </td>
+              <td>
+                {token.lastUsedAt === null ? texts.never : <Time at={token.lastUsedAt} />} {token.lastSource ?? ''}
+              </td>
+              <td className="actions">
+                {isOpen(token) ? (
+                  <button
+                    type="button"
+                    aria-label={texts.keys.named(words.revoke, token.name)}
+                    onClick={() => setRevoked(token)}
+                  >
+                    {words.revoke}
+                  </button>
+                ) : token.revokedAt === null ? (
+                  texts.keys.expired
+                ) : (
+                  texts.keys.revoked
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => setParameters({ page: String(to) })} />
+      {isCreating ? <CreateToken {...{ me, of }} onClose={close} /> : null}
+      {revoked === null ? null : <RevokeToken {...{ me, token: revoked }} onClose={close} />}
+    </>
+  );
+}
+
+function isOpen({ revokedAt, expiresAt }: Token): boolean {
+  return revokedAt === null && Date.parse(expiresAt) > Date.now();
+}
+
+const lives = { '1': 86_400, '30': 30 * 86_400, '90': 90 * 86_400, '365': 365 * 86_400 } as const;
+
+function CreateToken({
+  me,
+  of,
+  onClose,
+}: {
+  readonly me: Me;
+  readonly of: string | null;
+  readonly onClose: () => void;
+}): ReactNode {
+  const [name, setName] = useState('');
+  const [sources, setSources] = useState('');
+  const [days, setDays] = useState<keyof typeof lives>('90');
+  const { result, error, isBusy, send } = useChange<{ readonly token: string }>();
+  const words = texts.tokens;
+  if (result !== null) {
+    return <SecretOnce secret={result.token} words={words.once} onClose={onClose} />;
+  }
+  const create = (): void => {
+    const from = sources.split(/[\s,]+/).filter((one) => one !== '');
+    const body = {
+      ...{ name, expiresInSeconds: lives[days] },
+      ...(from.length === 0 ? {} : { sources: from }),
+      ...(of === null ? {} : { administratorId: of }),
+    };
+    send(async () => (await call<{ readonly token: string }>('/tokens', { method: 'POST', body })).data);
+  };
+  return (
+    <Dialog title={words.create} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          create();
+        }}
+      >
+        <Field label={words.name} help={words.nameHelp} problem={about(error, 'name')}>
+          {(ids) => (
+            <input
+              {...ids}
+              value={name}
+              maxLength={64}
+              required
+              autoFocus
+              autoComplete="off"
+              onInput={({ currentTarget }) => setName(currentTarget.value)}
+            />
+          )}
+        </Field>
+        <Choice label={words.expires} options={words.expiries} value={days} onChange={setDays} />
+        <Field label={words.sources} help={words.sourcesHelp} problem={about(error, 'sources')}>
+          {(ids) => (
+            <input
+              {...ids}
+              value={sources}
+              autoComplete="off"
+              onInput={({ currentTarget }) => setSources(currentTarget.value)}
+            />
+          )}
+        </Field>
+        <ChangeProblem {...{ error, me }} onRetry={create} />
+        <p className="buttons">
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+          <button type="submit" className="main" disabled={isBusy}>
+            {words.create}
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}
+
+function RevokeToken({
+  me,
+  token,
+  onClose,
+}: {
+  readonly me: Me;
+  readonly token: Token;
+  readonly onClose: () => void;
+}): ReactNode {
+  const { error, isBusy, send } = useChange<null>();
+  const revoke = (): void => {
+    send(async () => {
+      await call(`/tokens/${token.id}/revoke`, { method: 'POST' });
+      onClose();
+      return null;
+    });
+  };
+  return (
+    <Dialog title={texts.tokens.revokeTitle(token.name)} onClose={onClose}>
+      <p>{texts.tokens.revokeText}</p>
+      <ChangeProblem {...{ error, me }} onRetry={revoke} />
+      <p className="buttons">
+        <button type="button" autoFocus onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="button" className="danger" disabled={isBusy} onClick={revoke}>
+          {texts.tokens.revoke}
+        </button>
+      </p>
+    </Dialog>
+  );
+}

@@ -1,0 +1,46 @@
+import { type ReactNode, useState } from 'react';
+import { ApiProblem, type Me } from './api';
+import { Problem } from './elements';
+import { Prove } from './sign-in';
+
+/** A change that a dialog sends, and what became of it. */
+export interface Sent<Result> {
+  readonly result: Result | null;
+  readonly error: unknown;
+  readonly isBusy: boolean;
+  readonly send: (request: () => Promise<Result>) => void;
+}
+
+/** The state of a change that a dialog sends. No cache has the result, because it may contain a secret. */
+export function useChange<Result>(): Sent<Result> {
+  const [state, setState] = useState<Omit<Sent<Result>, 'send'>>({ result: null, error: null, isBusy: false });
+  const send = (request: () => Promise<Result>): void => {
+    if (state.isBusy) return;
+    setState({ result: null, error: null, isBusy: true });
+    request().then(
+      (result) => setState({ result, error: null, isBusy: false }),
+      (error: unknown) => setState({ result: null, error, isBusy: false }),
+    );
+  };
+  return { ...state, send };
+}
+
+/** Returns the message about a field of a failed change; undefined if there is none. */
+export function about(error: unknown, field: string): string | undefined {
+  return error instanceof ApiProblem ? error.about(field) : undefined;
+}
+
+/** Why a change failed. If it needs a recent proof of identity, asks for that and sends the change again. */
+export function ChangeProblem({
+  error,
+  me,
+  onRetry,
+}: {
+  readonly error: unknown;
+  readonly me: Me;
+  readonly onRetry: () => void;
+}): ReactNode {
+  if (error instanceof ApiProblem && error.code === 'identity_not_proven')
+    return <Prove hasSignIn={me.hasSignIn} onRetry={onRetry} />;
+  return <Problem error={error} roles={me.roles.join(', ')} />;
+}

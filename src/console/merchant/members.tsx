@@ -1,0 +1,247 @@
+import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type ReactNode, useState } from 'react';
+import { useSearchParams } from 'wouter';
+import { call, type Me, type Merchant } from '../api';
+import { about, ChangeProblem, useChange } from '../change';
+import { Choice, Dialog, Field, Pager, Problem, Table, Text, Time } from '../elements';
+import { may } from '../frame';
+import { SecretOnce } from '../shown-once';
+import { texts } from '../texts';
+
+interface Member {
+  readonly id: string;
+  readonly name: string;
+  readonly status: string;
+  readonly roles: readonly string[];
+  readonly hasSignIn: boolean;
+  readonly createdAt: string;
+  readonly version: number;
+}
+
+type Role = keyof typeof texts.members.roles;
+
+type OpenDialog = { readonly kind: 'invite' } | { readonly kind: 'change' | 'link'; readonly member: Member };
+
+/** The people of a merchant, who see only this merchant. */
+export function MembersPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
+  const client = useQueryClient();
+  const [parameters, setParameters] = useSearchParams();
+  const [dialog, setDialog] = useState<OpenDialog | null>(null);
+  const page = Number(parameters.get('page') ?? 1);
+  const { data, error } = useQuery({
+    queryKey: ['members', merchant.id, page],
+    queryFn: ({ signal }) =>
+      call<readonly Member[]>(`/merchants/${merchant.id}/members`, { query: { page, per_page: 50 }, signal }),
+    placeholderData: keepPreviousData,
+  });
+  const words = texts.members;
+  const mayChange = may(me, 'members:write');
+  const close = (): void => {
+    setDialog(null);
+    void client.invalidateQueries({ queryKey: ['members'] });
+  };
+  return (
+    <>
+      <div className="title">
+        <h1>{words.title}</h1>
+        {mayChange ? (
+          <button type="button" className="main" onClick={() => setDialog({ kind: 'invite' })}>
+            {words.invite}
+          </button>
+        ) : null}
+      </div>
+      <p className="help">{words.help}</p>
+      <Problem error={error} roles={me.roles.join(', ')} />
+      {data === undefined ? null : data.data.length === 0 ? (
+        <p className="empty">{words.empty}</p>
+      ) : (
+        <Table caption={words.title} columns={words.columns}>
+          {data.data.map((member) => (
+            <tr key={member.id}>
+              <th scope="row">
+                <Text>{member.name}</Text> {member.name === me.name ? <span className="kind">{words.you}</span> : null}
+              </th>
+              <td>{member.roles.map((role) => roleName(role)).join(', ')}</td>
+              <td>
+                <span className={`status ${member.status === 'ACTIVE' ? 'good' : 'ended'}`}>
+                  {member.status === 'ACTIVE' ? words.active : words.disabled}
+                </span>
+              </td>
+              <td>{member.hasSignIn ? words.withProvider : words.withLinks}</td>
+              <td>
+                <Time at={member.createdAt} />
+              </td>
+              <td className="actions">
+                {mayChange && member.name !== me.name
+                  ? (['link', 'change'] as const).map((kind) => (
+                      <button
+                        key={kind}
+                        type="button"
+                        aria-label={texts.keys.named(words[kind], member.name)}
+                        onClick={() => setDialog({ kind, member })}
+                      >
+                        {words[kind]}
+                      </button>
+                    ))
+                  : null}
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => setParameters({ page: String(to) })} />
+      {dialog === null ? null : dialog.kind === 'invite' ? (
+        <Invite {...{ merchant, me }} onClose={close} />
+      ) : dialog.kind === 'link' ? (
+        <NewLink {...{ merchant, me, member: dialog.member }} onClose={close} />
+      ) : (
+        <ChangeMember {...{ merchant, me, member: dialog.member }} onClose={close} />
+      )}
+    </>
+  );
+}
+
+/** Returns the name of a role; that of the API for one that this page does not know. */
+function roleName(role: string): string {
+  return (texts.members.roles as Readonly<Record<string, string>>)[role] ?? role;
+}
+
+interface DialogProps {
+  readonly merchant: Merchant;
+  readonly me: Me;
+  readonly onClose: () => void;
+}
+
+interface Invited {
+  readonly name: string;
+  readonly url: string;
+}
+
+async function linkFor(merchant: Merchant, { id, name }: Pick<Member, 'id' | 'name'>): Promise<Invited> {
+  const path = `/merchants/${merchant.id}/members/${id}/links`;
+  return { name, url: (await call<{ readonly url: string }>(path, { method: 'POST' })).data.url };
+}
+
+function Invite({ merchant, me, onClose }: DialogProps): ReactNode {
+  const [name, setName] = useState('');
+  const [role, setRole] = useState<Role>('merchant-viewer');
+  const [added, setAdded] = useState<Member | null>(null);
+  const { result, error, isBusy, send } = useChange<Invited>();
+  const words = texts.members;
+  if (result !== null) return <LinkOnce invited={result} onClose={onClose} />;
+  const invite = (): void => {
+    send(async () => {
+      // If only the link fails, the next attempt must not add the member again.
+      const body = { name, role };
+      const member = added ?? (await call<Member>(`/merchants/${merchant.id}/members`, { method: 'POST', body })).data;
+      setAdded(member);
+      return linkFor(merchant, member);
+    });
+  };
+  return (
+    <Dialog title={words.invite} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          invite();
+        }}
+      >
+        <Field label={words.name} help={words.nameHelp} problem={about(error, 'name')}>
+          {(ids) => (
+            <input
+              {...ids}
+              value={name}
+              maxLength={64}
+              required
+              autoFocus
+              autoComplete="off"
+              readOnly={added !== null}
+              onInput={({ currentTarget }) => setName(currentTarget.value)}
+            />
+          )}
+        </Field>
+        <Choice label={words.role} options={words.roles} value={role} onChange={setRole} />
+        <ChangeProblem {...{ error, me }} onRetry={invite} />
+        <p className="buttons">
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+          <button type="submit" className="main" disabled={isBusy}>
+            {words.create}
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}
+
+function NewLink({ merchant, me, member, onClose }: DialogProps & { readonly member: Member }): ReactNode {
+  const { result, error, isBusy, send } = useChange<Invited>();
+  const words = texts.members;
+  if (result !== null) return <LinkOnce invited={result} onClose={onClose} />;
+  const create = (): void => send(() => linkFor(merchant, member));
+  return (
+    <Dialog title={words.linkTitle(member.name)} onClose={onClose}>
+      <p>{words.linkText}</p>
+      <ChangeProblem {...{ error, me }} onRetry={create} />
+      <p className="buttons">
+        <button type="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="button" className="main" autoFocus disabled={isBusy} onClick={create}>
+          {words.create}
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+function LinkOnce({ invited: { name, url }, onClose }: { readonly invited: Invited; readonly onClose: () => void }) {
+  const { once } = texts.members;
+  return <SecretOnce secret={url} words={{ ...once, text: once.text(name) }} onClose={onClose} />;
+}
+
+function ChangeMember({ merchant, me, member, onClose }: DialogProps & { readonly member: Member }): ReactNode {
+  const [role, setRole] = useState<Role>(
+    member.roles.includes('merchant-admin') ? 'merchant-admin' : 'merchant-viewer',
+  );
+  const { result, error, isBusy, send } = useChange<Member>();
+  const words = texts.members;
+  const change = (body: object): void => {
+    send(async () => {
+      const path = `/merchants/${merchant.id}/members/${member.id}`;
+      const { data } = await call<Member>(path, { method: 'PATCH', body: { ...body, version: member.version } });
+      onClose();
+      return data;
+    });
+  };
+  const isActive = member.status === 'ACTIVE';
+  return (
+    <Dialog title={words.changeTitle(member.name)} onClose={onClose}>
+      <Choice label={words.role} options={words.roles} value={role} onChange={setRole} />
+      <p className="help">{isActive ? words.disableHelp : words.enableHelp}</p>
+      <ChangeProblem {...{ error, me }} onRetry={() => change({ role })} />
+      <p className="buttons">
+        <button type="button" autoFocus onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button
+          type="button"
+          className={isActive ? 'danger' : ''}
+          disabled={isBusy || result !== null}
+          onClick={() => change({ status: isActive ? 'DISABLED' : 'ACTIVE' })}
+        >
+          {isActive ? words.disable : words.enable}
+        </button>
+        <button
+          type="button"
+          className="main"
+          disabled={isBusy || result !== null || member.roles.includes(role)}
+          onClick={() => change({ role })}
+        >
+          {texts.save}
+        </button>
+      </p>
+    </Dialog>
+  );
+}

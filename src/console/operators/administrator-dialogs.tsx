@@ -1,0 +1,196 @@
+import { useQuery } from '@tanstack/react-query';
+import { type ReactNode, useState } from 'react';
+import { ApiProblem, call, type Me } from '../api';
+import { about, ChangeProblem, useChange } from '../change';
+import { Choice, Dialog, Field } from '../elements';
+import { SecretOnce } from '../shown-once';
+import { texts } from '../texts';
+
+/** An administrator, as the admin API shows it. */
+export interface Administrator {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: 'person' | 'machine';
+  readonly status: string;
+  readonly roles: readonly string[];
+  readonly merchantId: string | null;
+  readonly subject: string | null;
+  readonly version: number;
+}
+
+interface Role {
+  readonly name: string;
+  readonly description: string;
+  readonly isOfMember: boolean;
+}
+
+interface DialogProps {
+  readonly me: Me;
+  readonly onClose: () => void;
+}
+
+/** Creates an administrator of the platform. Members of a merchant are invited at the merchant. */
+export function NewAdministrator({ me, onClose }: DialogProps): ReactNode {
+  const [name, setName] = useState('');
+  const [kind, setKind] = useState<keyof typeof texts.administrators.kinds>('person');
+  const [roles, setRoles] = useState<readonly string[]>([]);
+  const { error, isBusy, send } = useChange<null>();
+  const words = texts.administrators;
+  const create = (): void => {
+    send(async () => {
+      await call('/administrators', { method: 'POST', body: { name, kind, roles } });
+      onClose();
+      return null;
+    });
+  };
+  return (
+    <Dialog title={words.create} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          create();
+        }}
+      >
+        <Field label={words.name} help={words.nameHelp} problem={about(error, 'name')}>
+          {(ids) => (
+            <input
+              {...ids}
+              value={name}
+              maxLength={64}
+              required
+              autoFocus
+              autoComplete="off"
+              onInput={({ currentTarget }) => setName(currentTarget.value)}
+            />
+          )}
+        </Field>
+        <Choice label={words.kind} options={words.kinds} value={kind} onChange={setKind} />
+        <Roles ofMember={false} value={roles} onChange={setRoles} problem={about(error, 'roles')} />
+        <Outcome {...{ error, me }} onRetry={create} />
+        <p className="buttons">
+          <button type="button" onClick={onClose}>
+            {texts.cancel}
+          </button>
+          <button type="submit" className="main" disabled={isBusy}>
+            {words.create}
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}
+
+/** Changes the roles of an administrator, or disables or enables them. */
+export function ChangeAdministrator({ me, of, onClose }: DialogProps & { readonly of: Administrator }): ReactNode {
+  const [roles, setRoles] = useState<readonly string[]>(of.roles);
+  const { error, isBusy, send } = useChange<null>();
+  const words = texts.administrators;
+  const change = (body: object): void => {
+    send(async () => {
+      await call(`/administrators/${of.id}`, { method: 'PATCH', body: { ...body, version: of.version } });
+      onClose();
+      return null;
+    });
+  };
+  const isActive = of.status === 'ACTIVE';
+  return (
+    <Dialog title={words.changeTitle(of.name)} onClose={onClose}>
+      <Roles ofMember={of.merchantId !== null} value={roles} onChange={setRoles} problem={about(error, 'roles')} />
+      <p className="help">{isActive ? words.disableHelp : words.enableHelp}</p>
+      <Outcome {...{ error, me }} onRetry={() => change({ roles })} />
+      <p className="buttons">
+        <button type="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button
+          type="button"
+          className={isActive ? 'danger' : ''}
+          disabled={isBusy}
+          onClick={() => change({ status: isActive ? 'DISABLED' : 'ACTIVE' })}
+        >
+          {isActive ? words.disable : words.enable}
+        </button>
+        <button
+          type="button"
+          className="main"
+          disabled={isBusy || roles.length === 0}
+          onClick={() => change({ roles })}
+        >
+          {texts.save}
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+/** Creates a one-time link for another administrator, and shows it once. */
+export function LinkFor({ me, of, onClose }: DialogProps & { readonly of: Administrator }): ReactNode {
+  const { result, error, isBusy, send } = useChange<{ readonly url: string }>();
+  const words = texts.administrators;
+  if (result !== null) {
+    const { once } = words;
+    return <SecretOnce secret={result.url} words={{ ...once, text: once.text(of.name) }} onClose={onClose} />;
+  }
+  const create = (): void => {
+    const body = { administrator: of.id };
+    send(async () => (await call<{ readonly url: string }>('/console-links', { method: 'POST', body })).data);
+  };
+  return (
+    <Dialog title={words.linkTitle(of.name)} onClose={onClose}>
+      <p>{words.linkText}</p>
+      <ChangeProblem {...{ error, me }} onRetry={create} />
+      <p className="buttons">
+        <button type="button" onClick={onClose}>
+          {texts.cancel}
+        </button>
+        <button type="button" className="main" autoFocus disabled={isBusy} onClick={create}>
+          {words.createLink}
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+function Outcome({ error, me, onRetry }: { readonly error: unknown; readonly me: Me; readonly onRetry: () => void }) {
+  if (error instanceof ApiProblem && error.code === 'approval_required')
+    return <p role="status">{texts.merchant.approval}</p>;
+  return <ChangeProblem {...{ error, me, onRetry }} />;
+}
+
+function Roles({
+  ofMember,
+  value,
+  onChange,
+  problem,
+}: {
+  readonly ofMember: boolean;
+  readonly value: readonly string[];
+  readonly onChange: (roles: readonly string[]) => void;
+  readonly problem: string | undefined;
+}): ReactNode {
+  const { data } = useQuery({
+    queryKey: ['roles'],
+    queryFn: async ({ signal }) => (await call<readonly Role[]>('/roles', { signal })).data,
+  });
+  return (
+    <fieldset>
+      <legend>{texts.administrators.roles}</legend>
+      {(data ?? [])
+        .filter(({ isOfMember }) => isOfMember === ofMember)
+        .map(({ name, description }) => (
+          <label key={name} className="choice">
+            <input
+              type="checkbox"
+              checked={value.includes(name)}
+              onChange={({ currentTarget }) => {
+                const others = value.filter((one) => one !== name);
+                onChange(currentTarget.checked ? [...others, name] : others);
+              }}
+            />{' '}
+            {name}: {description}
+          </label>
+        ))}
+      {problem === undefined ? null : <p className="problem">{problem}</p>}
+    </fieldset>
+  );
+}

@@ -1,0 +1,95 @@
+import { parseIpAddress } from '../../policy/ip-address.js';
+import { success } from '../../rest/envelope.js';
+import Type from '../../typebox/typebox.js';
+import type { Caller } from '../administrators/caller.js';
+import { callerOf } from '../administrators/request-author.js';
+import { type Permission, permits } from '../administrators/roles.js';
+import { hasPart } from '../fields.js';
+import type { RegistryDatabase } from '../registry-database.js';
+import type { Routes } from '../routes.js';
+import { type Found, foundSchema, searchQuery } from './schema.js';
+
+/** Most results of each kind. */
+const mostOfKind = 5;
+
+/** The route that finds what an id, a name or an address stands for. */
+export const searchRoutes: Routes = (app, { database }) => {
+  app.get(
+    '/search',
+    {
+      schema: { querystring: searchQuery },
+      config: {
+        operation: {
+          summary: `What a name, an id or an address stands for: at most ${mostOfKind} results of each kind`,
+          data: Type.Array(foundSchema),
+        },
+        access: { permission: 'merchants:read', merchant: 'list', reads: 'usage' },
+      },
+    },
+    async (request) => success('Search done', await search(database, callerOf(request), request.query.q.trim())),
+  );
+};
+
+type Finder = (database: RegistryDatabase, text: string, memberOf: string | null) => Promise<Found[]>;
+
+/** Each query uses an index, except that of names of merchants. */
+const finders: readonly { readonly permission: Permission; readonly find: Finder }[] = [
+  { permission: 'merchants:read', find: findMerchants },
+  { permission: 'keys:read', find: findKeys },
+  { permission: 'usage:read', find: findRefusals },
+  { permission: 'events:read', find: findEvents },
+  { permission: 'usage:read', find: findAddresses },
+  { permission: 'administrators:read', find: findAdministrators },
+];
+
+async function search(database: RegistryDatabase, { roles, merchantId }: Caller, text: string): Promise<Found[]> {
+  const found: Found[] = [];
+  for (const { permission, find } of finders)
+    if (text !== '' && permits(roles, permission)) found.push(...(await find(database, text, merchantId)));
+  return found;
+}
+
+async function findMerchants(database: RegistryDatabase, text: string, memberOf: string | null): Promise<Found[]> {
+  let wanted = database.selectFrom('merchants').select(['id', 'name']);
+  wanted = wanted.where((it) => it.or([it('id', '=', text), hasPart('name', text)]));
+  if (memberOf !== null) wanted = wanted.where('id', '=', memberOf);
+  const rows = await wanted.orderBy('created_revision', 'desc').orderBy('id').limit(mostOfKind).execute();
+  return rows.map(({ id, name }) => ({ kind: 'merchant', id, name, merchantId: id }));
+}
+
+async function findKeys(database: RegistryDatabase, text: string, memberOf: string | null): Promise<Found[]> {
+  let wanted = database.selectFrom('api_keys').select(['key_id', 'label', 'merchant_id']).where('key_id', '=', text);
+  if (memberOf !== null) wanted = wanted.where('merchant_id', '=', memberOf);
+  const rows = await wanted.execute();
+  return rows.map((row) => ({ kind: 'key', id: row.key_id, name: row.label, merchantId: row.merchant_id }));
+}
+
+async function findRefusals(database: RegistryDatabase, text: string, memberOf: string | null): Promise<Found[]> {
+  let wanted = database.selectFrom('usage_refusals').select(['code', 'merchant_id']).where('request_id', '=', text);
+  if (memberOf !== null) wanted = wanted.where('merchant_id', '=', memberOf);
+  const rows = await wanted.orderBy('seq').limit(mostOfKind).execute();
+  return rows.map((row) => ({ kind: 'refusal', id: text, name: row.code, merchantId: row.merchant_id }));
+}
+
+async function findEvents(database: RegistryDatabase, text: string, memberOf: string | null): Promise<Found[]> {
+  let wanted = database.selectFrom('events').select(['action', 'merchant_id']).where('request_id', '=', text);
+  if (memberOf !== null) wanted = wanted.where('merchant_id', '=', memberOf);
+  const rows = await wanted.orderBy('seq').limit(mostOfKind).execute();
+  return rows.map((row) => ({ kind: 'event', id: text, name: row.action, merchantId: row.merchant_id || null }));
+}
+
+async function findAddresses(database: RegistryDatabase, text: string, memberOf: string | null): Promise<Found[]> {
+  const address = parseIpAddress(text)?.text;
+  if (address === undefined) return [];
+  let wanted = database.selectFrom('usage_addresses').select('merchant_id').where('address', '=', address);
+  // Requests with an unknown key belong to no merchant.
+  wanted = memberOf === null ? wanted.where('merchant_id', '!=', '') : wanted.where('merchant_id', '=', memberOf);
+  const rows = await wanted.groupBy('merchant_id').orderBy('merchant_id').limit(mostOfKind).execute();
+  return rows.map((row) => ({ kind: 'address', id: address, name: null, merchantId: row.merchant_id }));
+}
+
+async function findAdministrators(database: RegistryDatabase, text: string): Promise<Found[]> {
+  const wanted = database.selectFrom('administrators').select(['id', 'name', 'merchant_id']);
+  const rows = await wanted.where((it) => it.or([it('id', '=', text), it('name', '=', text)])).execute();
+  return rows.map((row) => ({ kind: 'administrator', id: row.id, name: row.name, merchantId: row.merchant_id }));
+}

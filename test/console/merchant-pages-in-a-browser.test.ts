@@ -1,0 +1,117 @@
+import t from 'tap';
+import { accessibilityProblems, requestAs, startBrowser, startProduct, withoutBrowser } from './browser.js';
+
+t.test(
+  'a merchant invites a member, tries a request and restricts addresses',
+  { skip: withoutBrowser, timeout: 240_000 },
+  async (t) => {
+    const product = await startProduct(t);
+    const browser = await startBrowser(t, product.origin);
+    const page = await browser.open();
+    const of = `${product.origin}/console/merchants/${product.merchantId}`;
+    const button = (name: string | RegExp) => page.getByRole('button', { name }).first();
+    const noProblems = async (where: string): Promise<void> => {
+      t.same(await accessibilityProblems(page), [], `accessibility: ${where}`);
+    };
+    await page.goto(product.link);
+    await page.getByRole('heading', { name: 'Merchants' }).waitFor();
+
+    await t.test('the demo has requests to look at, by day and by hour, and refused ones', async (t) => {
+      await page.goto(`${of}/activity`);
+      await page
+        .getByRole('row', { name: /key_inactive/ })
+        .first()
+        .waitFor();
+      await page.getByRole('img', { name: 'Requests by day' }).waitFor();
+      await page.getByLabel('Period').selectOption('hour');
+      await page.getByRole('img', { name: 'Requests by hour' }).waitFor();
+      t.ok((await page.locator('.chart rect.accepted').count()) >= 1);
+      await noProblems('activity with a chart');
+      await page.getByLabel('Code', { exact: true }).fill('rate_limited');
+      await page.getByText('No refused request matches.').waitFor();
+      t.match(page.url(), /code=rate_limited/, 'the filter is in the address');
+      await button('Clear filters').click();
+      const id = (await page.locator('table').last().locator('td code').first().textContent()) ?? '';
+      await page.keyboard.press('Control+k');
+      await page.getByLabel('Name, id or address').fill(id);
+      await noProblems('search');
+      await page.getByRole('link', { name: /Refused request/ }).click();
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+      await page.waitForURL(/requestId=/);
+      await page.getByRole('table', { name: 'Refused requests' }).getByRole('row').nth(1).waitFor();
+      t.equal(await page.getByRole('table', { name: 'Refused requests' }).getByRole('row').count(), 2);
+    });
+
+    await t.test('a text that looks like a key is not sent', async (t) => {
+      const sent: string[] = [];
+      page.on('request', (request) => sent.push(request.url()));
+      await button(/^Search/).click();
+      await page.getByLabel('Name, id or address').fill('svc_live_0123');
+      await page.getByText('That looks like a key. It was not sent.').waitFor();
+      await page.getByLabel('Name, id or address').fill('Demo');
+      await page.getByRole('link', { name: /Demo Merchant/ }).waitFor();
+      t.ok(sent.some((url) => url.includes('/search?q=Demo')));
+      t.notOk(sent.some((url) => url.includes('svc_live')));
+      await button('Close').click();
+    });
+
+    await t.test('a first request appears by itself, with what became of it', async () => {
+      await page.goto(`${of}/try`);
+      await page.getByText(`curl --cacert`).waitFor();
+      const { key } = await product.ask<{ key: string }>('POST', `/merchants/${product.merchantId}/keys`, {
+        ...{ environment: 'live', label: 'first till' },
+      });
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      await requestAs(product, key, '/payouts');
+      await page.getByText(/Accepted: a request from 127\.0\.0\.1 with first till/).waitFor();
+    });
+
+    await t.test('each entry of an allowlist says what it means', async (t) => {
+      await page.goto(`${of}/allowlists`);
+      await page.getByLabel('Only these may call').first().check();
+      await button(/^Add 127\.0\.0\.1/).click();
+      const field = page.getByRole('textbox', { name: 'IP addresses' });
+      t.equal(await field.inputValue(), '127.0.0.1');
+      await field.fill('8.8.4.0/24');
+      await button('Add the addresses seen').click();
+      await page.getByText('1 address added.').waitFor();
+      t.equal(await field.inputValue(), '8.8.4.0/24\n127.0.0.1');
+      await button('What would the last 30 days have lost?').click();
+      await page.getByText('8.8.4.0/24: 256 addresses').waitFor();
+      await page.getByText('127.0.0.1: 127.0.0.1 is not on the public internet').waitFor();
+      await noProblems('allowlists with a verdict');
+    });
+
+    await t.test('a member is invited by a link, and sees this merchant only', async (t) => {
+      await page.goto(`${of}/members`);
+      await button('Invite a member').click();
+      await page.getByLabel('Name', { exact: true }).fill('bea@example.com');
+      await noProblems('invite');
+      await button('Create the link').click();
+      const link = await page.getByRole('textbox', { name: 'The link' }).inputValue();
+      await noProblems('a link, shown once');
+      await button('Copy link').click();
+      await button('Done').click();
+      await page.getByRole('row', { name: /bea@example\.com.*Viewer/ }).waitFor();
+
+      const theirs = await startBrowser(t, product.origin);
+      const member = await theirs.open();
+      await member.goto(link);
+      await member.getByRole('heading', { name: 'API keys' }).waitFor();
+      t.equal(await member.getByRole('button', { name: 'Create key' }).count(), 0, 'a viewer creates no key');
+      t.equal(await member.getByRole('link', { name: 'Merchants' }).count(), 0);
+
+      await button('Change bea@example.com').click();
+      await page.getByRole('radio', { name: /^Admin/ }).check();
+      await button('Save').click();
+      await page.getByRole('row', { name: /bea@example\.com.*Admin/ }).waitFor();
+      await member.getByRole('button', { name: 'Create key' }).waitFor({ timeout: 70_000 });
+
+      await button('Change bea@example.com').click();
+      await button('Disable').click();
+      await page.getByRole('row', { name: /bea@example\.com.*Disabled/ }).waitFor();
+      await member.getByText('You were signed out').first().waitFor({ timeout: 10_000 });
+    });
+    t.same(browser.faults, []);
+  },
+);
