@@ -167,6 +167,7 @@ export interface Merchant {
   readonly originAllowlist: readonly string[] | null;
   readonly revision: number;
   readonly createdAt: string;
+  readonly counts?: { readonly keys: number; readonly requests: number; readonly refused: number } | null;
 }
 
 /** An event of the audit trail. */

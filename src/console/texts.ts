@@ -191,7 +191,7 @@ export const texts = {
   merchants: {
     title: 'Merchants',
     create: 'New merchant',
-    columns: ['Name', 'Id', 'Status', 'Live', 'Created'],
+    columns: ['Name', 'Id', 'Status', 'Keys', 'Requests, 24 h', 'Refused, 24 h', 'Live', 'Created'],
     search: 'Search by name',
     noMerchants: 'No merchants yet. Create one, or import them:',
     importCommand: 'merchant-gateway keys import',

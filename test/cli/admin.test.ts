@@ -147,8 +147,11 @@ t.test('a key is shown only at its creation; --json prints exactly the data of t
   const keyId = /key_\w+/.exec(created.stdout)?.[0] ?? '';
 
   const list = await admin('keys', 'list', '--merchant', id);
-  t.match(list.stdout, /^KEYID +ENVIRONMENT +STATUS +PERMISSIONS +CREATED +EXPIRES +LABEL\nkey_/);
-  t.match(list.stdout, /live +ACTIVE +payouts:write wallets:\* +2026-01-15T\S+ +2026-04-15T12:00:00.000Z +till 7\n/);
+  t.match(list.stdout, /^KEYID +ENVIRONMENT +STATUS +PERMISSIONS +CREATED +EXPIRES +LAST USE +LABEL\nkey_/);
+  t.match(
+    list.stdout,
+    /live +ACTIVE +payouts:write wallets:\* +2026-01-15T\S+ +2026-04-15T12:00:00.000Z +never +till 7\n/,
+  );
   t.match(list.stdout, /\n1 key\.\n$/);
   t.same(keysIn(list.stdout), []);
 

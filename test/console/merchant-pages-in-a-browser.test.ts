@@ -112,6 +112,28 @@ t.test(
       await page.getByRole('row', { name: /bea@example\.com.*Disabled/ }).waitFor();
       await member.getByText('You were signed out').first().waitFor({ timeout: 10_000 });
     });
+    await t.test('gateways that have not confirmed a revocation are named', async (t) => {
+      const { keyId } = await product.ask<{ keyId: string }>('POST', `/merchants/${product.merchantId}/keys`, {
+        ...{ environment: 'live', label: 'lost till' },
+      });
+      await page.goto(`${of}/keys`);
+      await page.getByLabel('Label').fill('lost');
+      await page.getByRole('row').nth(2).waitFor({ state: 'detached' });
+      const staleUntil = '2026-01-15T12:00:45.000Z';
+      await page.route(`**/keys/${keyId}/revoke`, async (route) => {
+        const response = await route.fetch();
+        const body = (await response.json()) as { data: { propagation: object } };
+        const pending = [{ instanceId: 'gw-2', host: 'gw-2.example', staleUntil }];
+        body.data.propagation = { gateways: 3, confirmed: 2, pending, milliseconds: 2_000 };
+        await route.fulfill({ response, json: body });
+      });
+      await button('Revoke lost till').click();
+      await button('Revoke key').click();
+      await page.getByText('2 of 3 gateways have confirmed.').waitFor();
+      await page.getByText(/^gw-2\.example has not confirmed; it cannot use the old record after /).waitFor();
+      await noProblems('pending gateways');
+      t.equal((await product.ask<{ status: string }>('GET', `/keys/${keyId}`)).status, 'REVOKED');
+    });
     t.same(browser.faults, []);
   },
 );

@@ -338,3 +338,34 @@ onEachDatabase('what was counted for a merchant can be deleted, which is an even
   t.match((await get(`${path}/refusals`)).data, [{ id: 2 }], 'later refusals have later ids');
   t.equal((await call('DELETE', '/merchants/m_x/usage')).status, 404);
 });
+
+onEachDatabase('a list of merchants has their active keys, and their requests of the last 24 hours', async (t, url) => {
+  const { add, call, merchant, other, key, createKey, tokenFor, time } = await usageApi(t, url);
+  await createKey(merchant.id);
+  const { keyId } = await createKey(merchant.id);
+  await call('POST', `/keys/${keyId}/revoke`);
+  const now = Math.floor(time.now() / 3_600_000) * 3_600_000;
+  const codes = [
+    ...[codeCount('accepted', 5, { hour: now }), codeCount('ip_not_allowed', 2, { hour: now - 23 * 3_600_000 })],
+    codeCount('accepted', 100, { hour: now - 25 * 3_600_000 }),
+  ];
+  await add({ keys: [keyUsage(key.keyId, { merchantId: merchant.id, codes })] });
+  interface Listed {
+    readonly id: string;
+    readonly counts: object | null;
+  }
+  const list = async (headers = {}) => (await call<Listed[]>('GET', '/merchants', { headers })).body.data;
+  t.same(
+    (await list()).map(({ id, counts }) => [id, counts]),
+    [
+      [other.id, { keys: 1, requests: 0, refused: 0 }],
+      [merchant.id, { keys: 2, requests: 7, refused: 2 }],
+    ],
+  );
+  const authorization = `Bearer ${await tokenFor('tess', { roles: ['treasurer'] })}`;
+  t.same(
+    (await list({ authorization })).map(({ counts }) => counts),
+    [null, null],
+    'usage:read is required',
+  );
+});

@@ -49,7 +49,7 @@ async function createMerchant(registry: AdminClient): Promise<string> {
   return data.id;
 }
 
-const paths = ['/payouts', '/transactions', '/customers', '/payouts?per_page=5', '/transactions', '/payouts'];
+const paths = ['/payouts', '/transactions', '/payouts?per_page=5', '/transactions', '/payouts', '/transactions'];
 
 /**
  * Sends requests with the demo key, and some with a key that was revoked before, so that the console and the commands

@@ -60,7 +60,7 @@ export function TokensPage({ me, of = null }: { readonly me: Me; readonly of?: s
               <th scope="row">
                 <Text>{token.name}</Text>
                 <br />
-                <small>{token.id}</small>
+                <small className="id">{token.id}</small>
               </th>
               <td>{token.roles === null ? words.allRoles : token.roles.join(', ')}</td>
               <td>{token.sources === null ? words.anywhere : token.sources.join(', ')}</td>

@@ -15,7 +15,7 @@ const formats = {
 } as const;
 const everyMilliseconds = 5_000;
 
-const periods = { hour: 48 * 3_600_000, day: 30 * 86_400_000 } as const;
+const periods = { hour: { unit: 3_600_000, count: 48 }, day: { unit: 86_400_000, count: 30 } } as const;
 const filters = ['code', 'key', 'address', 'requestId'] as const;
 
 /** What the gateways have seen of a merchant's requests, and why some were refused. */
@@ -84,10 +84,11 @@ function Requests({ merchant, me, of }: { readonly merchant: Merchant; readonly 
   const [by, setBy] = useState<'hour' | 'day'>('day');
   const [environment, setEnvironment] = useState('');
   const words = texts.activity;
+  const { unit, count } = periods[by];
   const usage = useQuery({
     queryKey: ['usage', merchant.id, by, environment, of],
     queryFn: ({ signal }) => {
-      const since = new Date(Date.now() - periods[by]).toISOString();
+      const since = new Date(Date.now() - (count - 1) * unit).toISOString();
       const query = { by, since, per_page: 100, environment, key: of };
       return call<readonly UsageRow[]>(`/merchants/${merchant.id}/usage`, { query, signal });
     },
@@ -123,7 +124,7 @@ function Requests({ merchant, me, of }: { readonly merchant: Merchant; readonly 
       ) : null}
       {rows.length === 0 ? null : (
         <>
-          <UsageChart rows={rows} label={words.usage[by]} />
+          <UsageChart {...{ rows, unit, count }} label={words.usage[by]} />
           <Table caption={words.usage[by]} columns={[words.units[by], ...words.columns]}>
             {rows.map(({ from, accepted, refused, codes }) => (
               <tr key={from}>

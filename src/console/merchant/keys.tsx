@@ -142,7 +142,7 @@ function KeyRow({
       <td>
         <code title={key.keyId}>{key.prefix}…</code> <span className="kind">{texts.environment[key.environment]}</span>
         <br />
-        <small>{key.keyId}</small>
+        <small className="id">{key.keyId}</small>
       </td>
       <td>{key.permissions.includes('*') ? texts.keys.everything : key.permissions.join(', ')}</td>
       <td>

@@ -5,18 +5,47 @@ import { texts } from '../texts';
 const number = new Intl.NumberFormat();
 const [width, height] = [800, 140];
 
+/** A bar of the chart: the requests of one hour or day. */
+interface Bar {
+  readonly from: number;
+  readonly accepted: number;
+  readonly refused: number;
+}
+
+/** Returns a bar for each hour or day until now, oldest first. The API leaves out those without a request. */
+function barsOf(rows: readonly UsageRow[], unit: number, count: number): Bar[] {
+  const found = new Map(rows.map((row) => [Date.parse(row.from ?? ''), row]));
+  const last = Math.floor(Date.now() / unit) * unit;
+  return Array.from({ length: count }, (_, index) => {
+    const from = last - (count - 1 - index) * unit;
+    const { accepted = 0, refused = 0 } = found.get(from) ?? {};
+    return { from, accepted, refused };
+  });
+}
+
 /**
  * A chart of accepted and refused requests, oldest first. The table below it has the same numbers, so screen readers
  * get only its title. Refused requests are hatched, because colours alone do not tell them apart.
  */
-export function UsageChart({ rows, label }: { readonly rows: readonly UsageRow[]; readonly label: string }): ReactNode {
+export function UsageChart({
+  rows,
+  label,
+  unit,
+  count,
+}: {
+  readonly rows: readonly UsageRow[];
+  readonly label: string;
+  /** Milliseconds of an hour or a day, and how many of them the chart shows. */
+  readonly unit: number;
+  readonly count: number;
+}): ReactNode {
   const most = Math.max(1, ...rows.map(({ requests }) => requests));
-  const step = width / Math.max(1, rows.length);
-  const bars = rows.toReversed().map(({ from, accepted, refused }, index) => {
+  const step = width / count;
+  const bars = barsOf(rows, unit, count).map(({ from, accepted, refused }, index) => {
     const [good, bad] = [(accepted / most) * height, (refused / most) * height];
     const box = { x: index * step + step * 0.1, width: Math.max(1, step * 0.8) };
     return (
-      <g key={from ?? index}>
+      <g key={from}>
         <rect {...box} y={height - good} height={good} className="accepted" />
         <rect {...box} y={height - good - bad} height={bad} className="refused" />
       </g>

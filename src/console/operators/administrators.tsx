@@ -48,7 +48,7 @@ export function AdministratorsPage(): ReactNode {
               <th scope="row">
                 <Text>{one.name}</Text>
                 <br />
-                <small>{one.id}</small>
+                <small className="id">{one.id}</small>
               </th>
               <td>{words.kinds[one.kind]}</td>
               <td>{one.roles.join(', ')}</td>

@@ -6,6 +6,8 @@ import { CommandLine, Dialog, Field, Pager, Problem, Table, Text, Time } from '.
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
 
+const number = new Intl.NumberFormat();
+
 /** All merchants, for operators. */
 export function MerchantsPage(): ReactNode {
   const { me } = useMe();
@@ -55,6 +57,11 @@ export function MerchantsPage(): ReactNode {
               <td>
                 <span className={`status ${merchant.status === 'ACTIVE' ? 'good' : 'ended'}`}>{merchant.status}</span>
               </td>
+              <td>{shownCount(merchant.counts?.keys)}</td>
+              <td>{shownCount(merchant.counts?.requests)}</td>
+              <td>
+                <Link href={`/merchants/${merchant.id}/activity`}>{shownCount(merchant.counts?.refused)}</Link>
+              </td>
               <td>{merchant.goLive ? texts.merchants.live : texts.merchants.notLive}</td>
               <td>
                 <Time at={merchant.createdAt} />
@@ -83,6 +90,10 @@ export function MerchantsPage(): ReactNode {
       {isCreating ? <NewMerchant onClose={() => setIsCreating(false)} /> : null}
     </>
   );
+}
+
+function shownCount(count: number | undefined): string {
+  return count === undefined ? texts.unknown : number.format(count);
 }
 
 function NewMerchant({ onClose }: { readonly onClose: () => void }): ReactNode {

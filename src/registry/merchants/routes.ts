@@ -4,11 +4,19 @@ import { idParams, noQuery } from '../../rest/rest-app.js';
 import { type Access } from '../administrators/access.js';
 import { authorOf, callerOf } from '../administrators/request-author.js';
 import { changeOrRequest } from '../approvals/requests.js';
+import { permits } from '../administrators/roles.js';
 import { idIn } from '../fields.js';
 import { withPropagation } from '../propagation-schema.js';
 import { respondToChange, type Routes } from '../routes.js';
+import { countsOf } from '../usage/merchant-counts.js';
 import { changeMerchant, createMerchant, findMerchant, listMerchants } from './repository.js';
-import { merchantChangesBody, merchantSchema, merchantsQuery, newMerchantBody } from './schema.js';
+import {
+  listedMerchantSchema,
+  merchantChangesBody,
+  merchantSchema,
+  merchantsQuery,
+  newMerchantBody,
+} from './schema.js';
 
 /** Members may change the allowlists of their merchant, but not what the platform decides. */
 const changeAccess: Access = {
@@ -18,7 +26,7 @@ const changeAccess: Access = {
 
 /** Routes that manage merchants. A change affects the gateways of both environments. */
 export const merchantRoutes: Routes = (app, context) => {
-  const { database, confirm } = context;
+  const { database, clock, confirm } = context;
 
   app.post(
     '/merchants',
@@ -42,15 +50,19 @@ export const merchantRoutes: Routes = (app, context) => {
     {
       schema: { querystring: merchantsQuery },
       config: {
-        operation: { summary: 'Merchants, newest first', page: merchantSchema },
+        operation: { summary: 'Merchants, newest first', page: listedMerchantSchema },
         access: { permission: 'merchants:read', merchant: 'list', reads: 'allowlists' },
       },
     },
     async (request) => {
       const { query } = request;
       const paging = pagingOf(query);
-      const filter = { ...query, id: callerOf(request).merchantId };
-      return successPage('Merchants retrieved', await listMerchants(database, filter, paging), paging);
+      const { merchantId, roles } = callerOf(request);
+      const { items, ...page } = await listMerchants(database, { ...query, id: merchantId }, paging);
+      const ids = items.map(({ id }) => id);
+      const counts = permits(roles, 'usage:read') ? await countsOf(database, ids, clock.now()) : () => null;
+      const listed = items.map((merchant) => ({ ...merchant, counts: counts(merchant.id) }));
+      return successPage('Merchants retrieved', { ...page, items: listed }, paging);
     },
   );
 

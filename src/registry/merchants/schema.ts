@@ -87,6 +87,19 @@ export const merchantSchema = Type.Object({
 /** A merchant in the admin API. */
 export type Merchant = Readonly<Static<typeof merchantSchema>>;
 
+const count = Type.Integer({ minimum: 0 });
+
+/** A merchant as lists show it: with its keys, and its requests in the last 24 hours. */
+export const listedMerchantSchema = Type.Object({
+  ...merchantSchema.properties,
+  // Responses of the previous release do not contain this field.
+  counts: Type.Optional(
+    Type.Union([Type.Null(), Type.Object({ keys: count, requests: count, refused: count })], {
+      description: 'active keys, and requests in the last 24 hours; null without usage:read',
+    }),
+  ),
+});
+
 /** The body of a request for a new merchant. */
 export type NewMerchant = Static<typeof newMerchantBody>;
 
