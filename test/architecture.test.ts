@@ -256,6 +256,7 @@ const packagePlaces: readonly { readonly name: RegExp; readonly places: readonly
     name: /^undici$/,
     places: [
       ...['src/edge/', 'src/adapters/checkpoints/', 'src/adapters/otlp/', 'src/adapters/tor/', 'src/cli/compose/'],
+      'src/adapters/operators/',
       'src/adapters/webhooks/',
       'src/cli/admin/admin-client.ts',
     ],

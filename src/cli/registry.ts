@@ -9,6 +9,7 @@ import { readSecretFile } from '../config/operator-file.js';
 import type { Config } from '../config/schema.js';
 import type { IdentityProvider } from '../registry/sign-in/provider.js';
 import type { RunningRegistry } from '../registry/start-registry.js';
+import { openOperatorsApi } from './compose/operators-api.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from './compose/secrets.js';
 import { redisAddressOf } from './compose/redis-address.js';
 import { RedisSelfCheck } from './compose/redis-self-check.js';
@@ -79,6 +80,8 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
     closeLater(async () => usageInbox?.close());
     const unusualUse = await openUnusual(config);
     closeLater(async () => unusualUse?.close());
+    const operatorsApi = await openOperatorsApi(config);
+    closeLater(async () => operatorsApi?.close());
     const registry = await startRegistry({
       ...listen,
       behindProxy,
@@ -89,6 +92,7 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
       witness,
       identityProvider,
       servicesTokenKey,
+      operatorsApi,
       unusual: unusualUse?.unusual ?? null,
       console: at && { ...at, merchantApi: () => at.merchantApi },
       inbox,

@@ -45,6 +45,8 @@ interface Call {
   readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly query?: Query;
   readonly body?: object;
+  /** Why the person sends it. */
+  readonly reason?: string;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -64,7 +66,7 @@ for (const event of ['pointerdown', 'keydown'])
 /** Sends a request to the admin API with the session of this browser. @throws ApiProblem */
 export async function call<Data>(
   path: string,
-  { method = 'GET', query = {}, body, signal }: Call = {},
+  { method = 'GET', query = {}, body, reason, signal }: Call = {},
 ): Promise<Success<Data>> {
   const given = Object.entries(query).flatMap(([name, value]) =>
     value === undefined || value === '' ? [] : [[name, String(value)]],
@@ -78,6 +80,8 @@ export async function call<Data>(
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       headers: {
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        // A header holds only ASCII reliably.
+        ...(reason === undefined ? {} : { 'x-reason': encodeURIComponent(reason) }),
         // Otherwise a page that somebody left open would keep the session open.
         ...(Date.now() - lastInput < attendedMilliseconds ? {} : { 'x-unattended': 'yes' }),
       },
@@ -115,7 +119,10 @@ export interface Me {
     readonly testUrl: string | null;
     readonly caFile: string | null;
   };
+  readonly administratorId: string | null;
   readonly hasSignIn: boolean;
+  /** Whether the registry relays to the wallets of the services. */
+  readonly hasWallets?: boolean;
   readonly session: {
     readonly id: string;
     readonly provenUntil: string | null;

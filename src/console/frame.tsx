@@ -40,6 +40,7 @@ export function Frame({
     ...(me.merchantId === null && may(me, 'gateways:read') ? [['/gateways', texts.nav.gateways] as const] : []),
     ...(me.merchantId === null && may(me, 'approvals:read') ? [['/approvals', texts.nav.approvals] as const] : []),
     ...(me.merchantId === null && may(me, 'unusual:read') ? [['/unusual', texts.nav.unusual] as const] : []),
+    ...(me.hasWallets === true && may(me, 'wallets:read') ? [['/wallets', texts.nav.wallets] as const] : []),
     ...(may(me, 'events:read') ? [['/events', texts.nav.events] as const] : []),
     ...(may(me, 'administrators:read') ? [['/administrators', texts.nav.administrators] as const] : []),
     ['/tokens', texts.nav.tokens] as const,

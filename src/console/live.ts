@@ -9,6 +9,7 @@ const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = 
   ['key', ['keys', 'refusals']],
   ['administrator', ['administrators', 'members', 'me']],
   ['token', ['tokens']],
+  ['wallet', ['wallets']],
   ['sign-in', ['sessions', 'me']],
   ['console-link', []],
 ];

@@ -15,6 +15,8 @@ import { MerchantsPage } from './operators/merchants';
 import { EnterPage, SignInPage } from './sign-in';
 import { texts } from './texts';
 import { UnusualPage } from './operators/unusual';
+import { WalletPage } from './operators/wallet';
+import { WalletsPage } from './operators/wallets';
 
 const client = new QueryClient({
   defaultOptions: {
@@ -40,6 +42,8 @@ function Pages(): ReactNode {
         <Route path="/gateways" component={GatewaysPage} />
         <Route path="/approvals" component={ApprovalsPage} />
         <Route path="/unusual" component={UnusualPage} />
+        <Route path="/wallets" component={WalletsPage} />
+        <Route path="/wallets/:id">{({ id }) => <WalletPage key={id} id={id} />}</Route>
         <Route path="/events" component={EventsPage} />
         <Route path="/administrators" component={AdministratorsPage} />
         <Route path="/administrators/:id/tokens">{({ id }) => <TokensPage key={id} me={me} of={id} />}</Route>

@@ -46,6 +46,8 @@ import type { UsageBatches } from './usage/usage-batches.js';
 import { unusualRoutes } from './unusual/routes.js';
 import type { UnusualUse } from './unusual/unusual-use.js';
 import type { WebhookTarget } from './unusual/webhooks.js';
+import type { OperatorsApi } from './wallets/relay.js';
+import { walletRoutes } from './wallets/routes.js';
 
 /** Options of the admin API. */
 export interface RegistryOptions {
@@ -81,6 +83,8 @@ export interface RegistryOptions {
   readonly identityProvider?: IdentityProvider | null | undefined;
   /** Signs tokens for the operators' API of the services. Default: none, and requests for them are refused. */
   readonly servicesTokenKey?: ServicesTokenKey | null | undefined;
+  /** The operators' API of the services, for the wallets of the console. Default: the console has no wallets. */
+  readonly operatorsApi?: OperatorsApi | null | undefined;
   /** Receives what gateways have counted. Default: nothing is received. */
   readonly usageBatches?: Pick<UsageBatches, 'results'> | undefined;
   /** The rules about unusual use of keys. Default: none, and nothing is reported. */
@@ -158,7 +162,7 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
       provider: options.identityProvider ?? null,
       addRoutes: (api) => {
         metrics.count(api);
-        for (const addRoutes of groups) addRoutes(api, context);
+        for (const addRoutes of [...groups, ...walletGroups(options)]) addRoutes(api, context);
       },
     });
   return { app, console };
@@ -178,7 +182,10 @@ function routeGroups(
     ...[merchantRoutes, keyRoutes, importing, exportRoutes],
     gatewayRoutes({ ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) }),
     ...[eventRoutes(witness), restoreRoutes, checkpointRoutes(witness)],
-    administratorRoutes({ attempts, hasSignIn: identityProvider !== null, merchantApi, onOwner: options.onOwner }),
+    administratorRoutes({
+      ...{ attempts, hasSignIn: identityProvider !== null, hasWallets: walletGroups(options).length > 0 },
+      ...{ merchantApi, onOwner: options.onOwner },
+    }),
     ...[approvalRoutes(attempts), usageRoutes],
     servicesTokenRoutes({ key: servicesTokenKey, reasonFor, attempts }),
     unusualRoutes({ attempts, reasonFor, targets: unusual?.targets ?? [], off: unusual?.use.off ?? null }),
@@ -186,6 +193,14 @@ function routeGroups(
     streamRoutes({ database: options.database, clock, timers }),
   ];
 }
+
+/** Returns the routes that only the console has: scripts call the operators' API directly. */
+function walletGroups({ console, operatorsApi, servicesTokenKey: key, reasonFor }: WalletOptions): readonly Routes[] {
+  if (!console || !operatorsApi || !key) return [];
+  return [walletRoutes({ operatorsApi, key, reasonFor: reasonFor ?? new Set() })];
+}
+
+type WalletOptions = Pick<RegistryOptions, 'console' | 'operatorsApi' | 'servicesTokenKey' | 'reasonFor'>;
 
 /** Dependencies of the readiness check. */
 interface HealthSources {

@@ -34,6 +34,22 @@ t.test('contradicting options are rejected', (t) => {
       ['registry.console.origin: is not an origin as browsers write it; expected https://console.example.com'],
     ],
     [
+      'registry: { console: { services: { url: "http://127.0.0.1:7081" } } }',
+      ['registry.servicesToken: expected keyFile, because registry.console.services is set'],
+    ],
+    [
+      'registry: { servicesToken: { keyFile: k }, console: { services: { url: "https://services.example.com", caFile: a } } }',
+      [],
+    ],
+    [
+      'registry: { servicesToken: { keyFile: k }, console: { services: { url: "http://services.example.com" } } }',
+      ['registry.console.services.url: is not a loopback address; expected an https:// URL'],
+    ],
+    [
+      'registry: { servicesToken: { keyFile: k }, console: { services: { url: "http://127.0.0.1:1", caFile: a } } }',
+      ['registry.console.services.caFile: has no effect for an http:// URL; expected null'],
+    ],
+    [
       'registry: { console: { listen: { certFile: a } } }',
       ['registry.console.listen.keyFile: expected a file, because registry.console.listen.certFile is set'],
     ],

@@ -26,21 +26,26 @@ export interface Product {
   readonly merchantApi: string;
   /** Sends a request to the admin API as the owner of the demo; resolves with the data of the response. */
   ask<Data>(method: string, path: string, body?: object): Promise<Data>;
+  /** Does the same as the treasurer. */
+  askAsTreasurer: Product['ask'];
   /** Runs `merchant-gateway` as the owner of the demo; resolves with its standard output. */
   run(...args: readonly string[]): string;
 }
 
 const startMilliseconds = 60_000;
 
-/** Starts `merchant-gateway dev` on free ports and in a new directory. */
-export async function startProduct(t: Test): Promise<Product> {
+/**
+ * Starts `merchant-gateway dev` on free ports and in a new directory.
+ * @param ofRegistry further options of the registry, in YAML
+ */
+export async function startProduct(t: Test, ofRegistry = ''): Promise<Product> {
   const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-console-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const config = path.join(directory, 'free-ports.yaml');
   const listeners = ['https', 'http', 'management'].map((name) => `${name}: { port: 0 }`).join(', ');
   await writeFile(
     config,
-    `listen: { ${listeners} }\nregistry: { listen: { port: 0 } }\nservices: { listen: { port: 0 } }\n`,
+    `listen: { ${listeners} }\nregistry: { listen: { port: 0 }, ${ofRegistry} }\nservices: { listen: { port: 0 } }\n`,
   );
   const child = spawn(...productCommand(['dev', '--config', config, '--data-dir', path.join(directory, 'data')]), {
     stdio: 'pipe',
@@ -65,20 +70,24 @@ export async function startProduct(t: Test): Promise<Product> {
   const link = found(/(http:\S+\/console\/enter#\S+)/);
   const [registry, tokenFile] = [found(/--registry (\S+)/), found(/--token-file (\S*owner\S*)/)];
   const access = ['--registry', registry, '--token-file', tokenFile];
-  const token = readFileSync(tokenFile, 'utf8').trim();
-  return {
-    ...{ link, origin: new URL(link).origin, merchantId: found(/merchant +(m_\w+)/) },
-    merchantApi: found(/merchant API +(\S+)/),
-    ask: async <Data>(method: string, at: string, body?: object): Promise<Data> => {
+  const askWith =
+    (file: string) =>
+    async <Data>(method: string, at: string, body?: object): Promise<Data> => {
+      const authorization = `Bearer ${readFileSync(file, 'utf8').trim()}`;
       const response = await fetch(`${registry}${at}`, {
         method,
-        headers: { authorization: `Bearer ${token}`, ...(body && { 'content-type': 'application/json' }) },
+        headers: { authorization, ...(body && { 'content-type': 'application/json' }) },
         body: body === undefined ? null : JSON.stringify(body),
       });
       const { success, message, data } = (await response.json()) as { success: boolean; message: string; data: Data };
       if (!success) throw new Error(`${method} ${at}: ${message}`);
       return data;
-    },
+    };
+  return {
+    ...{ link, origin: new URL(link).origin, merchantId: found(/merchant +(m_\w+)/) },
+    merchantApi: found(/merchant API +(\S+)/),
+    ask: askWith(tokenFile),
+    askAsTreasurer: askWith(tokenFile.replace('owner', 'treasurer')),
     run: (...args) => {
       const [command, given] = productCommand([...args, ...access]);
       const { status, stdout, stderr } = spawnSync(command, given, { encoding: 'utf8' });

@@ -33,3 +33,26 @@ t.test('the origin of the console opens its port, with the certificate of the re
     t.notOk(JSON.stringify(objectIn(without, kind)).includes('console'), `${kind}: without it the port is closed`);
   t.end();
 });
+
+t.test('the wallets of the console open the way from the registry to the services', (t) => {
+  const services = { url: 'https://services.example.com:7444', caFile: '/etc/services-ca/ca.crt' };
+  const values = {
+    config: { registry: { console: { origin, services } } },
+    secrets: { servicesTokenKey: { existingSecret: 'pair' } },
+    networkPolicy: { enabled: true, administrators },
+  };
+  const rendered = render('registry-alone', values);
+  t.equal(rendered.status, 0, rendered.stderr);
+  const objects = manifestsIn(rendered);
+  const { data } = objectIn(objects, 'ConfigMap') as { data: Record<string, string> };
+  const env = { MERCHANT_GATEWAY_DATABASE_URL: 'postgres://database/registry' };
+  const config = loadConfig({ text: data['gateway.yaml'] ?? '', env });
+  t.same(config.registry.console?.services, services);
+  t.same(startProblems('registry', config), []);
+  const egress = (text: unknown): boolean => JSON.stringify(text).includes('7444');
+  const policyOf = (all: readonly Manifest[]) => (objectIn(all, 'NetworkPolicy') as { spec: { egress: object } }).spec;
+  t.ok(egress(policyOf(objects).egress));
+  const without = { ...values, config: { registry: { console: { origin } } } };
+  t.notOk(egress(policyOf(manifestsIn(render('registry-alone', without))).egress));
+  t.end();
+});

@@ -20,6 +20,15 @@ export const refusals: readonly (readonly [string, RegExp, object])[] = [
     { config: { registry: { console: { listen: { port: 7443 } } } } },
   ],
   [
+    'wallets in the console without the key of services tokens',
+    /set secrets\.servicesTokenKey\.existingSecret/,
+    {
+      config: {
+        registry: { console: { origin: 'https://console.example.com', services: { url: 'https://services:7081' } } },
+      },
+    },
+  ],
+  [
     'an owner of the tables without the user of the registry',
     /registryOwner and migrations\.registryUser need each other/,
     {

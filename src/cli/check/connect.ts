@@ -18,6 +18,7 @@ import { readInstanceKey } from '../compose/note-signer.js';
 import type { SignerOptions } from '../compose/note-signer.js';
 import { readWitnessKey } from '../compose/witness.js';
 import { openGeoIp } from '../compose/gateway-ports.js';
+import { openOperatorsApi } from '../compose/operators-api.js';
 import { openServicesTokenKey, readLogSecret, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
@@ -91,11 +92,18 @@ function signerOf(path: string, { keyFile }: SignerOptions, read: () => Promise<
 }
 
 function checksOfRegistry(config: Config): Check[] {
-  const { listen, database, tokenFile, bootstrap, witness, servicesToken, unusual } = config.registry;
+  const { listen, database, tokenFile, bootstrap, witness, servicesToken, unusual, console } = config.registry;
+  const services = console?.services ?? null;
   return [
     redis(config, 'registry'),
     ...(witness === null ? [] : [signerOf('registry.witness', witness, () => readWitnessKey(witness))]),
     works('registry.servicesToken.keyFile', () => openServicesTokenKey(servicesToken)),
+    ...(services === null
+      ? []
+      : [
+          reach('registry.console.services.url', services.url),
+          works('registry.console.services.caFile', async () => (await openOperatorsApi(config))?.close()),
+        ]),
     ...unusual.webhooks.map(({ secretFile }, index) =>
       works(`registry.unusual.webhooks.${index}.secretFile`, () => readWebhookSecrets(secretFile)),
     ),

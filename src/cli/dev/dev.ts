@@ -83,9 +83,11 @@ async function dev(
     await directory.ensureLogSecret();
     await directory.ensureRecordSecret();
     let merchantApi: MerchantApi = { liveUrl: null, testUrl: null, caFile: null };
+    let operatorsUrl: string | null = null;
     const embedded = await startEmbeddedRegistry(config, log, {
       temporaryPrefix: directory.kept ? null : directory.redisPrefix,
       merchantApi: () => merchantApi,
+      operatorsUrl: () => operatorsUrl,
     });
     closeLater(() => embedded.close());
     const registryUrl = reachable(embedded.registry.url);
@@ -104,6 +106,7 @@ async function dev(
     const joined = loadConfig({ file, presets: presetsFor(directory, operators) });
     const services = await startConfiguredServices(joined, log);
     closeLater(() => services.close());
+    operatorsUrl = services.operatorsUrl && reachable(services.operatorsUrl);
     const { walletId } = await seedDemo(services.database, { merchantId, environment, now: now.getTime() });
 
     // Load the configuration again with the URL of the services, which may listen on any free port.

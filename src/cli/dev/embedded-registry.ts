@@ -11,7 +11,9 @@ import type { RecordsStore } from '../../gateway/store-ports.js';
 import type { MerchantApi } from '../../registry/console/create-console.js';
 import { type RunningRegistry, startRegistry } from '../../registry/start-registry.js';
 import type { Logger } from '../../telemetry/logger.js';
+import { trustCertificate } from '../../tls/client-trust.js';
 import { openRecords } from '../compose/gateway-ports.js';
+import { openOperatorsApi, operatorsApiAt } from '../compose/operators-api.js';
 import { openServicesTokenKey, readPepper, readRecordSeals } from '../compose/secrets.js';
 import { redisAddressOf, redisOutageLog } from '../compose/redis-address.js';
 import { systemClock, systemTimers } from '../compose/system-clock.js';
@@ -30,24 +32,34 @@ export interface EmbeddedRegistry {
   close(): Promise<void>;
 }
 
+/** What the registry gets from the command. */
+interface EmbeddedOptions {
+  /** Prefix in Redis whose records `close` removes; null: `close` removes nothing. */
+  readonly temporaryPrefix: string | null;
+  /** Returns the URL of the services' operators' API; null while they have not started. */
+  readonly operatorsUrl: () => string | null;
+  /** Returns where merchants reach the gateway. */
+  readonly merchantApi: () => MerchantApi;
+}
+
 /**
  * Starts a registry that writes to Redis. With `keyStore.kind: memory`, it writes to records in memory that the gateway
  * shares.
- * @param options `temporaryPrefix`: prefix in Redis whose records `close` removes; null: `close` removes nothing
  */
 export async function startEmbeddedRegistry(
   config: Config,
   log: Logger,
-  {
-    temporaryPrefix,
-    merchantApi,
-  }: { readonly temporaryPrefix: string | null; readonly merchantApi: () => MerchantApi },
+  { temporaryPrefix, merchantApi, operatorsUrl }: EmbeddedOptions,
 ): Promise<EmbeddedRegistry> {
   const { store, records, close } = await openBothSides(config, log);
   const { listen, behindProxy, hosts, database, tokenFile, bootstrap, reasonFor, approvals, retention } =
     config.registry;
   const [channel, usageChannel] = [new MemoryChannel(), new MemoryChannel()];
   const unusualUse = await openUnusual(config);
+  const { certFile } = config.services.operators.listen;
+  const operatorsApi =
+    (await openOperatorsApi(config)) ??
+    (await operatorsApiAt(operatorsUrl, certFile === null ? null : await trustCertificate(certFile)));
   try {
     const registry = await startRegistry({
       ...listen,
@@ -69,6 +81,7 @@ export async function startEmbeddedRegistry(
       },
       usage: config.registry.usage,
       servicesTokenKey: await openServicesTokenKey(config.registry.servicesToken),
+      operatorsApi,
       unusual: unusualUse?.unusual ?? null,
       console: config.registry.console && { ...config.registry.console, merchantApi },
       random: randomBytes,
@@ -85,6 +98,7 @@ export async function startEmbeddedRegistry(
       close: async () => {
         await registry.close();
         await unusualUse?.close();
+        await operatorsApi.close();
         await close();
         if (config.keyStore.kind === 'redis' && config.keyStore.redis.prefix === temporaryPrefix) {
           await removeRecords(config.keyStore.redis, log);
@@ -93,6 +107,7 @@ export async function startEmbeddedRegistry(
     };
   } catch (error) {
     await unusualUse?.close();
+    await operatorsApi.close();
     await close();
     await records.close();
     throw error;

@@ -1,7 +1,7 @@
 import type { Rule, RuleProblem } from '../config-error.js';
 import type { Config } from '../schema.js';
 import { isLoopback } from './loopback.js';
-import { certificateProblems } from './registry-rules.js';
+import { certificateProblems, clientProblems } from './registry-rules.js';
 
 /** Rules that protect the operators' API, which can move money. */
 export const operatorsRules: readonly Rule[] = [
@@ -57,16 +57,5 @@ function administratorsNeedTrail({ services: { operators } }: Config): RuleProbl
 
 /** Requires TLS except on loopback, because otherwise the token would be readable on the network. */
 function trailNeedsTls({ services: { operators } }: Config): RuleProblem[] {
-  if (operators.trail === null) return [];
-  const path = 'services.operators.trail';
-  const { url, caFile } = operators.trail;
-  if (!URL.canParse(url)) return [{ path: `${path}.url`, message: 'is not a valid URL', others: [] }];
-  const { protocol, hostname } = new URL(url);
-  if (protocol === 'https:') return [];
-  if (!isLoopback(hostname))
-    return [{ path: `${path}.url`, message: 'is not a loopback address; expected an https:// URL', others: [] }];
-  if (caFile === null) return [];
-  return [
-    { path: `${path}.caFile`, message: 'has no effect for an http:// URL; expected null', others: [`${path}.url`] },
-  ];
+  return operators.trail === null ? [] : clientProblems('services.operators.trail', operators.trail);
 }

@@ -5,6 +5,7 @@ import { proxyProblems } from './proxy-rules.js';
 
 const listen = 'registry.listen';
 const consoleListen = 'registry.console.listen';
+const servicesOption = 'registry.console.services';
 
 /** Rules for the listener of the admin API. */
 export const registryRules: readonly Rule[] = [
@@ -14,6 +15,8 @@ export const registryRules: readonly Rule[] = [
   webhooksAreProtected,
   consoleCertificateIsWhole,
   consoleOriginIsProtected,
+  servicesAreProtected,
+  servicesNeedTokens,
 ];
 
 function certificateIsWhole({ registry }: Config): RuleProblem[] {
@@ -88,6 +91,38 @@ function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
     return [{ path, message: `is not an origin as browsers write it; expected ${written === '' ? 'a URL' : written}` }];
   if (protocol === 'https:' || isLoopback(hostname)) return [];
   return [{ path, message: 'expected https, because http is accepted only for loopback addresses' }];
+}
+
+/** Requires TLS except on loopback, because otherwise the services token would be readable on the network. */
+function servicesAreProtected({ registry: { console } }: Config): RuleProblem[] {
+  const services = console?.services ?? null;
+  return services === null ? [] : clientProblems(servicesOption, services);
+}
+
+/**
+ * Returns the problem of an API that this product calls with a token: no TLS beyond loopback, or a CA without TLS.
+ * @param path the section with url and caFile
+ */
+export function clientProblems(
+  path: string,
+  { url, caFile }: { readonly url: string; readonly caFile: string | null },
+): RuleProblem[] {
+  if (!URL.canParse(url)) return [{ path: `${path}.url`, message: 'is not a valid URL', others: [] }];
+  const { protocol, hostname } = new URL(url);
+  if (protocol === 'https:') return [];
+  if (!isLoopback(hostname))
+    return [{ path: `${path}.url`, message: 'is not a loopback address; expected an https:// URL', others: [] }];
+  if (caFile === null) return [];
+  return [
+    { path: `${path}.caFile`, message: 'has no effect for an http:// URL; expected null', others: [`${path}.url`] },
+  ];
+}
+
+/** Requires the key of services tokens, because the services would otherwise refuse each request of the console. */
+function servicesNeedTokens({ registry: { console, servicesToken } }: Config): RuleProblem[] {
+  if (!console?.services || servicesToken !== null) return [];
+  const message = `expected keyFile, because ${servicesOption} is set`;
+  return [{ path: 'registry.servicesToken', message, others: [servicesOption] }];
 }
 
 const noUrl = { protocol: '', hostname: '', origin: '' };

@@ -53,6 +53,26 @@ export const console = section(
       },
       { description: "The gateway's addresses, which the page Try it shows to merchants." },
     ),
+    services: nullable(
+      section(
+        {
+          url: Type.String({
+            pattern: '^https?://[^?#@\\s\\\\\\u0000-\\u001f\\u007f]+$',
+            maxLength: 4096,
+            description: "Address of the operators' API of the services. https, except for a loopback address.",
+            expects: 'an http:// or https:// URL without a user or a query',
+            examples: ['https://services.example.com:7081'],
+          }),
+          caFile: optionalFile('PEM file of the CAs of an https address. null: the CAs that the system trusts.'),
+        },
+        { description: '' },
+      ),
+      {
+        description:
+          "The services whose wallets the console shows and funds. The registry relays to their operators' API. Requires " +
+          'registry.servicesToken. null: the console has no wallets.',
+      },
+    ),
   },
   { description: 'The web console.' },
 );

@@ -33,13 +33,15 @@ export interface AdministratorRouteOptions {
   readonly hasSignIn: boolean;
   /** Where merchants reach the gateways, as far as that is known. */
   readonly merchantApi: () => MerchantApi;
+  /** Whether the console has the wallets of the services. */
+  readonly hasWallets: boolean;
   /** Called after an owner was created. */
   readonly onOwner?: (() => void) | undefined;
 }
 
 /** Routes that manage administrators and their tokens. */
 export const administratorRoutes =
-  ({ attempts, hasSignIn, merchantApi, onOwner }: AdministratorRouteOptions): Routes =>
+  ({ attempts, hasSignIn, hasWallets, merchantApi, onOwner }: AdministratorRouteOptions): Routes =>
   (app, context) => {
     const { database } = context;
 
@@ -58,7 +60,7 @@ export const administratorRoutes =
           ...{ name, administratorId, proof, roles: held },
           permissions: permissions.filter((permission) => permits(held, permission)),
           ...{ merchantId, expiresAt: textOf(expiresAt), address: authorOf(request).source },
-          ...{ merchantApi: merchantApi(), hasSignIn, session: session && shownSession(session) },
+          ...{ merchantApi: merchantApi(), hasSignIn, hasWallets, session: session && shownSession(session) },
         };
         return success('Identity retrieved', identity);
       },

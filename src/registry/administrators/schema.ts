@@ -156,6 +156,7 @@ export const identitySchema = Type.Object({
     ),
   ),
   hasSignIn: Type.Optional(Type.Boolean({ description: 'true: people sign in with an OpenID provider' })),
+  hasWallets: Type.Optional(Type.Boolean({ description: 'true: the console has the wallets of the services' })),
   session: Type.Optional(
     Type.Union([
       Type.Null(),

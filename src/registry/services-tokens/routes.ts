@@ -1,16 +1,12 @@
 import { success } from '../../rest/envelope.js';
 import { Refusal } from '../../rest/refusal.js';
-import { walletPermissions } from '../../rest/services-token.js';
-import { isProvenRecently, requireProof } from '../administrators/access.js';
+import { requireProof } from '../administrators/access.js';
 import type { Attempts } from '../administrators/attempts.js';
 import { callerOf } from '../administrators/request-author.js';
-import { permits } from '../administrators/roles.js';
-import { newId } from '../registry-context.js';
 import type { Routes } from '../routes.js';
-import { approvedFunding } from '../approvals/funding.js';
-import { rulesIn } from '../approvals/guard.js';
 import { servicesTokenQuery, servicesTokenSchema } from './schema.js';
 import type { ServicesTokenKey } from './services-tokens.js';
+import { servicesTokenFor } from './token-for.js';
 
 /** Dependencies of the route of services tokens. */
 export interface ServicesTokenOptions {
@@ -23,7 +19,7 @@ export interface ServicesTokenOptions {
 
 /** Creates the route that signs tokens for the operators' API of the services. */
 export function servicesTokenRoutes({ key, reasonFor, attempts }: ServicesTokenOptions): Routes {
-  return (app, { database, clock, random }) => {
+  return (app, context) => {
     app.post(
       '/services-tokens',
       {
@@ -41,25 +37,11 @@ export function servicesTokenRoutes({ key, reasonFor, attempts }: ServicesTokenO
       },
       async (request, reply) => {
         if (key === null) throw noKey();
-        // Import this module only here: it loads jose, which registries without such tokens do not need.
-        const { signServicesToken } = await import('./services-tokens.js');
-        const caller = callerOf(request);
-        const now = clock.now();
         const { approvalId } = request.query;
-        if (approvalId !== undefined) await requireProof(request, { attempts, clock });
-        const permissions = walletPermissions.filter(
-          (permission) =>
-            permits(caller.roles, permission) && (permission !== 'wallets:fund' || isProvenRecently(caller, now)),
-        );
-        const approved = approvalId === undefined ? null : await approvedFunding(database, caller, approvalId, now);
-        const { fundingAbove } = await rulesIn(database);
-        const signed = await signServicesToken(key, {
-          ...{ caller, permissions, now, approved, fundingLimits: fundingAbove },
-          reasonFor: permissions.filter((permission) => reasonFor.has(permission)),
-          id: newId('jti', now, random),
-        });
+        if (approvalId !== undefined) await requireProof(request, { attempts, clock: context.clock });
+        const signed = await servicesTokenFor(context, { key, reasonFor }, callerOf(request), approvalId);
         reply.code(201);
-        return success('Token signed', { ...signed, permissions });
+        return success('Token signed', signed);
       },
     );
   };

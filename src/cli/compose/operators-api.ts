@@ -1,0 +1,31 @@
+import type { Config } from '../../config/schema.js';
+import type { OperatorsApi } from '../../registry/wallets/relay.js';
+import { type ClientTrust, trustAuthorities } from '../../tls/client-trust.js';
+
+/** The operators' API of the services, and how to close the connections to it. */
+export interface OpenedOperatorsApi extends OperatorsApi {
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the client of the configured operators' API; null if the console has no wallets. It sends no request: the
+ * registry starts while the services are away.
+ * @throws OperatorError if the CA file cannot be read
+ */
+export async function openOperatorsApi({ registry: { console } }: Config): Promise<OpenedOperatorsApi | null> {
+  const services = console?.services ?? null;
+  if (services === null) return null;
+  const { url, caFile } = services;
+  return operatorsApiAt(() => url, caFile === null ? null : await trustAuthorities(caFile));
+}
+
+/**
+ * Opens the client of an operators' API.
+ * @param url returns its URL; null while it is not known
+ * @param trust null: the CAs that the system trusts
+ */
+export async function operatorsApiAt(url: () => string | null, trust: ClientTrust | null): Promise<OpenedOperatorsApi> {
+  // Import this module only here, because most registries need no HTTP client.
+  const { OperatorsClient } = await import('../../adapters/operators/operators-client.js');
+  return new OperatorsClient({ url, trust });
+}

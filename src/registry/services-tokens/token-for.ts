@@ -1,0 +1,44 @@
+import { walletPermissions } from '../../rest/services-token.js';
+import { isProvenRecently } from '../administrators/access.js';
+import type { Caller } from '../administrators/caller.js';
+import { permits } from '../administrators/roles.js';
+import { approvedFunding } from '../approvals/funding.js';
+import { rulesIn } from '../approvals/guard.js';
+import { newId, type RegistryContext } from '../registry-context.js';
+import type { ServicesTokenKey } from './services-tokens.js';
+
+/** How the registry signs services tokens. */
+export interface ServicesTokenSigner {
+  readonly key: ServicesTokenKey;
+  /** Permissions whose use requires a reason. */
+  readonly reasonFor: ReadonlySet<string>;
+}
+
+/**
+ * Signs a services token with the caller's permissions for wallets. Only a caller with a recent proof of identity gets
+ * `wallets:fund`.
+ * @param approvalId the caller's approved request to fund a wallet; undefined without one
+ * @throws Refusal if the request is not approved, or not the caller's
+ */
+export async function servicesTokenFor(
+  { database, clock, random }: Pick<RegistryContext, 'database' | 'clock' | 'random'>,
+  { key, reasonFor }: ServicesTokenSigner,
+  caller: Caller,
+  approvalId: string | undefined,
+) {
+  // Import this module only here: it loads jose, which registries without such tokens do not need.
+  const { signServicesToken } = await import('./services-tokens.js');
+  const now = clock.now();
+  const permissions = walletPermissions.filter(
+    (permission) =>
+      permits(caller.roles, permission) && (permission !== 'wallets:fund' || isProvenRecently(caller, now)),
+  );
+  const approved = approvalId === undefined ? null : await approvedFunding(database, caller, approvalId, now);
+  const { fundingAbove } = await rulesIn(database);
+  const signed = await signServicesToken(key, {
+    ...{ caller, permissions, now, approved, fundingLimits: fundingAbove },
+    reasonFor: permissions.filter((permission) => reasonFor.has(permission)),
+    id: newId('jti', now, random),
+  });
+  return { ...signed, permissions };
+}

@@ -1,0 +1,152 @@
+import type { FastifyRequest } from 'fastify';
+import { parseStrictJson, StrictJsonError } from '../../json/strict-json.js';
+import { Refusal } from '../../rest/refusal.js';
+import Type, { Check, type Static } from '../../typebox/typebox.js';
+import { authorOf, callerOf } from '../administrators/request-author.js';
+import type { RegistryContext } from '../registry-context.js';
+import { type ServicesTokenSigner, servicesTokenFor } from '../services-tokens/token-for.js';
+
+/** A request to the operators' API of the services. */
+interface OperatorsRequest {
+  readonly method: 'GET' | 'POST';
+  /** Path and query. */
+  readonly path: string;
+  /** A services token. */
+  readonly token: string;
+  /** The reason of the caller, percent-encoded; null without one. */
+  readonly reason: string | null;
+  /** The body as JSON; null without one. */
+  readonly body: string | null;
+}
+
+/** A response of the operators' API, or why there is none, for an operator. `text` is null if the body is too large. */
+type OperatorsResponse = { readonly status: number; readonly text: string | null } | { readonly problem: string };
+
+/** A port: the operators' API of the services. */
+export interface OperatorsApi {
+  /** Sends a request. Never rejects. */
+  send(request: OperatorsRequest): Promise<OperatorsResponse>;
+}
+
+/** Dependencies of the relay. */
+export interface RelayOptions extends ServicesTokenSigner {
+  readonly operatorsApi: OperatorsApi;
+}
+
+/** A request of the console that is relayed. */
+interface Relayed {
+  /** Segments of the path below `/wallets`, which the registry has checked. */
+  readonly path: readonly string[];
+  readonly query?: Readonly<Record<string, string | undefined>>;
+  readonly body?: object;
+  readonly approvalId?: string | undefined;
+  /** Whether the request moves money, under a reference. */
+  readonly isMovement?: true;
+}
+
+const meta = Type.Object({
+  ...{ total_records: Type.Integer(), current_page: Type.Integer() },
+  ...{ total_pages: Type.Integer(), per_page: Type.Integer() },
+});
+const successEnvelope = Type.Object({
+  ...{ success: Type.Literal(true), message: Type.String(), meta: Type.Optional(meta) },
+  data: Type.Union([Type.Object({}), Type.Array(Type.Object({}))]),
+});
+const failureEnvelope = Type.Object({
+  ...{ success: Type.Literal(false), message: Type.String() },
+  data: Type.Object({
+    code: Type.String(),
+    permission: Type.Optional(Type.String()),
+    errors: Type.Array(Type.Object({ path: Type.String(), message: Type.String() })),
+  }),
+});
+
+const successes: ReadonlySet<number> = new Set([200, 201]);
+/** The refusals of the services that concern the request of the person. */
+const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 422]);
+/** Codes that concern the connection between registry and services, and not the person. */
+const codesOfConnection: ReadonlySet<string> = new Set(['route_not_found', 'forwarded']);
+
+/** Relays requests of the console to the operators' API of the services, with a token for the caller. */
+export class WalletRelay {
+  readonly #context: RegistryContext;
+  readonly #options: RelayOptions;
+
+  constructor(context: RegistryContext, options: RelayOptions) {
+    this.#context = context;
+    this.#options = options;
+  }
+
+  /**
+   * Sends a request to the services, without the cookie and the headers of the browser.
+   * @throws Refusal of the services, or because they sent no valid response
+   */
+  async send(request: FastifyRequest, relayed: Relayed): Promise<{ status: number; body: SuccessBody }> {
+    const { path, query = {}, body, approvalId } = relayed;
+    const { reason } = authorOf(request);
+    // The registry has checked the address of the browser. The services see only the address of the registry.
+    const caller = { ...callerOf(request), sources: null };
+    const { token } = await servicesTokenFor(this.#context, this.#options, caller, approvalId);
+    const given = Object.entries(query).filter((one): one is [string, string] => one[1] !== undefined);
+    const search = given.length === 0 ? '' : `?${new URLSearchParams(given).toString()}`;
+    const response = await this.#options.operatorsApi.send({
+      method: body === undefined ? 'GET' : 'POST',
+      path: `${['/wallets', ...path].join('/')}${search}`,
+      token,
+      reason: reason === null ? null : encodeURIComponent(reason),
+      body: body === undefined ? null : JSON.stringify(body),
+    });
+    if ('problem' in response) throw unavailable(response.problem, relayed);
+    return checked(response, relayed);
+  }
+}
+
+type SuccessBody = Static<typeof successEnvelope>;
+
+/** Returns a success of the services. @throws Refusal */
+function checked(
+  { status, text }: { readonly status: number; readonly text: string | null },
+  relayed: Relayed,
+): { status: number; body: SuccessBody } {
+  if (text === null) throw unexpected('is too large', relayed);
+  if (status === 401) {
+    const message =
+      "The services do not accept the registry's tokens: compare services.operators.registryKeys with " +
+      'registry.servicesToken, and the clocks of both';
+    throw new Refusal(502, message, [], 'services_token_refused');
+  }
+  const body = jsonIn(text);
+  if (successes.has(status) && Check(successEnvelope, body)) {
+    const { message, data } = body;
+    return { status, body: { success: true, message, data, ...(body.meta === undefined ? {} : { meta: body.meta }) } };
+  }
+  if (!Check(failureEnvelope, body)) throw unexpected('is not in the format of their API', relayed);
+  const { code, permission, errors } = body.data;
+  if (status >= 500) throw unavailable(`status ${status}`, relayed);
+  if (!refusals.has(status) || codesOfConnection.has(code)) throw unexpected(`has status ${status}`, relayed);
+  throw new Refusal(status, body.message, errors, code, permission === undefined ? {} : { permission });
+}
+
+/** Returns the value of a JSON text; undefined if the text is no JSON. */
+function jsonIn(text: string): unknown {
+  try {
+    return parseStrictJson(text);
+  } catch (error) {
+    if (error instanceof StrictJsonError) return undefined;
+    throw error;
+  }
+}
+
+const ifUnclear =
+  'The money may have been moved. Send the same request again: under the same reference, it is moved only once';
+
+function unavailable(problem: string, { isMovement }: Relayed): Refusal {
+  const message = `The services do not respond (${problem}): check that they run, and registry.console.services`;
+  const next = isMovement === true ? ifUnclear : 'Then try again';
+  return new Refusal(503, `${message}. ${next}`, [], 'services_unavailable');
+}
+
+function unexpected(problem: string, { isMovement }: Relayed): Refusal {
+  const message = `The response of the services ${problem}: check registry.console.services.url`;
+  return new Refusal(502, isMovement === true ? `${message}. ${ifUnclear}` : message, [], 'services_unexpected');
+}

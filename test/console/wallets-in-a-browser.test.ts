@@ -1,0 +1,93 @@
+import t from 'tap';
+import { accessibilityProblems, startBrowser, startProduct, withoutBrowser } from './browser.js';
+
+t.test('a person funds a wallet in a browser', { skip: withoutBrowser, timeout: 180_000 }, async (t) => {
+  const product = await startProduct(t, 'approvals: { goLive: false, owners: false, fundingAbove: { NGN: 500000 } }');
+  const browser = await startBrowser(t, product.origin);
+  const page = await browser.open();
+  const noProblems = async (where: string): Promise<void> => {
+    t.same(await accessibilityProblems(page), [], `accessibility: ${where}`);
+  };
+  const dialog = page.getByRole('dialog');
+  const submit = () => dialog.getByRole('button', { name: 'Fund wallet' }).click();
+
+  await page.goto(product.link);
+  await page.getByRole('link', { name: 'Wallets' }).click();
+  await page.getByRole('heading', { name: 'Wallets', level: 1 }).waitFor();
+  await page.getByRole('searchbox', { name: 'Merchant id' }).fill('m_unknown');
+  await page.getByText('No wallets.').waitFor();
+  await page.getByRole('button', { name: 'Clear filters' }).click();
+  await page.locator('th a').first().waitFor();
+  await noProblems('wallets');
+  await page.locator('th a').first().click();
+  await page.getByRole('heading', { name: 'Wallet', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'Entries' }).waitFor();
+  await noProblems('one wallet');
+
+  await page.getByRole('button', { name: 'Fund wallet' }).click();
+  const reference = await dialog.getByLabel('Reference').inputValue();
+  t.match(reference, /^console-[0-9a-f-]{36}$/);
+  await dialog.getByLabel('Amount').fill('12.345');
+  await submit();
+  await dialog.getByText('no more decimals than the currency has').waitFor();
+  await dialog.getByText('Enter a reason.').waitFor();
+  await noProblems('problems of fields');
+  await dialog.getByLabel('Amount').fill('1234.56');
+  await dialog.getByText(/NGN.1,234\.56 will move/).waitFor();
+  await dialog.getByLabel('Reason').fill('A deposit');
+
+  await t.test('after a lost response, the same reference moves the money once', async () => {
+    const funding = '**/console/api/wallets/*/fund';
+    await page.route(funding, async (route) => {
+      await route.fetch();
+      await route.abort();
+    });
+    await submit();
+    await dialog.getByText('We do not know whether the money was moved').waitFor();
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await page.unroute(funding);
+    await page.getByRole('button', { name: 'Fund wallet' }).click();
+    t.equal(await dialog.getByLabel('Reference').inputValue(), reference, 'the reference is kept');
+    t.equal(await dialog.getByLabel('Reason').inputValue(), 'A deposit', 'and so is what was typed');
+    await submit();
+    await dialog.getByText('An earlier request had already moved it').waitFor();
+    await noProblems('funded');
+    await dialog.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('cell', { name: reference }).waitFor();
+    t.equal(await page.getByRole('cell', { name: reference }).count(), 1);
+  });
+
+  await t.test('above the limit, another administrator approves', async (t) => {
+    await page.getByRole('button', { name: 'Fund wallet' }).click();
+    const next = await dialog.getByLabel('Reference').inputValue();
+    t.not(next, reference, 'another funding has another reference');
+    await dialog.getByLabel('Amount').fill('5000.01');
+    await dialog.getByLabel('Reason').fill('Large');
+    await submit();
+    await dialog.getByRole('button', { name: 'Request approval' }).click();
+    await dialog.getByText('Another administrator has 24 hours to approve').waitFor();
+    await dialog.getByRole('button', { name: 'Done' }).click();
+    const [{ id } = { id: '' }] = await product.ask<{ id: string }[]>('GET', '/approvals?status=WAITING');
+    await product.askAsTreasurer('POST', `/approvals/${id}/approve`);
+    await page.getByRole('button', { name: 'Fund as approved' }).click();
+    t.equal(await dialog.getByLabel('Amount').inputValue(), '5000.01');
+    t.equal(await dialog.getByLabel('Reference').inputValue(), next);
+    await submit();
+    await dialog.getByText(/NGN.5,000\.01 was moved/).waitFor();
+    await dialog.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('cell', { name: next }).waitFor();
+    await page.getByRole('button', { name: 'Fund as approved' }).waitFor({ state: 'detached' });
+  });
+
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize({ width: 320, height: 640 });
+    await noProblems(`narrow, ${colorScheme}`);
+    t.ok((await page.evaluate<number>('document.documentElement.scrollWidth')) <= 320);
+  }
+  t.same(
+    browser.faults.filter((fault) => !/status of 403|ERR_FAILED/.test(fault)),
+    [],
+    'no violation of the CSP, no error and no request to another origin',
+  );
+});
