@@ -59,9 +59,9 @@ export interface Explanation {
 
 /** Explains the decision on a described request. Runs the same steps as for a real request. */
 export async function explainRequest(described: DescribedRequest, sources: DecisionSources): Promise<Explanation> {
-  const { method, target, remote, tls, at } = described;
-  const tlsFacts = tls ? { version: undefined, version_protocol: 'tls' as const, cipher: '' } : null;
-  const connection = { remote, via: 'peer' as const, port: null, mayForward: true, place: null, tls: tlsFacts };
+  const { method, target, remote, at } = described;
+  const origin = { remote, via: 'peer' as const, port: null, mayForward: true, place: null };
+  const connection = { ...origin, tls: described.tls ? '{}' : null, usedFirstLookup: false };
   const request = new RequestData(method, '1.1', target, described.headers.flat(), connection, at);
   const found = new Findings([]);
   const { code, detail } = await decisionOn(request, found, sources);

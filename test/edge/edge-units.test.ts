@@ -456,8 +456,8 @@ t.test('a trusted proxy’s request id is used if it is short and safe; otherwis
 
 /** A received request without a connection. */
 function requestOf({ version = '1.1', target = '/', headers = [] as readonly string[] }): RequestData {
-  const connection = { remote: null, via: 'peer' as const, port: null, mayForward: true, place: null, tls: null };
-  return new RequestData('GET', version, target, headers, connection, 0);
+  const origin = { remote: null, via: 'peer' as const, port: null, mayForward: true, place: null };
+  return new RequestData('GET', version, target, headers, { ...origin, tls: null, usedFirstLookup: false }, 0);
 }
 
 t.test('a request needs a known version and one well-formed Host', (t) => {

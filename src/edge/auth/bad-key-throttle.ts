@@ -4,6 +4,7 @@ import { lruOptions } from '../../gateway/growing-to.js';
 import type { KeyStore } from '../../gateway/ports.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { DenialCode } from '../../policy/decision-table.js';
+import type { ConnectionFacts } from '../request/connection-facts.js';
 import { GatewayError } from '../request/errors.js';
 
 /** Limits of the throttle for sources (IPv4 addresses or IPv6 /64s) that send invalid keys. */
@@ -33,7 +34,7 @@ export interface KeySender {
   readonly source: string;
   readonly key: string;
   /** The client's own connection; null for a proxy's connection, which carries requests of many clients. */
-  readonly connection: object | null;
+  readonly connection: Pick<ConnectionFacts, 'usedFirstLookup'> | null;
 }
 
 interface Source {
@@ -87,7 +88,6 @@ export class BadKeyThrottle {
    * a valid one.
    */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
-  readonly #usedFirstLookup = new WeakSet();
   /** When the last active pause ends, on the `now` clock. */
   #quietFrom = -Infinity;
   /** Number of keys rejected without a look-up, by reason. */
@@ -185,8 +185,8 @@ export class BadKeyThrottle {
       this.count(source);
       throw this.#refusal(pauseEnd, 'the key has a wrong checksum');
     }
-    if (connection !== null && !this.#usedFirstLookup.has(connection)) {
-      this.#usedFirstLookup.add(connection);
+    if (connection?.usedFirstLookup === false) {
+      connection.usedFirstLookup = true;
       return;
     }
     if (this.#totalLookups[checksum].take()) return;

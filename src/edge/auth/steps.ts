@@ -9,6 +9,7 @@ import { keyFormatOf } from '../../policy/key-format.js';
 import type { KeyFingerprints } from '../../telemetry/key-fingerprint.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
 import { effectiveTrustedProxies, resolveClientAddress, sourceOf } from '../../policy/client-address.js';
+import type { ConnectionFacts } from '../request/connection-facts.js';
 import { GatewayError } from '../request/errors.js';
 import type { Findings } from '../request/exchange.js';
 import { type HeadLimits, requireProtocol } from '../request/protocol.js';
@@ -153,7 +154,7 @@ function requireAddress({ connection }: RequestData, address: IpAddress | null):
 function storeFor(
   { clientAddress }: RequestFacts,
   key: string,
-  connection: object | null,
+  connection: ConnectionFacts | null,
   { throttle, keyStore }: StepSources,
 ): Pick<KeyStore, 'find'> {
   if (throttle === null || throttle.isQuiet) return keyStore;

@@ -2,11 +2,11 @@ import type { Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { abortResponse } from '../response/lingering-close.js';
 import type { Exchange } from '../request/exchange.js';
-import { newestExchange } from './pipeline.js';
+import type { ClientConnection } from './client-connection.js';
 
-/** A connection, and when it was opened or became ready for HTTP, in `performance.now()` milliseconds. */
-interface Since {
-  readonly socket: Socket;
+/** A value, and when it was added, in `performance.now()` milliseconds. */
+interface Since<Value> {
+  readonly value: Value;
   readonly at: number;
 }
 
@@ -22,14 +22,9 @@ const nextRequestMilliseconds = 1_000;
  * a request, but waits for connections without any request and for TLS handshakes that never finish.
  */
 export class Connections {
-  readonly #open = new MemberList<Since>();
+  readonly #open = new MemberList<Since<Socket>>();
   /** Connections that are ready for HTTP/1.1 requests. */
-  readonly #ready = new MemberList<Since>();
-  /**
-   * `bytesRead` of a connection when it became ready for HTTP, minus the bytes of its first request that were already
-   * buffered.
-   */
-  readonly #readBefore = new WeakMap<Socket, number>();
+  readonly #ready = new MemberList<Since<ClientConnection>>();
   #accepted = 0;
   #closing = false;
   #lastResponses = false;
@@ -43,17 +38,14 @@ export class Connections {
   /** Adds a connection that was just accepted. */
   opened(socket: Socket): void {
     this.#accepted += 1;
-    socket.once('close', this.#open.add({ socket, at: performance.now() }));
+    socket.once('close', this.#open.add({ value: socket, at: performance.now() }));
   }
 
-  /**
-   * Records that a connection can now carry HTTP/1.1 requests.
-   * @param bufferedBytes bytes of a first request that have already been read
-   */
-  ready(socket: Socket, bufferedBytes: number): void {
-    if (this.#closing && bufferedBytes === 0) closeUnlessRead(socket, nextRequestMilliseconds);
-    this.#readBefore.set(socket, socket.bytesRead - bufferedBytes);
-    socket.once('close', this.#ready.add({ socket, at: performance.now() }));
+  /** Records that a connection can now carry HTTP/1.1 requests. */
+  ready(connection: ClientConnection): void {
+    const { socket } = connection;
+    if (this.#closing && !connection.hasAsked) closeUnlessRead(socket, nextRequestMilliseconds);
+    socket.once('close', this.#ready.add({ value: connection, at: performance.now() }));
   }
 
   /** Whether all connections were closed forcibly, even with requests in flight. */
@@ -77,12 +69,6 @@ export class Connections {
    */
   endWithNextResponse(): void {
     this.#lastResponses = true;
-  }
-
-  /** Whether a connection has received at least one byte of a request. */
-  hasAsked(socket: Socket): boolean {
-    const bytesRead = this.#readBefore.get(socket);
-    return bytesRead !== undefined && socket.bytesRead !== bytesRead;
   }
 
   /**
@@ -110,11 +96,10 @@ export class Connections {
   closeUnused(): void {
     this.#closing = true;
     const now = performance.now();
-    const unused = [
-      ...this.#ready.members().filter(({ socket }) => !this.hasAsked(socket)),
-      ...this.#open.members().filter(({ socket }) => socket.bytesRead === 0),
-    ];
-    for (const { socket, at } of unused) closeUnlessRead(socket, at + nextRequestMilliseconds - now);
+    for (const { value, at } of this.#ready.members())
+      if (!value.hasAsked) closeUnlessRead(value.socket, at + nextRequestMilliseconds - now);
+    for (const { value, at } of this.#open.members())
+      if (value.bytesRead === 0) closeUnlessRead(value, at + nextRequestMilliseconds - now);
   }
 
   /**
@@ -123,12 +108,12 @@ export class Connections {
    */
   cutOff(): void {
     this.#cutOff = true;
-    for (const { socket } of this.#ready.members()) {
-      const last = newestExchange(socket);
-      if (last?.response.headersSent === true) abortResponse(last.response);
-      socket.destroy();
+    for (const { value: connection } of this.#ready.members()) {
+      const { newest } = connection;
+      if (newest?.response.headersSent === true) abortResponse(newest.response);
+      connection.socket.destroy();
     }
-    for (const { socket } of this.#open.members()) socket.destroy();
+    for (const { value: socket } of this.#open.members()) socket.destroy();
   }
 }
 

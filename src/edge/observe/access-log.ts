@@ -1,6 +1,6 @@
 import type { GeoLocation } from '../../gateway/ports.js';
 import { cutAtKey } from '../../telemetry/mask-keys.js';
-import { cut, decimal, quote, serialise, timeText } from '../../telemetry/serialise.js';
+import { cut, decimal, quote, timeText } from '../../telemetry/serialise.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
 import type { Credential } from '../../policy/facts.js';
 import type { Findings, Exchange } from '../request/exchange.js';
@@ -36,7 +36,7 @@ export function accessLine(exchange: Exchange, owner: KeyOwner, environment: str
     `,"url":{"path":${quote(loggedPath(data.target))}}` +
     `,"client":{${clientAddress === null ? '' : `"ip":"${clientAddress.text}"`}${locationMembers(found.location)}}` +
     `,"source":{${connection.remote === null ? '' : `"ip":"${connection.remote.text}"${port}`}}` +
-    (connection.tls === null ? '' : `,"tls":${tlsText(connection.tls)}`) +
+    (connection.tls === null ? '' : `,"tls":${connection.tls}`) +
     (credential === null ? '' : `,"organization":{"id":${quote(credential.merchantId)}}`) +
     `,"gateway":{${key}"environment":"${environment}"` +
     (tor === null ? '' : `,"tor_list":{"digest":"${tor}"}`) +
@@ -92,18 +92,6 @@ export function eventOf(code: string, isAllowed = false): string {
     `,"type":["access","${accepted || isAllowed ? 'allowed' : 'denied'}"],"action":"api-request"` +
     `,"outcome":"${accepted ? 'success' : 'failure'}","code":"${code}"`
   );
-}
-
-/** Cache of the serialized TLS facts of a connection, which all of its requests share. */
-const tlsTexts = new WeakMap<object, string>();
-
-function tlsText(tls: object): string {
-  let text = tlsTexts.get(tls);
-  if (text === undefined) {
-    text = serialise(tls);
-    tlsTexts.set(tls, text);
-  }
-  return text;
 }
 
 const mostBeforePath = 256;

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { cutAtKey } from '../../telemetry/mask-keys.js';
-import { cut } from '../../telemetry/serialise.js';
+import { cut, serialise } from '../../telemetry/serialise.js';
 import { parseRemoteAddress } from '../../policy/client-address.js';
 
 /**
@@ -48,17 +48,12 @@ export interface ConnectionFacts {
   readonly mayForward: boolean;
   /** The slot of the connection in the limits of its listener; null without a listener. */
   readonly place: ConnectionPermit | null;
-  /** Null without TLS. */
-  readonly tls: TlsFacts | null;
-}
-
-/** Result of a TLS handshake, with field names of the Elastic Common Schema (ECS). */
-interface TlsFacts {
-  readonly version: string | undefined;
-  readonly version_protocol: 'tls';
-  readonly cipher: string;
-  /** The client's verified certificate; undefined if the client sent none. */
-  readonly client?: { readonly subject: string; readonly hash: { readonly sha256: string } } | undefined;
+  /**
+   * Result of the TLS handshake: a JSON object with field names of the Elastic Common Schema (ECS). Null without TLS.
+   */
+  readonly tls: string | null;
+  /** Whether an unknown key of this connection was looked up without a look-up budget. Only the throttle sets it. */
+  usedFirstLookup: boolean;
 }
 
 /** Where a connection comes from, according to its PROXY header or its socket. */
@@ -70,16 +65,9 @@ export function originOf(socket: Socket): ConnectionOrigin {
   return { remote, via: 'peer', port: socket.remotePort ?? null, mayForward: true, place: null };
 }
 
-const known = new WeakMap<Socket, ConnectionFacts>();
-
-/** Stores the facts of a connection before its first request, because a closed socket no longer has them. */
-export function noteConnection(socket: Socket, origin: ConnectionOrigin): ConnectionFacts {
-  const facts = { ...origin, tls: socket instanceof TLSSocket ? tlsFactsOf(socket) : null };
-  known.set(socket, facts);
-  return facts;
-}
-
-function tlsFactsOf(socket: TLSSocket): TlsFacts {
+/** Returns the `tls` member of a connection's facts. */
+export function tlsFactsOf(socket: Socket): string | null {
+  if (!(socket instanceof TLSSocket)) return null;
   const certificate = socket.getPeerX509Certificate();
   const client = certificate && {
     subject: cutAtKey(cut(certificate.subject.replaceAll('\n', ', '))),
@@ -87,10 +75,5 @@ function tlsFactsOf(socket: TLSSocket): TlsFacts {
   };
   // ECS expects only the version number: `1.3` for `TLSv1.3`.
   const version = socket.getProtocol()?.replace('TLSv', '');
-  return { version, version_protocol: 'tls', cipher: socket.getCipher().name, client };
-}
-
-/** Returns the facts of a connection, and reads them from the socket if none are stored. */
-export function connectionFactsOf(socket: Socket): ConnectionFacts {
-  return known.get(socket) ?? noteConnection(socket, originOf(socket));
+  return serialise({ version, version_protocol: 'tls', cipher: socket.getCipher().name, client });
 }

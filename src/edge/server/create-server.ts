@@ -9,11 +9,11 @@ import type { ConnectionLimiter } from '../connections/connection-limiter.js';
 import type { Connections } from '../connections/connections.js';
 import { readProxyHeader } from '../connections/proxy-protocol.js';
 import { sourceOf } from '../../policy/client-address.js';
-import { type ConnectionOrigin, noteConnection, originOf } from '../request/connection-facts.js';
+import { type ConnectionOrigin, originOf } from '../request/connection-facts.js';
 import { lingeringClose } from '../response/lingering-close.js';
 import { type HandshakeLimits, HandshakeRate } from '../tls/handshake-rate.js';
 import { type TlsEndpoint, tlsRefusals } from '../tls/tls-endpoint.js';
-import { newestExchange } from '../connections/pipeline.js';
+import { connectionOf, openConnection } from '../connections/client-connection.js';
 
 /** Limits of a listener's connections, in bytes and seconds. */
 export interface ConnectionLimits extends HandshakeLimits {
@@ -68,8 +68,8 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
     socket.on('error', () => undefined);
     admit(socket, options, start);
   });
-  const startHttp1 = (socket: Socket, bufferedBytes: number): void => {
-    connections.ready(socket, bufferedBytes);
+  const startHttp1 = (socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): void => {
+    connections.ready(openConnection(socket, origin, bufferedBytes));
     server.serve(socket);
   };
   const handshakes = new HandshakeRate(limits, options.trustedProxies);
@@ -77,8 +77,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
     onSecure: (socket: TLSSocket, origin) => {
       if (origin.place !== null) origin.place.socket = socket;
       if (socket.isSessionReused()) handshakes.giveBack(origin.remote);
-      noteConnection(socket, origin);
-      startHttp1(socket, 0);
+      startHttp1(socket, origin, 0);
     },
     onRefused: (reason) => {
       onRefusedConnection(`tls_${reason}`);
@@ -93,10 +92,7 @@ export function createServer(handler: http.RequestListener, options: ServerOptio
           onRefusedConnection('handshake_limit');
         }
       });
-    } else {
-      noteConnection(socket, origin);
-      startHttp1(socket, bufferedBytes);
-    }
+    } else startHttp1(socket, origin, bufferedBytes);
   };
   return server;
 }
@@ -243,7 +239,7 @@ function servedMethod(method: string | undefined): string {
  * waits for the earlier request.
  */
 function serveConnect(request: http.IncomingMessage, handler: RequestListener): void {
-  const previous = newestExchange(request.socket);
+  const previous = connectionOf(request.socket).newest;
   if (previous === null) serve(request, handler);
   else
     previous.whenOver(() => {

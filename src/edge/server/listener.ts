@@ -16,12 +16,11 @@ import { Connections } from '../connections/connections.js';
 import { createServer } from './create-server.js';
 import type { ConnectionLimits, RefusedConnection } from './create-server.js';
 import { atEndOfTurn } from '../../node/end-of-turn.js';
-import { connectionFactsOf } from '../request/connection-facts.js';
 import { RequestData } from '../request/request-data.js';
 import { limitResponse, hasUnsentBytes } from '../response/limit-response.js';
 import { closeOverUnreadBody } from '../response/lingering-close.js';
 import type { UploadLimits } from '../response/lingering-close.js';
-import { awaitTurn, endTurn } from '../connections/pipeline.js';
+import { connectionOf } from '../connections/client-connection.js';
 import { handleParserError } from './protocol-errors.js';
 import type { RefusedRequest } from './protocol-errors.js';
 import { registerProxy } from '../proxy/proxy.js';
@@ -85,7 +84,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         onRefusedConnection,
       }),
     clientErrorHandler: (error, socket) => {
-      const refused = handleParserError(error, socket, connections.hasAsked(socket), ownHeaders);
+      const refused = handleParserError(error, socket, connectionOf(socket).hasAsked, ownHeaders);
       if (refused !== null) options.requestLog.refused(refused);
     },
     // Fastify routes every request to `/`, because the gateway's own route table selects the upstream. Fastify's router
@@ -118,7 +117,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   const decide = decideWith(options.authentication, options.publicApi);
   app.addHook('onRequest', (request, reply, done) => {
     const { method = '', httpVersion, rawHeaders, socket } = request.raw;
-    const connection = connectionFactsOf(socket);
+    const connection = connectionOf(socket);
     const now = options.clock.now();
     const data = new RequestData(method, httpVersion, request.originalUrl, rawHeaders, connection, now);
     const exchange = new Exchange(request.raw, reply.raw, data, new Findings(ownHeaderList));
@@ -131,7 +130,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
       options.requestLog.ended(exchange);
       connections.responseEnded(exchange);
       place?.requestEnded();
-      endTurn(exchange);
+      connection.endTurn(exchange);
     });
     const turn = (alive: boolean): void => {
       if (alive) {
@@ -147,7 +146,7 @@ export async function createListener(options: ListenerOptions): Promise<Listener
         exchange.closed();
       }
     };
-    awaitTurn(exchange, turn);
+    connection.awaitTurn(exchange, turn);
   });
   app.setErrorHandler((error, request, reply) => {
     if (!(error instanceof GatewayError)) options.onInternalError(error, request.exchange);

@@ -1,9 +1,8 @@
 import type { Socket } from 'node:net';
 import { STATUS_CODES } from '../../node/http.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { connectionFactsOf } from '../request/connection-facts.js';
 import { requestIdOf } from '../request/trace-context.js';
-import { closeAfterCurrentResponse, newestExchange } from '../connections/pipeline.js';
+import { type ClientConnection, closeAfterCurrentResponse, connectionOf } from '../connections/client-connection.js';
 import { errorFailure } from '../response/replies.js';
 import { GatewayError } from '../request/errors.js';
 import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-errors.js';
@@ -21,9 +20,6 @@ export interface RefusedRequest {
 
 /** An error of Node's HTTP parser: its code, and further data if the request head is too large. */
 type ParserError = NodeJS.ErrnoException & HeadOverflow;
-
-/** Connections on which a rejected request without an exchange has already been reported. */
-const refusedOn = new WeakSet<Socket>();
 
 const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
   HPE_INVALID_EOF_STATE: 'client_closed',
@@ -56,9 +52,10 @@ export function handleParserError(
     socket.destroy();
     return null;
   }
-  const code = codeOfError(error, socket);
+  const connection = connectionOf(socket);
+  const code = codeOfError(error, connection);
   if (code === null) return null;
-  const exchange = newestExchange(socket);
+  const exchange = connection.newest;
   if (exchange !== null && !exchange.request.complete) {
     const { response } = exchange;
     const wasKept = response.shouldKeepAlive;
@@ -72,14 +69,14 @@ export function handleParserError(
     return null;
   }
   // The parser reports an error again for each further packet of a rejected request. Only the first error counts.
-  if (exchange?.response.shouldKeepAlive === false || refusedOn.has(socket)) return null;
-  refusedOn.add(socket);
+  if (exchange?.response.shouldKeepAlive === false || connection.hasRefused) return null;
+  connection.hasRefused = true;
   const refused: RefusedRequest = {
     id: requestIdOf([], false),
     code: code === 'client_closed' ? 'malformed_request' : code,
     status: gatewayErrors[code === 'client_closed' ? 'malformed_request' : code].status,
     detail: error.message,
-    remote: connectionFactsOf(socket).remote,
+    remote: connection.remote,
   };
   if (exchange !== null && !exchange.over) closeAfterCurrentResponse(exchange);
   else if (socket.writable) writeRefusal(socket, refused, ownHeaders);
@@ -90,8 +87,8 @@ export function handleParserError(
  * Returns the gateway's error code for a parser error. Null if an overlong line has not ended yet, because its end
  * determines the code.
  */
-function codeOfError(error: ParserError, socket: Socket): GatewayErrorCode | null {
-  if (error.code === 'HPE_HEADER_OVERFLOW') return overlongPart(error, socket);
+function codeOfError(error: ParserError, connection: ClientConnection): GatewayErrorCode | null {
+  if (error.code === 'HPE_HEADER_OVERFLOW') return overlongPart(error, connection);
   return codeOf[error.code ?? ''] ?? 'malformed_request';
 }
 
@@ -125,13 +122,6 @@ interface HeadOverflow {
   readonly rawPacket?: unknown;
 }
 
-/** A line of the request head whose end has not arrived: the number of bytes dropped, and its last characters. */
-interface UnfinishedLine {
-  bytes: number;
-  tail: string;
-}
-
-const openLines = new WeakMap<Socket, UnfinishedLine>();
 const requestLineStart = /^[A-Z-]+ [^:]/;
 const requestLineEnd = / HTTP\/\d\.\d\r$/;
 const longestEnd = ' HTTP/1.1\r'.length;
@@ -146,19 +136,19 @@ const mostDropped = 4 * 1024 * 1024;
  */
 function overlongPart(
   { rawPacket, bytesParsed = 0 }: HeadOverflow,
-  socket: Socket,
+  connection: ClientConnection,
 ): 'headers_too_large' | 'target_too_long' | null {
   if (!Buffer.isBuffer(rawPacket)) return 'headers_too_large';
   const packet = rawPacket.toString('latin1');
-  const open = openLines.get(socket);
-  const start = open === undefined ? packet.lastIndexOf('\n', bytesParsed - 1) + 1 : 0;
-  if (open === undefined && (start > 0 || requestLineStart.test(packet))) {
+  const open = connection.unfinishedLine;
+  const start = open === null ? packet.lastIndexOf('\n', bytesParsed - 1) + 1 : 0;
+  if (open === null && (start > 0 || requestLineStart.test(packet))) {
     return requestLineStart.test(packet.slice(start, bytesParsed)) ? 'target_too_long' : 'headers_too_large';
   }
   const end = packet.indexOf('\n', start);
   const line = (open?.tail ?? '') + packet.slice(start, end === -1 ? undefined : end);
   if (end !== -1) return requestLineEnd.test(line) ? 'target_too_long' : 'headers_too_large';
   const bytes = (open?.bytes ?? 0) + packet.length;
-  openLines.set(socket, { bytes, tail: line.slice(-longestEnd) });
+  connection.unfinishedLine = { bytes, tail: line.slice(-longestEnd) };
   return bytes > mostDropped ? 'headers_too_large' : null;
 }

@@ -1,0 +1,160 @@
+import type { Socket } from 'node:net';
+import type { IpAddress } from '../../policy/ip-address.js';
+import {
+  type ConnectionFacts,
+  type ConnectionOrigin,
+  type ConnectionPermit,
+  originOf,
+  tlsFactsOf,
+} from '../request/connection-facts.js';
+import type { Exchange } from '../request/exchange.js';
+import { closeAfterResponse, lingeringClose } from '../response/lingering-close.js';
+
+/** Maximum number of pipelined requests that wait on a connection. */
+const mostWaiting = 16;
+/**
+ * Maximum number of requests dropped on a connection after the client exceeded `mostWaiting`. Then the connection is
+ * closed.
+ */
+const mostDropped = 1_000;
+
+/** A line of a request head whose end has not arrived: the number of bytes dropped, and its last characters. */
+interface UnfinishedLine {
+  readonly bytes: number;
+  readonly tail: string;
+}
+
+/**
+ * A connection on which a client sends HTTP/1.1 requests: its facts, and all state that outlives a single request. One
+ * object exists for each connection.
+ */
+export class ClientConnection implements ConnectionFacts {
+  readonly socket: Socket;
+  readonly remote: IpAddress | null;
+  readonly via: ConnectionFacts['via'];
+  readonly port: number | null;
+  readonly mayForward: boolean;
+  readonly place: ConnectionPermit | null;
+  readonly tls: string | null;
+  usedFirstLookup = false;
+  /** Whether a rejected request without an exchange has already been reported. */
+  hasRefused = false;
+  /** The line that exceeds the parser's limit, while its end is awaited; null without one. */
+  unfinishedLine: UnfinishedLine | null = null;
+  /** `bytesRead` of the socket before the first byte of the first request. */
+  readonly #bytesBefore: number;
+  /** The last request received; null before the first request, or after the last one has ended cleanly. */
+  #newest: Exchange | null = null;
+  /** The request in progress, or the last one that was executed; null if neither is retained. */
+  #current: Exchange | null = null;
+  #waiting = 0;
+  /** Whether too many requests were pipelined. If so, no request after the current one is executed. */
+  #isFull = false;
+  #dropped = 0;
+
+  /** @param bufferedBytes bytes of a first request that have already been read */
+  constructor(socket: Socket, origin: ConnectionOrigin, bufferedBytes: number) {
+    this.socket = socket;
+    this.remote = origin.remote;
+    this.via = origin.via;
+    this.port = origin.port;
+    this.mayForward = origin.mayForward;
+    this.place = origin.place;
+    this.tls = tlsFactsOf(socket);
+    this.#bytesBefore = socket.bytesRead - bufferedBytes;
+    // Clear the references on close. V8 retains the value of a WeakMap entry until a full garbage collection, even if
+    // its key is unreachable.
+    socket.once('close', () => {
+      this.#newest = null;
+      this.#current = null;
+    });
+  }
+
+  /** Whether at least one byte of a request was received. */
+  get hasAsked(): boolean {
+    return this.socket.bytesRead !== this.#bytesBefore;
+  }
+
+  /** The last request received; null before the first one, or after the last one has ended cleanly. */
+  get newest(): Exchange | null {
+    return this.#newest;
+  }
+
+  /**
+   * Executes the requests of the connection one after the other. Node dispatches a pipelined request immediately and
+   * delays only its response. If the connection breaks, a waiting request gets no event. It would be executed without a
+   * response or a log line, and would never release its upstream permit. If too many requests wait, the connection
+   * closes after the current response, which may confirm a payout.
+   * @param turn called when all earlier requests have ended. `alive` is false if no response can be sent; the request
+   *   must not be executed then (RFC 9112 9.6).
+   */
+  awaitTurn(exchange: Exchange, turn: (alive: boolean) => void): void {
+    const previous = this.#newest;
+    this.#newest = exchange;
+    if (previous === null || previous.over) {
+      this.#begin(exchange, turn);
+      return;
+    }
+    this.#waiting += 1;
+    if (this.#waiting > mostWaiting && !this.#isFull) {
+      this.#isFull = true;
+      // Stop reading until the current request has ended.
+      this.socket.pause();
+      if (this.#current !== null) closeAfterCurrentResponse(this.#current);
+    }
+    previous.whenOver(() => {
+      this.#waiting -= 1;
+      this.#begin(exchange, turn);
+    });
+  }
+
+  /**
+   * Drops the reference to a finished request that was read completely and whose connection stays open. Otherwise each
+   * of thousands of idle connections would retain all data of its last request.
+   */
+  endTurn(exchange: Exchange): void {
+    if (!exchange.request.complete || !exchange.response.shouldKeepAlive) return;
+    if (this.#current === exchange) this.#current = null;
+    if (this.#newest === exchange) this.#newest = null;
+  }
+
+  #begin(exchange: Exchange, turn: (alive: boolean) => void): void {
+    const isAlive = !this.#isFull && exchange.response.socket !== null && this.socket.writable;
+    if (isAlive) this.#current = exchange;
+    else if ((this.#dropped += 1) > mostDropped) this.socket.destroy();
+    turn(isAlive);
+  }
+}
+
+const known = new WeakMap<Socket, ClientConnection>();
+
+/**
+ * Creates the object of a connection before its first request, because a closed socket no longer has the facts.
+ * @param bufferedBytes bytes of a first request that have already been read
+ */
+export function openConnection(socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): ClientConnection {
+  const connection = new ClientConnection(socket, origin, bufferedBytes);
+  known.set(socket, connection);
+  return connection;
+}
+
+/** Returns the object of a connection. A socket that no listener has accepted, such as in a test, gets one now. */
+export function connectionOf(socket: Socket): ClientConnection {
+  return known.get(socket) ?? openConnection(socket, originOf(socket), 0);
+}
+
+/**
+ * Closes the connection after the response to this request, even if the head of the response has already promised
+ * keep-alive.
+ */
+export function closeAfterCurrentResponse(exchange: Exchange): void {
+  const { response, request } = exchange;
+  const { socket } = request;
+  if (response.headersSent) {
+    exchange.whenOver(() => {
+      lingeringClose(socket);
+    });
+    response.shouldKeepAlive = false;
+  } else closeAfterResponse(exchange);
+  exchange.whenOver(() => socket.resume());
+}
