@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import tls from 'node:tls';
 import t from 'tap';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import type { UpstreamResponse } from '../../src/edge/http1/response-parser.js';
+import type { UpstreamResponse } from '../../src/edge/http1/response-reader.js';
 import { BodyBuffers } from '../../src/edge/proxy/body-buffers.js';
 import type { UpstreamOptions, UpstreamRequest } from '../../src/edge/proxy/upstream-request.js';
 import { Upstream } from '../../src/edge/proxy/upstream.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { writeRequestHead } from '../../src/edge/http1/request-head.js';
+import { writeRequestHead } from '../../src/edge/http1/connection.js';
 
 const to = { method: 'GET', target: '/v1/payouts', host: 'payouts.internal', body: null, keepsConnection: true };
 

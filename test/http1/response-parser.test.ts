@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import fc from 'fast-check';
 import t from 'tap';
 import { ResponseParser } from '../../src/edge/http1/response-parser.js';
-import type { ResponseHead } from '../../src/edge/http1/response-head.js';
+import type { ResponseHead } from '../../src/edge/http1/response-reader.js';
 import { startBareUpstream } from '../edge/harness.js';
 import { bytesOf, bytesWritten, cut, places, written } from '../edge/service-answers.js';
 

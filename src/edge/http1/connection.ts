@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { ResponseHead } from './response-head.js';
+import { memoize } from '../../policy/memoize.js';
 import { ResponseParser, UnsolicitedBytes } from './response-parser.js';
-import type { ResponseReader } from './response-reader.js';
+import { keepReadingAfterFailedWrites, type ResponseHead, type ResponseReader } from './response-reader.js';
 
 /** A request in wire format. */
 export interface WireRequest {
@@ -249,33 +249,50 @@ export class Connection {
   }
 }
 
-type Done = (error?: Error | null) => void;
+/** A request line, its headers and the body framing. */
+export interface RequestHead {
+  readonly method: string;
+  /** Path and query of the request target. */
+  readonly target: string;
+  /** Value of the Host header. */
+  readonly host: string;
+  /** Alternating header names and values, without hop-by-hop headers. */
+  readonly headers: readonly string[];
+  /** Body length in bytes, `chunked` if the length is unknown, null without a body. */
+  readonly body: number | 'chunked' | null;
+  /** Whether the connection may be reused for another request. */
+  readonly keepsConnection: boolean;
+}
 
-/** Error codes of a connection that the peer has closed or reset. */
-const peerClosedCodes: ReadonlySet<unknown> = new Set(['EPIPE', 'ECONNRESET']);
+const fieldName = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const isFieldName = memoize(1_000, (name) => fieldName.test(name));
+const notInTarget = /[^\x21-\xff]/;
+/** Matches a character that RFC 9110 5.5 forbids in a header value. */
+const notInValue = /[^\t\x20-\x7e\x80-\xff]/;
+/**
+ * Methods whose requests usually have a body. Without a body, such a request gets `content-length: 0` (RFC 9110 8.6).
+ */
+const methodsWithBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 
 /**
- * Keeps reading a socket after a write has failed because the peer is gone. Node would destroy the socket and lose
- * unread bytes, such as the response of a service that rejected the rest of a body. For Node the failed write stays
- * pending, so no further bytes are written.
- * @param onFailed called when a write fails because the peer is gone
+ * Serializes a request head as latin1, including the empty line at its end.
+ * @throws Error for an invalid target or header. Node's parser has already rejected these in the client's request.
  */
-function keepReadingAfterFailedWrites(socket: Socket, onFailed: () => void): void {
-  const watched =
-    (done: Done): Done =>
-    (error) => {
-      if (peerClosedCodes.has((error as NodeJS.ErrnoException | null | undefined)?.code)) onFailed();
-      else done(error);
-    };
-  const write = socket._write.bind(socket);
-  const writeWatched: Socket['_write'] = (chunk, encoding, done) => {
-    write(chunk, encoding, watched(done));
-  };
-  socket._write = writeWatched;
-  const writev = socket._writev?.bind(socket);
-  if (writev === undefined) return;
-  const writevWatched: typeof writev = (chunks, done) => {
-    writev(chunks, watched(done));
-  };
-  socket._writev = writevWatched;
+export function writeRequestHead({ method, target, host, headers, body, keepsConnection }: RequestHead): string {
+  if (notInTarget.test(target)) throw new Error('invalid character in the request target');
+  // The gateway closes the connection after the response to a HEAD, so it announces the close to the service.
+  const connection = keepsConnection && method !== 'HEAD' ? 'keep-alive' : 'close';
+  let head = `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n`;
+  // The body framing precedes the client's headers. A service that drops the last of too many headers would otherwise
+  // see no body.
+  if (body === 'chunked') head += 'transfer-encoding: chunked\r\n';
+  else if (body !== null || methodsWithBodies.has(method)) head += `content-length: ${body ?? 0}\r\n`;
+  for (let index = 0; index + 1 < headers.length; index += 2) {
+    const name = headers[index] ?? '';
+    const value = headers[index + 1] ?? '';
+    if (name.length === 14 && name.toLowerCase() === 'content-length') continue; // written above with the actual length
+    if (!isFieldName(name) || notInValue.test(value)) throw new Error('invalid character in a request header');
+    head += `${name}: ${value}\r\n`;
+  }
+  return `${head}\r\n`;
 }

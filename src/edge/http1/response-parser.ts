@@ -1,44 +1,5 @@
-import type { Readable } from 'node:stream';
-import {
-  type ResponseHead,
-  checkBeginning,
-  type ResponseHeaders,
-  MalformedResponse,
-  parseResponseHead,
-} from './response-head.js';
-
-/** An upstream response. */
-export interface UpstreamResponse {
-  readonly statusCode: number;
-  readonly headers: ResponseHeaders;
-  /**
-   * The body as latin1 text, one character per byte. A string if the whole body arrived together with the headers, as
-   * small bodies do; otherwise a stream. Text is cheap to append to the response head. For a long body, 64 MB of
-   * buffers would trigger a full V8 garbage collection.
-   */
-  readonly body: string | Readable;
-}
-
-/** Receives the response to one request, or its failure. */
-export interface ResponseListener {
-  /** Called when a connection carries the request. */
-  onStart(): void;
-  /** Called when the response headers have arrived. */
-  onHeaders(): void;
-  onResponse(response: UpstreamResponse): void;
-  /** Called if the request fails before `onResponse`. A later failure is an error of the body stream. */
-  failed(error: unknown): void;
-}
-
-/**
- * Receives the parts of a parsed response. The buffer of `bytes` is reused, so bytes that are used after the call must
- * be copied.
- */
-export interface ParserEvents {
-  onHead(head: ResponseHead): void;
-  onData(bytes: Buffer): void;
-  onEnd(): void;
-}
+import { memoize } from '../../policy/memoize.js';
+import { MalformedResponse, type ParserEvents, type ResponseHead, type ResponseHeaders } from './response-reader.js';
 
 /** Error for bytes after a complete response or on an idle connection. Responses may no longer match their requests. */
 export class UnsolicitedBytes extends MalformedResponse {}
@@ -189,4 +150,151 @@ export class ResponseParser {
     this.#method = null;
     this.#events.onEnd();
   }
+}
+
+/** Matches a status line. RFC 9112 4 requires a space before an empty reason phrase, but some services omit it. */
+const statusLine = /^HTTP\/1\.[01] [1-9]\d\d(?: |\r\n|$)/;
+const bareLineFeed = /(?:^|[^\r])\n/;
+const fieldName = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+/** Matches control characters (RFC 9110 5.5) and a bare CR or LF, at which some parsers end a line. */
+const controlCharacter = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
+const decimalLength = /^\d{1,15}$/;
+const keepAliveTimeout = /(?:^|[,;\s])timeout=(\d{1,6})(?:$|[,;\s])/i;
+
+/** The response headers that determine body framing and connection reuse. */
+class FramingHeaders {
+  length: number | null = null;
+  isChunked = false;
+  /** Value of the Connection header in lower case; empty without this header. */
+  connection = '';
+  keepAliveSeconds: number | null = null;
+}
+
+/**
+ * Parses a response head. Rejects everything that another parser might interpret differently.
+ * @param text the head, decoded as latin1, without the empty line that ends it
+ * @param method the request method; it determines whether the response has a body
+ * @throws MalformedResponse
+ */
+function parseResponseHead(text: string, method: string): ResponseHead {
+  if (controlCharacter.test(text)) throw new MalformedResponse('control characters in the response head');
+  if (!statusLine.test(text)) throw new MalformedResponse('invalid HTTP/1.1 status line');
+  const isOld = text[7] === '0';
+  const statusCode = Number(text.slice(9, 12));
+  const headers: ResponseHeaders = [];
+  const framingHeaders = new FramingHeaders();
+  for (let end = lineEnd(text, 0); end < text.length;) {
+    const start = end + 2;
+    end = lineEnd(text, start);
+    const colon = text.indexOf(':', start);
+    if (colon < 0 || colon >= end) throw new MalformedResponse('malformed header line');
+    const name = headerName(text.slice(start, colon));
+    const value = trimmed(text, colon + 1, end);
+    note(framingHeaders, name, value);
+    add(headers, name, value);
+  }
+  const { isChunked, length, connection, keepAliveSeconds } = framingHeaders;
+  if (isChunked && (length !== null || isOld)) {
+    throw new MalformedResponse('both Content-Length and Transfer-Encoding, or Transfer-Encoding in HTTP/1.0');
+  }
+  const framing = framingOf(statusCode, method, framingHeaders);
+  const keeps = keepsConnection(connection, isOld) && !mayHaveSurplusBytes(method, framing, framingHeaders);
+  return { statusCode, headers, framing, keepsConnection: keeps, keepAliveSeconds };
+}
+
+/**
+ * Checks the first bytes of an incomplete response head. Bytes that can never become a valid head fail immediately,
+ * instead of waiting for the rest until the timeout.
+ * @throws MalformedResponse
+ */
+function checkBeginning(text: string): void {
+  if (!text.startsWith('HTTP/1.'.slice(0, text.length))) throw new MalformedResponse('invalid HTTP/1.1 status line');
+  if (bareLineFeed.test(text)) throw new MalformedResponse('header line without CRLF');
+}
+
+/** Returns the index of the end of a line. The last line has no CRLF. */
+function lineEnd(text: string, start: number): number {
+  const end = text.indexOf('\r\n', start);
+  return end < 0 ? text.length : end;
+}
+
+/** Validates a header name and returns it in lower case. */
+const headerName = memoize(1_000, (written) => {
+  if (!fieldName.test(written)) throw new MalformedResponse('invalid header name');
+  return written.toLowerCase();
+});
+
+function trimmed(text: string, start: number, end: number): string {
+  let [from, to] = [start, end];
+  while (from < to && isBlank(text, from)) from += 1;
+  while (to > from && isBlank(text, to - 1)) to -= 1;
+  return text.slice(from, to);
+}
+
+function isBlank(text: string, at: number): boolean {
+  return text[at] === ' ' || text[at] === '\t';
+}
+
+function note(framingHeaders: FramingHeaders, name: string, value: string): void {
+  switch (name) {
+    case 'content-length':
+      if (framingHeaders.length !== null || !decimalLength.test(value))
+        throw new MalformedResponse('invalid or repeated Content-Length');
+      framingHeaders.length = Number(value);
+      break;
+    case 'transfer-encoding':
+      if (framingHeaders.isChunked || value.toLowerCase() !== 'chunked')
+        throw new MalformedResponse('invalid or repeated Transfer-Encoding');
+      framingHeaders.isChunked = true;
+      break;
+    case 'connection':
+      framingHeaders.connection += (framingHeaders.connection === '' ? '' : ',') + value.toLowerCase();
+      break;
+    case 'keep-alive':
+      framingHeaders.keepAliveSeconds = secondsOf(value);
+      break;
+  }
+}
+
+/** Returns `timeout` of a Keep-Alive header; null without it. Cached: a service sends the same value every time. */
+const secondsOf = memoize(100, (value) => {
+  const seconds = keepAliveTimeout.exec(value)?.[1];
+  return seconds === undefined ? null : Number(seconds);
+});
+
+function add(headers: ResponseHeaders, name: string, value: string): void {
+  for (let index = 0; index < headers.length; index += 2) {
+    if (headers[index] !== name) continue;
+    const earlier = headers[index + 1] ?? '';
+    if (typeof earlier === 'string') headers[index + 1] = [earlier, value];
+    else earlier.push(value);
+    return;
+  }
+  headers.push(name, value);
+}
+
+/** Determines the framing of the response body (RFC 9112 6.3). */
+function framingOf(statusCode: number, method: string, { isChunked, length }: FramingHeaders): ResponseHead['framing'] {
+  if (method === 'HEAD' || statusCode < 200 || statusCode === 204 || statusCode === 304) return 0;
+  return isChunked ? 'chunked' : (length ?? 'close');
+}
+
+/**
+ * Whether bytes may follow the end of the response. Some services send a body although RFC 9112 6.3 forbids it. On a
+ * reused connection, that body would be read as the response to the next request.
+ */
+function mayHaveSurplusBytes(
+  method: string,
+  framing: ResponseHead['framing'],
+  { isChunked, length }: FramingHeaders,
+): boolean {
+  if (framing === 0) return method === 'HEAD' || isChunked || (length ?? 0) > 0;
+  return framing === 'close';
+}
+
+function keepsConnection(connection: string, isOld: boolean): boolean {
+  if (connection === 'keep-alive') return true;
+  if (connection === '') return !isOld;
+  const tokens = connection.split(',').map((token) => token.trim());
+  return !tokens.includes('close') && (!isOld || tokens.includes('keep-alive'));
 }

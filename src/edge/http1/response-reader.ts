@@ -1,6 +1,62 @@
+import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
-import type { ResponseHead } from './response-head.js';
-import type { ParserEvents, ResponseListener, UpstreamResponse } from './response-parser.js';
+
+/** Alternating header names and values. The values of a repeated header form one array. */
+export type ResponseHeaders = (string | string[])[];
+
+/** The head of an upstream response. */
+export interface ResponseHead {
+  readonly statusCode: number;
+  /** Headers of the response, with names in lower case. */
+  readonly headers: ResponseHeaders;
+  /** Body length in bytes, `chunked`, or `close` if the body ends with the connection. */
+  readonly framing: number | 'chunked' | 'close';
+  /** Whether the connection can be reused for another request. */
+  readonly keepsConnection: boolean;
+  /** `timeout` of the Keep-Alive header in seconds; null if the upstream sent none. */
+  readonly keepAliveSeconds: number | null;
+}
+
+/** Error for bytes that are not an HTTP/1.x response, or whose end two parsers could see at different places. */
+export class MalformedResponse extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'MalformedResponse';
+  }
+}
+
+/** An upstream response. */
+export interface UpstreamResponse {
+  readonly statusCode: number;
+  readonly headers: ResponseHeaders;
+  /**
+   * The body as latin1 text, one character per byte. A string if the whole body arrived together with the headers, as
+   * small bodies do; otherwise a stream. Text is cheap to append to the response head. For a long body, 64 MB of
+   * buffers would trigger a full V8 garbage collection.
+   */
+  readonly body: string | Readable;
+}
+
+/** Receives the response to one request, or its failure. */
+export interface ResponseListener {
+  /** Called when a connection carries the request. */
+  onStart(): void;
+  /** Called when the response headers have arrived. */
+  onHeaders(): void;
+  onResponse(response: UpstreamResponse): void;
+  /** Called if the request fails before `onResponse`. A later failure is an error of the body stream. */
+  failed(error: unknown): void;
+}
+
+/**
+ * Receives the parts of a parsed response. The buffer of `bytes` is reused, so bytes that are used after the call must
+ * be copied.
+ */
+export interface ParserEvents {
+  onHead(head: ResponseHead): void;
+  onData(bytes: Buffer): void;
+  onEnd(): void;
+}
 
 /**
  * Size of a connection's read buffer, in bytes. As the high-water mark of the body stream, it allows one buffered read
@@ -188,4 +244,35 @@ class ResponseStream extends Readable {
     this.#reader.abort(error ?? new Error('the response is no longer needed'));
     done(error);
   }
+}
+
+type Done = (error?: Error | null) => void;
+
+/** Error codes of a connection that the peer has closed or reset. */
+const peerClosedCodes: ReadonlySet<unknown> = new Set(['EPIPE', 'ECONNRESET']);
+
+/**
+ * Keeps reading a socket after a write has failed because the peer is gone. Node would destroy the socket and lose
+ * unread bytes, such as the response of a service that rejected the rest of a body. For Node the failed write stays
+ * pending, so no further bytes are written.
+ * @param onFailed called when a write fails because the peer is gone
+ */
+export function keepReadingAfterFailedWrites(socket: Socket, onFailed: () => void): void {
+  const watched =
+    (done: Done): Done =>
+    (error) => {
+      if (peerClosedCodes.has((error as NodeJS.ErrnoException | null | undefined)?.code)) onFailed();
+      else done(error);
+    };
+  const write = socket._write.bind(socket);
+  const writeWatched: Socket['_write'] = (chunk, encoding, done) => {
+    write(chunk, encoding, watched(done));
+  };
+  socket._write = writeWatched;
+  const writev = socket._writev?.bind(socket);
+  if (writev === undefined) return;
+  const writevWatched: typeof writev = (chunks, done) => {
+    writev(chunks, watched(done));
+  };
+  socket._writev = writevWatched;
 }

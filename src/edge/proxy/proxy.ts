@@ -13,8 +13,7 @@ import { sendError } from '../response/replies.js';
 import { forwardableHeaders } from '../request/reserved-headers.js';
 import { proxiedMethods } from '../request/routes.js';
 import { addTraceHeaders } from '../request/trace-context.js';
-import type { UpstreamResponse } from '../http1/response-parser.js';
-import { ResponseTimeout } from '../http1/response-reader.js';
+import { ResponseTimeout, type UpstreamResponse } from '../http1/response-reader.js';
 import type { UpstreamRequest } from './upstream-request.js';
 import type { Upstream } from './upstream.js';
 

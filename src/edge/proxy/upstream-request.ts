@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import type { UpstreamResponse } from '../http1/response-parser.js';
+import type { UpstreamResponse } from '../http1/response-reader.js';
 import type { Cancellation } from '../request/exchange.js';
 import type { GatewayError } from '../request/errors.js';
 import type { BodyBuffers } from './body-buffers.js';
