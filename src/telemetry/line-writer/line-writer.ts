@@ -1,6 +1,5 @@
 import { close, closeSync, fdatasync, fstat, write } from 'node:fs';
-import { LineBuffer } from './held-bytes.js';
-import { UnconfirmedLines } from './unconfirmed-lines.js';
+import { LineBuffer, UnconfirmedLines } from './line-buffers.js';
 
 /** Maximum number of bytes in memory while the destination is slow. Further lines are lost. */
 const maxHeldBytes = 16 * 1024 * 1024;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { LineBuffer } from '../../src/telemetry/line-writer/held-bytes.js';
+import { LineBuffer } from '../../src/telemetry/line-writer/line-buffers.js';
 
 t.test('added text is taken once, in order and as UTF-8, in any amount', (t) => {
   const text = fc.oneof(
