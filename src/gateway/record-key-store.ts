@@ -16,7 +16,7 @@ export class RecordKeyStore implements KeyStore {
   }
 
   find(lookupId: string): Eventual<KeyLookup> {
-    const reason = this.unavailableReason();
+    const reason = this.#records.unavailableReason();
     if (reason !== null) throw new KeyStoreUnavailable(reason);
     return follow(this.#records.key(lookupId), (key) => {
       const { record, source, ageMilliseconds } = key;

@@ -7,9 +7,9 @@ import { isOfPackage, totalsOf, traceWays, ways } from './trace.js';
  * Upper limits for the gateway code that a request runs through, for a reader's sake. Lower them; do not raise them.
  */
 const most: Readonly<Record<string, { readonly files: number; readonly functions: number; readonly lines: number }>> = {
-  get: { files: 71, functions: 303, lines: 1728 },
-  denied: { files: 58, functions: 202, lines: 1102 },
-  post: { files: 71, functions: 307, lines: 1765 },
+  get: { files: 66, functions: 296, lines: 1695 },
+  denied: { files: 56, functions: 196, lines: 1078 },
+  post: { files: 66, functions: 300, lines: 1730 },
 };
 
 t.test(

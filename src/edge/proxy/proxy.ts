@@ -4,6 +4,7 @@ import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Dispatcher } from 'undici';
 import type { CallerIdentity } from '../../gateway/ports.js';
+import type { Credential } from '../../policy/facts.js';
 import { streamResponse, sendResponse } from '../response/whole-response.js';
 import type { Cancellation, Findings, Exchange } from '../request/exchange.js';
 import { GatewayError } from '../request/errors.js';
@@ -96,7 +97,8 @@ class ForwardedRequest implements UpstreamRequest {
   readonly cancellation: Cancellation;
   readonly #exchange: Exchange;
   readonly #upstream: Upstream;
-  readonly #assertionFor: (() => Promise<string>) | null;
+  readonly #credential: Credential;
+  readonly #identity: CallerIdentity | null;
   #callback: Callback = () => undefined;
   #sentAt = 0;
 
@@ -116,15 +118,17 @@ class ForwardedRequest implements UpstreamRequest {
     this.cancellation = exchange.cancellation;
     this.#exchange = exchange;
     this.#upstream = upstream;
-    this.#assertionFor = identity && (() => identity.assertionFor(credential, match.route.upstream ?? ''));
+    this.#credential = credential;
+    this.#identity = identity;
   }
 
   /** Sends the request, with a signed identity assertion if configured. Calls the callback once. */
   send(callback: Callback): void {
     this.#callback = callback;
-    if (this.#assertionFor === null) this.#send();
+    if (this.#identity === null) this.#send();
     else {
-      this.#assertionFor()
+      this.#identity
+        .assertionFor(this.#credential, this.#exchange.found.match?.route.upstream ?? '')
         .then((assertion) => {
           this.headers.unshift('x-gateway-assertion', assertion);
           this.#send();

@@ -29,7 +29,6 @@ const hostForm =
 export function requireProtocol(request: RequestData, limits: HeadLimits): void {
   const { target } = request;
   const { host: hosts, transferEncoding, contentLength } = request.headers;
-  requireShortTarget(target, limits);
   requireShortHead(request, limits);
   if (!versions.includes(request.httpVersion)) {
     throw new GatewayError('malformed_request', `unsupported HTTP version ${request.httpVersion}`);
@@ -64,15 +63,12 @@ function isHost(text: string): boolean {
   return hostForm.test(text) && (!text.startsWith('[') || parseIpAddress(text.slice(1, text.indexOf(']'))) !== null);
 }
 
-function requireShortTarget(target: RequestTarget, { headerBytes, targetBytes }: HeadLimits): void {
-  const bytes = bytesOf(target);
-  if (bytes > Math.min(targetBytes, headerBytes)) {
-    throw new GatewayError('target_too_long', `the request target has ${bytes} bytes`);
+function requireShortHead({ method, target, rawHeaders }: RequestData, { headerBytes, targetBytes }: HeadLimits): void {
+  const ofTarget = bytesOf(target);
+  if (ofTarget > Math.min(targetBytes, headerBytes)) {
+    throw new GatewayError('target_too_long', `the request target has ${ofTarget} bytes`);
   }
-}
-
-function requireShortHead({ method, target, rawHeaders }: RequestData, { headerBytes }: HeadLimits): void {
-  let bytes = method.length + bytesOf(target) + '  HTTP/1.1\r\n\r\n'.length;
+  let bytes = method.length + ofTarget + '  HTTP/1.1\r\n\r\n'.length;
   // Each name is followed by a colon and a space, each value by CRLF: two bytes in both cases.
   for (const part of rawHeaders) bytes += part.length + 2;
   if (bytes > headerBytes) throw new GatewayError('headers_too_large', `the head has ${bytes} bytes`);

@@ -5,6 +5,10 @@ export class RequestData {
   readonly target: RequestTarget;
   /** Headers that the gateway reads. Node's own `headers` is not used: Node would build it for each request. */
   readonly headers: DecisiveHeaders;
+  /** Body length in bytes from Content-Length; null without Content-Length. */
+  readonly declaredBytes: number | null;
+  /** Whether the request declares a body. */
+  readonly hasBody: boolean;
 
   constructor(
     readonly method: string,
@@ -19,17 +23,9 @@ export class RequestData {
   ) {
     this.target = splitTarget(target);
     this.headers = readDecisiveHeaders(rawHeaders);
-  }
-
-  /** Whether the request declares a body. */
-  get hasBody(): boolean {
-    return this.headers.transferEncoding.length > 0 || (this.declaredBytes ?? 0) > 0;
-  }
-
-  /** Body length in bytes from Content-Length; null without Content-Length. */
-  get declaredBytes(): number | null {
     const [length] = this.headers.contentLength;
-    return length === undefined ? null : Number(length);
+    this.declaredBytes = length === undefined ? null : Number(length);
+    this.hasBody = this.headers.transferEncoding.length > 0 || (this.declaredBytes ?? 0) > 0;
   }
 
   /** Whether the client waits for 100 Continue before it sends the body. */
