@@ -3,7 +3,7 @@ import path from 'node:path';
 import t from 'tap';
 import ts from 'typescript';
 import { withoutRedis } from './adapters/redis-server.js';
-import { Teardowns } from './bench/deployment.js';
+import { Teardowns } from './deployment/teardowns.js';
 import { filesOf, filesOfRevocation, traceWays, ways } from './trace/trace.js';
 
 const page = readFileSync('docs/architecture.md', 'utf8');

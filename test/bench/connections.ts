@@ -9,7 +9,8 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { liveKey, recordsOf } from '../edge/harness.js';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { residentMebibytes, Teardowns } from './deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { residentMebibytes } from './resident-memory.js';
 import { round } from './figures.js';
 import type { IdleOrder } from './idle-clients.js';
 

@@ -1,7 +1,7 @@
-import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { startDeployment, Teardowns } from './deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { startBenchDeployment } from './deployment.js';
 import { round } from './figures.js';
 import { benchKey } from './key-file.js';
 import { isFilled, seedKeys } from './seed.js';
@@ -17,12 +17,10 @@ const [pauseMilliseconds, warmUpRounds] = [20, 20];
 
 const t = new Teardowns();
 try {
-  const deployment = await startDeployment(t);
-  const config = await readFile(deployment.configFile, 'utf8');
-  await writeFile(deployment.configFile, config.replace('cache: {', 'cache: { preload: false,'));
+  const deployment = await startBenchDeployment(t);
   say(`seeding ${keys} keys`);
   await seedKeys(deployment, keys);
-  const gateway = await deployment.startGateway();
+  const gateway = await deployment.startGateway({ keyStore: { cache: { preload: false } } });
   await wait(3_000); // until the gateway is in the roster
   // Warms up: opens every connection and runs the code before the measurement.
   for (let round = 0; round < warmUpRounds; round += 1)

@@ -1,7 +1,9 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { startSentinel } from '../truth/stores.js';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { startDeployment, Teardowns, type Deployment, type GatewayProcess } from './deployment.js';
+import type { Deployment, GatewayProcess } from '../deployment/deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { startBenchDeployment } from './deployment.js';
 import { distributionOf, distributionText } from './figures.js';
 import { benchKey } from './key-file.js';
 import { openFixedRate } from './load/fixed-rate.js';
@@ -78,8 +80,8 @@ try {
   const store = await startSentinel(t, false);
   const [redis] = await store.masters();
   if (redis === undefined) throw new Error('there is no master');
-  const deployment = await startDeployment(t, {
-    store: { redis, config: store.configOf({ portOf: ({ port }) => port }) },
+  const deployment = await startBenchDeployment(t, {
+    store: { redis, fields: store.configOf({ portOf: ({ port }) => port }) },
   });
   say(`seeding ${keys} keys`);
   await seedKeys(deployment, keys);

@@ -15,7 +15,7 @@ import { logSecretOf } from '../../src/telemetry/chain.js';
 import { recordsOf } from '../edge/harness.js';
 import { killAtEnd, productCommand } from '../product-command.js';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { Teardowns } from './deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
 import { round } from './figures.js';
 
 // Floods a gateway with requests without a key, from one address or many. Measures how much access log they cause,

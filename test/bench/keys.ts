@@ -1,6 +1,9 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { residentMebibytes, startDeployment, Teardowns, type Deployment } from './deployment.js';
+import type { Deployment } from '../deployment/deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { startBenchDeployment } from './deployment.js';
+import { residentMebibytes } from './resident-memory.js';
 import { distributionText, round } from './figures.js';
 import { writeKeyFile } from './key-file.js';
 import { compareLookUps } from './look-ups.js';
@@ -21,8 +24,8 @@ const rebuildMinutes = 60;
 const t = new Teardowns();
 try {
   // For PostgreSQL, `--database` must name an empty database; the SQLite file is temporary.
-  const many = await startDeployment(t, { databaseUrl: options.database || undefined });
-  const few = await startDeployment(t);
+  const many = await startBenchDeployment(t, { databaseUrl: options.database || undefined });
+  const few = await startBenchDeployment(t);
   say(`importing ${keys} keys`);
   const imported = await timedImport(many, keys);
   say(`imported: ${JSON.stringify(imported)}; emptying Redis, so that everything is projected anew`);
@@ -38,7 +41,7 @@ try {
   const beside = await besideChanges(many, gateway, { seconds, perSecond, keys: fewKeys });
   say(JSON.stringify(beside));
   say(`${unknown} unknown keys`);
-  const flooded = await floodWithUnknown(many, gateway, { unknown, known: fewKeys });
+  const flooded = await floodWithUnknown(gateway, { unknown, known: fewKeys });
 
   const result = { keys, database: options.database === '' ? 'SQLite' : 'PostgreSQL', imported, rebuilt };
   const all = { ...result, lookUps: { few: fewKeys, asking, holding }, beside, flooded };
@@ -74,20 +77,20 @@ async function timedImport(deployment: Deployment, count: number) {
   const memory = await deployment.redis.client.info('memory');
   return {
     seconds: secondsSince(begun),
-    registryMebibytes: await residentMebibytes(deployment.registryPid, 'VmHWM'),
+    registryMebibytes: await residentMebibytes(deployment.registry.pid, 'VmHWM'),
     redisMebibytes: Math.round(Number(/^used_memory:(\d+)/m.exec(memory)?.[1]) / 1024 ** 2),
   };
 }
 
 async function timedRebuild(deployment: Deployment) {
-  const { redis, registryPid } = deployment;
+  const { redis, registry } = deployment;
   const begun = performance.now();
   await redis.client.flushall();
   while (!(await isFilled(deployment))) {
     if (performance.now() - begun > rebuildMinutes * 60_000) throw new Error('it was not projected anew');
     await wait(50);
   }
-  return { seconds: secondsSince(begun), registryMebibytes: await residentMebibytes(registryPid, 'VmHWM') };
+  return { seconds: secondsSince(begun), registryMebibytes: await residentMebibytes(registry.pid, 'VmHWM') };
 }
 
 function secondsSince(begun: number): number {

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import type { Deployment, GatewayProcess } from './deployment.js';
+import type { Deployment, GatewayProcess } from '../deployment/deployment.js';
 import { openFixedRate } from './load/fixed-rate.js';
 
 /** Requests per connection that start after the revocation returned. */

@@ -2,7 +2,9 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { Random } from '../fuzz/random.js';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { startDeployment, Teardowns, type GatewayProcess } from './deployment.js';
+import type { GatewayProcess } from '../deployment/deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { startBenchDeployment } from './deployment.js';
 import { distributionOf, distributionText } from './figures.js';
 import { benchKey } from './key-file.js';
 import { benchKeyId, seedKeys } from './seed.js';
@@ -45,7 +47,7 @@ function nameOf(number: number): string {
 
 const t = new Teardowns();
 try {
-  const deployment = await startDeployment(t, { recordSecret: true });
+  const deployment = await startBenchDeployment(t, { recordSecret: true });
   const redis = deployment.redis.client;
   say(`${keys} keys: a third good, a third revoked, a third that nobody made`);
   const made = Math.floor((keys * 2) / 3);
@@ -101,7 +103,7 @@ try {
   }
 
   async function repaired(): Promise<number> {
-    const text = await deployment.metrics();
+    const text = await deployment.registry.metrics();
     const lines = text.matchAll(/^registry_records_repaired_total\{.*\} (\d+)$/gm);
     return [...lines].reduce((sum, [, count]) => sum + Number(count), 0);
   }

@@ -1,8 +1,9 @@
-import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
-import { freePort } from '../adapters/redis-server.js';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { residentMebibytes, startDeployment, Teardowns, type Deployment, type GatewayProcess } from './deployment.js';
+import type { Deployment, GatewayProcess } from '../deployment/deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { startBenchDeployment } from './deployment.js';
+import { residentMebibytes } from './resident-memory.js';
 import { distributionOf, distributionText, round } from './figures.js';
 import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';
@@ -56,7 +57,7 @@ try {
 }
 
 async function measureBeside() {
-  const deployment = await startDeployment(t);
+  const deployment = await startBenchDeployment(t);
   say(`seeding ${keys} keys`);
   await seedKeys(deployment, keys);
   const rounds = [];
@@ -90,7 +91,7 @@ async function measureBeside() {
 }
 
 async function measureOutage() {
-  const deployment = await startDeployment(t);
+  const deployment = await startBenchDeployment(t);
   say(`seeding ${outageKeys} keys`);
   await seedKeys(deployment, outageKeys);
   const gateways: Preloading[] = [];
@@ -114,15 +115,12 @@ async function measureOutage() {
 
 /** Starts a gateway with a management port, where its preload state can be queried. */
 async function start(deployment: Deployment, preload: boolean): Promise<Preloading> {
-  const management = await freePort();
-  const text = (await readFile(deployment.configFile, 'utf8'))
-    .replace(/management: .*/, `management: { host: 127.0.0.1, port: ${management} }`)
-    .replace(/cache: \{( preload: \w+,)?/, `cache: { preload: ${preload},`);
-  await writeFile(deployment.configFile, text);
-  const gateway = await deployment.startGateway();
+  const management = { host: '127.0.0.1', port: 0 };
+  const gateway = await deployment.startGateway({ listen: { management }, keyStore: { cache: { preload } } });
   const state = async (): Promise<string> => {
-    const response = await fetch(`http://127.0.0.1:${management}/readyz`);
-    const { details } = (await response.json()) as { details: { records: { state: string } | null } };
+    const { details } = JSON.parse((await gateway.page('readyz')).body) as {
+      details: { records: { state: string } | null };
+    };
     return details.records?.state ?? 'none';
   };
   return { ...gateway, state };

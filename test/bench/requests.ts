@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
-import type { Deployment, GatewayProcess } from './deployment.js';
-import { residentMebibytes } from './deployment.js';
+import type { Deployment, GatewayProcess } from '../deployment/deployment.js';
+import { residentMebibytes } from './resident-memory.js';
 import { distributionOf, type Distribution } from './figures.js';
 import { benchKey } from './key-file.js';
 
@@ -90,7 +90,6 @@ export interface Flooded {
 
 /** Sends requests with this many distinct unknown keys, and then with known keys again. */
 export async function floodWithUnknown(
-  deployment: Pick<Deployment, 'accessLogFile'>,
   gateway: GatewayProcess,
   { unknown, known }: { readonly unknown: number; readonly known: number },
 ): Promise<Flooded> {
@@ -106,7 +105,7 @@ export async function floodWithUnknown(
   await Promise.all(Array.from({ length: connections * 4 }, loop));
   const after = await residentMebibytes(gateway.pid, 'VmRSS');
   for (let number = 0; number < known; number += 1) await gateway.ask(benchKey(number));
-  const sources = await lastSources(deployment.accessLogFile, known);
+  const sources = await lastSources(gateway.accessLog, known);
   const hits = sources.filter((source) => source === 'cache').length;
   return { unknown, refused, mebibytes: [before, after], hits: `${hits} of ${known}` };
 }

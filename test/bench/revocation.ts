@@ -1,6 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { startDeployment, Teardowns } from './deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { startBenchDeployment } from './deployment.js';
 import { distributionOf, distributionText } from './figures.js';
 import { Beside, Load } from './load.js';
 
@@ -27,7 +28,7 @@ interface Revoked {
 
 const t = new Teardowns();
 try {
-  const deployment = await startDeployment(t);
+  const deployment = await startBenchDeployment(t);
   const gateways = await Promise.all(Array.from({ length: gatewayCount }, () => deployment.startGateway()));
   while (Number((await deployment.admin('GET', '/gateways')).data.length) < gatewayCount) await wait(20);
   const merchant = { name: 'Benchmark', status: 'ACTIVE', goLive: true };

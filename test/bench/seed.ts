@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import Libsql from 'libsql';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import type { Deployment } from './deployment.js';
+import type { Site } from '../deployment/deployment.js';
 import { benchKey } from './key-file.js';
 
 const keysOfMerchant = 100;
@@ -12,7 +12,7 @@ const fillMinutes = 10;
 /**
  * Inserts keys and their merchants into the registry's SQLite file and waits for Redis: an import would take minutes.
  */
-export async function seedKeys(deployment: Deployment, keys: number): Promise<void> {
+export async function seedKeys(deployment: Site, keys: number): Promise<void> {
   const { databaseFile, redis } = deployment;
   const database = new Libsql(databaseFile, { timeout: 5000 });
   const [now, merchants] = [Date.now(), Math.ceil(keys / keysOfMerchant)];
@@ -35,7 +35,7 @@ export async function seedKeys(deployment: Deployment, keys: number): Promise<vo
 }
 
 /** Whether the registry has written every record to Redis. */
-export async function isFilled({ redis }: Deployment): Promise<boolean> {
+export async function isFilled({ redis }: Site): Promise<boolean> {
   return (await redis.client.get('mg:meta'))?.includes('"version":1') === true;
 }
 

@@ -5,7 +5,9 @@ import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 import tls from 'node:tls';
 import { numberIn, optionsOf, say } from './command-line.js';
-import { residentMebibytes, startDeployment, Teardowns } from './deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
+import { startBenchDeployment } from './deployment.js';
+import { residentMebibytes } from './resident-memory.js';
 import { distributionOf, distributionText } from './figures.js';
 import { AnswerReader } from './load/answer-reader.js';
 import type { Target } from './load/connection.js';
@@ -42,13 +44,12 @@ try {
 async function besiege(addresses: number) {
   const own = new Teardowns();
   try {
-    const deployment = await startDeployment(own, {
-      settings: `limits: { connections: ${numberIn('connections', options.connections)} }`,
-      gatewayProgram: path.resolve(options.program),
+    const deployment = await startBenchDeployment(own, {
+      settings: { limits: { connections: numberIn('connections', options.connections) } },
       throttles: true,
     });
     await seedKeys(deployment, 10);
-    const gateway = await deployment.startGateway();
+    const gateway = await deployment.startGateway({}, { root: path.resolve(options.program, '../../..') });
     const attack: Attack = {
       ...{ port: gateway.target.port, addresses, idle: numberIn('idle', options.idle) },
       ...{

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { productCommand } from '../product-command.js';
 import { buildFormerRelease, withoutFormerRelease } from './former-release.js';
-import { startMixedDeployment, token } from './mixed-deployment.js';
+import { startMixedDeployment } from './mixed-deployment.js';
 
 /*
  * During an upgrade, command lines and registries of both releases coexist: each administration command must work with
@@ -14,7 +14,7 @@ import { startMixedDeployment, token } from './mixed-deployment.js';
 type Run = (...args: string[]) => Promise<unknown>;
 
 /** Runs an administration command of a release with --json; fails the test if the command fails. */
-function commandLine(t: Test, root: string, url: string): Run {
+function commandLine(t: Test, root: string, { url, token }: { url: string; token: string }): Run {
   return async (...args) => {
     const child = spawn(...productCommand([...args, '--json'], [], root), {
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -58,7 +58,7 @@ t.test(
       await t.test(title, async (t) => {
         const deployment = await startMixedDeployment(t, null);
         const registry = await deployment.startRegistry(registryRoot);
-        await administer(t, commandLine(t, cli, registry.url), keyIdOption);
+        await administer(t, commandLine(t, cli, { url: registry.url, token: deployment.token }), keyIdOption);
         await registry.stop();
       });
     }

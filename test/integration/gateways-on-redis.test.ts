@@ -1,32 +1,24 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import https from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
-import { killAtEnd, productCommand } from '../product-command.js';
-import { writeGatewayConfig } from './gateway-config.js';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { openSite } from '../deployment/deployment.js';
+import type { Part } from '../deployment/process.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 
 const records = recordsOf(liveKey);
 const keyName = Object.keys(records).find((name) => name.startsWith('mg:key:')) ?? '';
 const keyRecord = records[keyName] as object;
 
-/** A gateway in a separate process. */
-interface GatewayProcess {
-  readonly child: ChildProcess;
+/** A gateway, and its name in the acknowledgements. */
+interface Gateway extends Part {
   readonly instanceId: string;
   /** Sends a request on a keep-alive connection; resolves with the status. */
   ask(): Promise<number>;
 }
 
 t.test('gateway processes share records and drop cached records together', { skip: withoutRedis }, async (t) => {
-  const redis = await startRedis(t);
-  const upstream = await startUpstream(t);
-  const { cert, configFile } = await writeGatewayConfig(t, {
-    ...{ redisUrl: redis.url, upstreamUrl: upstream.url, maxStaleSeconds: 3 },
-    management: 'null',
+  const { redis, startGateway } = await openSite(t, {
+    ...{ throttles: true, settings: { keyStore: { cache: { maxStaleSeconds: 3 } } } },
   });
   const write = async (values: Readonly<Record<string, unknown>>) => {
     for (const [name, value] of Object.entries(values)) await redis.client.set(name, JSON.stringify(value));
@@ -43,49 +35,22 @@ t.test('gateway processes share records and drop cached records together', { ski
     );
   };
 
-  async function start(): Promise<GatewayProcess> {
+  async function start(): Promise<Gateway> {
     const before = new Set((await acknowledgements()).keys());
-    const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-    killAtEnd(t, child);
-    let log = '';
-    const port = await new Promise<number>((resolve, reject) => {
-      child.stderr.on('data', (chunk: Buffer) => {
-        log += chunk.toString();
-        const started = /"https":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/.exec(log);
-        if (started !== null) resolve(Number(started[1]));
-      });
-      child.once('exit', () => {
-        reject(new Error(log));
-      });
-    });
-    const agent = new https.Agent({ keepAlive: true, maxSockets: 8, ca: cert });
-    t.teardown(() => {
-      agent.destroy();
-    });
-    const ask = () =>
-      new Promise<number>((resolve, reject) => {
-        const headers = { 'x-api-key': liveKey };
-        https
-          .get({ host: '127.0.0.1', port, path: '/v1/transactions', agent, headers }, (response) => {
-            response.resume().once('end', () => {
-              resolve(response.statusCode ?? 0);
-            });
-          })
-          .once('error', reject);
-      });
+    const gateway = await startGateway();
     let instanceId: string | undefined;
     while (instanceId === undefined) {
       instanceId = [...(await acknowledgements()).keys()].find((id) => !before.has(id));
       await wait(10);
     }
-    return { child, instanceId, ask };
+    return { ...gateway, instanceId, ask: () => gateway.ask(liveKey) };
   }
 
   /**
    * Writes as a registry does: the record, then the revision. Waits until the given gateways have dropped the record.
    */
   let revision = 0;
-  async function change(status: string, gateways: readonly GatewayProcess[]): Promise<void> {
+  async function change(status: string, gateways: readonly Gateway[]): Promise<void> {
     revision += 1;
     await write({ [keyName]: { ...keyRecord, status, revision }, 'mg:revision': revision });
     for (;;) {
@@ -168,9 +133,7 @@ t.test('gateway processes share records and drop cached records together', { ski
   });
 
   await t.test('a gateway that stops is no longer waited for', async (t) => {
-    first.child.kill('SIGTERM');
-    const [status] = (await once(first.child, 'exit')) as [number | null];
-    t.equal(status, 0);
+    t.same(await first.stop(), [0, null]);
     t.notOk((await acknowledgements()).has(first.instanceId));
   });
 });

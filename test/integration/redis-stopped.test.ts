@@ -1,13 +1,9 @@
-import { spawn } from 'node:child_process';
-import https from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
 import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
-import type { Teardown } from '../edge/harness.js';
-import { killAtEnd, productCommand } from '../product-command.js';
-import { writeGatewayConfig } from './gateway-config.js';
+import { openSite, type GatewayProcess } from '../deployment/deployment.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 
 // The drill in docs/operations.md: a Redis outage affects no merchant, not even one without earlier requests.
 
@@ -22,13 +18,14 @@ interface Gateway {
 
 t.test('while Redis is stopped, three gateways reject no valid key', { skip: withoutRedis }, async (t) => {
   const redis = await startRedis(t, ['appendonly yes', 'appendfsync always']);
-  const upstream = await startUpstream(t);
-  const { cert, configFile } = await writeGatewayConfig(t, {
-    ...{ redisUrl: redis.url, upstreamUrl: upstream.url, maxStaleSeconds: 30 },
-    management: '{ host: 127.0.0.1, port: 0 }',
+  const { startGateway } = await openSite(t, {
+    ...{ store: { redis, fields: { url: redis.url } }, management: true, throttles: true },
+    settings: { keyStore: { cache: { maxStaleSeconds: 30 } } },
   });
   await seed(redis.client);
-  const gateways = await Promise.all(Array.from({ length: gatewayCount }, () => start(t, configFile, cert)));
+  const gateways = await Promise.all(
+    Array.from({ length: gatewayCount }, async () => withRecords(await startGateway())),
+  );
   const allHeld = async (): Promise<void> => {
     for (const { records } of gateways) {
       for (let figures = await records(); figures.state !== 'complete'; figures = await records()) await wait(50);
@@ -83,43 +80,14 @@ async function seed(client: Awaited<ReturnType<typeof startRedis>>['client']): P
   await pipeline.set('mg:revision', '1').set('mg:meta', JSON.stringify(meta)).exec();
 }
 
-async function start(t: Teardown, configFile: string, ca: string): Promise<Gateway> {
-  const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-  killAtEnd(t, child);
-  const port = (log: string, name: string): number | undefined => {
-    const found = new RegExp(`"${name}":\\{"address":"127\\.0\\.0\\.1","family":"IPv4","port":(\\d+)\\}`).exec(log);
-    return found === null ? undefined : Number(found[1]);
+function withRecords({ ask, page }: GatewayProcess): Gateway {
+  return {
+    ask,
+    records: async () => {
+      const { details } = JSON.parse((await page('readyz')).body) as {
+        details: { records: Awaited<ReturnType<Gateway['records']>> };
+      };
+      return details.records;
+    },
   };
-  let log = '';
-  const [management = 0, requests = 0] = await new Promise<(number | undefined)[]>((resolve, reject) => {
-    child.stderr.on('data', (chunk: Buffer) => {
-      log += chunk.toString();
-      const ports = [port(log, 'management'), port(log, 'https')];
-      if (!ports.includes(undefined)) resolve(ports);
-    });
-    child.once('exit', () => {
-      reject(new Error(log));
-    });
-  });
-  const agent = new https.Agent({ keepAlive: true, maxSockets: 8, ca });
-  t.teardown(() => {
-    agent.destroy();
-  });
-  const ask = (key: string): Promise<number> =>
-    new Promise((resolve, reject) => {
-      const options = { host: '127.0.0.1', port: requests, path: '/v1/transactions', agent };
-      https
-        .get({ ...options, headers: { 'x-api-key': key } }, (response) => {
-          response.resume().once('end', () => {
-            resolve(response.statusCode ?? 0);
-          });
-        })
-        .once('error', reject);
-    });
-  const records: Gateway['records'] = async () => {
-    const response = await fetch(`http://127.0.0.1:${management}/readyz`);
-    const { details } = (await response.json()) as { details: { records: Awaited<ReturnType<Gateway['records']>> } };
-    return details.records;
-  };
-  return { ask, records };
 }

@@ -1,31 +1,17 @@
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import https from 'node:https';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
+import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
-import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { startUpstream } from '../edge/harness.js';
-import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { startDeployment } from '../deployment/deployment.js';
 
-const token = 'an-administrators-token-of-enough-characters';
-
-interface Envelope {
-  readonly success: boolean;
-  readonly message: string;
-  readonly data: Record<string, unknown> & {
-    readonly id?: string;
-    readonly keyId?: string;
-    readonly key?: string;
-    readonly propagation?: {
-      gateways: number;
-      confirmed: number;
-      pending: { instanceId: string; staleUntil: string }[];
-    };
+interface Data {
+  readonly id?: string;
+  readonly keyId?: string;
+  readonly key?: string;
+  readonly propagation?: {
+    gateways: number;
+    confirmed: number;
+    pending: { instanceId: string; staleUntil: string }[];
   };
 }
 
@@ -33,92 +19,14 @@ t.test(
   'registry, Redis and gateways as processes: once a revocation returns, every gateway enforces it',
   { skip: withoutRedis },
   async (t) => {
-    const redis = await startRedis(t);
-    const upstream = await startUpstream(t);
-    const { cert, key: certKey } = await createSelfSigned(new Date());
-    const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-registry-'));
-    t.teardown(() => rm(directory, { recursive: true, force: true }));
-    const file = (name: string) => path.join(directory, name);
-    await writeFile(file('cert.txt'), cert);
-    await writeFile(file('key.txt'), certKey);
-    await writeFile(file('token.txt'), `${token}\n`);
-    await writeFile(file('pepper.txt'), 'a pepper of the test, long enough\n');
-    await writeFile(
-      file('config.yaml'),
-      `listen:
-  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
-  http: null
-  management: null
-torExits: { enabled: false }
-accessLog: { destination: ${file('access.log')} }
-keys: { pepperFile: ${file('pepper.txt')} }
-keyStore: { kind: redis, redis: { url: "${redis.url}" }, cache: { maxStaleSeconds: 3 } }
-registry: { listen: { port: 0 }, database: { url: "sqlite:${file('registry.db')}" }, tokenFile: ${file('token.txt')} }
-upstreams: { transactions: { url: "${upstream.url}" } }
-routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
-`,
-    );
+    const deployment = await startDeployment(t, {
+      ...{ pepper: true, throttles: true, settings: { keyStore: { cache: { maxStaleSeconds: 3 } } } },
+    });
+    const { redis, directory, file } = deployment;
     let logs = '';
-    async function start(command: string, started: RegExp): Promise<{ child: ChildProcess; match: string }> {
-      const child = spawn(...productCommand([command, '--config', file('config.yaml'), ...newInstallation(command)]), {
-        stdio: 'pipe',
-      });
-      killAtEnd(t, child);
-      let log = '';
-      const match = await new Promise<string>((resolve, reject) => {
-        child.stderr.on('data', (chunk: Buffer) => {
-          log += chunk.toString();
-          logs += chunk.toString();
-          const found = started.exec(log)?.[1];
-          if (found !== undefined) resolve(found);
-        });
-        child.once('exit', () => {
-          reject(new Error(`${command} ended: ${log}`));
-        });
-      });
-      return { child, match };
-    }
-    const startRegistry = () => start('registry', /"url":"(http:[^"]+)"/);
-    let registry = await startRegistry();
-
-    async function admin(method: string, target: string, body?: object): Promise<{ status: number } & Envelope> {
-      const response = await fetch(registry.match + target, {
-        method,
-        headers: {
-          authorization: `Bearer ${token}`,
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      });
-      return { status: response.status, ...((await response.json()) as Envelope) };
-    }
-
-    interface Gateway {
-      readonly child: ChildProcess;
-      ask(key: string): Promise<number>;
-    }
-    async function startGateway(): Promise<Gateway> {
-      const { child, match } = await start(
-        'gateway',
-        /"https":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/,
-      );
-      const agent = new https.Agent({ keepAlive: true, maxSockets: 16, ca: cert });
-      t.teardown(() => {
-        agent.destroy();
-      });
-      const ask = (key: string) =>
-        new Promise<number>((resolve, reject) => {
-          const options = { host: '127.0.0.1', port: Number(match), path: '/v1/transactions', agent };
-          https
-            .get({ ...options, headers: { 'x-api-key': key } }, (response) => {
-              response.resume().once('end', () => {
-                resolve(response.statusCode ?? 0);
-              });
-            })
-            .once('error', reject);
-        });
-      return { child, ask };
-    }
+    const admin = (method: string, target: string, body?: object) =>
+      deployment.registry.call<Data>(method, target, body);
+    const startGateway = () => deployment.startGateway();
     const gateways = [await startGateway(), await startGateway(), await startGateway()];
     const [first] = gateways;
     if (first === undefined) throw new Error('there is no gateway');
@@ -187,10 +95,10 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
 
     await t.test('a registry crash loses no change that was confirmed', async (t) => {
       const { key, keyId } = await newKey();
-      registry.child.kill('SIGKILL');
-      await once(registry.child, 'exit');
+      logs += deployment.registry.log();
+      await deployment.registry.kill();
       t.equal(await first.ask(key), 200, 'gateways work without the registry');
-      registry = await startRegistry();
+      await deployment.restartRegistry();
       t.match(await admin('POST', `/keys/${keyId}/revoke`), { data: { status: 'REVOKED' } });
       let status = 200;
       for (let count = 0; status === 200 && count < 2_000; count += 1) {
@@ -204,7 +112,7 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
       await first.ask(`${canary.key}x`);
       await admin('POST', `/keys/${canary.keyId}/revoke`);
       await first.ask(canary.key);
-      const stored: string[] = [logs];
+      const stored = [logs, deployment.registry.log(), ...gateways.map((gateway) => gateway.log())];
       for (const name of await redis.client.keys('*')) stored.push(name, (await redis.client.get(name)) ?? '');
       for (const name of await readdir(directory)) stored.push(await readFile(file(name), 'latin1'));
       for (const target of ['/merchants', `/merchants/${merchantId}/keys`, '/events?per_page=100', '/gateways']) {
@@ -218,7 +126,6 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
       t.match(everything, canary.keyId, 'the searched text contains the written data');
     });
 
-    registry.child.kill('SIGTERM');
-    t.same(await once(registry.child, 'exit'), [0, null], 'the registry exits cleanly');
+    t.same(await deployment.registry.stop(), [0, null], 'the registry exits cleanly');
   },
 );

@@ -1,100 +1,28 @@
-import { spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import https from 'node:https';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { createSelfSigned } from '../../src/cli/dev/self-signed.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';
 import { withoutRedis } from '../adapters/redis-server.js';
-import { startUpstream } from '../edge/harness.js';
-import { killAtEnd, newInstallation, productCommand } from '../product-command.js';
+import { startDeployment } from '../deployment/deployment.js';
 
-const token = 'an-administrators-token-of-enough-characters';
-
-interface Answer {
-  readonly status: number;
-  readonly data: {
-    readonly id: string;
-    readonly key: string;
-    readonly keyId: string;
-    readonly propagation: { gateways: number | null; confirmed: number; pending: unknown[]; projected?: false };
-  };
+interface Data {
+  readonly id: string;
+  readonly key: string;
+  readonly keyId: string;
+  readonly propagation: { gateways: number | null; confirmed: number; pending: unknown[]; projected?: false };
 }
 
 t.test('registry and gateways as processes on a Redis Cluster', { skip: withoutRedis }, async (t) => {
   const cluster = await startCluster(t);
-  const upstream = await startUpstream(t);
-  const { cert, key: certKey } = await createSelfSigned(new Date());
-  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-cluster-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
-  const file = (name: string) => path.join(directory, name);
-  await writeFile(file('cert.txt'), cert);
-  await writeFile(file('key.txt'), certKey);
-  await writeFile(file('token.txt'), token);
-  const start = cluster.nodes.map(({ port }) => `"127.0.0.1:${port}"`).join(', ');
-  await writeFile(
-    file('config.yaml'),
-    `listen:
-  https: { host: 127.0.0.1, port: 0, certFile: ${file('cert.txt')}, keyFile: ${file('key.txt')} }
-  http: null
-  management: null
-torExits: { enabled: false }
-accessLog: { destination: ${file('access.log')} }
-keyStore: { redis: { cluster: [${start}], commandTimeoutMilliseconds: 500 } }
-registry: { listen: { port: 0 }, database: { url: "sqlite:${file('registry.db')}" }, tokenFile: ${file('token.txt')} }
-upstreams: { transactions: { url: "${upstream.url}" } }
-routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
-`,
-  );
-  const logs: Record<string, string> = {};
-  async function run(name: string, started: RegExp): Promise<string> {
-    const command = name.replace(/\d/, '');
-    const child = spawn(...productCommand([command, '--config', file('config.yaml'), ...newInstallation(command)]));
-    killAtEnd(t, child);
-    return new Promise<string>((resolve, reject) => {
-      child.stderr.on('data', (chunk: Buffer) => {
-        logs[name] = (logs[name] ?? '') + chunk.toString();
-        const found = started.exec(logs[name])?.[1];
-        if (found !== undefined) resolve(found);
-      });
-      child.once('exit', () => {
-        reject(new Error(`${name} ended: ${logs[name] ?? ''}`));
-      });
-    });
-  }
-  const registry = await run('registry', /"url":"(http:[^"]+)"/);
-  async function admin(method: string, target: string, body: object = {}): Promise<Answer> {
-    const response = await fetch(registry + target, {
-      method,
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      ...(method === 'GET' ? {} : { body: JSON.stringify(body) }),
-    });
-    return { status: response.status, data: ((await response.json()) as Answer).data };
-  }
-  const gateways = await Promise.all(
-    [1, 2, 3].map(async (number) => {
-      const port = Number(
-        await run(`gateway${number}`, /"https":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/),
-      );
-      const agent = new https.Agent({ keepAlive: true, maxSockets: 8, ca: cert });
-      t.teardown(() => {
-        agent.destroy();
-      });
-      return (key: string): Promise<number> =>
-        new Promise((resolve, reject) => {
-          const options = { host: '127.0.0.1', port, path: '/v1/transactions', agent, headers: { 'x-api-key': key } };
-          https
-            .get(options, (response) => {
-              response.resume().once('end', () => {
-                resolve(response.statusCode ?? 0);
-              });
-            })
-            .once('error', reject);
-        });
-    }),
-  );
+  const [redis] = cluster.nodes;
+  if (redis === undefined) throw new Error('there is no server');
+  const servers = cluster.nodes.map(({ port }) => `127.0.0.1:${port}`);
+  const { registry, startGateway } = await startDeployment(t, {
+    ...{ throttles: true, store: { redis, fields: { cluster: servers, commandTimeoutMilliseconds: 500 } } },
+  });
+  const admin = (method: string, target: string, body?: object) =>
+    registry.call<Data>(method, target, body ?? (method === 'GET' ? undefined : {}));
+  const started = await Promise.all([1, 2, 3].map(() => startGateway()));
+  const gateways = started.map(({ ask }) => ask);
   await until(
     async () => ((await admin('GET', '/gateways')).data as unknown as unknown[]).length === 3,
     'three gateways',
@@ -203,11 +131,12 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
   });
 
   await t.test('an outage is logged once when it starts and once when it ends', (t) => {
-    for (const [name, log] of Object.entries(logs)) {
+    for (const part of [...started, registry]) {
+      const log = part.log();
       const lost = log.split('Redis unavailable; retrying').length - 1;
       const found = log.split('Redis available again').length - 1;
-      t.ok(lost >= 1 || name === 'registry', `${name} logged an outage`);
-      t.ok(lost <= 20 && Math.abs(lost - found) <= 1, `${name}: ${lost} outages and ${found} recoveries logged`);
+      t.ok(lost >= 1 || part === registry, 'the outage is logged');
+      t.ok(lost <= 20 && Math.abs(lost - found) <= 1, `${lost} outages and ${found} recoveries logged`);
     }
     t.end();
   });

@@ -1,11 +1,8 @@
-import { spawn } from 'node:child_process';
-import https from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { startRedis, withoutRedis } from '../adapters/redis-server.js';
-import { liveKey, recordsOf, startUpstream } from '../edge/harness.js';
-import { killAtEnd, productCommand } from '../product-command.js';
-import { writeGatewayConfig } from './gateway-config.js';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { openSite } from '../deployment/deployment.js';
+import { liveKey, recordsOf } from '../edge/harness.js';
 
 const burst = 10;
 const notCounting = 'shared rate limit unavailable in Redis; each process counts separately';
@@ -20,49 +17,23 @@ interface GatewayProcess {
 }
 
 t.test('gateway processes enforce one rate limit per merchant together', { skip: withoutRedis }, async (t) => {
-  const redis = await startRedis(t);
-  const upstream = await startUpstream(t);
-  const { cert, configFile } = await writeGatewayConfig(t, {
-    ...{ redisUrl: redis.url, upstreamUrl: upstream.url, maxStaleSeconds: 600 },
-    management: '{ host: 127.0.0.1, port: 0 }',
-    more: `rateLimit: { requestsPerSecond: 1, burst: ${burst}, shared: true }`,
+  const { redis, startGateway } = await openSite(t, {
+    ...{ throttles: true, management: true },
+    settings: {
+      keyStore: { cache: { maxStaleSeconds: 600 } },
+      rateLimit: { requestsPerSecond: 1, burst, shared: true },
+    },
   });
 
   async function start(): Promise<GatewayProcess> {
-    const child = spawn(...productCommand(['gateway', '--config', configFile]), { stdio: 'pipe' });
-    killAtEnd(t, child);
-    let log = '';
-    const [management, port] = await new Promise<[number, number]>((resolve, reject) => {
-      child.stderr.on('data', (chunk: Buffer) => {
-        log += chunk.toString();
-        const started = /"management":\{[^}]*"port":(\d+)\},"https":\{[^}]*"port":(\d+)\}/.exec(log);
-        if (started !== null) resolve([Number(started[1]), Number(started[2])]);
-      });
-      child.once('exit', () => {
-        reject(new Error(log));
-      });
-    });
-    const agent = new https.Agent({ keepAlive: true, maxSockets: 8, ca: cert });
-    t.teardown(() => {
-      agent.destroy();
-    });
+    const gateway = await startGateway();
     return {
-      ask: () =>
-        new Promise((resolve, reject) => {
-          const headers = { 'x-api-key': liveKey };
-          https
-            .get({ host: '127.0.0.1', port, path: '/v1/transactions', agent, headers }, (response) => {
-              response.resume().once('end', () => {
-                resolve(response.statusCode ?? 0);
-              });
-            })
-            .once('error', reject);
-        }),
+      ask: () => gateway.ask(liveKey),
       counted: async (how) => {
-        const metrics = await (await fetch(`http://127.0.0.1:${management}/metrics`)).text();
-        return Number(new RegExp(`gateway_rate_limit_counts_total\\{how="${how}"\\} (\\d+)`).exec(metrics)?.[1]);
+        const { body } = await gateway.page('metrics');
+        return Number(new RegExp(`gateway_rate_limit_counts_total\\{how="${how}"\\} (\\d+)`).exec(body)?.[1]);
       },
-      log: () => log,
+      log: gateway.log,
     };
   }
 

@@ -1,15 +1,13 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { freePort, withoutRedis } from '../adapters/redis-server.js';
-import { startDeployment, Teardowns } from '../bench/deployment.js';
+import { withoutRedis } from '../adapters/redis-server.js';
+import { startDeployment } from '../deployment/deployment.js';
 
 t.test('a key that a gateway sees over plain HTTP reaches the webhook, signed', { skip: withoutRedis }, async (t) => {
-  const own = new Teardowns();
-  t.teardown(() => own.close());
   const messages: { headers: IncomingHttpHeaders; body: string }[] = [];
   const receiver = createServer((request, response) => {
     let body = '';
@@ -26,30 +24,20 @@ t.test('a key that a gateway sees over plain HTTP reaches the webhook, signed', 
     receiver.close();
   });
 
-  const deployment = await startDeployment(own, { recordSecret: true });
-  const { configFile } = deployment;
-  const [plainPort, secret] = [await freePort(), randomBytes(32)];
-  await writeFile(deployment.file('webhook-secret'), `whsec_${secret.toString('base64')}\n`, { mode: 0o600 });
+  const deployment = await startDeployment(t, { recordSecret: true });
+  const secret = randomBytes(32);
+  const secretFile = deployment.file('webhook-secret');
+  await writeFile(secretFile, `whsec_${secret.toString('base64')}\n`, { mode: 0o600 });
   const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/alerts`;
-  const text = await readFile(configFile, 'utf8');
-  await writeFile(
-    configFile,
-    text
-      .replace('http: null', `http: { host: 127.0.0.1, port: ${plainPort} }`)
-      .replace(
-        'registry: {',
-        `registry: { unusual: { webhooks: [{ url: "${url}", secretFile: ${deployment.file('webhook-secret')} }] },`,
-      ),
-  );
-  await deployment.restartRegistry();
+  await deployment.restartRegistry({ registry: { unusual: { webhooks: [{ url, secretFile }] } } });
   const merchant = (await deployment.admin('POST', '/merchants', { name: 'Shop' })).data;
   const id = String(merchant.id);
   await deployment.admin('PATCH', `/merchants/${id}`, { status: 'ACTIVE', goLive: true });
   const { key, keyId } = (await deployment.admin('POST', `/merchants/${id}/keys`, { environment: 'live' })).data;
-  const gateway = await deployment.startGateway();
+  const gateway = await deployment.startGateway({ listen: { http: { host: '127.0.0.1', port: 0 } } });
   t.equal(await gateway.ask(String(key)), 200);
 
-  const refused = await fetch(`http://127.0.0.1:${plainPort}/v1/transactions`, {
+  const refused = await fetch(`http://127.0.0.1:${gateway.ports.http ?? 0}/v1/transactions`, {
     headers: { 'x-api-key': String(key) },
   });
   t.equal(refused.status, 401);

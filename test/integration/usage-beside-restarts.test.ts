@@ -1,15 +1,14 @@
-import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 import Libsql from 'libsql';
 import t, { type Test } from 'tap';
 import { hourMilliseconds } from '../../src/usage/batch.js';
 import { withoutRedis } from '../adapters/redis-server.js';
-import { type Deployment, type GatewayProcess, startDeployment, Teardowns } from '../bench/deployment.js';
 import { benchKey } from '../bench/key-file.js';
 import { isFilled, seedKeys } from '../bench/seed.js';
+import { type Deployment, type GatewayProcess, startDeployment } from '../deployment/deployment.js';
 
 const keys = Number(process.env.USAGE_KEYS ?? 50);
 const [gateways, workers] = [3, 2];
@@ -111,18 +110,13 @@ t.test(
 
 /** A deployment with keys. `start` starts a gateway whose workers have the access logs `logs`. */
 async function fixture(t: Test) {
-  const own = new Teardowns();
-  t.teardown(() => own.close());
-  const deployment = await startDeployment(own, { recordSecret: true });
+  const deployment = await startDeployment(t, { recordSecret: true });
   await seedKeys(deployment, keys);
   const logs: string[] = [];
-  let started = 0;
   const start = async (): Promise<GatewayProcess> => {
-    const name = `access-${(started += 1)}`;
-    for (let worker = 1; worker <= workers; worker += 1) logs.push(deployment.file(`${name}.${worker}.log`));
-    const text = await readFile(deployment.configFile, 'utf8');
-    await writeFile(deployment.file(`${name}.yaml`), text.replace('access.log', `${name}.log`));
-    return deployment.startGateway(deployment.file(`${name}.yaml`), workers);
+    const gateway = await deployment.startGateway({}, { workers });
+    for (let worker = 1; worker <= workers; worker += 1) logs.push(gateway.accessLog.replace(/log$/, `${worker}.log`));
+    return gateway;
   };
   return { deployment, logs, start };
 }
@@ -142,10 +136,7 @@ async function sendRound(running: readonly (GatewayProcess | undefined)[]): Prom
 
 /** Ends a gateway as Kubernetes does. */
 async function end(gateway: GatewayProcess | undefined): Promise<void> {
-  if (gateway === undefined) return;
-  const ended = once(gateway.process, 'exit');
-  gateway.process.kill('SIGTERM');
-  await ended;
+  await gateway?.stop();
 }
 
 /** What an access log line counts: a time, and a number of requests by merchant, key and code. */

@@ -30,7 +30,7 @@ async function openDeployment(t: Test) {
     '--registry',
     `http://127.0.0.1:${registry.ports.api ?? 0}`,
     '--token-file',
-    path.join(folder, 'token'),
+    path.join(folder, 'token.txt'),
   ];
   const command = async (...args: string[]) => {
     let [out, err] = ['', ''];

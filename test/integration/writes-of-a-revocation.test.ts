@@ -1,22 +1,15 @@
-import { spawn } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
 import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
-import { startRedis, withoutRedis } from '../adapters/redis-server.js';
+import { withoutRedis } from '../adapters/redis-server.js';
 import { countCommits } from '../database/committed-writes.js';
 import { onEachDatabase } from '../database/each-database.js';
-import { killAtEnd, productCommand } from '../product-command.js';
+import { startDeployment } from '../deployment/deployment.js';
 
-const token = 'an-administrators-token-of-enough-characters';
 const revocations = 20;
 /** Minimum time between the last write of the lease holder and a renewal of its idle lease. */
 const idleMilliseconds = 1_000;
 const quietMilliseconds = 1_000;
 const secondRenewalMilliseconds = 100;
-
-interface Envelope {
-  readonly data: { readonly id: string; readonly keyId: string; readonly status: string };
-}
 
 if (withoutRedis !== false) t.bailout(withoutRedis);
 
@@ -43,38 +36,9 @@ async function untilProlonged(commits: () => Promise<number>): Promise<number> {
 }
 
 onEachDatabase('a revocation takes two database writes: the change, and its projection', async (t, url) => {
-  const redis = await startRedis(t);
-  const directory = t.testdir({ 'token.txt': `${token}\n` });
-  await writeFile(
-    `${directory}/config.yaml`,
-    `listen: { http: { host: 127.0.0.1, port: 0 }, https: null, management: null }
-torExits: { enabled: false }
-keyStore: { kind: redis, redis: { url: "${redis.url}" } }
-registry: { listen: { port: 0 }, database: { url: "${url}" }, tokenFile: ${directory}/token.txt }
-upstreams: { transactions: { url: "http://127.0.0.1:9" } }
-routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
-`,
-  );
-  const child = spawn(...productCommand(['registry', '--create', '--config', `${directory}/config.yaml`]), {
-    stdio: 'pipe',
-  });
-  killAtEnd(t, child);
-  let log = '';
-  const address = await new Promise<string>((resolve, reject) => {
-    child.stderr.on('data', (chunk: Buffer) => {
-      log += chunk.toString();
-      const found = /"url":"(http:[^"]+)"/.exec(log)?.[1];
-      if (found !== undefined) resolve(found);
-    });
-    child.once('exit', () => {
-      reject(new Error(`the registry ended: ${log}`));
-    });
-  });
-  const post = async (target: string, body: object = {}): Promise<Envelope> => {
-    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-    const response = await fetch(address + target, { method: 'POST', headers, body: JSON.stringify(body) });
-    return (await response.json()) as Envelope;
-  };
+  const { registry } = await startDeployment(t, { databaseUrl: url });
+  const post = (target: string, body: object = {}) =>
+    registry.call<{ readonly id: string; readonly keyId: string }>('POST', target, body);
 
   const { id } = (await post('/merchants', { name: 'x' })).data;
   const keyIds: string[] = [];

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { Teardowns } from '../bench/deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
 import { totalsOf, traceWays, ways, type RanFunction, type Trace } from './trace.js';
 
 const usage = `npm run trace [-- OPTIONS]

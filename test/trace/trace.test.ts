@@ -1,6 +1,6 @@
 import t from 'tap';
 import { withoutRedis } from '../adapters/redis-server.js';
-import { Teardowns } from '../bench/deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
 import { isOfPackage, totalsOf, traceWays, ways } from './trace.js';
 
 /**

@@ -6,7 +6,9 @@ import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import tls from 'node:tls';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { startDeployment, type GatewayProcess, type Teardowns } from '../bench/deployment.js';
+import { startBenchDeployment } from '../bench/deployment.js';
+import type { GatewayProcess } from '../deployment/deployment.js';
+import type { Teardowns } from '../deployment/teardowns.js';
 import { benchKey } from '../bench/key-file.js';
 import { AnswerReader } from '../bench/load/answer-reader.js';
 import { benchKeyId, seedKeys } from '../bench/seed.js';
@@ -55,12 +57,14 @@ export const ways: Readonly<Record<string, Way>> = {
   },
 };
 
-const preload = pathToFileURL(path.resolve('dist-test/test/trace/probe.js')).href;
+const probe = pathToFileURL(path.resolve('dist-test/test/trace/probe.js')).href;
+/** Without TurboFan: V8 counts no calls of optimised functions, and when it optimises one depends on the machine's load. */
+const probed = { nodeArguments: ['--no-opt', '--import', probe], hasChannel: true };
 
 /** Runs a gateway with Redis, registry and an upstream, and traces the functions that these kinds of requests run. */
 export async function traceWays(t: Teardowns, wanted: readonly Way[]): Promise<Trace[]> {
-  const deployment = await startDeployment(t, {
-    ...{ throttles: true, torExits: true, signs: true, recordSecret: true, preload },
+  const deployment = await startBenchDeployment(t, {
+    ...{ throttles: true, torExits: true, signs: true, recordSecret: true, process: probed },
   });
   await seedKeys(deployment, 10);
   const gateway = await deployment.startGateway();
@@ -93,7 +97,7 @@ class Caller {
 
   static async open(gateway: GatewayProcess): Promise<Caller> {
     const { port, ca } = gateway.target;
-    const socket = tls.connect({ port, host: '127.0.0.1', servername: 'localhost', ...(ca === null ? {} : { ca }) });
+    const socket = tls.connect({ port, host: '127.0.0.1', servername: 'localhost', ca });
     await once(socket, 'secureConnect');
     return new Caller(gateway, socket);
   }
@@ -145,7 +149,7 @@ class Caller {
   }
 
   #ask(question: Question): Promise<unknown> {
-    return askProbe(this.#gateway.process, question);
+    return askProbe(this.#gateway.child, question);
   }
 
   async #taken(): Promise<Profiler.ScriptCoverage[]> {
@@ -182,11 +186,11 @@ async function askProbe(process: ChildProcess, question: Question): Promise<unkn
 
 /** The files with functions that ran in registry or gateway during the revocation of a cached key. */
 export async function filesOfRevocation(t: Teardowns): Promise<Set<string>> {
-  const deployment = await startDeployment(t, { preload });
+  const deployment = await startBenchDeployment(t, { process: probed });
   await seedKeys(deployment, 10);
   const gateway = await deployment.startGateway();
   if ((await gateway.ask(benchKey(1))) !== 200) throw new Error('the key is not accepted');
-  const processes = [deployment.registryProcess, gateway.process];
+  const processes = [deployment.registry.child, gateway.child];
   for (const process of processes) await askProbe(process, { ask: 'begin' });
   const { data } = await deployment.admin('POST', `/keys/${benchKeyId(1)}/revoke`);
   const { propagation } = data as { propagation: { gateways: number; confirmed: number } };

@@ -1,18 +1,14 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import http from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Teardown } from '../adapters/redis-server.js';
+import { openSite, type Site } from '../deployment/deployment.js';
+import { spawnPart } from '../deployment/process.js';
 import { createPostgres, sqliteIn, type Database } from './databases.js';
 import type { History } from './recorder.js';
 import { Network } from './network.js';
 import { startStore, type Store, type Topology } from './stores.js';
-import { newInstallation } from '../product-command.js';
 
 /** The parts of a deployment. */
 export interface DeploymentOptions {
@@ -40,12 +36,7 @@ export interface Deployment {
 /** The client address in X-Forwarded-For. */
 export const callerAddress = '8.8.4.4';
 
-const startSeconds = 60;
 const wallClock = new URL('wall-clock.js', import.meta.url).href;
-const started = {
-  registry: /"url":"http:\/\/127\.0\.0\.1:(\d+)"/,
-  gateway: /"http":\{"address":"127\.0\.0\.1","family":"IPv4","port":(\d+)\}/,
-};
 
 /** A registry or gateway process that is restarted when it ends, as by a supervisor. */
 export class Party {
@@ -53,24 +44,26 @@ export class Party {
   readonly name: string;
   readonly network: Network;
   readonly #command: 'registry' | 'gateway';
-  readonly #args: readonly string[];
+  readonly #configFile: string;
+  readonly #root: string;
   readonly #history: History;
   #child: ChildProcess | null = null;
-  #log = '';
+  #log = (): string => '';
   #isExpectedToRun = false;
   #clockOffset = 0;
 
   constructor(
     name: string,
     command: 'registry' | 'gateway',
-    args: readonly string[],
+    { configFile, root }: { readonly configFile: string; readonly root: string },
     network: Network,
     history: History,
   ) {
     this.name = name;
     this.network = network;
     this.#command = command;
-    this.#args = args;
+    this.#configFile = configFile;
+    this.#root = root;
     this.#history = history;
   }
 
@@ -78,36 +71,20 @@ export class Party {
   async start(): Promise<void> {
     if (this.#isExpectedToRun && this.#child?.exitCode === null && this.#child.signalCode === null) return;
     this.#isExpectedToRun = true;
-    // The test runner's instrumentation in NODE_OPTIONS takes most of a process's start time.
-    const env: NodeJS.ProcessEnv = { ...process.env, WALL_CLOCK_OFFSET: String(this.#clockOffset) };
-    delete env.NODE_OPTIONS;
-    const child = spawn(process.execPath, ['--import', wallClock, ...this.#args], {
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-      env,
+    const { child, ready, log } = spawnPart(this.#command, this.#configFile, {
+      root: this.#root,
+      nodeArguments: ['--import', wallClock],
+      environment: { WALL_CLOCK_OFFSET: String(this.#clockOffset) },
+      hasChannel: true,
     });
     this.#child = child;
-    let log = '';
+    this.#log = log;
     child.once('exit', (code, signal) => {
       this.#history.add({ kind: 'ended', party: this.name, at: performance.now() });
-      if (this.#isExpectedToRun && this.#child === child) this.#endedByItself(`${code ?? String(signal)}: ${log}`);
+      if (this.#isExpectedToRun && this.#child === child) this.#endedByItself(`${code ?? String(signal)}: ${log()}`);
     });
-    this.port = await new Promise<number>((resolve, reject) => {
-      const late = setTimeout(() => {
-        reject(new Error(`${this.name} did not start: ${log}`));
-      }, startSeconds * 1000);
-      child.once('exit', () => {
-        clearTimeout(late);
-        reject(new Error(`${this.name} ended: ${log}`));
-      });
-      child.stderr?.on('data', (chunk: Buffer) => {
-        log = (log + chunk.toString()).slice(-20_000);
-        this.#log = log;
-        const port = started[this.#command].exec(log)?.[1];
-        if (port === undefined) return;
-        clearTimeout(late);
-        resolve(Number(port));
-      });
-    });
+    const { api, http } = await ready;
+    this.port = api ?? http ?? 0;
   }
 
   /** Kills the process like a crash. */
@@ -133,7 +110,7 @@ export class Party {
 
   /** The end of its log. */
   get log(): string {
-    return this.#log;
+    return this.#log();
   }
 
   #endedByItself(why: string): void {
@@ -153,35 +130,29 @@ export class Party {
 
 /** Starts registries, gateways, their stores and an upstream on free loopback ports. */
 export async function startDeployment(t: Teardown, history: History, options: DeploymentOptions): Promise<Deployment> {
-  const directory = await mkdtemp(path.join(tmpdir(), 'merchant-gateway-soak-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
   const store = await startStore(t, options.topology);
+  const [redis] = store.data;
+  if (redis === undefined) throw new Error('there is no Redis');
+  const site: Site = await openSite(t, {
+    store: { redis, fields: {} },
+    settings: {
+      listen: { https: null, http: { host: '127.0.0.1', port: 0 } },
+      trustedProxies: ['127.0.0.1/32'],
+      keyStore: { cache: { maxStaleSeconds: options.maxStaleSeconds, preload: options.preload } },
+    },
+  });
+  const { directory, token } = site;
   const database = options.registries > 1 ? await createPostgres(t) : sqliteIn(directory);
-  const upstream = await startUpstream(t);
-  const token = randomBytes(32).toString('hex');
-  const tokenFile = path.join(directory, 'token.txt');
-  await writeFile(tokenFile, token);
 
-  const preload = options.preload === undefined ? '' : `preload: ${options.preload}, `;
   async function startParty(command: 'registry' | 'gateway', number: number): Promise<Party> {
     const name = `${command}-${number}`;
     const network = await Network.open(t, store.reachable);
-    const config = path.join(directory, `${name}.yaml`);
-    await writeFile(
-      config,
-      `listen: { https: null, http: { host: 127.0.0.1, port: 0 }, management: null }
-trustedProxies: ["127.0.0.1/32"]
-throttle: { enabled: false }
-torExits: { enabled: false }
-accessLog: { destination: ${path.join(directory, `${name}.log`)} }
-keyStore: { redis: { ${store.configOf(network)} }, cache: { ${preload}maxStaleSeconds: ${options.maxStaleSeconds} } }
-registry: { listen: { port: 0 }, database: { url: "${database.url}" }, tokenFile: ${tokenFile} }
-upstreams: { transactions: { url: "http://127.0.0.1:${upstream}" } }
-routes: [{ path: /transactions, upstream: transactions, resource: transactions }]
-`,
-    );
-    const args = [path.join(options.dist, 'cli/main.js'), command, '--config', config, ...newInstallation(command)];
-    const party = new Party(name, command, args, network, history);
+    const configFile = await site.configure(name, {
+      keyStore: { redis: store.configOf(network) },
+      registry: { database: { url: database.url } },
+    });
+    const build = { configFile, root: path.resolve(options.dist, '..') };
+    const party = new Party(name, command, build, network, history);
     t.teardown(() => party.kill());
     await party.start();
     return party;
@@ -193,18 +164,4 @@ routes: [{ path: /transactions, upstream: transactions, resource: transactions }
   };
   const registries = await start('registry', options.registries);
   return { store, database, registries, gateways: await start('gateway', options.gateways), token, directory };
-}
-
-async function startUpstream(t: Teardown): Promise<number> {
-  const upstream = http.createServer((request, response) => {
-    request.resume();
-    response.setHeader('content-type', 'application/json');
-    response.end('{"success":true,"message":"OK","data":[]}');
-  });
-  await once(upstream.listen(0, '127.0.0.1'), 'listening');
-  t.teardown(() => {
-    upstream.closeAllConnections();
-    upstream.close();
-  });
-  return (upstream.address() as AddressInfo).port;
 }

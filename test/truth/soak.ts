@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { numberIn, say } from '../bench/command-line.js';
-import { Teardowns } from '../bench/deployment.js';
+import { Teardowns } from '../deployment/teardowns.js';
 import { faultKinds } from './faults.js';
 import { beginOf } from './history.js';
 import { run, type Round } from './run.js';

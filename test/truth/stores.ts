@@ -25,7 +25,7 @@ export interface Store {
   /** The servers that processes reach through relays. */
   readonly reachable: readonly Reachable[];
   /** The fields of `keyStore.redis` for connecting to it. */
-  configOf(network: Pick<Network, 'portOf'>): string;
+  configOf(network: Pick<Network, 'portOf'>): object;
   /** The responding servers that report themselves as masters. */
   masters(): Promise<DataServer[]>;
   /** Resolves when every server runs and each replica follows its master. */
@@ -42,7 +42,7 @@ export async function startStore(t: Teardown, topology: Topology): Promise<Store
     data: [single],
     sentinels: [],
     reachable: [single],
-    configOf: (network) => `url: "redis://127.0.0.1:${network.portOf(single)}"`,
+    configOf: (network) => ({ url: `redis://127.0.0.1:${network.portOf(single)}` }),
     masters: () => mastersOf([single]),
     settled: () => until(async () => (await mastersOf([single])).length === 1, 'Redis answers'),
   };
@@ -101,8 +101,8 @@ export async function startSentinel(t: Teardown, isCuttable = true): Promise<Sto
     sentinels,
     reachable: [...data, ...sentinels],
     configOf: (network) => {
-      const servers = sentinels.map((sentinel) => `"127.0.0.1:${network.portOf(sentinel)}"`).join(', ');
-      return `sentinel: { masterName: mymaster, servers: [${servers}] }`;
+      const servers = sentinels.map((sentinel) => `127.0.0.1:${network.portOf(sentinel)}`);
+      return { sentinel: { masterName: 'mymaster', servers } };
     },
     masters: () => mastersOf(data),
     settled,
@@ -118,7 +118,7 @@ async function startClusterStore(t: Teardown): Promise<Store> {
     data,
     sentinels: [],
     reachable: data,
-    configOf: (network) => `cluster: [${data.map((node) => `"127.0.0.1:${network.portOf(node)}"`).join(', ')}]`,
+    configOf: (network) => ({ cluster: data.map((node) => `127.0.0.1:${network.portOf(node)}`) }),
     masters: () => mastersOf(data),
     settled: () => cluster.settled(),
   };

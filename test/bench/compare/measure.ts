@@ -1,5 +1,5 @@
 import { say } from '../command-line.js';
-import { Teardowns } from '../deployment.js';
+import { Teardowns } from '../../deployment/teardowns.js';
 import type { Subject } from '../subjects/subject.js';
 import { Contender, type Round } from './contender.js';
 import { openPlace } from './place.js';

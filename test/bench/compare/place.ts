@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createSelfSigned } from '../../../src/cli/dev/self-signed.js';
 import { lookupIdOf } from '../../../src/gateway/api-key.js';
-import type { Teardowns } from '../deployment.js';
+import type { Teardowns } from '../../deployment/teardowns.js';
 import { startProgram } from './processes.js';
 
 /** The environment of the subjects: an upstream, a certificate, known keys, and a directory for each subject. */

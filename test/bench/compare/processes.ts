@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { availableParallelism } from 'node:os';
 import { setTimeout as wait } from 'node:timers/promises';
-import type { Teardowns } from '../deployment.js';
+import type { Teardowns } from '../../deployment/teardowns.js';
 
 const startSeconds = 60;
 const lookMilliseconds = 20;
