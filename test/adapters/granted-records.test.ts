@@ -9,6 +9,9 @@ import { seededKey, seededRecords } from './key-store-contract.js';
 import { freePort, startRedis, withoutRedis } from './redis-server.js';
 import type { RedisServer, Teardown } from './redis-server.js';
 
+// Almost all of the time these tests wait, each for servers of its own.
+t.jobs = 5;
+
 const lookupId = lookupIdOf(seededKey, null);
 const keyName = `mg:key:${lookupId}`;
 const nowhere = { sentinels: null, masterName: 'mymaster', cluster: null, username: null, password: null, ca: null };

@@ -8,6 +8,9 @@ import { seededRecords } from './key-store-contract.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { RedisServer, Teardown } from './redis-server.js';
 
+// Almost all of the time these tests wait, each for servers of its own.
+t.jobs = 3;
+
 const [keyCount, merchantCount, foreignCount] = [700, 7, 50];
 const idOf = (number: number, environment = 'live'): string => lookupIdOf(`svc_${environment}_Preload${number}`, null);
 const idsOfAll = Array.from({ length: keyCount }, (_, number) => idOf(number));

@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
+import net from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
 import path from 'node:path';
 import t from 'tap';
@@ -28,10 +30,19 @@ t.test(
     t.teardown(() => exits.close());
     t.same(told, []);
     await server.kill();
+    let attempts = 0;
+    const refusing = net.createServer((socket) => {
+      attempts += 1;
+      socket.destroy();
+    });
+    await once(refusing.listen(server.port, '127.0.0.1'), 'listening');
+    t.teardown(() => refusing.close());
     // Redis is polled every ten seconds and reconnected more often.
     const patience = Date.now() + 60_000;
     while (told.length === 0 && Date.now() < patience) await wait(100);
-    await wait(6_000);
+    const enough = attempts + 5;
+    while (attempts < enough && Date.now() < patience) await wait(20);
+    t.ok(attempts >= enough, 'the connection was tried again and again');
     t.same(told, ['the Tor exit list cannot be read from the key store']);
   },
 );

@@ -14,6 +14,9 @@ import { createPostgresDatabase, onServer, postgresAlone } from '../database/eac
 import { printedBlocks } from '../printed-commands.js';
 import { addWallet } from '../services/services-fixture.js';
 
+// Almost all of the time these tests wait, each for servers of its own.
+t.jobs = 3;
+
 const document = 'docs/operations.md';
 const blocks = printedBlocks(document);
 const has = (...names: string[]): boolean => names.every((name) => spawnSync(name, ['--version']).error === undefined);

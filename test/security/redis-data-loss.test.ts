@@ -19,6 +19,9 @@ import { startRedis, withoutRedis } from '../adapters/redis-server.js';
 import { projectionFixture, withoutLock } from '../registry/projection-fixture.js';
 import { registryOnRedis, until } from '../registry/registry-on-redis.js';
 
+// Almost all of the time these tests wait, each for servers of its own.
+t.jobs = 3;
+
 /**
  * The standing of an enrolled gateway.
  * @param vouchedBeat the newest heartbeat after which the registry knew that no record was missing

@@ -15,6 +15,9 @@ import { projectionFixture } from '../registry/projection-fixture.js';
 import { differences } from '../registry/stored-state.js';
 import { lastAccepted, Scene, statusesOf } from '../truth/scene.js';
 
+// Almost all of the time these tests wait, each for servers of its own.
+t.jobs = 3;
+
 const maxStaleSeconds = 3;
 const options = {
   topology: 'sentinel',
