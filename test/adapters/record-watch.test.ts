@@ -7,6 +7,7 @@ import { type Place, places } from './record-places.js';
 import { until } from './redis-cluster.js';
 import { startRedis, withoutRedis } from './redis-server.js';
 import type { Teardown } from './redis-server.js';
+import { emptyList } from '../empty-list.js';
 
 const credentials = { sentinels: null, masterName: '', username: null, password: null, ca: null };
 const value = { status: 'ACTIVE', revision: 2 };
@@ -94,7 +95,7 @@ for (const [what, start] of Object.entries(places)) {
     const [flushed] = [await client('mg:key:7')];
     await flushed.flushall();
     t.not((await watched.compare(expected, generation)).epoch, epoch, 'a flush changes the epoch of a comparison');
-    t.match(watched.take(10), { names: [], isIncomplete: true });
+    t.match(watched.take(10), { names: emptyList, isIncomplete: true });
   });
 }
 

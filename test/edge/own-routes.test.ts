@@ -3,6 +3,7 @@ import { createRouteTable } from '../../src/edge/request/routes.js';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream, testKey } from './harness.js';
 import type { Ask, RawAnswer } from './harness.js';
+import { emptyList } from '../empty-list.js';
 
 const key = ['x-api-key', liveKey] as const;
 const headers = [key];
@@ -71,7 +72,7 @@ t.test('what the records lack is null, and no permission is needed', async (t) =
   const gateway = await startTestGateway(t, { records: recordsOf(liveKey, { key: { permissions: [] } }) });
   const data = dataOf(await ask(gateway, { path, headers }));
   t.match(data, {
-    key: { label: null, permissions: [], expiresAt: null, graceEndsAt: null },
+    key: { label: null, permissions: emptyList, expiresAt: null, graceEndsAt: null },
     client: { onIpAllowlist: null },
   });
   t.equal((await ask(gateway, { path: '/v1/transactions', headers })).status, 403);

@@ -15,6 +15,7 @@ import { makeCertificate } from './certificates.js';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';
 import type { GatewayUnderTest } from './harness.js';
+import { emptyList } from '../empty-list.js';
 
 const key = ['x-api-key', liveKey] as const;
 const day = 86_400_000;
@@ -235,7 +236,10 @@ t.test('new files are used from the next handshake on; unusable ones change noth
     t.equal(await shownBy(gateway.https), 'CN=fresh.example ec', String(problem));
     t.match(gateway.certificateChanges.splice(0), [{ result: 'refused', problem }]);
     const warning = `the new certificates cannot be used; the previous ones stay in use: `;
-    t.match(await readinessOf(gateway), { problems: [], warnings: [new RegExp(`^${warning}.*${problem.source}`)] });
+    t.match(await readinessOf(gateway), {
+      problems: emptyList,
+      warnings: [new RegExp(`^${warning}.*${problem.source}`)],
+    });
     t.match(await metricsOf(gateway), /^gateway_tls_files_usable 0$/m);
   }
   await replace(fresh.cert, fresh.key);
@@ -245,7 +249,7 @@ t.test('new files are used from the next handshake on; unusable ones change noth
     [{ result: 'restored', problem: null }],
     'the recovery is reported, once',
   );
-  t.match(await readinessOf(gateway), { warnings: [] });
+  t.match(await readinessOf(gateway), { warnings: emptyList });
   t.match(await metricsOf(gateway), /^gateway_tls_files_usable 1$/m);
   await replace(ecdsa.cert, ecdsa.key);
   t.equal(await shownBy(gateway.https), 'CN=localhost ec', 'the next usable certificate is used');
@@ -281,9 +285,9 @@ t.test('a certificate that expires soon is reported as a warning, and traffic co
   const gateway = await startTestGateway(t, { config: { listen: { https: await files(folder, 'soon', soon) } } });
   const ready = await fetch(`http://127.0.0.1:${gateway.management}/readyz`);
   t.equal(ready.status, 200);
-  t.match(await ready.json(), { problems: [], warnings: [/^the certificate .*soon\.crt expires on \d{4}-/] });
+  t.match(await ready.json(), { problems: emptyList, warnings: [/^the certificate .*soon\.crt expires on \d{4}-/] });
   const other = await startTestGateway(t);
-  t.match(await (await fetch(`http://127.0.0.1:${other.management}/readyz`)).json(), { warnings: [] });
+  t.match(await (await fetch(`http://127.0.0.1:${other.management}/readyz`)).json(), { warnings: emptyList });
 });
 
 /** A TLS session as a client stores it. TLS 1.2 sends it during the handshake, TLS 1.3 afterwards. */

@@ -4,6 +4,7 @@ import type { GeoIp } from '../../src/gateway/ports.js';
 import { content, hour, TestWorld } from '../adapters/tor-maintenance-fixture.js';
 import { ask, liveKey, startTestGateway, startUpstream } from './harness.js';
 import type { GatewaySetup, GatewayUnderTest } from './harness.js';
+import { emptyList } from '../empty-list.js';
 
 const proxied = { config: { trustedProxies: ['127.0.0.1'] } };
 const url = 'https://a.test/list';
@@ -69,7 +70,7 @@ t.test('without a list the gateway is not ready, and requests are neither accept
   await exits.tick();
   t.match(await readiness(gateway), {
     status: 200,
-    body: { problems: [], details: { torExits: { available: true, size: 1 } } },
+    body: { problems: emptyList, details: { torExits: { available: true, size: 1 } } },
   });
   t.equal(await outcome(gateway, '198.51.100.9'), '401 tor_blocked Tor traffic is not allowed');
   t.equal(await outcome(gateway, '198.51.100.10'), '200 accepted OK');

@@ -3,6 +3,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import t from 'tap';
 import { withoutRedis } from '../adapters/redis-server.js';
 import { startDeployment } from '../deployment/deployment.js';
+import { emptyList } from '../empty-list.js';
 
 interface Data {
   readonly id?: string;
@@ -41,7 +42,7 @@ t.test(
     const merchantId = merchant.data.id ?? '';
     const newKey = async () => {
       const created = await admin('POST', `/merchants/${merchantId}/keys`, { environment: 'live' });
-      t.match(created, { status: 201, data: { propagation: { gateways: 3, confirmed: 3, pending: [] } } });
+      t.match(created, { status: 201, data: { propagation: { gateways: 3, confirmed: 3, pending: emptyList } } });
       return { key: created.data.key ?? '', keyId: created.data.keyId ?? '' };
     };
     const canary = await newKey();
@@ -59,7 +60,7 @@ t.test(
         const after = await Promise.all(gateways.flatMap((gateway) => [gateway.ask(key), gateway.ask(key)]));
         running = false;
         await Promise.all(load);
-        t.match(revoked, { status: 200, data: { propagation: { gateways: 3, confirmed: 3, pending: [] } } });
+        t.match(revoked, { status: 200, data: { propagation: { gateways: 3, confirmed: 3, pending: emptyList } } });
         t.same([...new Set(after)], [401]);
       }
     });

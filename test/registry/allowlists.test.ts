@@ -8,6 +8,7 @@ import { compileMerchantRecord } from '../../src/gateway/records.js';
 import { checkOriginAllowlist } from '../../src/registry/merchants/origin-allowlist.js';
 import { merchantFields } from '../../src/registry/merchants/schema.js';
 import { Check } from '../../src/typebox/typebox.js';
+import { emptyList } from '../empty-list.js';
 
 t.test('IP addresses and CIDRs are normalised and deduplicated', (t) => {
   const cases: [given: string, canonical: string][] = [
@@ -34,7 +35,7 @@ t.test('IP addresses and CIDRs are normalised and deduplicated', (t) => {
     'fe80::1%eth0',
     'shop.example',
   ]) {
-    t.match(checkIpAllowlist([given]), { entries: [], problems: [{ path: 'ipAllowlist[0]' }] }, given);
+    t.match(checkIpAllowlist([given]), { entries: emptyList, problems: [{ path: 'ipAllowlist[0]' }] }, given);
   }
   t.end();
 });
@@ -103,7 +104,7 @@ t.test('origins are normalised and deduplicated', (t) => {
     '*.8.8.8.8',
     'a.example:0',
   ]) {
-    t.match(checkOriginAllowlist([given]), { entries: [], problems: [{ path: 'originAllowlist[0]' }] }, given);
+    t.match(checkOriginAllowlist([given]), { entries: emptyList, problems: [{ path: 'originAllowlist[0]' }] }, given);
   }
   t.end();
 });
@@ -125,7 +126,7 @@ t.test('an origin that gateways cannot parse or that exceeds the import limit is
       },
     ],
   });
-  t.match(checkOriginAllowlist([hostOf(254)]), { entries: [], problems: { length: 1 } });
+  t.match(checkOriginAllowlist([hostOf(254)]), { entries: emptyList, problems: { length: 1 } });
   const [longest = '', ...others] = checkOriginAllowlist([`https://*.${hostOf(253)}.:65535`]).entries;
   t.same([longest, others], [`https://*.${hostOf(253)}:65535`, []]);
   t.ok(Check(merchantFields.originAllowlist, [longest]), 'the import schema accepts the exported value');

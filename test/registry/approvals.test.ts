@@ -10,6 +10,7 @@ import type { Merchant } from '../../src/registry/merchants/schema.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { newServicesTokenKey } from '../services/operators-fixture.js';
 import { registryFixture } from './registry-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 type Headers = Record<string, string>;
 interface Needed {
@@ -98,7 +99,7 @@ onEachDatabase('a merchant goes live only after another administrator has approv
   t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: false } });
   t.match(await decide(approvalId, 'approve', oma.headers), {
     status: 200,
-    body: { data: { status: 'APPROVED', decider: 'oma', decidedBy: oma.id, propagation: { pending: [] } } },
+    body: { data: { status: 'APPROVED', decider: 'oma', decidedBy: oma.id, propagation: { pending: emptyList } } },
   });
   t.equal(await waiting(), '0');
   t.match((await call('GET', `/merchants/${id}`)).body, { data: { goLive: true } });
@@ -272,7 +273,7 @@ onEachDatabase('weaker rules wait for approval, and the rules in force remain un
   await configure(noRules);
   const waiting = (await call<Approval[]>('GET', '/approvals?status=WAITING')).body.data;
   const [rules, ...others] = waiting.filter(({ change }) => change === 'approval-rules.change');
-  t.match([rules, others], [{ requester: 'registry', before: everything, after: noRules }, []]);
+  t.match([rules, others], [{ requester: 'registry', before: everything, after: noRules }, emptyList]);
   await configure({ ...noRules, goLive: true });
   const replaced = (await call<Approval[]>('GET', '/approvals')).body.data;
   t.match(

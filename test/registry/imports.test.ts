@@ -7,6 +7,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { until } from './manual-time.js';
 import { registryFixture } from './registry-fixture.js';
 import { expectedRecords, storedRecords, waitingChanges } from './stored-state.js';
+import { emptyList } from '../empty-list.js';
 
 const hash = (text: string | number): string => createHash('sha256').update(String(text)).digest('hex');
 
@@ -98,7 +99,7 @@ onEachDatabase('an import stores merchants and keys, projects them and records a
       { action: 'keys.imported', merchantId: 'm_b', actor: 'bootstrap', claimed: 'ada', after: { keys: 1 } },
     ],
   );
-  t.match(merchants, [{ action: 'merchant.imported', merchantId: 'm_b', after: { originAllowlist: [] } }, {}]);
+  t.match(merchants, [{ action: 'merchant.imported', merchantId: 'm_b', after: { originAllowlist: emptyList } }, {}]);
   t.notMatch(JSON.stringify(await events()), hash('one'), 'audit events contain no lookup id');
   await call('POST', '/keys/key_one/revoke');
   const ofKey = await events('keyId=key_one');

@@ -6,6 +6,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { holdLock } from '../database/held-lock.js';
 import { queryPlans } from '../database/query-plans.js';
 import { pepper, registryFixture, type NewKey } from './registry-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const now = '2026-01-15T12:00:00.000Z';
 const day = 24 * 60 * 60 * 1000;
@@ -86,7 +87,10 @@ onEachDatabase('a revoked key stays revoked, and revoking it again changes nothi
   t.match(await call('POST', `/keys/${keyId}/reset`, { body: {} }), {
     ...{
       status: 409,
-      body: { message: 'The key is not active any more: create a new one', data: { code: 'conflict', errors: [] } },
+      body: {
+        message: 'The key is not active any more: create a new one',
+        data: { code: 'conflict', errors: emptyList },
+      },
     },
   });
   const events = (await call<object[]>('GET', `/events?keyId=${keyId}`)).body.data;

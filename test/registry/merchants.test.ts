@@ -1,6 +1,7 @@
 import t from 'tap';
 import { onEachDatabase } from '../database/each-database.js';
 import { registryFixture } from './registry-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const now = '2026-01-15T12:00:00.000Z';
 const done = { gateways: 0, confirmed: 0, pending: [], milliseconds: 0 };
@@ -90,7 +91,7 @@ onEachDatabase(
       status: 409,
       body: {
         message: 'The merchant has changed meanwhile: its revision is 1',
-        data: { code: 'conflict', errors: [] },
+        data: { code: 'conflict', errors: emptyList },
       },
     });
     t.equal((await call('PATCH', '/merchants/m_nobody', { body: { name: 'Two' } })).status, 404);
@@ -124,7 +125,7 @@ onEachDatabase('the merchant list is paged, newest first, and filtered by name a
   for (const path of ['/merchants/m_nobody', '/merchants/a%20b', `/merchants/${'m'.repeat(65)}`]) {
     t.match(await call('GET', path), {
       status: 404,
-      body: { success: false, message: 'Merchant not found', data: { code: 'not_found', errors: [] } },
+      body: { success: false, message: 'Merchant not found', data: { code: 'not_found', errors: emptyList } },
     });
   }
 });

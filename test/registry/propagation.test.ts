@@ -4,6 +4,7 @@ import { onEachDatabase } from '../database/each-database.js';
 import { outwait, until } from './manual-time.js';
 import { gateway } from './memory-records-store.js';
 import { registryFixture, type NewKey } from './registry-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 onEachDatabase('a revocation returns once every gateway of its environment has acknowledged it', async (t, url) => {
   const { call, createKey, createMerchant, store, time } = await registryFixture(t, url);
@@ -12,7 +13,7 @@ onEachDatabase('a revocation returns once every gateway of its environment has a
   store.live.push(gateway('sandbox', { environment: 'test', acknowledges: false }));
   const { keyId } = await createKey(id);
   t.match((await call('POST', `/keys/${keyId}/revoke`)).body.data, {
-    propagation: { gateways: 3, confirmed: 3, pending: [], milliseconds: 0 },
+    propagation: { gateways: 3, confirmed: 3, pending: emptyList, milliseconds: 0 },
   });
 
   // One gateway acknowledges later.
@@ -69,7 +70,9 @@ onEachDatabase(
       'repeating the request lists the gateway again',
     );
     store.live = store.live.map((one) => ({ ...one, acknowledges: true }));
-    t.match((await call('POST', `/keys/${keyId}/revoke`)).body.data, { propagation: { confirmed: 2, pending: [] } });
+    t.match((await call('POST', `/keys/${keyId}/revoke`)).body.data, {
+      propagation: { confirmed: 2, pending: emptyList },
+    });
   },
 );
 
@@ -113,12 +116,12 @@ onEachDatabase(
     const created = await outwait(call<NewKey>('POST', `/merchants/${id}/keys`, { body: { environment: 'live' } }), 1);
     t.match(created, {
       status: 202,
-      body: { data: { key: /^svc_live_/, propagation: { gateways: null, pending: [] } } },
+      body: { data: { key: /^svc_live_/, propagation: { gateways: null, pending: emptyList } } },
     });
     t.match((await call('GET', '/readyz')).body, { success: true, data: { projection: 'behind' } });
     t.match(await call('GET', '/gateways'), {
       status: 503,
-      body: { message: /^The store of the gateways/, data: { code: 'service_unavailable', errors: [] } },
+      body: { message: /^The store of the gateways/, data: { code: 'service_unavailable', errors: emptyList } },
     });
 
     store.fails = () => null;

@@ -13,6 +13,7 @@ import {
   WebhookSender,
 } from '../../src/registry/unusual/webhooks.js';
 import { ManualTime } from './manual-time.js';
+import { emptyList } from '../empty-list.js';
 
 const finding = { id: 'unu_1', keyId: 'key_1', rule: 'surge' } as UnusualFinding;
 const [secret, former] = ['a secret of 32 bytes for webhooks', 'the former secret, of 32 bytes!!!'].map((text) =>
@@ -227,6 +228,6 @@ t.test(
     time.advance(25 * 3_600_000);
     await sender.round();
     t.match(await rows(), [{ problem: 'its target is no longer configured' }]);
-    t.match(await listUndelivered(database, []), []);
+    t.match(await listUndelivered(database, []), emptyList);
   },
 );

@@ -21,6 +21,7 @@ import { ChainedLog } from '../../src/telemetry/chained-log.js';
 import { ask, connect, liveKey, recordsOf, requestBytes, startTestGateway, startUpstream } from '../edge/harness.js';
 import { killAtEnd, limitedCommand, productCommand } from '../product-command.js';
 import { openLog, until } from '../telemetry/open-log.js';
+import { emptyList } from '../empty-list.js';
 
 // A full disk hung the process for ever. When the reader of the log died,
 // the log ended silently, and requests were accepted without a log line.
@@ -80,13 +81,13 @@ t.test(
     t.equal(going.response.status, 200);
     t.equal(going.ready, 200);
     t.match(going.report, {
-      problems: [],
+      problems: emptyList,
       warnings: [/^access log: writing fails: ENOSPC; lines lost: 0; requests are accepted without a log line/],
     });
     const refusing = await start('refuse');
     t.equal(refusing.response.status, 503);
     t.equal(refusing.ready, 503);
-    t.match(refusing.report, { problems: [/^access log: writing fails: ENOSPC/], warnings: [] });
+    t.match(refusing.report, { problems: [/^access log: writing fails: ENOSPC/], warnings: emptyList });
     for (const { metrics } of [going, refusing]) t.match(metrics, /^gateway_access_log_failing 1$/m);
     t.equal(upstream.seen.length, 1);
   },

@@ -1,6 +1,7 @@
 import { addMilliseconds } from '../../src/database/dialects.js';
 import { purgeDeletedCustomers } from '../../src/services/customers/repository.js';
 import { merchantA, merchantB, sandboxOfA, onEachServices } from './services-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const ada = { email: 'Ada.Obi@Example.com', firstName: 'Ada', lastName: 'Obi', phone: '+2348012345678' };
 
@@ -74,7 +75,7 @@ onEachServices('a customer is not visible to another merchant or in the other en
     t.same(await call(stranger, 'GET', path), notFound);
     t.same(await call(stranger, 'PATCH', path, { body: { lastName: 'Stolen' } }), notFound);
     t.same(await call(stranger, 'DELETE', path), notFound);
-    t.match((await call(stranger, 'GET', '/dev/customers')).body, { data: [], meta: { total_records: 0 } });
+    t.match((await call(stranger, 'GET', '/dev/customers')).body, { data: emptyList, meta: { total_records: 0 } });
   }
   t.same((await call(merchantA, 'GET', path)).body.data, body.data);
 });

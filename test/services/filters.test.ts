@@ -1,5 +1,6 @@
 import type { Payout } from '../../src/services/payouts/schema.js';
 import { addWallet, bankPayout, merchantA, onEachServices, type ServicesUnderTest } from './services-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const delay = 60_000;
 
@@ -67,7 +68,7 @@ onEachServices('payouts and transactions are filtered by status, type, wallet an
     const answer = await call(merchantA, 'GET', `${list}?walletId=${nobodys}`);
     t.match(
       answer,
-      { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: [] } } },
+      { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: emptyList } } },
       `${list}: an unknown wallet`,
     );
     t.equal(

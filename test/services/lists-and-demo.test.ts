@@ -10,6 +10,7 @@ import {
   onEachServices,
   startOfTest,
 } from './services-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const lists = ['/transactions', '/dev/transactions', '/dev/payouts', '/dev/customers', '/dev/wallets'];
 
@@ -57,7 +58,7 @@ onEachServices('the pages of a list contain each record once, newest first', asy
     });
     t.match((await call(merchantA, 'GET', `${list}?page=999999999&per_page=100`)).body, {
       success: true,
-      data: [],
+      data: emptyList,
       meta: { total_records: total, current_page: 999999999 },
     });
   }

@@ -14,6 +14,7 @@ import {
   servicesFixture,
   type Answer,
 } from './services-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const invoice = 'INV/2026-01#42';
 const recipientOrder = { amount: 100, currency: 'NGN', recipient: '+2348012345678' };
@@ -33,7 +34,7 @@ onEachServices("a payout is found by the merchant's own reference", async (t, { 
   const walletId = await addWallet(database, merchantA, { balance: 1000, isDefault: true });
   t.match(await call(merchantA, 'GET', search(invoice)), {
     status: 200,
-    body: { data: [], meta: { total_records: 0 } },
+    body: { data: emptyList, meta: { total_records: 0 } },
   });
   const paid = await call(merchantA, 'POST', '/dev/payouts', { body: bankPayout(walletId, { reference: invoice }) });
   t.equal(paid.status, 201);
@@ -64,7 +65,7 @@ onEachServices("a payout is found by the merchant's own reference", async (t, { 
   }
   t.match(
     (await call(merchantA, 'GET', `${search(invoice)}&status=failed`)).body.data,
-    [],
+    emptyList,
     'combined with another filter',
   );
   t.match((await call(merchantA, 'GET', '/transactions?type=debit')).body.data, [
@@ -73,7 +74,7 @@ onEachServices("a payout is found by the merchant's own reference", async (t, { 
     { reference: dataOf(paid).reference },
   ]);
   for (const stranger of [merchantB, sandboxOfA]) {
-    t.match((await call(stranger, 'GET', search(invoice))).body, { data: [], meta: { total_records: 0 } });
+    t.match((await call(stranger, 'GET', search(invoice))).body, { data: emptyList, meta: { total_records: 0 } });
   }
 });
 

@@ -13,6 +13,7 @@ import {
   onEachServices,
   servicesFixture,
 } from './services-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const uuidForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -190,7 +191,7 @@ onEachServices(
       for (const list of ['/transactions', '/dev/transactions', '/dev/payouts', '/dev/wallets']) {
         t.match(
           await call(stranger, 'GET', list),
-          { status: 200, body: { data: [], meta: { total_records: 0 } } },
+          { status: 200, body: { data: emptyList, meta: { total_records: 0 } } },
           list,
         );
       }

@@ -9,6 +9,7 @@ import {
   onEachServices,
   sandboxOfA,
 } from './services-fixture.js';
+import { emptyList } from '../empty-list.js';
 
 const methods: NonNullable<InjectOptions['method']>[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 const nobodys: Readonly<Record<string, string>> = {
@@ -72,7 +73,7 @@ onEachServices(
         const stolen = await call(stranger, 'POST', '/dev/payouts', { ...details, body: bankPayout(walletId) });
         t.match(stolen, {
           status: 404,
-          body: { message: 'Wallet not found', data: { code: 'not_found', errors: [] } },
+          body: { message: 'Wallet not found', data: { code: 'not_found', errors: emptyList } },
         });
       }
       for (const kind of ['payouts', 'wallets', 'customers', 'transactions']) {
@@ -83,7 +84,7 @@ onEachServices(
         const answer = await call(stranger, 'GET', `${list}?walletId=${walletId}`);
         t.match(
           answer,
-          { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: [] } } },
+          { status: 404, body: { message: 'Wallet not found', data: { code: 'not_found', errors: emptyList } } },
           list,
         );
         t.same(
@@ -101,7 +102,7 @@ onEachServices(
       ]) {
         t.match(
           await call(stranger, 'GET', list),
-          { status: 200, body: { data: [], meta: { total_records: 0 } } },
+          { status: 200, body: { data: emptyList, meta: { total_records: 0 } } },
           list,
         );
       }
