@@ -242,13 +242,14 @@ t.test(
       [{ taken: true, tokens: 2 }, '"merchant";q=3;w=2 "merchant";r=2;t=1 3 2 1'],
       [{ taken: true, tokens: 0.25 }, '"merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
       [{ taken: false, tokens: 0.25 }, 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
+      [{ taken: false, tokens: 1 }, 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=1;t=1 3 1 1'],
       [null, '"merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
       [null, 'rate_limited 1: "merchant";q=3;w=2 "merchant";r=0;t=2 3 0 2'],
     ] as const) {
       shared = Promise.resolve(take);
       t.equal(await count(), told);
     }
-    t.same(rate.stats, { together: 3, alone: 4 });
+    t.same(rate.stats, { together: 4, alone: 4 });
   },
 );
 

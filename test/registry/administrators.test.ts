@@ -113,6 +113,35 @@ onEachDatabase('a token ends, is limited to addresses and roles, and is announce
   t.match(await call('GET', `/tokens?administratorId=${administrator.id}`), { body: { meta: { total_records: 2 } } });
 });
 
+onEachDatabase('an active administrator has at most 50 valid tokens; the others get no more', async (t, url) => {
+  const fixture = await registryFixture(t, url);
+  const { app, call, time } = fixture;
+  const day = 86_400;
+  const { administrator, token } = await createWithToken(
+    fixture,
+    { name: 'sam', roles: ['support'] },
+    { expiresInSeconds: 7 * day },
+  );
+  const create = (expiresInSeconds: number) =>
+    call<NewToken>('POST', '/tokens', { body: { name: 'more', administratorId: administrator.id, expiresInSeconds } });
+  const expiring = async () => /^registry_tokens_expiring (\d+)$/m.exec((await app.inject('/metrics')).body)?.[1];
+  t.equal((await create(day)).status, 201);
+  t.equal(await expiring(), '2');
+  time.advance(day * 1000);
+  t.equal(await expiring(), '1', 'an expired token is not announced');
+  for (let valid = 1; valid < 50; valid += 1) t.equal((await create(30 * day)).status, 201);
+  t.match(await create(30 * day), {
+    status: 409,
+    body: { message: /^The administrator has 50 valid tokens: revoke one/ },
+  });
+  await call('POST', `/tokens/${token.id}/revoke`);
+  t.equal((await create(7 * day)).status, 201, 'a revoked token makes room');
+  t.equal(await expiring(), '1');
+  await call('PATCH', `/administrators/${administrator.id}`, { body: { status: 'DISABLED' } });
+  t.match(await create(day), { status: 409, body: { message: 'The administrator is disabled' } });
+  t.equal(await expiring(), '0', 'a token of a disabled administrator is not announced');
+});
+
 onEachDatabase('administrators have unique names and roles that fit their merchant', async (t, url) => {
   const fixture = await registryFixture(t, url);
   const { call, createMerchant } = fixture;

@@ -192,6 +192,26 @@ onEachDatabase(
   },
 );
 
+onEachDatabase('a request is rejected only with the permission of its change', async (t, url) => {
+  const { call, create, createMerchant, decide, statusOf } = await guarded(t, url);
+  const [olu, tess] = [await create('olu', 'operator'), await create('tess', 'treasurer')];
+  const { id } = await createMerchant();
+  const waits = await call<Needed>('PATCH', `/merchants/${id}`, { body: { goLive: true }, headers: olu.headers });
+  const { approvalId } = waits.body.data;
+  t.match(await decide(approvalId, 'reject', tess.headers), {
+    status: 403,
+    body: { message: 'Your roles may not do this: it needs merchants:write', data: { code: 'permission_missing' } },
+  });
+  t.equal(await statusOf(approvalId), 'WAITING');
+});
+
+onEachDatabase('limits for funding in another order are the same rules', async (t, url) => {
+  const { configure, logged } = await guarded(t, url, { ...everything, fundingAbove: { NGN: 500, USD: 5 } });
+  logged.length = 0;
+  await configure({ ...everything, fundingAbove: { USD: 5, NGN: 500 } });
+  t.same(logged, []);
+});
+
 onEachDatabase('owners are made by two owners, except for the first two', async (t, url) => {
   const { call, create, createMerchant, decide, tokenOf } = await guarded(t, url);
   const ada = await create('ada', 'owner');

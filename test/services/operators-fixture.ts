@@ -81,9 +81,9 @@ export function operatorsOf(
     return { status, body, code: (body.data as { code?: string } | null)?.code, data: body.data as Entry };
   }
 
+  const ledger = new BalanceCheck({ database, now: () => 0, logger });
   /** Runs the balance check once and returns its result. */
   async function check() {
-    const ledger = new BalanceCheck({ database, now: () => 0, logger });
     await ledger.check();
     return { ...ledger.state, warnings: ledger.warnings };
   }
