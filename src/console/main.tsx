@@ -47,10 +47,13 @@ function Pages(): ReactNode {
         <Route path="/events" component={EventsPage} />
         <Route path="/administrators" component={AdministratorsPage} />
         <Route path="/administrators/:id/tokens">{({ id }) => <TokensPage key={id} me={me} of={id} />}</Route>
+        <Route path="/administrators/:id/sessions">{({ id }) => <SessionsPage key={id} of={id} />}</Route>
         <Route path="/tokens">
           <TokensPage me={me} />
         </Route>
-        <Route path="/sessions" component={SessionsPage} />
+        <Route path="/sessions">
+          <SessionsPage />
+        </Route>
         <Route path="/">
           <Redirect to={home} replace />
         </Route>

@@ -257,6 +257,7 @@ export const texts = {
   },
   sessions: {
     title: 'Your sessions',
+    titleOf: (id: string) => `Sessions of ${id}`,
     columns: ['Signed in', 'Last seen', 'Ends', 'From', 'Browser', 'Actions'],
     current: 'This browser',
     end: 'End session',
@@ -306,6 +307,7 @@ export const texts = {
     allMerchants: 'All',
     noSignIn: 'no sign-in',
     tokens: 'Tokens',
+    sessions: 'Sessions',
     name: 'Name',
     nameHelp: 'Letters, digits and . _ @ : + -. Events show it, and it cannot be changed.',
     kind: 'Kind',

@@ -42,6 +42,12 @@ t.test(
       await sam.getByRole('link', { name: 'Administrators' }).click();
       await sam.getByRole('row', { name: /demo-owner/ }).waitFor();
       t.equal(await sam.getByRole('button', { name: 'New administrator' }).count(), 0);
+
+      await page.getByRole('link', { name: 'Sessions sam' }).click();
+      await page.getByRole('heading', { name: /^Sessions of adm_/ }).waitFor();
+      await noProblems('sessions of another administrator');
+      await button('End session').click();
+      await sam.getByText('You were signed out').first().waitFor({ timeout: 10_000 });
     });
 
     await t.test('a token is created, shown once, used and revoked', async (t) => {

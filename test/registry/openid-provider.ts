@@ -6,7 +6,7 @@ import { ClaimRules, type RoleRule } from '../../src/registry/sign-in/claims.js'
 import { IdentityProvider } from '../../src/registry/sign-in/provider.js';
 
 /** The client secret of the registry at the test's provider. */
-const clientSecret = 'the-client-secret-of-the-tests-0123456789';
+export const clientSecret = 'the-client-secret-of-the-tests-0123456789';
 
 /** Starts oidc-provider on loopback. `groups` holds the groups of each person and may change at any time. */
 export async function openIdProvider(

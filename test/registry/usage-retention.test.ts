@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { UsageBatches } from '../../src/registry/usage/usage-batches.js';
-import { OldUsage } from '../../src/registry/usage/old-usage.js';
+import { OldUsage, type OldUsageOptions } from '../../src/registry/usage/old-usage.js';
 import type { UsageTables } from '../../src/registry/usage/tables.js';
 import { type UsageBatch } from '../../src/usage/batch.js';
 import { batchText } from '../usage/batch-text.js';
@@ -121,6 +121,10 @@ t.test('only the projecting registry deletes usage', async (t) => {
   const { add, forget, oldUsage, projection, rows } = await keepingUsage(t, 'sqlite::memory:');
   await add(200);
   await forget(oldUsage({ projection: projection('another') }));
+  t.equal(await rows('usage_hours'), 1);
+  // It has compared the store, but another process has taken the lease since.
+  const lease = { take: () => Promise.resolve(false) };
+  await forget(oldUsage({ projection: { settledIn: 'g', lease } as unknown as OldUsageOptions['projection'] }));
   t.equal(await rows('usage_hours'), 1);
   await forget(oldUsage());
   t.equal(await rows('usage_hours'), 0);

@@ -4,14 +4,17 @@ import { call, type ConsoleSession } from '../api';
 import { Problem, Table, Text, Time } from '../elements';
 import { texts } from '../texts';
 
-/** The open sessions of the person who is signed in. */
-export function SessionsPage(): ReactNode {
+/** The open sessions of the person who is signed in, or with an id, of another administrator. */
+export function SessionsPage({ of = null }: { readonly of?: string | null }): ReactNode {
   const client = useQueryClient();
   const { data, error } = useQuery({
-    queryKey: ['sessions'],
-    queryFn: async ({ signal }) =>
-      (await call<readonly ConsoleSession[]>('/sessions', { query: { per_page: 100 }, signal })).data,
+    queryKey: ['sessions', of],
+    queryFn: async ({ signal }) => {
+      const query = { per_page: 100, ...(of === null ? {} : { administratorId: of }) };
+      return (await call<readonly ConsoleSession[]>('/sessions', { query, signal })).data;
+    },
   });
+  const title = of === null ? texts.sessions.title : texts.sessions.titleOf(of);
   const end = async (id: string): Promise<void> => {
     // One that has ended meanwhile is no longer in the list either.
     await call(`/sessions/${id}`, { method: 'DELETE' }).catch(() => undefined);
@@ -19,9 +22,9 @@ export function SessionsPage(): ReactNode {
   };
   return (
     <>
-      <h1>{texts.sessions.title}</h1>
+      <h1>{title}</h1>
       <Problem error={error} />
-      <Table caption={texts.sessions.title} columns={texts.sessions.columns}>
+      <Table caption={title} columns={texts.sessions.columns}>
         {(data ?? []).map(({ id, createdAt, lastSeenAt, expiresAt, source, browser, isCurrent }) => (
           <tr key={id}>
             <td>

@@ -1,5 +1,5 @@
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type ReactNode, useState } from 'react';
+import { Fragment, type ReactNode, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { call } from '../api';
 import { Pager, Problem, Table, Text } from '../elements';
@@ -64,11 +64,18 @@ export function AdministratorsPage(): ReactNode {
               </td>
               <td>{one.subject === null ? words.noSignIn : <Text>{one.subject}</Text>}</td>
               <td className="actions">
-                {may(me, 'administrators:read') ? (
-                  <Link href={`/administrators/${one.id}/tokens`} aria-label={texts.keys.named(words.tokens, one.name)}>
-                    {words.tokens}
-                  </Link>
-                ) : null}{' '}
+                {may(me, 'administrators:read')
+                  ? (['tokens', 'sessions'] as const).map((list) => (
+                      <Fragment key={list}>
+                        <Link
+                          href={`/administrators/${one.id}/${list}`}
+                          aria-label={texts.keys.named(words[list], one.name)}
+                        >
+                          {words[list]}
+                        </Link>{' '}
+                      </Fragment>
+                    ))
+                  : null}
                 {mayChange
                   ? (['link', 'change'] as const)
                       .filter((kind) => kind === 'change' || one.kind === 'person')
