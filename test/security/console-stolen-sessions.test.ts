@@ -103,3 +103,26 @@ t.test('guessed, doubled and malformed cookies are refused and counted', async (
     ['malformed', 'malformed', 'malformed', 'unknown'],
   );
 });
+
+t.test('a disabled member cannot open a link that they created for a colleague', async (t) => {
+  const { ask, call, createMerchant, createPerson, enter, signIn, eventsOf } = await consoleFixture(
+    t,
+    'sqlite::memory:',
+  );
+  const { id: merchantId } = await createMerchant();
+  const [ada, bea] = [
+    await createPerson('ada', ['merchant-admin'], merchantId),
+    await createPerson('bea', ['merchant-viewer'], merchantId),
+  ];
+  const session = await signIn(ada.token);
+  const path = `/console/api/merchants/${merchantId}/members/${bea.id}/links`;
+  const links = [
+    await ask<{ url: string }>('POST', path, { session }),
+    await ask<{ url: string }>('POST', path, { session }),
+  ];
+  const [first = '', second = ''] = links.map(({ body }) => new URL(body.data.url).hash.slice(1));
+  t.equal((await enter(first)).status, 200, 'before that, such a link works');
+  await call('PATCH', `/administrators/${ada.id}`, { body: { status: 'DISABLED' } });
+  t.equal((await enter(second)).status, 401);
+  t.match(await eventsOf('sign-in.failed'), [{ after: { cause: 'disabled' } }]);
+});

@@ -181,7 +181,10 @@ export function redeemLink(context: Context, author: Author, token: string, from
     const owner = await findAdministrator(transaction, link.administrator_id);
     const tokens = transaction.selectFrom('administrator_tokens').select(['revoked_at', 'expires_at']);
     const issuer = await tokens.where('id', '=', link.token_id ?? '').executeTakeFirst();
-    if (owner.status !== 'ACTIVE' || (issuer?.revoked_at ?? null) !== null) return refused('disabled');
+    // Otherwise a member who was disabled could still open the links that they had created for others.
+    const creator = link.issued_by === null ? null : await findAdministrator(transaction, link.issued_by);
+    const isDisabled = [owner, creator].some((one) => one !== null && one.status !== 'ACTIVE');
+    if (isDisabled || (issuer?.revoked_at ?? null) !== null) return refused('disabled');
     await transaction.updateTable('console_links').set({ used_at: now }).where('id', '=', link.id).execute();
     const { administrator_id, roles, sources, issued_by, token_id } = link;
     const given: NewSession = {

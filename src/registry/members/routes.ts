@@ -80,7 +80,7 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
       },
       async (request) => {
         const member = await memberIn(database, request.params);
-        // Otherwise the last one could lock everybody else out by mistake.
+        // Otherwise the last admin of a merchant could remove their own rights by mistake.
         if (member.id === callerOf(request).administratorId)
           throw new Refusal(409, 'This is you: another merchant-admin must change your role or status', [], 'own_role');
         const { role, status, version } = request.body;
