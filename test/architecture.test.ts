@@ -354,6 +354,15 @@ t.test('the policy is pure: it neither waits nor reads a clock, random numbers o
   t.end();
 });
 
+t.test('no folder has more than 15 files, so that a reader sees all of it at once', (t) => {
+  const all = [...sources, ...pages].map(({ name }) => path.dirname(name));
+  const sizes = new Map([...new Set(all)].map((folder) => [folder, all.filter((one) => one === folder).length]));
+  const large = [...sizes].filter(([folder, files]) => files > 15 && !folder.endsWith('/migrations'));
+  t.same(large, [], 'migrations are read one by one, and never change');
+  t.ok(sizes.size > 50, `${sizes.size} folders`);
+  t.end();
+});
+
 /** All texts of the console are in one file, so that another language is one file. */
 const textsOfTheConsole = 'src/console/texts.ts';
 

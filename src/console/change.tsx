@@ -1,7 +1,8 @@
 import { type ReactNode, useState } from 'react';
 import { ApiProblem, type Me } from './api';
-import { Problem } from './elements';
+import { Dialog, Problem } from './elements';
 import { Prove } from './sign-in';
+import { texts } from './texts';
 
 /** A change that a dialog sends, and what became of it. */
 export interface Sent<Result> {
@@ -42,5 +43,51 @@ export function ChangeProblem({
 }): ReactNode {
   if (error instanceof ApiProblem && error.code === 'identity_not_proven')
     return <Prove hasSignIn={me.hasSignIn} onRetry={onRetry} />;
+  if (error instanceof ApiProblem && error.code === 'approval_required')
+    return <p role="status">{texts.merchant.approval}</p>;
   return <Problem error={error} roles={me.roles.join(', ')} />;
+}
+
+/** A dialog that sends one change. The focus of a dangerous one begins at the button that changes nothing. */
+export function FormDialog({
+  title,
+  action,
+  me,
+  sent: { error, isBusy },
+  isDangerous = false,
+  children,
+  onSend,
+  onClose,
+}: {
+  readonly title: string;
+  /** The text of the button that sends the change. */
+  readonly action: string;
+  readonly me: Me;
+  readonly sent: Pick<Sent<unknown>, 'error' | 'isBusy'>;
+  readonly isDangerous?: boolean;
+  readonly children: ReactNode;
+  readonly onSend: () => void;
+  readonly onClose: () => void;
+}): ReactNode {
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          onSend();
+        }}
+      >
+        {children}
+        <ChangeProblem {...{ error, me }} onRetry={onSend} />
+        <p className="buttons">
+          <button type="button" autoFocus={isDangerous} onClick={onClose}>
+            {texts.cancel}
+          </button>
+          <button type="submit" className={isDangerous ? 'danger' : 'main'} disabled={isBusy}>
+            {action}
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
 }

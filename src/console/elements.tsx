@@ -116,62 +116,6 @@ export function focusNow(element: HTMLElement | null): void {
   element?.focus();
 }
 
-/** A labelled field with its help and its problem. */
-export function Field({
-  label,
-  help,
-  problem,
-  children,
-}: {
-  readonly label: string;
-  readonly help?: string | undefined;
-  readonly problem?: string | undefined;
-  readonly children: (ids: {
-    readonly id: string;
-    readonly 'aria-describedby': string;
-    readonly 'aria-invalid': boolean;
-  }) => ReactNode;
-}): ReactNode {
-  const id = useId();
-  return (
-    <div className="field">
-      <label htmlFor={id}>{label}</label>
-      {children({ id, 'aria-describedby': `${id}-help`, 'aria-invalid': problem !== undefined })}
-      <p id={`${id}-help`} className={problem === undefined ? 'help' : 'problem'}>
-        {problem ?? help ?? ''}
-      </p>
-    </div>
-  );
-}
-
-/** Radio buttons for one choice. */
-export function Choice<Value extends string>({
-  label,
-  options,
-  value,
-  onChange,
-  help,
-}: {
-  readonly label: string;
-  readonly options: Readonly<Record<Value, string>>;
-  readonly value: Value;
-  readonly onChange: (value: Value) => void;
-  readonly help?: string | undefined;
-}): ReactNode {
-  const name = useId();
-  return (
-    <fieldset>
-      <legend>{label}</legend>
-      {(Object.entries(options) as [Value, string][]).map(([one, text]) => (
-        <label key={one} className="choice">
-          <input type="radio" name={name} checked={one === value} onChange={() => onChange(one)} /> {text}
-        </label>
-      ))}
-      {help === undefined ? null : <p className="help">{help}</p>}
-    </fieldset>
-  );
-}
-
 /** The pages of a list. */
 export function Pager({
   page,
@@ -240,47 +184,5 @@ export function CommandLine({ children }: { readonly children: string }): ReactN
     <pre tabIndex={0}>
       <code>{children}</code>
     </pre>
-  );
-}
-
-const pauseMilliseconds = 300;
-
-/** A labelled field that filters a list, once somebody pauses typing. */
-export function TextFilter({
-  label,
-  value,
-  onChange,
-}: {
-  readonly label: string;
-  readonly value: string;
-  readonly onChange: (value: string) => void;
-}): ReactNode {
-  const [text, setText] = useState(value);
-  const applied = useRef(value);
-  useEffect(() => {
-    // The filter was cleared elsewhere.
-    if (value !== applied.current) setText(value);
-    applied.current = value;
-  }, [value]);
-  useEffect(() => {
-    if (text.trim() === applied.current) return;
-    const timer = setTimeout(() => {
-      applied.current = text.trim();
-      onChange(applied.current);
-    }, pauseMilliseconds);
-    return () => clearTimeout(timer);
-    // `onChange` is a new function each time, and must not begin the pause anew.
-  }, [text]);
-  return (
-    <label>
-      {label}{' '}
-      <input
-        type="search"
-        value={text}
-        maxLength={100}
-        spellCheck={false}
-        onInput={({ currentTarget }) => setText(currentTarget.value)}
-      />
-    </label>
   );
 }

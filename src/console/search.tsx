@@ -2,7 +2,8 @@ import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useEffect, useState } from 'react';
 import { Link } from 'wouter';
 import { call } from './api';
-import { Dialog, Field, Problem, Text } from './elements';
+import { Dialog, Problem, Text } from './elements';
+import { Field, isSecret } from './fields';
 import { texts } from './texts';
 
 interface Found {
@@ -13,8 +14,6 @@ interface Found {
 }
 
 const pauseMilliseconds = 250;
-/** An API key, or a token of an administrator. */
-const secret = /(?:svc_(?:live|test)|mga)_/i;
 
 /** The button that opens the search. Ctrl K opens it too. */
 export function Search(): ReactNode {
@@ -42,21 +41,21 @@ export function Search(): ReactNode {
 function SearchDialog({ onClose }: { readonly onClose: () => void }): ReactNode {
   const [text, setText] = useState('');
   const [asked, setAsked] = useState('');
-  const isSecret = secret.test(text);
+  const isRefused = isSecret(text);
   useEffect(() => {
-    if (isSecret) return;
+    if (isRefused) return;
     const timer = setTimeout(() => setAsked(text.trim()), pauseMilliseconds);
     return () => clearTimeout(timer);
-  }, [text, isSecret]);
+  }, [text, isRefused]);
   const { data, error } = useQuery({
     queryKey: ['search', asked],
-    enabled: asked !== '' && !isSecret,
+    enabled: asked !== '' && !isRefused,
     queryFn: async ({ signal }) => (await call<readonly Found[]>('/search', { query: { q: asked }, signal })).data,
   });
-  const isCurrent = asked !== '' && !isSecret && asked === text.trim();
+  const isCurrent = asked !== '' && !isRefused && asked === text.trim();
   return (
     <Dialog title={texts.search.title} onClose={onClose}>
-      <Field label={texts.search.label} help={texts.search.help} problem={isSecret ? texts.search.secret : undefined}>
+      <Field label={texts.search.label} help={texts.search.help} problem={isRefused ? texts.search.secret : undefined}>
         {(ids) => (
           <input
             {...ids}

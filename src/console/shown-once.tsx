@@ -1,5 +1,6 @@
 import { type ReactNode, useRef, useState } from 'react';
-import { Dialog, Field, focusNow } from './elements';
+import { Dialog, focusNow } from './elements';
+import { Field } from './fields';
 import { texts } from './texts';
 
 /**

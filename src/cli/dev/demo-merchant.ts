@@ -53,7 +53,7 @@ const paths = ['/payouts', '/transactions', '/payouts?per_page=5', '/transaction
 
 /**
  * Sends requests with the demo key, and some with a key that was revoked before, so that the console and the commands
- * `usage` and `refusals` have something to show. A demo whose gateway does not accept them runs without.
+ * `usage` and `refusals` have something to show. If the gateway does not accept them, the demo starts without them.
  */
 export async function sendDemoRequests(
   registry: AdminClient,

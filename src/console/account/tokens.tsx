@@ -2,8 +2,9 @@ import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-quer
 import { type ReactNode, useState } from 'react';
 import { useSearchParams } from 'wouter';
 import { call, type Me } from '../api';
-import { about, ChangeProblem, useChange } from '../change';
-import { Choice, Dialog, Field, Pager, Problem, Table, Text, Time } from '../elements';
+import { about, FormDialog, useChange } from '../change';
+import { Pager, Problem, Table, Text, Time } from '../elements';
+import { Choice, TextField } from '../fields';
 import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
 
@@ -117,11 +118,9 @@ function CreateToken({
   const [name, setName] = useState('');
   const [sources, setSources] = useState('');
   const [days, setDays] = useState<keyof typeof lives>('90');
-  const { result, error, isBusy, send } = useChange<{ readonly token: string }>();
+  const sent = useChange<{ readonly token: string }>();
   const words = texts.tokens;
-  if (result !== null) {
-    return <SecretOnce secret={result.token} words={words.once} onClose={onClose} />;
-  }
+  if (sent.result !== null) return <SecretOnce secret={sent.result.token} words={words.once} onClose={onClose} />;
   const create = (): void => {
     const from = sources.split(/[\s,]+/).filter((one) => one !== '');
     const body = {
@@ -129,51 +128,20 @@ function CreateToken({
       ...(from.length === 0 ? {} : { sources: from }),
       ...(of === null ? {} : { administratorId: of }),
     };
-    send(async () => (await call<{ readonly token: string }>('/tokens', { method: 'POST', body })).data);
+    sent.send(async () => (await call<{ readonly token: string }>('/tokens', { method: 'POST', body })).data);
   };
   return (
-    <Dialog title={words.create} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          create();
-        }}
-      >
-        <Field label={words.name} help={words.nameHelp} problem={about(error, 'name')}>
-          {(ids) => (
-            <input
-              {...ids}
-              value={name}
-              maxLength={64}
-              required
-              autoFocus
-              autoComplete="off"
-              onInput={({ currentTarget }) => setName(currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Choice label={words.expires} options={words.expiries} value={days} onChange={setDays} />
-        <Field label={words.sources} help={words.sourcesHelp} problem={about(error, 'sources')}>
-          {(ids) => (
-            <input
-              {...ids}
-              value={sources}
-              autoComplete="off"
-              onInput={({ currentTarget }) => setSources(currentTarget.value)}
-            />
-          )}
-        </Field>
-        <ChangeProblem {...{ error, me }} onRetry={create} />
-        <p className="buttons">
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-          <button type="submit" className="main" disabled={isBusy}>
-            {words.create}
-          </button>
-        </p>
-      </form>
-    </Dialog>
+    <FormDialog title={words.create} action={words.create} {...{ me, sent, onClose }} onSend={create}>
+      <TextField
+        {...{ label: words.name, help: words.nameHelp, problem: about(sent.error, 'name'), value: name }}
+        {...{ maxLength: 64, required: true, autoFocus: true, onChange: setName }}
+      />
+      <Choice label={words.expires} options={words.expiries} value={days} onChange={setDays} />
+      <TextField
+        {...{ label: words.sources, help: words.sourcesHelp, problem: about(sent.error, 'sources') }}
+        {...{ value: sources, onChange: setSources }}
+      />
+    </FormDialog>
   );
 }
 
@@ -186,26 +154,24 @@ function RevokeToken({
   readonly token: Token;
   readonly onClose: () => void;
 }): ReactNode {
-  const { error, isBusy, send } = useChange<null>();
+  const sent = useChange<null>();
   const revoke = (): void => {
-    send(async () => {
+    sent.send(async () => {
       await call(`/tokens/${token.id}/revoke`, { method: 'POST' });
       onClose();
       return null;
     });
   };
+  const words = texts.tokens;
   return (
-    <Dialog title={texts.tokens.revokeTitle(token.name)} onClose={onClose}>
-      <p>{texts.tokens.revokeText}</p>
-      <ChangeProblem {...{ error, me }} onRetry={revoke} />
-      <p className="buttons">
-        <button type="button" autoFocus onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="button" className="danger" disabled={isBusy} onClick={revoke}>
-          {texts.tokens.revoke}
-        </button>
-      </p>
-    </Dialog>
+    <FormDialog
+      title={words.revokeTitle(token.name)}
+      action={words.revoke}
+      isDangerous
+      {...{ me, sent, onClose }}
+      onSend={revoke}
+    >
+      <p>{words.revokeText}</p>
+    </FormDialog>
   );
 }

@@ -1,8 +1,9 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import { call, type Me, type Merchant, type Refused, type UsageRow } from '../api';
-import { Pager, Problem, Table, Text, TextFilter, Time } from '../elements';
+import { Pager, Problem, Table, Text, Time } from '../elements';
+import { TextFilter, useFilters } from '../fields';
 import { may } from '../frame';
 import { texts } from '../texts';
 import { UsageChart } from './usage-chart';
@@ -20,9 +21,7 @@ const filters = ['code', 'key', 'address', 'requestId'] as const;
 
 /** What the gateways have seen of a merchant's requests, and why some were refused. */
 export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
-  const [parameters, setParameters] = useSearchParams();
-  const page = Number(parameters.get('page') ?? 1);
-  const given = Object.fromEntries(filters.map((name) => [name, parameters.get(name) ?? '']));
+  const { page, given, isFiltered, set, clear } = useFilters(filters);
   const refusals = useQuery({
     queryKey: ['refusals', merchant.id, page, given],
     queryFn: ({ signal }) =>
@@ -33,26 +32,17 @@ export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; re
     placeholderData: keepPreviousData,
     refetchInterval: everyMilliseconds,
   });
-  const set = (name: string, value: string): void => {
-    setParameters((former) => {
-      if (value === '') former.delete(name);
-      else former.set(name, value);
-      if (name !== 'page') former.delete('page');
-      return former;
-    });
-  };
-  const isFiltered = Object.values(given).some((value) => value !== '');
   return (
     <>
       <h1>{texts.activity.title}</h1>
-      <Requests merchant={merchant} me={me} of={given.key ?? ''} />
+      <Requests merchant={merchant} me={me} of={given.key} />
       <h2>{texts.activity.refusals}</h2>
       <div className="filters">
         {filters.map((name) => (
           <TextFilter
             key={name}
             label={texts.activity.filters[name]}
-            value={given[name] ?? ''}
+            value={given[name]}
             onChange={(value) => set(name, value)}
           />
         ))}
@@ -62,7 +52,7 @@ export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; re
         <p className="empty">
           {isFiltered ? texts.activity.noMatch : texts.activity.noRefusals}{' '}
           {isFiltered ? (
-            <button type="button" onClick={() => setParameters({})}>
+            <button type="button" onClick={clear}>
               {texts.clearFilters}
             </button>
           ) : null}

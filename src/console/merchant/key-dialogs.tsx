@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { type ApiKey, call, type CreatedKey, type Me, type Merchant, type Propagation } from '../api';
-import { Choice, Dialog, Field, focusNow, inWords, Problem } from '../elements';
+import { Dialog, focusNow, inWords, Problem } from '../elements';
+import { Choice, TextField } from '../fields';
 import { InForce, ShownOnce } from './shown-once';
-import { about, ChangeProblem, useChange } from '../change';
+import { about, ChangeProblem, FormDialog, useChange } from '../change';
 import { texts } from '../texts';
 
 /** How a key is called: its label, or its id. */
@@ -24,8 +25,8 @@ export function CreateKey({ merchant, me, onClose }: DialogProps): ReactNode {
   const [kind, setKind] = useState<'everything' | 'choose'>('everything');
   const [permissions, setPermissions] = useState('');
   const [expiresIn, setExpiresIn] = useState<keyof typeof texts.createKey.expiries>('');
-  const { result, error, isBusy, send } = useChange<CreatedKey>();
-  if (result !== null) return <ShownOnce created={result} onClose={onClose} />;
+  const sent = useChange<CreatedKey>();
+  if (sent.result !== null) return <ShownOnce created={sent.result} onClose={onClose} />;
   const create = (): void => {
     const body = {
       environment,
@@ -33,66 +34,36 @@ export function CreateKey({ merchant, me, onClose }: DialogProps): ReactNode {
       ...(kind === 'everything' ? {} : { permissions: permissions.split(/\s+/).filter((one) => one !== '') }),
       ...(expiresIn === '' ? {} : { expiresIn }),
     };
-    send(async () => (await call<CreatedKey>(`/merchants/${merchant.id}/keys`, { method: 'POST', body })).data);
+    sent.send(async () => (await call<CreatedKey>(`/merchants/${merchant.id}/keys`, { method: 'POST', body })).data);
   };
   const words = texts.createKey;
   return (
-    <Dialog title={words.title} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          create();
-        }}
-      >
-        <Field label={words.label} help={words.labelHelp} problem={about(error, 'label')}>
-          {(ids) => (
-            <input
-              {...ids}
-              value={label}
-              maxLength={100}
-              autoComplete="off"
-              autoFocus
-              onInput={({ currentTarget }) => setLabel(currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Choice
-          label={words.environment}
-          options={{ test: words.test, live: words.live }}
-          value={environment}
-          onChange={setEnvironment}
-          help={environment === 'live' && !merchant.goLive ? words.notLive : undefined}
+    <FormDialog title={words.title} action={texts.keys.create} {...{ me, sent, onClose }} onSend={create}>
+      <TextField
+        {...{ label: words.label, help: words.labelHelp, problem: about(sent.error, 'label'), value: label }}
+        {...{ maxLength: 100, autoFocus: true, onChange: setLabel }}
+      />
+      <Choice
+        label={words.environment}
+        options={{ test: words.test, live: words.live }}
+        value={environment}
+        onChange={setEnvironment}
+        help={environment === 'live' && !merchant.goLive ? words.notLive : undefined}
+      />
+      <Choice
+        label={words.permissions}
+        options={{ everything: words.everything, choose: words.choose }}
+        value={kind}
+        onChange={setKind}
+      />
+      {kind === 'everything' ? null : (
+        <TextField
+          {...{ label: words.chosen, help: words.chosenHelp, problem: about(sent.error, 'permissions') }}
+          {...{ value: permissions, onChange: setPermissions }}
         />
-        <Choice
-          label={words.permissions}
-          options={{ everything: words.everything, choose: words.choose }}
-          value={kind}
-          onChange={setKind}
-        />
-        {kind === 'everything' ? null : (
-          <Field label={words.chosen} help={words.chosenHelp} problem={about(error, 'permissions')}>
-            {(ids) => (
-              <input
-                {...ids}
-                value={permissions}
-                autoComplete="off"
-                onInput={({ currentTarget }) => setPermissions(currentTarget.value)}
-              />
-            )}
-          </Field>
-        )}
-        <Choice label={words.expires} options={words.expiries} value={expiresIn} onChange={setExpiresIn} />
-        <ChangeProblem {...{ error, me }} onRetry={create} />
-        <p className="buttons">
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-          <button type="submit" className="main" disabled={isBusy}>
-            {texts.keys.create}
-          </button>
-        </p>
-      </form>
-    </Dialog>
+      )}
+      <Choice label={words.expires} options={words.expiries} value={expiresIn} onChange={setExpiresIn} />
+    </FormDialog>
   );
 }
 

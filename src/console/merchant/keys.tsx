@@ -1,40 +1,32 @@
 import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import { type ApiKey, call, type Me, type Merchant } from '../api';
 import { CreateKey, nameOf, ResetKey, RevokeKey } from './key-dialogs';
 import { may } from '../frame';
-import { inWords, Pager, Problem, Table, Text, TextFilter, Time } from '../elements';
+import { inWords, Pager, Problem, Table, Text, Time } from '../elements';
+import { TextFilter, useFilters } from '../fields';
 import { texts } from '../texts';
 
 type OpenDialog = { readonly kind: 'create' } | { readonly kind: 'reset' | 'revoke'; readonly key: ApiKey };
 
+const filters = ['environment', 'status', 'label'] as const;
+
 /** The API keys of a merchant. */
 export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const client = useQueryClient();
-  const [parameters, setParameters] = useSearchParams();
+  const { page, given, isFiltered, set, clear } = useFilters(filters);
   const [dialog, setDialog] = useState<OpenDialog | null>(null);
-  const [environment, status, label] = ['environment', 'status', 'label'].map((name) => parameters.get(name) ?? '');
-  const page = Number(parameters.get('page') ?? 1);
   const { data, error } = useQuery({
-    queryKey: ['keys', merchant.id, environment, status, label, page],
+    queryKey: ['keys', merchant.id, given, page],
     queryFn: ({ signal }) =>
       call<readonly ApiKey[]>(`/merchants/${merchant.id}/keys`, {
-        query: { page, per_page: 50, environment, status, label },
+        query: { page, per_page: 50, ...given },
         signal,
       }),
     placeholderData: keepPreviousData,
   });
-  const filter = (name: string, value: string): void => {
-    setParameters((former) => {
-      if (value === '') former.delete(name);
-      else former.set(name, value);
-      if (name !== 'page') former.delete('page');
-      return former;
-    });
-  };
   const changed = (): void => void client.invalidateQueries({ queryKey: ['keys'] });
-  const isFiltered = environment !== '' || status !== '' || label !== '';
   return (
     <>
       <div className="title">
@@ -46,10 +38,10 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
         ) : null}
       </div>
       <div className="filters">
-        <TextFilter label={texts.keys.filters.label} value={label ?? ''} onChange={(value) => filter('label', value)} />
+        <TextFilter label={texts.keys.filters.label} value={given.label} onChange={(value) => set('label', value)} />
         <label>
           {texts.keys.filters.environment}{' '}
-          <select value={environment} onChange={({ currentTarget }) => filter('environment', currentTarget.value)}>
+          <select value={given.environment} onChange={({ currentTarget }) => set('environment', currentTarget.value)}>
             <option value="">{texts.keys.filters.all}</option>
             <option value="live">{texts.environment.live}</option>
             <option value="test">{texts.environment.test}</option>
@@ -57,7 +49,7 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
         </label>
         <label>
           {texts.keys.filters.status}{' '}
-          <select value={status} onChange={({ currentTarget }) => filter('status', currentTarget.value)}>
+          <select value={given.status} onChange={({ currentTarget }) => set('status', currentTarget.value)}>
             <option value="">{texts.keys.filters.all}</option>
             <option value="ACTIVE">{texts.keys.active}</option>
             <option value="REVOKED">{texts.keys.revoked}</option>
@@ -66,7 +58,7 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
       </div>
       <Problem error={error} roles={me.roles.join(', ')} />
       {data === undefined ? null : data.data.length === 0 ? (
-        <NoKeys isFiltered={isFiltered} onClear={() => setParameters({})} />
+        <NoKeys isFiltered={isFiltered} onClear={clear} />
       ) : (
         <Table caption={texts.keys.title} columns={texts.keys.columns}>
           {data.data.map((key) => (
@@ -74,7 +66,7 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
           ))}
         </Table>
       )}
-      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => filter('page', String(to))} />
+      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
       {dialog === null ? null : (
         // Outside the table: a row that is read again would take the dialog, and the new key in it, away.
         <KeyDialog

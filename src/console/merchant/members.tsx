@@ -2,8 +2,9 @@ import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-quer
 import { type ReactNode, useState } from 'react';
 import { useSearchParams } from 'wouter';
 import { call, type Me, type Merchant } from '../api';
-import { about, ChangeProblem, useChange } from '../change';
-import { Choice, Dialog, Field, Pager, Problem, Table, Text, Time } from '../elements';
+import { about, ChangeProblem, FormDialog, useChange } from '../change';
+import { Dialog, Pager, Problem, Table, Text, Time } from '../elements';
+import { Choice, TextField } from '../fields';
 import { may } from '../frame';
 import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
@@ -126,11 +127,11 @@ function Invite({ merchant, me, onClose }: DialogProps): ReactNode {
   const [name, setName] = useState('');
   const [role, setRole] = useState<Role>('merchant-viewer');
   const [added, setAdded] = useState<Member | null>(null);
-  const { result, error, isBusy, send } = useChange<Invited>();
+  const sent = useChange<Invited>();
   const words = texts.members;
-  if (result !== null) return <LinkOnce invited={result} onClose={onClose} />;
+  if (sent.result !== null) return <LinkOnce invited={sent.result} onClose={onClose} />;
   const invite = (): void => {
-    send(async () => {
+    sent.send(async () => {
       // If only the link fails, the next attempt must not add the member again.
       const body = { name, role };
       const member = added ?? (await call<Member>(`/merchants/${merchant.id}/members`, { method: 'POST', body })).data;
@@ -139,60 +140,29 @@ function Invite({ merchant, me, onClose }: DialogProps): ReactNode {
     });
   };
   return (
-    <Dialog title={words.invite} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          invite();
-        }}
-      >
-        <Field label={words.name} help={words.nameHelp} problem={about(error, 'name')}>
-          {(ids) => (
-            <input
-              {...ids}
-              value={name}
-              maxLength={64}
-              required
-              autoFocus
-              autoComplete="off"
-              readOnly={added !== null}
-              onInput={({ currentTarget }) => setName(currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Choice label={words.role} options={words.roles} value={role} onChange={setRole} />
-        <ChangeProblem {...{ error, me }} onRetry={invite} />
-        <p className="buttons">
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-          <button type="submit" className="main" disabled={isBusy}>
-            {words.create}
-          </button>
-        </p>
-      </form>
-    </Dialog>
+    <FormDialog title={words.invite} action={words.create} {...{ me, sent, onClose }} onSend={invite}>
+      <TextField
+        {...{ label: words.name, help: words.nameHelp, problem: about(sent.error, 'name'), value: name }}
+        {...{ maxLength: 64, required: true, autoFocus: true, readOnly: added !== null, onChange: setName }}
+      />
+      <Choice label={words.role} options={words.roles} value={role} onChange={setRole} />
+    </FormDialog>
   );
 }
 
 function NewLink({ merchant, me, member, onClose }: DialogProps & { readonly member: Member }): ReactNode {
-  const { result, error, isBusy, send } = useChange<Invited>();
+  const sent = useChange<Invited>();
   const words = texts.members;
-  if (result !== null) return <LinkOnce invited={result} onClose={onClose} />;
-  const create = (): void => send(() => linkFor(merchant, member));
+  if (sent.result !== null) return <LinkOnce invited={sent.result} onClose={onClose} />;
   return (
-    <Dialog title={words.linkTitle(member.name)} onClose={onClose}>
+    <FormDialog
+      title={words.linkTitle(member.name)}
+      action={words.create}
+      {...{ me, sent, onClose }}
+      onSend={() => sent.send(() => linkFor(merchant, member))}
+    >
       <p>{words.linkText}</p>
-      <ChangeProblem {...{ error, me }} onRetry={create} />
-      <p className="buttons">
-        <button type="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="button" className="main" autoFocus disabled={isBusy} onClick={create}>
-          {words.create}
-        </button>
-      </p>
-    </Dialog>
+    </FormDialog>
   );
 }
 

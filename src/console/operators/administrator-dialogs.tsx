@@ -1,8 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { ApiProblem, call, type Me } from '../api';
-import { about, ChangeProblem, useChange } from '../change';
-import { Choice, Dialog, Field } from '../elements';
+import { call, type Me } from '../api';
+import { about, ChangeProblem, FormDialog, useChange } from '../change';
+import { Dialog } from '../elements';
+import { Choice, TextField } from '../fields';
 import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
 
@@ -34,49 +35,24 @@ export function NewAdministrator({ me, onClose }: DialogProps): ReactNode {
   const [name, setName] = useState('');
   const [kind, setKind] = useState<keyof typeof texts.administrators.kinds>('person');
   const [roles, setRoles] = useState<readonly string[]>([]);
-  const { error, isBusy, send } = useChange<null>();
+  const sent = useChange<null>();
   const words = texts.administrators;
   const create = (): void => {
-    send(async () => {
+    sent.send(async () => {
       await call('/administrators', { method: 'POST', body: { name, kind, roles } });
       onClose();
       return null;
     });
   };
   return (
-    <Dialog title={words.create} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          create();
-        }}
-      >
-        <Field label={words.name} help={words.nameHelp} problem={about(error, 'name')}>
-          {(ids) => (
-            <input
-              {...ids}
-              value={name}
-              maxLength={64}
-              required
-              autoFocus
-              autoComplete="off"
-              onInput={({ currentTarget }) => setName(currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Choice label={words.kind} options={words.kinds} value={kind} onChange={setKind} />
-        <Roles ofMember={false} value={roles} onChange={setRoles} problem={about(error, 'roles')} />
-        <Outcome {...{ error, me }} onRetry={create} />
-        <p className="buttons">
-          <button type="button" onClick={onClose}>
-            {texts.cancel}
-          </button>
-          <button type="submit" className="main" disabled={isBusy}>
-            {words.create}
-          </button>
-        </p>
-      </form>
-    </Dialog>
+    <FormDialog title={words.create} action={words.create} {...{ me, sent, onClose }} onSend={create}>
+      <TextField
+        {...{ label: words.name, help: words.nameHelp, problem: about(sent.error, 'name'), value: name }}
+        {...{ maxLength: 64, required: true, autoFocus: true, onChange: setName }}
+      />
+      <Choice label={words.kind} options={words.kinds} value={kind} onChange={setKind} />
+      <Roles ofMember={false} value={roles} onChange={setRoles} problem={about(sent.error, 'roles')} />
+    </FormDialog>
   );
 }
 
@@ -97,7 +73,7 @@ export function ChangeAdministrator({ me, of, onClose }: DialogProps & { readonl
     <Dialog title={words.changeTitle(of.name)} onClose={onClose}>
       <Roles ofMember={of.merchantId !== null} value={roles} onChange={setRoles} problem={about(error, 'roles')} />
       <p className="help">{isActive ? words.disableHelp : words.enableHelp}</p>
-      <Outcome {...{ error, me }} onRetry={() => change({ roles })} />
+      <ChangeProblem {...{ error, me }} onRetry={() => change({ roles })} />
       <p className="buttons">
         <button type="button" onClick={onClose}>
           {texts.cancel}
@@ -125,36 +101,21 @@ export function ChangeAdministrator({ me, of, onClose }: DialogProps & { readonl
 
 /** Creates a one-time link for another administrator, and shows it once. */
 export function LinkFor({ me, of, onClose }: DialogProps & { readonly of: Administrator }): ReactNode {
-  const { result, error, isBusy, send } = useChange<{ readonly url: string }>();
+  const sent = useChange<{ readonly url: string }>();
   const words = texts.administrators;
-  if (result !== null) {
+  if (sent.result !== null) {
     const { once } = words;
-    return <SecretOnce secret={result.url} words={{ ...once, text: once.text(of.name) }} onClose={onClose} />;
+    return <SecretOnce secret={sent.result.url} words={{ ...once, text: once.text(of.name) }} onClose={onClose} />;
   }
   const create = (): void => {
     const body = { administrator: of.id };
-    send(async () => (await call<{ readonly url: string }>('/console-links', { method: 'POST', body })).data);
+    sent.send(async () => (await call<{ readonly url: string }>('/console-links', { method: 'POST', body })).data);
   };
   return (
-    <Dialog title={words.linkTitle(of.name)} onClose={onClose}>
+    <FormDialog title={words.linkTitle(of.name)} action={words.createLink} {...{ me, sent, onClose }} onSend={create}>
       <p>{words.linkText}</p>
-      <ChangeProblem {...{ error, me }} onRetry={create} />
-      <p className="buttons">
-        <button type="button" onClick={onClose}>
-          {texts.cancel}
-        </button>
-        <button type="button" className="main" autoFocus disabled={isBusy} onClick={create}>
-          {words.createLink}
-        </button>
-      </p>
-    </Dialog>
+    </FormDialog>
   );
-}
-
-function Outcome({ error, me, onRetry }: { readonly error: unknown; readonly me: Me; readonly onRetry: () => void }) {
-  if (error instanceof ApiProblem && error.code === 'approval_required')
-    return <p role="status">{texts.merchant.approval}</p>;
-  return <ChangeProblem {...{ error, me, onRetry }} />;
 }
 
 function Roles({

@@ -1,8 +1,8 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { useSearchParams } from 'wouter';
 import { call, type RegistryEvent } from '../api';
-import { Change, Pager, Problem, Table, Text, TextFilter, Time } from '../elements';
+import { Change, Pager, Problem, Table, Text, Time } from '../elements';
+import { TextFilter, useFilters } from '../fields';
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
 import { Chain } from './chain';
@@ -12,24 +12,13 @@ const filters = ['merchantId', 'keyId', 'actor', 'requestId'] as const;
 /** Who changed what, and when. */
 export function EventsPage(): ReactNode {
   const { me } = useMe();
-  const [parameters, setParameters] = useSearchParams();
-  const page = Number(parameters.get('page') ?? 1);
-  const given = Object.fromEntries(filters.map((name) => [name, parameters.get(name) ?? '']));
+  const { page, given, isFiltered, set, clear } = useFilters(filters);
   const { data, error } = useQuery({
     queryKey: ['events', page, given],
     queryFn: ({ signal }) =>
       call<readonly RegistryEvent[]>('/events', { query: { page, per_page: 50, ...given }, signal }),
     placeholderData: keepPreviousData,
   });
-  const set = (name: string, value: string): void => {
-    setParameters((former) => {
-      if (value === '') former.delete(name);
-      else former.set(name, value);
-      if (name !== 'page') former.delete('page');
-      return former;
-    });
-  };
-  const isFiltered = Object.values(given).some((value) => value !== '');
   return (
     <>
       <h1>{texts.events.title}</h1>
@@ -41,7 +30,7 @@ export function EventsPage(): ReactNode {
             <TextFilter
               key={name}
               label={texts.events.filters[name]}
-              value={given[name] ?? ''}
+              value={given[name]}
               onChange={(value) => set(name, value)}
             />
           ))}
@@ -51,7 +40,7 @@ export function EventsPage(): ReactNode {
         <p className="empty">
           {isFiltered ? texts.events.noMatch : texts.events.noEvents}{' '}
           {isFiltered ? (
-            <button type="button" onClick={() => setParameters({})}>
+            <button type="button" onClick={clear}>
               {texts.clearFilters}
             </button>
           ) : null}

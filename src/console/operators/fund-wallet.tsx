@@ -1,7 +1,8 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { ApiProblem, call, type Me } from '../api';
-import { Dialog, Field, focusNow, Problem } from '../elements';
+import { Dialog, focusNow, Problem } from '../elements';
+import { Field } from '../fields';
 import { Prove } from '../sign-in';
 import { texts } from '../texts';
 import { minorUnits, moneyText } from './money';

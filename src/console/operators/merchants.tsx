@@ -1,22 +1,25 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { Link, useLocation, useSearchParams } from 'wouter';
+import { Link, useLocation } from 'wouter';
 import { ApiProblem, call, type Merchant } from '../api';
-import { CommandLine, Dialog, Field, Pager, Problem, Table, Text, Time } from '../elements';
+import { CommandLine, Dialog, Pager, Problem, Table, Text, Time } from '../elements';
+import { Field, TextFilter, useFilters } from '../fields';
 import { may, useMe } from '../frame';
 import { texts } from '../texts';
 
 const number = new Intl.NumberFormat();
 
+const filters = ['name'] as const;
+
 /** All merchants, for operators. */
 export function MerchantsPage(): ReactNode {
   const { me } = useMe();
   const [isCreating, setIsCreating] = useState(false);
-  const [parameters, setParameters] = useSearchParams();
-  const [page, name] = [Number(parameters.get('page') ?? 1), parameters.get('name') ?? ''];
+  const { page, given, isFiltered, set, clear } = useFilters(filters);
   const { data, error } = useQuery({
-    queryKey: ['merchants', 'list', page, name],
-    queryFn: ({ signal }) => call<readonly Merchant[]>('/merchants', { query: { page, per_page: 50, name }, signal }),
+    queryKey: ['merchants', 'list', page, given],
+    queryFn: ({ signal }) =>
+      call<readonly Merchant[]>('/merchants', { query: { page, per_page: 50, ...given }, signal }),
     placeholderData: keepPreviousData,
   });
   return (
@@ -29,18 +32,9 @@ export function MerchantsPage(): ReactNode {
           </button>
         ) : null}
       </div>
-      <p className="filters">
-        <label>
-          {texts.merchants.search}{' '}
-          <input
-            type="search"
-            value={name}
-            onInput={({ currentTarget }) =>
-              setParameters(currentTarget.value === '' ? {} : { name: currentTarget.value }, { replace: true })
-            }
-          />
-        </label>
-      </p>
+      <div className="filters">
+        <TextFilter label={texts.merchants.search} value={given.name} onChange={(value) => set('name', value)} />
+      </div>
       <Problem error={error} roles={me?.roles.join(', ') ?? ''} />
       {data === undefined ? null : data.data.length > 0 ? (
         <Table caption={texts.merchants.title} columns={texts.merchants.columns}>
@@ -69,7 +63,7 @@ export function MerchantsPage(): ReactNode {
             </tr>
           ))}
         </Table>
-      ) : name === '' ? (
+      ) : !isFiltered ? (
         <>
           <p className="empty">{texts.merchants.noMerchants}</p>
           <CommandLine>{texts.merchants.importCommand}</CommandLine>
@@ -77,16 +71,12 @@ export function MerchantsPage(): ReactNode {
       ) : (
         <p className="empty">
           {texts.merchants.noMatch}{' '}
-          <button type="button" onClick={() => setParameters({})}>
+          <button type="button" onClick={clear}>
             {texts.clearFilters}
           </button>
         </p>
       )}
-      <Pager
-        page={page}
-        pages={data?.meta?.total_pages ?? 1}
-        onPage={(to) => setParameters({ ...(name === '' ? {} : { name }), page: String(to) })}
-      />
+      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
       {isCreating ? <NewMerchant onClose={() => setIsCreating(false)} /> : null}
     </>
   );

@@ -1,8 +1,9 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import { call } from '../api';
 import { Pager, Table, Text, Time } from '../elements';
+import { TextFilter, useFilters } from '../fields';
 import { useMe } from '../frame';
 import { texts } from '../texts';
 import { type Wallet, WalletProblem } from './fund-wallet';
@@ -14,47 +15,25 @@ const filterNames = ['merchantId', 'environment', 'currency'] as const;
 /** The wallets of all merchants. */
 export function WalletsPage(): ReactNode {
   const { me } = useMe();
-  const [parameters, setParameters] = useSearchParams();
-  const page = Number(parameters.get('page') ?? 1);
-  const given = filterNames
-    .map((name) => [name, parameters.get(name) ?? ''] as const)
-    .filter(([, text]) => text !== '');
-  const filters: Partial<Record<(typeof filterNames)[number], string>> = Object.fromEntries(given);
+  const { page, given, isFiltered, set, clear } = useFilters(filterNames);
   const { data, error } = useQuery({
-    queryKey: ['wallets', 'list', page, filters],
+    queryKey: ['wallets', 'list', page, given],
     queryFn: ({ signal }) =>
       call<readonly Wallet[]>('/wallets', {
         // Three letters are typed one after another.
-        query: {
-          ...filters,
-          page,
-          per_page: 50,
-          currency: filters.currency?.length === 3 ? filters.currency : undefined,
-        },
+        query: { ...given, page, per_page: 50, currency: given.currency.length === 3 ? given.currency : '' },
         signal,
       }),
     placeholderData: keepPreviousData,
   });
-  const filter = (name: (typeof filterNames)[number], value: string): void =>
-    setParameters({ ...filters, [name]: value }, { replace: true });
   return (
     <>
       <h1>{words.title}</h1>
-      <p className="filters">
-        <label>
-          {words.merchant}{' '}
-          <input
-            type="search"
-            value={filters.merchantId ?? ''}
-            onInput={({ currentTarget }) => filter('merchantId', currentTarget.value.trim())}
-          />
-        </label>
+      <div className="filters">
+        <TextFilter label={words.merchant} value={given.merchantId} onChange={(value) => set('merchantId', value)} />
         <label>
           {words.environment}{' '}
-          <select
-            value={filters.environment ?? ''}
-            onChange={({ currentTarget }) => filter('environment', currentTarget.value)}
-          >
+          <select value={given.environment} onChange={({ currentTarget }) => set('environment', currentTarget.value)}>
             <option value="">{words.all}</option>
             <option value="live">{texts.environment.live}</option>
             <option value="test">{texts.environment.test}</option>
@@ -65,11 +44,11 @@ export function WalletsPage(): ReactNode {
           <input
             size={4}
             maxLength={3}
-            value={filters.currency ?? ''}
-            onInput={({ currentTarget }) => filter('currency', currentTarget.value.toUpperCase())}
+            value={given.currency}
+            onInput={({ currentTarget }) => set('currency', currentTarget.value.toUpperCase())}
           />
         </label>
-      </p>
+      </div>
       <WalletProblem error={error} me={me} />
       {data === undefined ? null : data.data.length > 0 ? (
         <Table caption={words.title} columns={words.columns}>
@@ -94,18 +73,14 @@ export function WalletsPage(): ReactNode {
       ) : (
         <p className="empty">
           {words.noWallets}{' '}
-          {given.length === 0 ? null : (
-            <button type="button" onClick={() => setParameters({})}>
+          {!isFiltered ? null : (
+            <button type="button" onClick={clear}>
               {texts.clearFilters}
             </button>
           )}
         </p>
       )}
-      <Pager
-        page={page}
-        pages={data?.meta?.total_pages ?? 1}
-        onPage={(to) => setParameters({ ...filters, page: String(to) })}
-      />
+      <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
     </>
   );
 }

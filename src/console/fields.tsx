@@ -1,0 +1,169 @@
+import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { useSearchParams } from 'wouter';
+import { texts } from './texts';
+
+/** A labelled field with its help and its problem. */
+export function Field({
+  label,
+  help,
+  problem,
+  children,
+}: {
+  readonly label: string;
+  readonly help?: string | undefined;
+  readonly problem?: string | undefined;
+  readonly children: (ids: {
+    readonly id: string;
+    readonly 'aria-describedby': string;
+    readonly 'aria-invalid': boolean;
+  }) => ReactNode;
+}): ReactNode {
+  const id = useId();
+  return (
+    <div className="field">
+      <label htmlFor={id}>{label}</label>
+      {children({ id, 'aria-describedby': `${id}-help`, 'aria-invalid': problem !== undefined })}
+      <p id={`${id}-help`} className={problem === undefined ? 'help' : 'problem'}>
+        {problem ?? help ?? ''}
+      </p>
+    </div>
+  );
+}
+
+/** Radio buttons for one choice. */
+export function Choice<Value extends string>({
+  label,
+  options,
+  value,
+  onChange,
+  help,
+}: {
+  readonly label: string;
+  readonly options: Readonly<Record<Value, string>>;
+  readonly value: Value;
+  readonly onChange: (value: Value) => void;
+  readonly help?: string | undefined;
+}): ReactNode {
+  const name = useId();
+  return (
+    <fieldset>
+      <legend>{label}</legend>
+      {(Object.entries(options) as [Value, string][]).map(([one, text]) => (
+        <label key={one} className="choice">
+          <input type="radio" name={name} checked={one === value} onChange={() => onChange(one)} /> {text}
+        </label>
+      ))}
+      {help === undefined ? null : <p className="help">{help}</p>}
+    </fieldset>
+  );
+}
+
+/** A labelled field for one line of text. */
+export function TextField({
+  onChange,
+  ...input
+}: {
+  readonly label: string;
+  readonly help?: string | undefined;
+  readonly problem?: string | undefined;
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+  readonly maxLength?: number;
+  readonly required?: boolean;
+  readonly autoFocus?: boolean;
+  readonly readOnly?: boolean;
+}): ReactNode {
+  const { label, help, problem, ...attributes } = input;
+  return (
+    <Field {...{ label, help, problem }}>
+      {(ids) => (
+        <input
+          {...ids}
+          {...attributes}
+          autoComplete="off"
+          onInput={({ currentTarget }) => onChange(currentTarget.value)}
+        />
+      )}
+    </Field>
+  );
+}
+
+/** An API key, or a token of an administrator. */
+const secretForm = /(?:svc_(?:live|test)|mga)_/i;
+
+/** Whether a text looks like a secret. Such a text is never sent, and never becomes part of an address. */
+export function isSecret(text: string): boolean {
+  return secretForm.test(text);
+}
+
+const pauseMilliseconds = 300;
+
+/** A labelled field that filters a list, once somebody pauses typing. */
+export function TextFilter({
+  label,
+  value,
+  onChange,
+}: {
+  readonly label: string;
+  readonly value: string;
+  readonly onChange: (value: string) => void;
+}): ReactNode {
+  const [text, setText] = useState(value);
+  const applied = useRef(value);
+  const id = useId();
+  useEffect(() => {
+    // The filter was cleared elsewhere.
+    if (value !== applied.current) setText(value);
+    applied.current = value;
+  }, [value]);
+  useEffect(() => {
+    if (text.trim() === applied.current || isSecret(text)) return;
+    const timer = setTimeout(() => {
+      applied.current = text.trim();
+      onChange(applied.current);
+    }, pauseMilliseconds);
+    return () => clearTimeout(timer);
+    // `onChange` is a new function each time, and must not begin the pause anew.
+  }, [text]);
+  return (
+    <span>
+      <label htmlFor={id}>{label}</label>{' '}
+      <input
+        id={id}
+        type="search"
+        value={text}
+        maxLength={100}
+        spellCheck={false}
+        autoComplete="off"
+        onInput={({ currentTarget }) => setText(currentTarget.value)}
+      />
+      {isSecret(text) ? (
+        <span role="alert" className="problem">
+          {' '}
+          {texts.search.secret}
+        </span>
+      ) : null}
+    </span>
+  );
+}
+
+/** The page and the filters of a list, which are in the address. */
+export function useFilters<Name extends string>(names: readonly Name[]) {
+  const [parameters, setParameters] = useSearchParams();
+  const given = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? ''])) as Record<Name, string>;
+  return {
+    page: Number(parameters.get('page') ?? 1),
+    /** Empty texts for filters that are not set. */
+    given,
+    isFiltered: names.some((name) => given[name] !== ''),
+    /** Sets a filter and shows the first page, or another page. */
+    set: (name: Name | 'page', value: string): void =>
+      setParameters((former) => {
+        if (value === '') former.delete(name);
+        else former.set(name, value);
+        if (name !== 'page') former.delete('page');
+        return former;
+      }),
+    clear: (): void => setParameters({}),
+  };
+}
