@@ -31,12 +31,3 @@ function editDistance(from: string, to: string): number {
   }
   return row.at(-1) ?? 0;
 }
-
-/**
- * Converts a path segment to the form in which some services compare it: in lower case, without the suffix after a dot.
- * A leading dot, as in `.well-known`, is part of the name.
- */
-export function foldSegment(segment: string): string {
-  const dot = segment.indexOf('.', 1);
-  return (dot === -1 ? segment : segment.slice(0, dot)).toLowerCase();
-}

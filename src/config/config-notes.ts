@@ -1,6 +1,6 @@
 import type { Problem } from './config-error.js';
 import { bytesOfKey, bytesOfMerchant, heapFactor, mebibyte, planMemory } from './memory-plan.js';
-import { ownPaths } from './schema/forwarding.js';
+import { ownPaths } from '../policy/route-paths.js';
 import { unprotectedRegistry } from './rules/registry-rules.js';
 import type { Config } from './schema.js';
 

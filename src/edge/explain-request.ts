@@ -1,15 +1,16 @@
 import { lookupIdOf } from '../gateway/api-key.js';
-import { KeyStoreUnavailable } from '../gateway/ports.js';
-import type { KeyLookup } from '../gateway/ports.js';
+import { KeyStoreUnavailable, type KeyLookup } from '../gateway/key-store.js';
+import { Findings } from './request/findings.js';
+import type { StepSources } from './auth/step-sources.js';
 import { explainRules } from '../policy/explain.js';
 import { reasonOf } from '../policy/decision-table.js';
 import type { RuleOutcome } from '../policy/explain.js';
 import type { RequestFacts } from '../policy/facts.js';
 import type { IpAddress } from '../policy/ip-address.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
-import { Findings, type Outcome } from './request/exchange.js';
+import { containsKey } from '../telemetry/mask-keys.js';
+import { type Outcome } from './request/exchange.js';
 import { runSteps } from './auth/steps.js';
-import type { StepSources } from './auth/steps.js';
 import { resolveClientAddress } from '../policy/client-address.js';
 import type { Hop } from '../policy/client-address.js';
 import { RequestData } from './request/request-data.js';
@@ -36,7 +37,7 @@ export interface DescribedRequest {
  */
 export type DecisionSources = Omit<
   StepSources,
-  'fingerprints' | 'traces' | 'throttle' | 'merchantRate' | 'requiredLog' | 'overload'
+  'fingerprints' | 'containsKey' | 'traces' | 'throttle' | 'merchantRate' | 'requiredLog' | 'overload'
 >;
 
 /** The decision on a described request, and how it was reached. */
@@ -87,7 +88,7 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
  * leads to a rejection.
  */
 const neutralState = {
-  ...{ fingerprints: new KeyFingerprints(null), traces: null, throttle: null, merchantRate: null },
+  ...{ fingerprints: new KeyFingerprints(null), containsKey, traces: null, throttle: null, merchantRate: null },
   ...{ requiredLog: { problem: () => null }, overload: { problem: () => null } },
 };
 

@@ -4,19 +4,13 @@ import { planMemory } from '../config/memory-plan.js';
 import type { Config } from '../config/schema.js';
 import type { Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type {
-  CallerIdentity,
-  Clock,
-  GeoIp,
-  KeyStore,
-  RecordStats,
-  SharedRate,
-  TorExits,
-  TraceExport,
-} from '../gateway/ports.js';
+import type { CallerIdentity, Clock, GeoIp, SharedRate, TorExits, TraceExport } from '../gateway/ports.js';
+import type { KeyStore } from '../gateway/key-store.js';
+import type { RecordStats } from '../gateway/record-key-store.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
 import type { LogSecret } from '../telemetry/chain.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
+import { containsKey } from '../telemetry/mask-keys.js';
 import type { LineSink } from '../telemetry/line-sink.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { MerchantCounts } from '../telemetry/request-metrics.js';
@@ -153,6 +147,7 @@ export async function startGateway(
         merchantRate,
         overload: loopWatch,
         fingerprints,
+        containsKey,
         traces: ports.traces,
         requiredLog: readiness.requiredLog,
       },

@@ -2,7 +2,8 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { generateApiKey, lookupIdOf, type Pepper } from '../gateway/api-key.js';
 import { ExposedKeys } from '../gateway/exposed-keys.js';
-import type { Clock, KeyLookup } from '../gateway/ports.js';
+import type { Clock } from '../gateway/ports.js';
+import type { KeyLookup } from '../gateway/key-store.js';
 import { createServer } from '../node/http.js';
 import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
@@ -10,6 +11,7 @@ import type { Environment } from '../policy/key-format.js';
 import { compilePermissions } from '../policy/permissions.js';
 import { Chain, type LogSecret } from '../telemetry/chain.js';
 import { KeyFingerprints } from '../telemetry/key-fingerprint.js';
+import { containsKey } from '../telemetry/mask-keys.js';
 import { Pool, request } from 'undici';
 import { RequestLog } from './observe/request-log.js';
 import { BodyBuffers } from './proxy/body-buffers.js';
@@ -155,6 +157,7 @@ function createOwnListener(options: WarmUpOptions, key: string, upstream: Upstre
       headLimits: limits,
       maxBodyBytes: limits.bodyBytes,
       fingerprints: new KeyFingerprints(logSecret),
+      containsKey,
       requiredLog: { problem: () => null },
       overload: { problem: () => null },
     },

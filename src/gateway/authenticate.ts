@@ -3,8 +3,7 @@ import { denyCredential, denyRequest } from '../policy/decision-table.js';
 import type { Credential, RequestFacts } from '../policy/facts.js';
 import { follow } from './eventual.js';
 import type { Eventual } from './eventual.js';
-import { KeyStoreUnavailable } from './ports.js';
-import type { KeyLookup, KeyStore } from './ports.js';
+import { KeyStoreUnavailable, type KeyLookup, type KeyStore } from './key-store.js';
 
 /**
  * The decision on a request, and the result of the key look-up, which is null if the key was not looked up. A denial

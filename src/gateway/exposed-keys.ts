@@ -1,5 +1,5 @@
-import { KeyStoreUnavailable } from './ports.js';
-import type { Clock, KeyLookup, KeyStore } from './ports.js';
+import { KeyStoreUnavailable, type KeyLookup, type KeyStore } from './key-store.js';
+import type { Clock } from './ports.js';
 
 const mostAtOnce = 16;
 const mostPerSecond = 100;

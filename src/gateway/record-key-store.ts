@@ -1,9 +1,69 @@
 import { follow } from './eventual.js';
 import type { Eventual } from './eventual.js';
-import { KeyStoreUnavailable } from './ports.js';
-import type { KeyLookup, KeyStore, RecordRead, Records, RecordSource } from './ports.js';
+import { KeyStoreUnavailable } from './key-store.js';
+import type { KeyLookup, KeyStore, RecordSource } from './key-store.js';
 import { joinCredential } from './records.js';
-import type { CompiledKey, CompiledMerchant } from './records.js';
+import type { CompiledKey, CompiledMerchant, RecordProblem } from './records.js';
+
+/** The result of reading one record. */
+export interface RecordRead<Compiled> {
+  /** Null if the record does not exist. */
+  readonly record: Compiled | null;
+  readonly source: RecordSource;
+  readonly ageMilliseconds: number;
+}
+
+/**
+ * Reads the records of keys and merchants from any kind of store. Both look-ups fail with `KeyStoreUnavailable` during
+ * an outage.
+ */
+export interface Records {
+  key(lookupId: string): Eventual<RecordRead<CompiledKey>>;
+  merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
+  /** Whether the result for this key is in memory or the key is known to exist. */
+  knowsKey(lookupId: string): boolean;
+  /** Returns why the records are unavailable, for operators; null if they are available. */
+  unavailableReason(): string | null;
+  /** Returns why the gateway is not ready for traffic yet although look-ups work; null if it is ready. */
+  startingReason?(): string | null;
+  /** Returns statistics of the cache and of invalid records; null if all records are in memory, without a cache. */
+  recordStats(): RecordStats | null;
+  close(): Promise<void>;
+}
+
+/** Statistics of a record store. */
+export interface RecordStats extends CacheStats {
+  /** How many reads found an unusable record, by problem. */
+  readonly refused: Readonly<Record<RecordProblem, number>>;
+}
+
+/** Statistics of a record cache. `known` counts existing records; `unknown` counts cached names that have no record. */
+export interface CacheStats {
+  readonly known: CachePartStats;
+  readonly unknown: CachePartStats;
+  /** Null if the cache is not preloaded. */
+  readonly preload: PreloadStats | null;
+}
+
+/** Progress of the preload, which fills the cache with records before requests need them. */
+export interface PreloadStats {
+  /** `full` means that the cache cannot hold every record. `refused` means that Redis denies the preload by its ACL. */
+  readonly state: PreloadState;
+  readonly keys: number;
+  readonly merchants: number;
+  /** How many keys, of all environments, the current or last scan of the store has found so far. */
+  readonly seen: number;
+}
+
+export const preloadStates = ['loading', 'complete', 'full', 'refused'] as const;
+export type PreloadState = (typeof preloadStates)[number];
+
+/** Statistics of the existing or the non-existing records in a cache. */
+export interface CachePartStats {
+  readonly entries: number;
+  /** Entries evicted before their expiry because the cache was full, since the process started. */
+  readonly evictions: number;
+}
 
 const trust: readonly RecordSource[] = ['store', 'cache', 'stale'];
 

@@ -1,7 +1,7 @@
 import { deepestLevel, parseStrictJson, StrictJsonError, type JsonProblem } from '../json/strict-json.js';
 import type { Credential } from '../policy/facts.js';
 import { compileIpRanges } from '../policy/ip-ranges.js';
-import { compileOriginPatterns } from '../policy/origins.js';
+import { compileOriginPatterns } from '../policy/origin-patterns.js';
 import { memoize } from '../policy/memoize.js';
 import { compilePermissions } from '../policy/permissions.js';
 import Type, { Compile, type Static, type TSchema } from '../typebox/typebox.js';

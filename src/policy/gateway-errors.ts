@@ -1,5 +1,9 @@
 import { type DenialCode, denials } from './decision-table.js';
-import type { Code } from './remedies.js';
+
+interface CodeResponse {
+  readonly status: number;
+  readonly message: string;
+}
 
 /**
  * Status and message of each error that the gateway itself sends, except denials by a rule. No message names a host or
@@ -28,15 +32,13 @@ export const gatewayErrors = {
   overloaded: { status: 503, message: 'Service temporarily unavailable' },
   upstream_busy: { status: 503, message: 'Service temporarily unavailable' },
   upstream_timeout: { status: 504, message: 'Gateway timeout' },
-} as const satisfies Readonly<Record<Exclude<Code, DenialCode>, { readonly status: number; readonly message: string }>>;
+} as const satisfies Readonly<Record<string, CodeResponse>>;
 
 /** The error code of a failed request in the access log. Codes are stable and never renamed. */
 export type GatewayErrorCode = keyof typeof gatewayErrors;
 
-interface CodeResponse {
-  readonly status: number;
-  readonly message: string;
-}
+/** A code of a refused or failed request, as the access log has it in `event.code`. */
+export type Code = DenialCode | GatewayErrorCode;
 
 const responses = new Map<string, CodeResponse>([
   ...denials.map(({ code, status, message }): [string, CodeResponse] => [code, { status, message }]),

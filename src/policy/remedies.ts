@@ -1,4 +1,5 @@
 import type { DenialCode } from './decision-table.js';
+import type { Code, GatewayErrorCode } from './gateway-errors.js';
 
 /** What a code of a refused or failed request means, and what to do. No response to a client contains these texts. */
 export interface Remedy {
@@ -196,10 +197,7 @@ const ofErrors = {
       'Find out why the service is slow. Merchants: repeat a payout only with the same Idempotency-Key, because it may exist.',
     concerns: 'both',
   },
-} as const satisfies Readonly<Record<string, Remedy>>;
-
-/** A code of a refused or failed request, as the access log has it in `event.code`. */
-export type Code = DenialCode | keyof typeof ofErrors;
+} as const satisfies Readonly<Record<GatewayErrorCode, Remedy>>;
 
 /** The remedies of all codes: the rules in their order, then the other errors by status. */
 export const remedies: Readonly<Record<Code, Remedy>> = { ...ofDenials, ...ofErrors };

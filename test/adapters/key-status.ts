@@ -1,4 +1,4 @@
-import type { Records } from '../../src/gateway/ports.js';
+import type { Records } from '../../src/gateway/record-key-store.js';
 
 /** The status of a key and its source, e.g. `ACTIVE (cache)`, or the name of the error if the look-up fails. */
 export async function keyStatus(records: Records, lookupId: string): Promise<string> {

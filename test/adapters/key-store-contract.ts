@@ -1,7 +1,6 @@
 import type { Test } from 'tap';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
-import type { KeyStore } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable, type KeyStore } from '../../src/gateway/key-store.js';
 import type { KeyRecord, MerchantRecord } from '../../src/gateway/records.js';
 import { address } from '../policy/fixtures.js';
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { KnownRecords } from '../../src/adapters/cache/known-records.js';
 import { compileMerchantRecord } from '../../src/gateway/records.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable } from '../../src/gateway/key-store.js';
 import { seededRecords } from './key-store-contract.js';
 
 interface Value {

@@ -1,7 +1,8 @@
 import t from 'tap';
 import { type CacheLimits, type Freshness, RecordCache } from '../../src/adapters/cache/record-cache.js';
 import type { Eventual } from '../../src/gateway/eventual.js';
-import { KeyStoreUnavailable, type RecordRead } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable } from '../../src/gateway/key-store.js';
+import type { RecordRead } from '../../src/gateway/record-key-store.js';
 
 interface Value {
   readonly version: number;

@@ -9,7 +9,7 @@ import { RedisStoredRecords } from '../../src/adapters/redis/stored-records.js';
 import { RedisExitLists } from '../../src/adapters/redis/redis-exit-lists.js';
 import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable } from '../../src/gateway/key-store.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { StoreEntry } from '../../src/gateway/store-ports.js';
 import { keyStoreContract, seededRecords } from './key-store-contract.js';

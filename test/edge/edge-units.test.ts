@@ -13,6 +13,7 @@ import {
   splitTarget,
 } from '../../src/edge/request/request-data.js';
 import { requestIdOf } from '../../src/edge/request/trace-context.js';
+import { containsKey } from '../../src/telemetry/mask-keys.js';
 import { forwardableHeaders, returnableHeaders } from '../../src/edge/request/reserved-headers.js';
 import { denials } from '../../src/policy/decision-table.js';
 import type { DenialCode } from '../../src/policy/decision-table.js';
@@ -442,14 +443,17 @@ t.test('the client gets the upstream’s headers except hop-by-hop headers and i
 t.test('a trusted proxy’s request id is used if it is short and safe; otherwise an id is generated', (t) => {
   const ulidForm = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
   for (const kept of ['a', 'A-z_0.9', 'x'.repeat(64), '4bf92f3577b34da6a3ce929d0e0e4736']) {
-    t.equal(requestIdOf([kept], true), kept);
-    t.match(requestIdOf([kept], false), ulidForm, 'an untrusted peer cannot choose it');
+    t.equal(requestIdOf([kept], true, containsKey), kept);
+    t.match(requestIdOf([kept], false, containsKey), ulidForm, 'an untrusted peer cannot choose it');
   }
   const refused = ['', 'x'.repeat(65), 'a b', 'a\n', 'a\r\nb', 'a/b', 'a,b', 'é', '"a"', 'a=b', '<a>', 'a:b', '\u202e'];
-  for (const value of refused) t.match(requestIdOf([value], true), ulidForm, JSON.stringify(value));
-  t.match(requestIdOf([], true), ulidForm);
-  t.match(requestIdOf(['a', 'a'], true), ulidForm, 'two request ids are invalid');
-  const made = Array.from({ length: 1000 }, () => requestIdOf([], false));
+  for (const value of refused) t.match(requestIdOf([value], true, containsKey), ulidForm, JSON.stringify(value));
+  t.match(requestIdOf([], true, containsKey), ulidForm);
+  const key = `svc_live_${'x'.repeat(43)}`;
+  for (const value of [key, Buffer.from(key).toString('hex').slice(0, 64)])
+    t.match(requestIdOf([value], true, containsKey), ulidForm, 'an API key is no request id');
+  t.match(requestIdOf(['a', 'a'], true, containsKey), ulidForm, 'two request ids are invalid');
+  const made = Array.from({ length: 1000 }, () => requestIdOf([], false, containsKey));
   t.equal(new Set(made).size, made.length, 'generated ids are unique');
   t.end();
 });

@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import type http from 'node:http';
 import t from 'tap';
-import type { KeyStore } from '../../src/gateway/ports.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { type KeyStore, KeyStoreUnavailable } from '../../src/gateway/key-store.js';
 import { Readiness } from '../../src/edge/observe/readiness.js';
 import { ask, connect, exchangeBytes, liveKey, parseAnswer, recordsOf, requestBytes } from './harness.js';
 import { startTestGateway, startUpstream } from './harness.js';

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { ExposedKeys } from '../../src/gateway/exposed-keys.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
-import type { KeyLookup, RecordRead, Records, RecordSource } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable, type KeyLookup, type RecordSource } from '../../src/gateway/key-store.js';
+import type { RecordRead, Records } from '../../src/gateway/record-key-store.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import type { CompiledKey, CompiledMerchant } from '../../src/gateway/records.js';
 import { acceptingCredential } from '../policy/fixtures.js';

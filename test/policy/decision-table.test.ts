@@ -15,7 +15,7 @@ import { explainRules } from '../../src/policy/explain.js';
 import type { Credential, RequestFacts } from '../../src/policy/facts.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import type { Environment, KeyFormat } from '../../src/policy/key-format.js';
-import { compileOriginPatterns } from '../../src/policy/origins.js';
+import { compileOriginPatterns } from '../../src/policy/origin-patterns.js';
 import { compilePermissions } from '../../src/policy/permissions.js';
 import type { Access } from '../../src/policy/permissions.js';
 import { acceptedFacts, acceptingCredential, address, now } from './fixtures.js';

@@ -3,7 +3,7 @@ import { parseIpAddress } from '../../src/policy/ip-address.js';
 import type { IpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
 import type { Environment } from '../../src/policy/key-format.js';
-import { compileOriginPatterns } from '../../src/policy/origins.js';
+import { compileOriginPatterns } from '../../src/policy/origin-patterns.js';
 import { compilePermissions } from '../../src/policy/permissions.js';
 
 /** The arrival time of every request in these tests. */

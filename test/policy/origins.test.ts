@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { compileOriginPatterns, InvalidOriginPattern, namesOnionService } from '../../src/policy/origins.js';
+import { namesOnionService } from '../../src/policy/origins.js';
+import { compileOriginPatterns, InvalidOriginPattern } from '../../src/policy/origin-patterns.js';
 import type { OriginClaim } from '../../src/policy/origins.js';
 
 type Header = OriginClaim['header'];

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { parseIpAddress } from '../../src/policy/ip-address.js';
 import { compileIpRanges } from '../../src/policy/ip-ranges.js';
-import { compileOriginPatterns } from '../../src/policy/origins.js';
+import { compileOriginPatterns } from '../../src/policy/origin-patterns.js';
 import { checkIpAllowlist } from '../../src/registry/merchants/ip-allowlist.js';
 import { compileMerchantRecord } from '../../src/gateway/records.js';
 import { checkOriginAllowlist } from '../../src/registry/merchants/origin-allowlist.js';

@@ -6,7 +6,8 @@ import { parseSealedLine } from '../../src/audit/sealed-line.js';
 import { summaryHtml } from '../../src/audit/summary/summary-html.js';
 import { incompleteText, SummaryBuilder } from '../../src/audit/summary/summary.js';
 import { parseStrictJson } from '../../src/json/strict-json.js';
-import { compileOriginPatterns, namesOnionService } from '../../src/policy/origins.js';
+import { namesOnionService } from '../../src/policy/origins.js';
+import { compileOriginPatterns } from '../../src/policy/origin-patterns.js';
 import { ask, liveKey, startTestGateway, startUpstream } from '../edge/harness.js';
 
 /** An Origin as long as a request head allows. Parsing a non-ASCII character takes a third of a microsecond. */

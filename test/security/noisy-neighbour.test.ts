@@ -5,7 +5,7 @@ import { sql } from '../../src/database/kysely.js';
 import { BadKeyThrottle } from '../../src/edge/auth/bad-key-throttle.js';
 import { GatewayError } from '../../src/edge/request/errors.js';
 import { generateApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
-import type { KeyStore } from '../../src/gateway/ports.js';
+import type { KeyStore } from '../../src/gateway/key-store.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import {
   lockListForInsert,

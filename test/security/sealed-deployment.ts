@@ -7,7 +7,7 @@ import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js'
 import { Seals } from '../../src/adapters/redis/seal.js';
 import { systemClock, systemTimers } from '../../src/cli/compose/system-clock.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable } from '../../src/gateway/key-store.js';
 import { RecordKeyStore } from '../../src/gateway/record-key-store.js';
 import { startRegistry } from '../../src/registry/start-registry.js';
 import { startCluster, until } from '../adapters/redis-cluster.js';

@@ -7,7 +7,7 @@ import { AheadReader } from '../../src/adapters/redis/gateway/ahead-reader.js';
 import { RedisRecords } from '../../src/adapters/redis/gateway/redis-records.js';
 import { RecordNames } from '../../src/adapters/redis/record-names.js';
 import { lookupIdOf } from '../../src/gateway/api-key.js';
-import { KeyStoreUnavailable } from '../../src/gateway/ports.js';
+import { KeyStoreUnavailable } from '../../src/gateway/key-store.js';
 import type { CompiledKey, CompiledMerchant } from '../../src/gateway/records.js';
 import { keyStatus } from '../adapters/key-status.js';
 import { runIdOf, startRedis, type Teardown, withoutRedis } from '../adapters/redis-server.js';

@@ -8,7 +8,7 @@ import { run } from '../../src/cli/run.js';
 import { readPublicApi } from '../../src/cli/openapi/public-api.js';
 import { systemTimers } from '../../src/cli/compose/system-clock.js';
 import { loadConfig } from '../../src/config/load.js';
-import { ownPaths } from '../../src/config/schema/forwarding.js';
+import { ownPaths } from '../../src/policy/route-paths.js';
 import { startServices } from '../../src/services/start-services.js';
 import { ask, liveKey, startTestGateway } from '../edge/harness.js';
 import { addWallet } from './services-fixture.js';

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { lruOptions } from '../../gateway/growing-to.js';
-import { KeyStoreUnavailable } from '../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../gateway/key-store.js';
 
 /** A cached record and when it was read, in whole milliseconds of a monotonic clock. */
 interface Entry<Compiled> {

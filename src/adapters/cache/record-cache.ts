@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Eventual } from '../../gateway/eventual.js';
 import { lruOptions } from '../../gateway/growing-to.js';
-import { type CacheStats, KeyStoreUnavailable, type RecordRead } from '../../gateway/ports.js';
+import type { CacheStats, RecordRead } from '../../gateway/record-key-store.js';
+import { KeyStoreUnavailable } from '../../gateway/key-store.js';
 import { KnownRecords } from './known-records.js';
 import { timedOut, FreshnessWait } from './patience.js';
 

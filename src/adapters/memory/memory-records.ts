@@ -1,6 +1,6 @@
 import type { Environment } from '../../policy/key-format.js';
-import { KeyStoreUnavailable } from '../../gateway/ports.js';
-import type { RecordRead, Records } from '../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../gateway/key-store.js';
+import type { RecordRead, Records } from '../../gateway/record-key-store.js';
 import { compileKeyRecord, compileMerchantRecord, MalformedRecord, parseMetaRecord } from '../../gateway/records.js';
 import type { CompiledKey, CompiledMerchant } from '../../gateway/records.js';
 import type { MetaRecord } from '../../gateway/records.js';

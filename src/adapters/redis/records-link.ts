@@ -1,4 +1,4 @@
-import { KeyStoreUnavailable } from '../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../gateway/key-store.js';
 import type { InvalidationEvents } from './server/invalidation-listener.js';
 
 /** Events of a gateway's connection to the record store. */

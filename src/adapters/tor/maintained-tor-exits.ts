@@ -1,6 +1,5 @@
 import type { TorExits, TorListStatus } from '../../gateway/ports.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { CurrentExits, statusOf } from './current-exits.js';
 import { ageStart, type ExitSource, expiryStart } from './exit-source.js';
 import { ListFiles } from './list-files.js';
 import { RecordExchange, type RecordExchangeOptions } from './record-exchange.js';
@@ -11,7 +10,8 @@ import {
   SourceReader,
   type SourceReaderOptions,
 } from './source-reader.js';
-import type { AdmissionRules, TorExitList } from './tor-exit-list.js';
+import { statusOf } from './status.js';
+import { type AdmissionRules, TorExitList } from './tor-exit-list.js';
 
 /** Options of the Tor exit list and of its updates. */
 export interface MaintenanceOptions
@@ -47,7 +47,12 @@ export class MaintainedTorExits implements TorExits {
   readonly #exchange: RecordExchange;
   readonly #schedule: RefreshSchedule;
   readonly #files: ListFiles;
-  readonly #current: CurrentExits;
+  /** The list merged from the lists of all sources. It is replaced atomically. */
+  #list = new TorExitList([]);
+  /** The digests of the merged lists, as one string. */
+  #joined = '';
+  /** The start time for the age of the newest merged list, in milliseconds since 1970. */
+  #expiresSince = -Infinity;
   #sharedAt = -Infinity;
   #unpublished = false;
   #work: Promise<unknown> = Promise.resolve();
@@ -68,16 +73,15 @@ export class MaintainedTorExits implements TorExits {
     });
     this.#schedule = new RefreshSchedule(options);
     this.#files = new ListFiles(options.sources);
-    this.#current = new CurrentExits(options.maxAgeMilliseconds);
   }
 
   has(address: IpAddress): boolean | null {
-    if (this.#available) return this.#current.has(address);
+    if (this.#available) return this.#list.has(address);
     return this.#options.denyWhenUnavailable ? null : false;
   }
 
   get digest(): string | null {
-    return this.#available ? this.#current.list.digest : null;
+    return this.#available ? this.#list.digest : null;
   }
 
   unavailableReason(): string | null {
@@ -98,7 +102,7 @@ export class MaintainedTorExits implements TorExits {
   status(): TorListStatus {
     return statusOf({
       available: this.#available,
-      list: this.#current.list,
+      list: this.#list,
       now: this.#options.clock.now(),
       sources: this.#options.sources.map((source) => ({
         name: source.name,
@@ -146,7 +150,7 @@ export class MaintainedTorExits implements TorExits {
       // Fetching needs the lock in the key store. Without it, a hundred gateways would all fetch.
       if (askable && (this.#unpublished || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
       await this.#swap();
-      await this.#exchange.saveSnapshot(this.#current.list);
+      await this.#exchange.saveSnapshot(this.#list);
     });
   }
 
@@ -158,7 +162,7 @@ export class MaintainedTorExits implements TorExits {
   refreshNow(acceptSmaller: boolean): Promise<boolean> {
     return this.#inTurn(async () => {
       const done = await this.#fetch(() => this.#options.sources, acceptSmaller);
-      await this.#exchange.saveSnapshot(this.#current.list);
+      await this.#exchange.saveSnapshot(this.#list);
       return done;
     });
   }
@@ -175,7 +179,8 @@ export class MaintainedTorExits implements TorExits {
   }
 
   get #available(): boolean {
-    return this.#current.isAvailable(this.#options.clock.now());
+    const { clock, maxAgeMilliseconds } = this.#options;
+    return clock.now() - this.#expiresSince <= maxAgeMilliseconds;
   }
 
   /** Runs tasks one after the other, because interleaved tasks could replace a newer list with an older one. */
@@ -215,15 +220,21 @@ export class MaintainedTorExits implements TorExits {
     const done = await this.#exchange.asFetcher(async () => {
       await Promise.all(choose().map((source) => this.#reader.refresh(source, acceptSmaller)));
       await this.#swap();
-      return this.#current.list;
+      return this.#list;
     });
     if (done) this.#unpublished = false;
     return done;
   }
 
+  /** Merges the lists that are not too old, and replaces the current list if the result differs. */
   async #swap(): Promise<void> {
     const { clock, maxAgeMilliseconds, onList } = this.#options;
-    const changed = await this.#current.swap(this.#lists.youngerThan(clock.now() - maxAgeMilliseconds));
-    if (changed) onList(this.#current.list);
+    const lists = this.#lists.youngerThan(clock.now() - maxAgeMilliseconds);
+    const joined = lists.map(({ digest }) => digest).join();
+    const changes = joined !== this.#joined;
+    if (changes) this.#list = await TorExitList.join(lists.map(({ addresses }) => addresses));
+    this.#joined = joined;
+    this.#expiresSince = Math.max(-Infinity, ...lists.map(expiryStart));
+    if (changes) onList(this.#list);
   }
 }

@@ -9,7 +9,7 @@ import { fitToMemory } from '../../config/memory-plan.js';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Config, DeepPartial } from '../../config/schema.js';
 import { lookupIdOf } from '../../gateway/api-key.js';
-import type { Records } from '../../gateway/ports.js';
+import type { Records } from '../../gateway/record-key-store.js';
 import { startGateway } from '../../edge/start-gateway.js';
 import { readToken } from '../../rest/bearer-token.js';
 import { createLogger } from '../../telemetry/logger.js';

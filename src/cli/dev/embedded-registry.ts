@@ -5,7 +5,7 @@ import { MemoryRecords } from '../../adapters/memory/memory-records.js';
 import { openRecordsStore } from '../../adapters/redis/registry/open-records-store.js';
 import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import type { Config } from '../../config/schema.js';
-import type { Records } from '../../gateway/ports.js';
+import type { Records } from '../../gateway/record-key-store.js';
 import type { RegistryChannel } from '../../gateway/channel-ports.js';
 import type { RecordsStore } from '../../gateway/store-ports.js';
 import type { MerchantApi } from '../../registry/console/create-console.js';

@@ -6,7 +6,7 @@ import { RedisStoredRecords } from '../../adapters/redis/stored-records.js';
 import { OperatorError } from '../../config/operator-error.js';
 import type { Config } from '../../config/schema.js';
 import { lookupIdOf, type Pepper } from '../../gateway/api-key.js';
-import { type KeyStore, KeyStoreUnavailable } from '../../gateway/ports.js';
+import { type KeyStore, KeyStoreUnavailable } from '../../gateway/key-store.js';
 import { RecordKeyStore } from '../../gateway/record-key-store.js';
 import { parseRecordText } from '../../gateway/records.js';
 import { readPepper, readRecordSeals } from '../compose/secrets.js';

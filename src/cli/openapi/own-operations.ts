@@ -1,4 +1,4 @@
-import type { ownPaths } from '../../config/schema/forwarding.js';
+import type { ownPaths } from '../../policy/route-paths.js';
 import type { DescribedOperation } from '../../rest/openapi/describe-routes.js';
 import { byName, exampleOf, namedSchemas, recordSchema } from '../../rest/openapi/json-schema.js';
 import Type from '../../typebox/typebox.js';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { ownPaths } from '../../config/schema/forwarding.js';
+import { ownPaths } from '../../policy/route-paths.js';
 import type { Config } from '../../config/schema.js';
 import { createRouteTable } from '../../edge/request/routes.js';
 import type { MerchantApi } from './merchant-api.js';

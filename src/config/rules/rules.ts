@@ -1,4 +1,4 @@
-import { foldSegment } from '../closest-name.js';
+import { foldSegment } from '../../policy/route-paths.js';
 import type { Rule, RuleProblem } from '../config-error.js';
 import { accessLogRules } from './access-log-rules.js';
 import { oidcRules } from './oidc-rules.js';

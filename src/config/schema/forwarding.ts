@@ -79,9 +79,6 @@ const route = section(
   { description: '' },
 );
 
-/** The paths below basePath that the gateway itself responds to, unless a route has exactly this path. */
-export const ownPaths = ['/whoami', '/openapi.json'] as const;
-
 /** Options of the routes from paths to upstreams. */
 export const routes = Type.Array(route, {
   default: [

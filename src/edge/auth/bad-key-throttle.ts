@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache';
 import { checksumIn } from '../../gateway/api-key.js';
 import { lruOptions } from '../../gateway/growing-to.js';
-import type { KeyStore } from '../../gateway/ports.js';
+import type { KeyStore } from '../../gateway/key-store.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { DenialCode } from '../../policy/decision-table.js';
-import type { ConnectionFacts } from '../request/connection-facts.js';
 import { GatewayError } from '../request/errors.js';
+import type { KeySender, KeyThrottle } from './step-sources.js';
 
 /** Limits of the throttle for sources (IPv4 addresses or IPv6 /64s) that send invalid keys. */
 export interface ThrottleLimits {
@@ -26,15 +26,6 @@ export interface ThrottleLimits {
    */
   readonly totalLookupsPerSecond: number;
   readonly maxSources: number;
-}
-
-/** The sender of an API key, with the data that the look-up limits need. */
-export interface KeySender {
-  /** IPv4 address or IPv6 /64 of the client, as `sourceOf` returns it. */
-  readonly source: string;
-  readonly key: string;
-  /** The client's own connection; null for a proxy's connection, which carries requests of many clients. */
-  readonly connection: Pick<ConnectionFacts, 'usedFirstLookup'> | null;
 }
 
 interface Source {
@@ -77,7 +68,7 @@ const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
  * of each connection is looked up, which costs an attacker a handshake. All further keys are subject to look-up
  * budgets.
  */
-export class BadKeyThrottle {
+export class BadKeyThrottle implements KeyThrottle {
   readonly #limits: ThrottleLimits;
   readonly #now: () => number;
   readonly #sourceLimits: PauseLimits;

@@ -5,6 +5,7 @@ import { lruOptions } from '../../gateway/growing-to.js';
 import type { SharedRate, TokenTake } from '../../gateway/ports.js';
 import { GatewayError } from '../request/errors.js';
 import { TokenBucket } from '../../gateway/token-bucket.js';
+import type { RateLimit } from './step-sources.js';
 
 /**
  * Response headers that report a merchant's remaining quota: two of draft-ietf-httpapi-ratelimit-headers-10, and three
@@ -29,7 +30,7 @@ const maxMerchants = 100_000;
  * Limits the request rate of each merchant across all of its keys. If a shared store is configured and available, all
  * gateway processes share one count. Otherwise each process counts alone.
  */
-export class MerchantRate {
+export class MerchantRate implements RateLimit {
   readonly #limits: MerchantRateLimits;
   readonly #shared: Pick<SharedRate, 'take'> | null;
   readonly #now: () => number;

@@ -1,51 +1,22 @@
-import { lookupIdOf, type Pepper } from '../../gateway/api-key.js';
+import { lookupIdOf } from '../../gateway/api-key.js';
 import { authenticate, type Verdict } from '../../gateway/authenticate.js';
 import { type Eventual, follow } from '../../gateway/eventual.js';
-import { type KeyStore, KeyStoreUnavailable, type TraceExport } from '../../gateway/ports.js';
+import { type KeyStore, KeyStoreUnavailable } from '../../gateway/key-store.js';
 import { type DenialCode, Undecidable } from '../../policy/decision-table.js';
 import type { RequestFacts } from '../../policy/facts.js';
 import type { IpAddress } from '../../policy/ip-address.js';
 import { keyFormatOf } from '../../policy/key-format.js';
-import type { KeyFingerprints } from '../../telemetry/key-fingerprint.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
 import { effectiveTrustedProxies, resolveClientAddress, sourceOf } from '../../policy/client-address.js';
 import type { ConnectionFacts } from '../request/connection-facts.js';
 import { GatewayError } from '../request/errors.js';
-import type { Findings } from '../request/exchange.js';
-import { type HeadLimits, requireProtocol } from '../request/protocol.js';
+import type { Findings } from '../request/findings.js';
+import { requireProtocol } from '../request/protocol.js';
 import type { RequestData } from '../request/request-data.js';
-import { factsOf, type FactSources } from '../request/request-facts.js';
+import { factsOf } from '../request/request-facts.js';
 import { requestIdOf, traceContextOf } from '../request/trace-context.js';
-import { type PathProblem, proxiedMethods, type RouteMatch, type RouteTable } from '../request/routes.js';
-import type { BadKeyThrottle } from './bad-key-throttle.js';
-import type { MerchantRate } from './merchant-rate.js';
-
-/** Dependencies of the steps that check a request. */
-export interface StepSources extends FactSources {
-  readonly keyStore: Pick<KeyStore, 'find' | 'knows'>;
-  /** HMAC key for computing look-up ids from API keys; null for plain SHA-256. */
-  readonly pepper: Pepper | null;
-  readonly routes: RouteTable;
-  readonly headLimits: HeadLimits;
-  readonly maxBodyBytes: number;
-  readonly fingerprints: KeyFingerprints;
-  /** Null if traces are not exported. */
-  readonly traces: Pick<TraceExport, 'sample'> | null;
-  /** Null if requests without an acceptable key are not counted. */
-  readonly throttle: BadKeyThrottle | null;
-  /** Null if merchants have no rate limit. */
-  readonly merchantRate: MerchantRate | null;
-  /** Returns why the access log cannot be written; null if it can. */
-  readonly requiredLog: { problem(): string | null };
-  /** Knows why the process is overloaded; null if it is not. */
-  readonly overload: { problem(): string | null };
-}
-
-/** The client that waits for the response. */
-export interface WaitingClient {
-  /** Whether the client disconnected before the response was complete. */
-  readonly callerIsGone: boolean;
-}
+import { type PathProblem, proxiedMethods, type RouteMatch } from '../request/routes.js';
+import type { StepSources, WaitingClient } from './step-sources.js';
 
 /**
  * Runs the checks of a request in this order, before reading its body. Unknown paths and methods undergo the same
@@ -64,7 +35,7 @@ export function runSteps(
   const proxies = effectiveTrustedProxies(connection.mayForward, sources.trustedProxies);
   const fromProxy = connection.remote !== null && proxies.contains(connection.remote);
   // Set the request id first, so that every response and every log line has it.
-  found.id = requestIdOf(headers.requestId, fromProxy);
+  found.id = requestIdOf(headers.requestId, fromProxy, sources.containsKey);
   found.responseHeaders.push('x-request-id', found.id);
   // Resolve the client address before any check can fail. Otherwise the log lines of an attack through a proxy would
   // lack the attacker's address.

@@ -1,12 +1,10 @@
 import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { parseRemoteAddress } from '../../policy/client-address.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import {
-  type ConnectionFacts,
-  type ConnectionOrigin,
-  type ConnectionPermit,
-  originOf,
-  tlsFactsOf,
-} from '../request/connection-facts.js';
+import { cutAtKey } from '../../telemetry/mask-keys.js';
+import { cut, serialise } from '../../telemetry/serialise.js';
+import type { ConnectionFacts, ConnectionOrigin, ConnectionPermit } from '../request/connection-facts.js';
 import type { Exchange } from '../request/exchange.js';
 import { closeAfterResponse, lingeringClose } from '../response/lingering-close.js';
 
@@ -157,4 +155,23 @@ export function closeAfterCurrentResponse(exchange: Exchange): void {
     response.shouldKeepAlive = false;
   } else closeAfterResponse(exchange);
   exchange.whenOver(() => socket.resume());
+}
+
+/** Returns the origin of a connection without a PROXY header. */
+export function originOf(socket: Socket): ConnectionOrigin {
+  const remote = parseRemoteAddress(socket.remoteAddress);
+  return { remote, via: 'peer', port: socket.remotePort ?? null, mayForward: true, place: null };
+}
+
+/** Returns the `tls` member of a connection's facts. */
+function tlsFactsOf(socket: Socket): string | null {
+  if (!(socket instanceof TLSSocket)) return null;
+  const certificate = socket.getPeerX509Certificate();
+  const client = certificate && {
+    subject: cutAtKey(cut(certificate.subject.replaceAll('\n', ', '))),
+    hash: { sha256: certificate.fingerprint256.replaceAll(':', '') },
+  };
+  // ECS expects only the version number: `1.3` for `TLSv1.3`.
+  const version = socket.getProtocol()?.replace('TLSv', '');
+  return serialise({ version, version_protocol: 'tls', cipher: socket.getCipher().name, client });
 }

@@ -3,7 +3,8 @@ import { cutAtKey } from '../../telemetry/mask-keys.js';
 import { cut, decimal, quote, timeText } from '../../telemetry/serialise.js';
 import { uniqueId } from '../../telemetry/unique-id.js';
 import type { Credential } from '../../policy/facts.js';
-import type { Findings, Exchange } from '../request/exchange.js';
+import type { Exchange } from '../request/exchange.js';
+import type { Findings } from '../request/findings.js';
 import type { RequestTarget } from '../request/request-data.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 

@@ -1,13 +1,12 @@
 import type { ExposedKeys } from '../../gateway/exposed-keys.js';
+import { type TorExits, type TraceExport } from '../../gateway/ports.js';
 import {
   type CachePartStats,
-  type KeyStore,
   type PreloadStats,
   preloadStates,
   type RecordStats,
-  type TorExits,
-  type TraceExport,
-} from '../../gateway/ports.js';
+} from '../../gateway/record-key-store.js';
+import type { KeyStore } from '../../gateway/key-store.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import { GatewayMetrics } from '../../telemetry/metrics.js';
 import type { Build } from '../../telemetry/process-metrics.js';

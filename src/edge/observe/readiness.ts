@@ -1,4 +1,5 @@
-import type { Clock, KeyStore, TorExits } from '../../gateway/ports.js';
+import type { Clock, TorExits } from '../../gateway/ports.js';
+import type { KeyStore } from '../../gateway/key-store.js';
 import type { LineSink } from '../../telemetry/line-sink.js';
 import type { OpenTls } from '../tls/open-tls.js';
 import { expiryWarnings } from '../../tls/tls-material.js';

@@ -1,9 +1,5 @@
 import type { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { cutAtKey } from '../../telemetry/mask-keys.js';
-import { cut, serialise } from '../../telemetry/serialise.js';
-import { parseRemoteAddress } from '../../policy/client-address.js';
 
 /**
  * The slot of a connection within the connection limits of its listener. The requests of the connection report their
@@ -58,22 +54,3 @@ export interface ConnectionFacts {
 
 /** Where a connection comes from, according to its PROXY header or its socket. */
 export type ConnectionOrigin = Pick<ConnectionFacts, 'remote' | 'via' | 'port' | 'mayForward' | 'place'>;
-
-/** Returns the origin of a connection without a PROXY header. */
-export function originOf(socket: Socket): ConnectionOrigin {
-  const remote = parseRemoteAddress(socket.remoteAddress);
-  return { remote, via: 'peer', port: socket.remotePort ?? null, mayForward: true, place: null };
-}
-
-/** Returns the `tls` member of a connection's facts. */
-export function tlsFactsOf(socket: Socket): string | null {
-  if (!(socket instanceof TLSSocket)) return null;
-  const certificate = socket.getPeerX509Certificate();
-  const client = certificate && {
-    subject: cutAtKey(cut(certificate.subject.replaceAll('\n', ', '))),
-    hash: { sha256: certificate.fingerprint256.replaceAll(':', '') },
-  };
-  // ECS expects only the version number: `1.3` for `TLSv1.3`.
-  const version = socket.getProtocol()?.replace('TLSv', '');
-  return serialise({ version, version_protocol: 'tls', cipher: socket.getCipher().name, client });
-}

@@ -1,6 +1,4 @@
-import { foldSegment } from '../../config/closest-name.js';
-import { ownPaths } from '../../config/schema/forwarding.js';
-import type { Config } from '../../config/schema.js';
+import { foldSegment, ownPaths } from '../../policy/route-paths.js';
 import { hasFixedSegments } from './request-data.js';
 
 /** A path prefix that is routed to one upstream, or a path that the gateway itself responds to. */
@@ -12,6 +10,13 @@ interface Route {
   /** The resource that the permissions of a key must cover; null if any accepted key may use the route. */
   readonly resource: string | null;
   readonly methods: readonly string[];
+}
+
+/** The configured routes. */
+interface RouteOptions {
+  /** The path in front of every route, such as `/v1`; may be empty. */
+  readonly basePath: string;
+  readonly routes: readonly Pick<Route, 'path' | 'upstream' | 'resource'>[];
 }
 
 /** A route, and the path to send to its upstream. */
@@ -69,7 +74,7 @@ const notPlain = /[%;\u0080-\uffff]/;
  * route, and the service would execute another. Upstream paths lack the base path. A configured route replaces the
  * gateway's own route of the same path.
  */
-export function createRouteTable(config: Pick<Config, 'basePath' | 'routes'>): RouteTable {
+export function createRouteTable(config: RouteOptions): RouteTable {
   const root = nodesOf(config);
   const baseLength = config.basePath.length;
   return (path) => {
@@ -99,7 +104,7 @@ export function createRouteTable(config: Pick<Config, 'basePath' | 'routes'>): R
   };
 }
 
-function nodesOf({ basePath, routes }: Pick<Config, 'basePath' | 'routes'>): Node {
+function nodesOf({ basePath, routes }: RouteOptions): Node {
   const root = emptyNode();
   const own = ownPaths.filter((path) => routes.every((route) => route.path !== path));
   const all: readonly Route[] = [

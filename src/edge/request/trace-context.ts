@@ -1,5 +1,4 @@
 import { randomHex, uniqueId } from '../../telemetry/unique-id.js';
-import { containsKey } from '../../telemetry/mask-keys.js';
 
 /** W3C Trace Context of a request: the trace, and the gateway's own span in it. */
 export interface TraceContext {
@@ -63,8 +62,13 @@ const safeId = /^[A-Za-z0-9._-]{1,64}$/;
 /**
  * Returns the request id for the `x-request-id` header. An id from a trusted proxy is reused if it is short and safe.
  * Ids from other clients are ignored, because a client could give two requests the same id in the log.
+ * @param containsKey whether a text contains an API key, which must not reach the log
  */
-export function requestIdOf(values: readonly string[], fromTrustedProxy: boolean): string {
+export function requestIdOf(
+  values: readonly string[],
+  fromTrustedProxy: boolean,
+  containsKey: (text: string) => boolean,
+): string {
   const [value = ''] = values;
   return fromTrustedProxy && values.length === 1 && safeId.test(value) && !containsKey(value) ? value : uniqueId();
 }

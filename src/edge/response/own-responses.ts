@@ -1,5 +1,5 @@
 import type { FastifyReply } from 'fastify';
-import type { ownPaths } from '../../config/schema/forwarding.js';
+import type { ownPaths } from '../../policy/route-paths.js';
 import { timeText } from '../../telemetry/serialise.js';
 import type { Exchange } from '../request/exchange.js';
 import { sendResponse } from './whole-response.js';

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { STATUS_CODES } from '../../node/http.js';
 import type { IpAddress } from '../../policy/ip-address.js';
-import { requestIdOf } from '../request/trace-context.js';
+import { uniqueId } from '../../telemetry/unique-id.js';
 import { type ClientConnection, closeAfterCurrentResponse, connectionOf } from '../connections/client-connection.js';
 import { errorFailure } from '../response/replies.js';
 import { GatewayError } from '../request/errors.js';
@@ -72,7 +72,7 @@ export function handleParserError(
   if (exchange?.response.shouldKeepAlive === false || connection.hasRefused) return null;
   connection.hasRefused = true;
   const refused: RefusedRequest = {
-    id: requestIdOf([], false),
+    id: uniqueId(),
     code: code === 'client_closed' ? 'malformed_request' : code,
     status: gatewayErrors[code === 'client_closed' ? 'malformed_request' : code].status,
     detail: error.message,

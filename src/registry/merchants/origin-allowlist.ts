@@ -1,5 +1,5 @@
 import { isReservedAddress, parseIpAddress } from '../../policy/ip-address.js';
-import { compileOriginPatterns, InvalidOriginPattern } from '../../policy/origins.js';
+import { compileOriginPatterns, InvalidOriginPattern } from '../../policy/origin-patterns.js';
 import { holdsApiKey } from '../fields.js';
 import type { CheckedAllowlist, Concern } from './ip-allowlist.js';
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import t, { type Test } from 'tap';
 import { parse } from 'yaml';
-import { ownPaths } from '../../../src/config/schema/forwarding.js';
+import { ownPaths } from '../../../src/policy/route-paths.js';
 import { ownerColumns } from '../../../src/services/services-database.js';
 import { merchantA, servicesFixture, startOfTest } from '../services-fixture.js';
 

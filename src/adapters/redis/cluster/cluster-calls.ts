@@ -1,4 +1,4 @@
-import { KeyStoreUnavailable } from '../../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../../gateway/key-store.js';
 import { setCommand } from '../calls.js';
 import type { AcknowledgementText } from '../records-link.js';
 import type { ClusterMaster } from './cluster-master.js';

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { KeyStoreUnavailable } from '../../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../../gateway/key-store.js';
 import type { CompiledKey, CompiledMerchant } from '../../../gateway/records.js';
 import type { Environment } from '../../../policy/key-format.js';
 import type { RecordCache } from '../../cache/record-cache.js';

@@ -1,4 +1,4 @@
-import { KeyStoreUnavailable } from '../../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../../gateway/key-store.js';
 import { setCommand } from '../calls.js';
 import type { RedisAddress } from '../connection.js';
 import { namesOfStep, type RecordNames, scanPages } from '../record-names.js';

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { KeyStoreUnavailable } from '../../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../../gateway/key-store.js';
 import { TokenBucket } from '../../../gateway/token-bucket.js';
 import { queryText, queryLifetimeMilliseconds, readQueryReply, type QueryReply } from '../gateway-records.js';
 import type { ProvenReads } from './proven-reads.js';

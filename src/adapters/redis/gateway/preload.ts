@@ -1,4 +1,4 @@
-import type { PreloadState } from '../../../gateway/ports.js';
+import type { PreloadState } from '../../../gateway/record-key-store.js';
 import { AheadReader, type AheadReaderOptions, rest } from './ahead-reader.js';
 
 /** Callbacks for the reasons that prevent a complete preload. Each is called once per occurrence. */

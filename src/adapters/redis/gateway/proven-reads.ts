@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises';
-import { KeyStoreUnavailable } from '../../../gateway/ports.js';
+import { KeyStoreUnavailable } from '../../../gateway/key-store.js';
 import { SlotMoved } from '../cluster/cluster-calls.js';
 import type { Heartbeat } from './heartbeat.js';
 import { StoreUnseeded } from '../records-link.js';

@@ -1,12 +1,7 @@
 import type { Eventual } from '../../../gateway/eventual.js';
-import {
-  type Clock,
-  type CachePartStats,
-  KeyStoreUnavailable,
-  type RecordStats,
-  type RecordRead,
-  type Records,
-} from '../../../gateway/ports.js';
+import { type Clock } from '../../../gateway/ports.js';
+import type { CachePartStats, RecordStats, RecordRead, Records } from '../../../gateway/record-key-store.js';
+import { KeyStoreUnavailable } from '../../../gateway/key-store.js';
 import {
   type CompiledKey,
   type CompiledMerchant,

@@ -1,0 +1,72 @@
+import type { Pepper } from '../../gateway/api-key.js';
+import type { Eventual } from '../../gateway/eventual.js';
+import type { KeyStore } from '../../gateway/key-store.js';
+import type { DenialCode } from '../../policy/decision-table.js';
+import type { ConnectionFacts } from '../request/connection-facts.js';
+import type { HeadLimits } from '../request/protocol.js';
+import type { FactSources } from '../request/request-facts.js';
+import type { RouteTable } from '../request/routes.js';
+
+/** Dependencies of the steps that check a request. */
+export interface StepSources extends FactSources {
+  readonly keyStore: Pick<KeyStore, 'find' | 'knows'>;
+  /** HMAC key for computing look-up ids from API keys; null for plain SHA-256. */
+  readonly pepper: Pepper | null;
+  readonly routes: RouteTable;
+  readonly headLimits: HeadLimits;
+  readonly maxBodyBytes: number;
+  readonly fingerprints: {
+    /** Returns the text that the log has in place of a key with this look-up id; null if the log has no secret. */
+    of(key: string, lookupId: string): string | null;
+  };
+  /** Whether a text contains an API key, also an encoded one. */
+  readonly containsKey: (text: string) => boolean;
+  /** Decides whether the next request is traced. Null if traces are not exported. */
+  readonly traces: { sample(): boolean } | null;
+  /** Null if requests without an acceptable key are not counted. */
+  readonly throttle: KeyThrottle | null;
+  /** Null if merchants have no rate limit. */
+  readonly merchantRate: RateLimit | null;
+  /** Returns why the access log cannot be written; null if it can. */
+  readonly requiredLog: { problem(): string | null };
+  /** Knows why the process is overloaded; null if it is not. */
+  readonly overload: { problem(): string | null };
+}
+
+/** The sender of an API key, with the data that the look-up limits need. */
+export interface KeySender {
+  /** IPv4 address or IPv6 /64 of the client, as `sourceOf` returns it. */
+  readonly source: string;
+  readonly key: string;
+  /** The client's own connection; null for a proxy's connection, which carries requests of many clients. */
+  readonly connection: Pick<ConnectionFacts, 'usedFirstLookup'> | null;
+}
+
+/** Limits clients that send requests without an acceptable key. */
+export interface KeyThrottle {
+  /** Whether no client is limited now. A request with a key then needs no throttle check. */
+  readonly isQuiet: boolean;
+  /** Wraps the key store for one request. Limits look-ups of unknown keys while the source is limited. */
+  sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, sender: KeySender): Pick<KeyStore, 'find'>;
+  /**
+   * Counts a denied request.
+   * @throws GatewayError `throttled` instead of a denial that would reveal whether a key exists
+   */
+  denied(source: string, denial: DenialCode): void;
+}
+
+/** Limits the request rate of each merchant. */
+export interface RateLimit {
+  /**
+   * Counts a request of a merchant.
+   * @param setHeaders called with the rate limit headers of the response, even if the request is rejected
+   * @throws GatewayError `rate_limited`
+   */
+  count(merchantId: string, setHeaders: (headers: Readonly<Record<string, string>>) => void): Eventual<void>;
+}
+
+/** The client that waits for the response. */
+export interface WaitingClient {
+  /** Whether the client disconnected before the response was complete. */
+  readonly callerIsGone: boolean;
+}

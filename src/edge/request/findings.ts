@@ -1,0 +1,41 @@
+import type { KeyLookup } from '../../gateway/key-store.js';
+import type { GeoLocation } from '../../gateway/ports.js';
+import type { Credential, RequestFacts } from '../../policy/facts.js';
+import type { IpAddress } from '../../policy/ip-address.js';
+import type { HeaderList } from './request-data.js';
+import type { RouteMatch } from './routes.js';
+import type { TraceContext } from './trace-context.js';
+
+/**
+ * Results of the steps that check a request. Each field is written only by the step that determines it, and is null if
+ * that step did not run. The access log uses the fields even if a later step fails.
+ */
+export class Findings {
+  /** The value of `x-request-id`; empty before the first step. */
+  id = '';
+  /** Null if unknown or not yet resolved. */
+  clientAddress: IpAddress | null = null;
+  trace: TraceContext | null = null;
+  /** The fingerprint that is logged instead of the key; null without a key, or without a fingerprint secret. */
+  keyFingerprint: string | null = null;
+  match: RouteMatch | null = null;
+  /** Country and AS number of the client address; null without a GeoIP database. */
+  location: GeoLocation | null = null;
+  /** Digest of the Tor exit list that contains the client address; null if the address is not listed. */
+  torListDigest: string | null = null;
+  facts: RequestFacts | null = null;
+  /** Duration of the key look-up in milliseconds; null without a look-up. */
+  lookupDuration: number | null = null;
+  /** The key store's result; null without a look-up. */
+  keyLookup: KeyLookup | null = null;
+  credential: Credential | null = null;
+  /** Look-up id of the key in a request that was denied before the look-up. The key may be known to others. */
+  exposedLookupId: string | null = null;
+  /** Headers that the gateway adds to every response to this request, its own or the upstream's. */
+  readonly responseHeaders: HeaderList;
+
+  /** @param ownHeaders headers that the listener adds to every response */
+  constructor(ownHeaders: HeaderList) {
+    this.responseHeaders = [...ownHeaders];
+  }
+}

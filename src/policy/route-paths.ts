@@ -1,0 +1,11 @@
+/** The paths below basePath that the gateway itself responds to, unless a route has exactly this path. */
+export const ownPaths = ['/whoami', '/openapi.json'] as const;
+
+/**
+ * Converts a path segment to the form in which some services compare it: in lower case, without the suffix after a dot.
+ * A leading dot, as in `.well-known`, is part of the name.
+ */
+export function foldSegment(segment: string): string {
+  const dot = segment.indexOf('.', 1);
+  return (dot === -1 ? segment : segment.slice(0, dot)).toLowerCase();
+}
