@@ -148,6 +148,24 @@ t.test('events of a connection after its eviction are ignored', (t) => {
   t.end();
 });
 
+t.test('below a sixteenth of the connections, newcomers are spared; from it on, they are evicted first', (t) => {
+  for (const [newcomers, evicted] of [
+    [1, { without_key: 0, merchant_share: 1 }],
+    [2, { without_key: 1, merchant_share: 0 }],
+  ] as const) {
+    const limiter = new ConnectionLimiter({ connections: 32, connectionsPerAddress: 32 });
+    for (let count = newcomers; count < 32; count += 1) {
+      const slot = admit(limiter, '192.0.2.1');
+      slot.accepted('m_1', false);
+      slot.requestEnded();
+    }
+    for (let count = 0; count < newcomers; count += 1) admit(limiter, '198.51.100.1');
+    admit(limiter, '198.51.100.2');
+    t.same(limiter.evicted, evicted, `${newcomers} of 32`);
+  }
+  t.end();
+});
+
 t.test('the addresses of an IPv6 /64 count as one source', (t) => {
   const limiter = new ConnectionLimiter({ connections: 4, connectionsPerAddress: 3 });
   const [alone, ...many] = ['2001:db8:1::1', '2001:db8:2::1', '2001:db8:2::ffff:2', '2001:db8:2:0:a::3'].map(

@@ -52,8 +52,11 @@ t.test('a source is throttled after `badKeys` bad keys within the window, and fr
   t.equal(told(throttle, 'b', 'key_unknown'), 'key_unknown', 'other sources are not throttled');
   now += 29_500;
   t.equal(told(throttle, 'a', 'key_unknown'), 'throttled 1', 'the rest of the pause');
-  now += 500;
+  now += 499;
+  t.equal(throttle.isQuiet, false);
+  now += 1;
   t.equal(throttle.throttled, 0);
+  t.equal(throttle.isQuiet, true, 'at the moment the pause ends');
   t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown');
   t.equal(told(throttle, 'a', 'key_unknown'), 'key_unknown', 'the count starts again at zero');
   t.end();

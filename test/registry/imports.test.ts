@@ -64,7 +64,7 @@ onEachDatabase('an import stores merchants and keys, projects them and records a
     keyEntry('two', { lookupId: hash('two').toUpperCase(), permissions: ['payouts:write', 'payouts:write'] }),
     {
       ...keyEntry('three', { merchantId: 'm_b', environment: 'test', status: 'REVOKED' }),
-      ...{ type: undefined, expiresAt: '9999-12-31T23:59:59Z' },
+      ...{ type: undefined, expiresAt: '9999-12-31T23:59:59.999Z' },
     },
   ];
   t.match((await check(entries)).body.data, { created: { merchants: 2, keys: 3 }, problems: { length: 0 } });

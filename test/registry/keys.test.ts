@@ -1,6 +1,7 @@
 import { sql } from '../../src/database/kysely.js';
 import t from 'tap';
 import { isGeneratedApiKey, lookupIdOf } from '../../src/gateway/api-key.js';
+import { expiryIn, latestExpiry } from '../../src/registry/keys/expiry.js';
 import { listEvents } from '../../src/registry/events/repository.js';
 import { onEachDatabase } from '../database/each-database.js';
 import { holdLock } from '../database/held-lock.js';
@@ -396,4 +397,14 @@ onEachDatabase('a list of keys says who created each, and filters by a part of t
   t.equal((await call('GET', `/merchants/${id}/keys?label=${first.key}`)).status, 422, 'a key is no label');
   const one = await call<Listed>('GET', `/keys/${second.keyId}`);
   t.match(one.body.data, { createdBy: 'bootstrap', lastUse: used });
+});
+
+t.test('a key may expire in the last millisecond of the year 9999, and not later', (t) => {
+  const now = latestExpiry - 1_000;
+  t.equal(expiryIn({ expiresIn: '1s' }, now), latestExpiry);
+  t.match(expiryIn({ expiresIn: '1s' }, now + 1), { path: 'expiresIn' });
+  const expiresAt = '9999-12-31T23:59:59.999Z';
+  t.equal(expiryIn({ expiresAt }, latestExpiry - 1), latestExpiry);
+  t.match(expiryIn({ expiresAt }, latestExpiry), { path: 'expiresAt' }, 'not in the future');
+  t.end();
 });

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { sql } from '../../src/database/kysely.js';
 import type { DenialCode } from '../../src/policy/decision-table.js';
 import { remedies } from '../../src/policy/remedies.js';
 import { UsageBatches } from '../../src/registry/usage/usage-batches.js';
@@ -181,9 +182,30 @@ onEachDatabase('an allowlist is judged by the accepted requests that it would ha
       { entry: '2000::/3', addresses: (2n ** 125n).toString(), concern: /^2000::\/3 admits a large part/ },
     ],
   });
+  t.match(
+    (await get(`${path}?allow=203.0.113.0/24`)).data,
+    { refused: { requests: 20, addresses: 4 }, uncertain: 7 },
+    'an entry that is the stored network itself',
+  );
   t.match((await get(`${path}?allow=`)).data, { refused: { requests: 21, addresses: 5 }, uncertain: 7 });
   t.match(await get(`${path}?allow=192.0.2`), { message: /must be an IP address or CIDR/ });
   t.match(await get(path), { message: 'allow is required' });
+});
+
+onEachDatabase('an allowlist is judged by at most 100,000 addresses', async (t, url) => {
+  const { add, database, get, merchant } = await usageApi(t, url);
+  await add({ keys: [keyUsage('key_1', { merchantId: merchant.id, addresses: [addressCount('192.0.2.1', 1)] })] });
+  const copy = (from: number, to: number) =>
+    sql`
+      with recursive n(i) as (select cast(${sql.lit(from)} as integer) union all select i + 1 from n where i < ${sql.lit(to)})
+      insert into usage_addresses (day, merchant_id, key_id, address, accepted, refused, first_at, last_at)
+      select day, merchant_id, key_id, '10.' || (i / 65536) || '.' || (i / 256 % 256) || '.' || (i % 256), accepted, refused, first_at, last_at
+      from usage_addresses, n where address = '192.0.2.1'`.execute(database);
+  await copy(2, 100_000);
+  const path = `/merchants/${merchant.id}/addresses/verdict?allow=192.0.2.1`;
+  t.match((await get(path)).data, { refused: { requests: 99_999, addresses: 99_999 } });
+  await copy(100_001, 100_001);
+  t.match(await get(path), { message: /^since is too early: the time has more than 100000 addresses/ });
 });
 
 onEachDatabase('refusals are read newest first, and followed without loss', async (t, url) => {

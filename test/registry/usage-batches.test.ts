@@ -106,7 +106,7 @@ onEachDatabase('a malformed batch is refused with the reason, and logged once a 
     'an end before its beginning': { from: hour, to: hour - 1 },
     'an hour that is not whole': keys({ codes: [codeCount('accepted', 1, { hour: hour + 1 })] }),
     'a day that is not whole': keys({ addresses: [addressCount('192.0.2.1', 1, { day: hour })] }),
-    'a count that overflows': keys({ codes: [codeCount('accepted', 2e12)] }),
+    'a count that overflows': keys({ codes: [codeCount('accepted', 1, { requestBytes: 1e12 + 1 })] }),
     'a code with other characters': keys({ codes: [codeCount('=1+1', 1)] }),
     'an id of a key with other characters': { keys: [keyUsage('key 1')] },
     'a key without its merchant': { keys: [keyUsage('key_1', { merchantId: null })] },
@@ -117,6 +117,9 @@ onEachDatabase('a malformed batch is refused with the reason, and logged once a 
   for (const body of ['', '{}', deflateRawSync('{}').toString('base64')])
     t.same(JSON.parse(await batches.add(body)), { problem: 'the batch is malformed or too large' });
   t.equal(logged.length, 1);
+  const most = keys({ codes: [codeCount('accepted', 1, { requestBytes: 1e12 })] });
+  t.match(await add({ ...most, process: 'p-2' }), { sequence: 1 }, 'the highest count');
+  await database.deleteFrom('usage_processes').execute();
   time.advance(60_000);
   await batches.add('');
   t.equal(logged.length, 2);

@@ -64,6 +64,17 @@ onEachDatabase('counts and refusals are deleted after their retention periods', 
   t.equal(await rows('usage_keys'), 1, 'the last use of a key stays');
 });
 
+onEachDatabase('a row of exactly the retention period stays; one that is a millisecond older goes', async (t, url) => {
+  const { add, database, forget, oldUsage, time } = await keepingUsage(t, url);
+  const at = time.now() - 7 * dayMilliseconds;
+  await add(0, {
+    merchants: [merchantUsage('m_1', { refusals: [refusal('r-1', { at }), refusal('r-2', { at: at - 1 })] })],
+  });
+  await forget(oldUsage());
+  const left = await database.selectFrom('usage_refusals').select('at').execute();
+  t.same(left, [{ at }]);
+});
+
 onEachDatabase(
   'a process is deleted with its gaps when it was silent for as long as counts are kept',
   async (t, url) => {

@@ -209,6 +209,14 @@ t.test('Tor and plain HTTP are reported from the first request on, also of a key
     t.same(again.findings, []);
     const later = { ...moment, now: day(8) };
     t.equal(observe(first.state, keyUsage(null, [{ at: day(8), code }], 'l'), later, thresholds).findings.length, 1);
+    for (const [ahead, count] of [
+      [-1, 0],
+      [0, 1],
+    ] as const) {
+      const inAWeek = { ...moment, now: moment.now + 7 * dayMilliseconds + ahead };
+      const { findings } = observe(first.state, keyUsage(null, [{ at: day(7), code }], 'l'), inAWeek, thresholds);
+      t.equal(findings.length, count, `${ahead} ms after a week`);
+    }
   }
   t.end();
 });
