@@ -8,14 +8,14 @@ import type { RegistryDatabase } from './registry-database.js';
 /** A change whose transaction is in progress. */
 export interface Change {
   readonly transaction: RegistryDatabase;
-  /** The revision of this change. The next change that gateways need to know gets a higher one. */
+  /** The number of this change. Only changes that gateways need to know increment it. */
   readonly revision: number;
   readonly now: number;
 }
 
 /**
- * Result of a change: a value for the caller, the events to store, and the names of the records to write to the store.
- * `changed` is null if nothing changed.
+ * Result of a change. `result` goes to the caller, `events` and `records` (names of store records to rewrite) into the
+ * database. `changed` is null if nothing changed.
  */
 export interface Outcome<Result> {
   readonly result: Result;
@@ -26,7 +26,7 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 
 /**
  * Makes one change, with its events and outbox rows, in one transaction. It increments the revision first, which locks
- * that row. So changes are committed one after another, in the order of their revisions and without gaps.
+ * that row. So changes are committed in the order of their revisions, without gaps.
  */
 export async function makeChange<Result>(
   { database, clock, onChange }: ChangeContext,
@@ -59,7 +59,10 @@ export async function makeChange<Result>(
   }
 }
 
-/** Result of a change that gateways need not know, its events, and their author if only the change proves who that is. */
+/**
+ * Result of a change that gateways need not know. `provenAuthor` replaces the author of the events, if only the change
+ * has found out who that is.
+ */
 export interface UnpublishedOutcome<Result> {
   readonly result: Result;
   readonly events: readonly NewEvent[];
@@ -68,7 +71,7 @@ export interface UnpublishedOutcome<Result> {
 
 /**
  * Makes one change that gateways need not know, with its events, in one transaction. It locks the revision but does not
- * increment it, so such changes are committed one after another too.
+ * increment it, so no other change is committed at the same time.
  */
 export function makeUnpublishedChange<Result>(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
@@ -84,7 +87,10 @@ export function makeUnpublishedChange<Result>(
   });
 }
 
-/** Locks the revision until the end of the transaction, so that changes are committed before it or after it. */
+/**
+ * Locks the row of the revision until the end of the transaction, so that no other change is committed meanwhile.
+ * @returns the current revision
+ */
 export async function lockRevision(transaction: RegistryDatabase): Promise<number> {
   const { value } = await transaction
     .updateTable('revision')
@@ -94,7 +100,7 @@ export async function lockRevision(transaction: RegistryDatabase): Promise<numbe
   return value;
 }
 
-/** Thrown to roll the transaction back if nothing changed. The next change then gets the same revision. */
+/** Thrown to roll the transaction back if nothing changed, so that the revision is not incremented. */
 class NothingChanged extends Error {
   constructor(readonly result: unknown) {
     super('nothing was changed');

@@ -49,7 +49,7 @@ import type { WebhookTarget } from './unusual/webhooks.js';
 import type { OperatorsApi } from './wallets/relay.js';
 import { walletRoutes } from './wallets/routes.js';
 
-/** Options of the admin API. */
+/** Options of the admin API and the console. */
 export interface RegistryOptions {
   readonly database: RegistryDatabase;
   readonly store: RecordsStore;
@@ -66,62 +66,68 @@ export interface RegistryOptions {
   readonly onOwner?: (() => void) | undefined;
   /** Permissions whose use requires a reason. Default: empty. */
   readonly reasonFor?: ReadonlySet<string> | undefined;
-  /** Secret for the HMAC that hashes keys to lookup ids. The gateways must have the same one. Null: plain SHA-256. */
+  /**
+   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: plain
+   * SHA-256.
+   */
   readonly pepper: Pepper | null;
-  /** The resources of all configured routes. Permissions of a new key may name only these. */
+  /** The resources of all configured routes. A new key's permissions may name only these. */
   readonly resources: ReadonlySet<string>;
   /** The gateways' option `keyStore.cache.maxStaleSeconds`: how long they may use stale cached records. */
   readonly maxStaleSeconds: number;
   readonly logger?: Logger | undefined;
   /** Returns the current problems of the store. Omitted if the store is not checked. */
   readonly storeWarnings?: (() => readonly string[]) | undefined;
-  /** Signs receipts for checkpoints of access logs. Default: the registry accepts no checkpoints. */
+  /** Signs receipts for checkpoints of access logs. Null, the default: the registry accepts no checkpoints. */
   readonly witness?: NoteSigner | null | undefined;
-  /** How clients reach the API. Default: plain HTTP on loopback. */
+  /** The TLS and addresses with which clients reach the API. Default: plain HTTP on loopback. */
   readonly access?: RegistryAccess | undefined;
-  /** The OpenID provider at which people sign in. Default: none, and sign-ins are refused. */
+  /** The OpenID provider at which people sign in. Null, the default: the registry refuses sign-ins. */
   readonly identityProvider?: IdentityProvider | null | undefined;
-  /** Signs tokens for the operators' API of the services. Default: none, and requests for them are refused. */
+  /** Signs tokens for the operators' API of the services. Null, the default: the registry refuses requests for them. */
   readonly servicesTokenKey?: ServicesTokenKey | null | undefined;
-  /** The operators' API of the services, for the wallets of the console. Default: the console has no wallets. */
+  /**
+   * The operators' API of the services, through which the console reads and funds wallets. Null, the default: no
+   * wallets.
+   */
   readonly operatorsApi?: OperatorsApi | null | undefined;
-  /** Receives what gateways have counted. Default: nothing is received. */
+  /** Receives the usage counts of gateways. Default: the registry receives none. */
   readonly usageBatches?: Pick<UsageBatches, 'results'> | undefined;
-  /** The rules about unusual use of keys. Default: none, and nothing is reported. */
+  /** The rules that detect unusual use of keys. Null, the default: the registry reports no unusual use. */
   readonly unusual?: RegistryUnusual | null | undefined;
-  /** The web console. Null, the default: none. */
+  /** The web console. Null, the default: the registry serves no console. */
   readonly console?: ConsoleSettings | null | undefined;
   /** Version of the running build, for the metrics. */
   readonly build?: ApiBuild | undefined;
 }
 
-/** The rules about unusual use of keys, and where the findings are sent. */
+/** The rules that detect unusual use of keys, and the webhooks that get the findings. */
 export interface RegistryUnusual {
   readonly use: Pick<UnusualUse, 'off'>;
   readonly targets: readonly WebhookTarget[];
 }
 
-/** Lower limit of `maxStaleSeconds`: its default value, because the limit of a gateway may be unknown. */
+/** Lower limit of `maxStaleSeconds`: the option's default, because a gateway's own setting may be unknown here. */
 const leastStaleSeconds = 30;
 
-/** Returns the maximum time for which a gateway may use cached records, plus one second, in milliseconds. */
+/** Returns how long a gateway may use a cached record at most, plus one second, in milliseconds. */
 export function longestLifetime(maxStaleSeconds: number): number {
   return (Math.max(maxStaleSeconds, leastStaleSeconds) + 1) * 1000;
 }
 
-/** The servers of the registry. */
+/** The HTTP servers of the registry. */
 export interface RegistryServers {
   readonly app: RestApp;
-  /** Null if the console is off. */
+  /** The server of the console; null if the console is off. */
   readonly console: FastifyInstance | null;
 }
 
-/** Creates the admin API. It notifies the projector of changes; the projector writes them to the store. */
+/** Creates the admin API. After each change it wakes the projector, which writes the changed records to the store. */
 export function createRegistry(options: RegistryOptions): RestApp {
   return createServers(options).app;
 }
 
-/** Creates the admin API, and the console if it is on: the same routes for people with a browser. */
+/** Creates the admin API. Creates the console too if it is on: it serves these routes to people with a browser. */
 export function createServers({ token, logger, ...options }: RegistryOptions): RegistryServers {
   const { database, projector, access = localAccess, clock, reasonFor, console: consoleOptions = null } = options;
   const sources = { ...options, longestLifetimeMilliseconds: longestLifetime(options.maxStaleSeconds) };
@@ -136,7 +142,7 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
     attempts.refused('headers_too_large', unreadAuthor(address));
   };
   const app = createRestApp({ logger, tls: access.tls, admit, onOversized });
-  // The first time before the hooks that close the database, then for the requests that were in progress.
+  // Stops twice: before the hooks that close the database, and again for the requests that were still in progress.
   app.addHook('preClose', () => attempts.stop());
   app.addHook('onClose', () => attempts.stop());
   const description = describeRoutes(app, registryDescription);
@@ -168,7 +174,7 @@ export function createServers({ token, logger, ...options }: RegistryOptions): R
   return { app, console };
 }
 
-/** Returns the routes that the admin API and the console have in common. */
+/** Returns the routes that the admin API and the console share. */
 function routeGroups(
   options: Omit<RegistryOptions, 'token' | 'logger'>,
   attempts: Attempts,
@@ -194,7 +200,7 @@ function routeGroups(
   ];
 }
 
-/** Returns the routes that only the console has: scripts call the operators' API directly. */
+/** Returns the routes for wallets, which only the console has, because scripts call the operators' API directly. */
 function walletGroups({ console, operatorsApi, servicesTokenKey: key, reasonFor }: WalletOptions): readonly Routes[] {
   if (!console || !operatorsApi || !key) return [];
   return [walletRoutes({ operatorsApi, key, reasonFor: reasonFor ?? new Set() })];
@@ -211,8 +217,8 @@ interface HealthSources {
 }
 
 /**
- * Adds the routes for liveness and readiness, which need no token. The registry is ready even if the store is
- * unavailable, because it still accepts and stores changes.
+ * Adds the routes for liveness and readiness, which need no token. An unavailable store does not make the registry
+ * unready, because it still accepts and stores changes.
  */
 function addHealth(app: RestApp, { database, writes, projector, storeWarnings }: HealthSources): void {
   app.get('/livez', { config: { isOpen: true } }, () => success('Alive', null));

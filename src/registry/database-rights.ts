@@ -3,14 +3,14 @@ import { isPostgres } from '../database/dialects.js';
 import { sql } from '../database/kysely.js';
 import type { RegistryDatabase } from './registry-database.js';
 
-/** The tables that hold the trail. The user of a running registry can only add to them. */
+/** The tables of the audit trail. The database user of a running registry may only insert rows into them. */
 const trail = ['events', 'event_chain', 'event_checkpoints'] as const;
 const readOnly = ['kysely_migration', 'kysely_migration_lock'] as const;
 
 /**
- * Gives a user of PostgreSQL the rights that a running registry needs, and no others: it can read and change the
- * tables, but can neither change nor delete events, nor change tables. Takes rights away that an earlier call gave.
- * The database must be opened as the owner of the tables.
+ * Gives a PostgreSQL user the rights that a running registry needs, and revokes all others. The user can read and
+ * change the tables, but can neither change nor delete events, nor change the schema. Open the database as the owner of
+ * the tables.
  * @throws DatabaseError for SQLite, or a user that does not exist or could change events anyway
  */
 export async function grantRights(database: RegistryDatabase, user: string): Promise<void> {
@@ -32,7 +32,7 @@ export async function grantRights(database: RegistryDatabase, user: string): Pro
       sql`grant select on ${listOf(all)} to ${to}`,
       sql`grant insert, update, delete on ${listOf(changed)} to ${to}`,
       sql`grant insert on ${listOf(trail)} to ${to}`,
-      // The end of the chain moves with each event. Only the function records what was deleted.
+      // Each new event moves the end of the chain. Only the function `prune_events` may set the other columns.
       sql`grant update (id, position, hash) on event_tail to ${to}`,
       sql`grant execute on function prune_events to ${to}`,
     ])
@@ -60,7 +60,10 @@ async function requireOther(database: RegistryDatabase, user: string): Promise<v
   }
 }
 
-/** Requires that no role, such as pg_write_all_data, and no grant to all users gives more rights than these. */
+/**
+ * Requires that the user gets no further rights on the audit trail from a role, such as pg_write_all_data, or from a
+ * grant to all users.
+ */
 async function requireLimits(database: RegistryDatabase, user: string): Promise<void> {
   for (const table of [...trail, 'event_tail']) {
     const { rows } = await sql<{ excess: boolean }>`

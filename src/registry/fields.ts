@@ -18,19 +18,19 @@ export function idIn({ id }: { readonly id: string }, what: string): string {
 const prefixes = new RegExp(Object.values(keyPrefixes).join('|'), 'i');
 
 /**
- * Whether a text contains what looks like an API key. Such a text is never sent, stored or repeated in messages.
+ * Whether a text contains something in the form of an API key. The registry never sends, stores or repeats such a text.
  * Imports identify keys only by their hashes.
  */
 export function holdsApiKey(text: string): boolean {
   return prefixes.test(text);
 }
 
-/** The message for a line or field that contains what looks like an API key. */
+/** The message for a line or field that contains something in the form of an API key. */
 export const holdsApiKeyMessage = 'holds what looks like an API key: give its hash as lookupId, never the key itself';
 
 /**
- * Time of the last status change of a key or merchant; null if unknown. Responses of the previous release do not
- * contain this field.
+ * Time of the last status change of a key or merchant; null if unknown. Optional, because the previous release does not
+ * send this field.
  */
 export const statusTime = Type.Optional(Type.Union([Type.Null(), Type.String({ format: 'date-time' })]));
 
@@ -39,7 +39,7 @@ export function statusTimeOf({ status_changed_at: at }: { readonly status_change
   return at === null ? null : new Date(at).toISOString();
 }
 
-/** Returns the condition that a column contains a text. Upper and lower case are equal. */
+/** Returns the SQL condition that a column contains a text, case-insensitive. */
 export function hasPart(column: string, text: string): RawBuilder<boolean> {
   const pattern = `%${text.replaceAll(/[\\%_]/g, '\\$&')}%`;
   return sql<boolean>`lower(${sql.ref(column)}) like lower(${pattern}) escape '\\'`;

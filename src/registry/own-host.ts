@@ -12,9 +12,12 @@ import type { ServerTls } from '../tls/server-tls.js';
 export interface RegistryAccess {
   /** TLS of the listener, which the app closes; null for plain HTTP. */
   readonly tls: ServerTls | null;
-  /** Hosts besides those of the certificate, loopback names and the address of the connection. */
+  /**
+   * Further host names of the API. The names in the certificate, loopback names and the connection's address always
+   * count.
+   */
   readonly hosts: readonly string[];
-  /** Addresses and CIDRs of the proxies in front; null without proxies. */
+  /** Addresses and CIDRs of the reverse proxies; null without proxies. */
   readonly behindProxy: readonly string[] | null;
 }
 
@@ -31,7 +34,7 @@ const ownSites: ReadonlySet<string | undefined> = new Set([undefined, 'same-orig
  * - With 421, a Host of another server, because a web page may have made its own name resolve to this machine (DNS
  *   rebinding). Open routes also accept an IP address or no Host, because probes send such requests and DNS rebinding
  *   cannot.
- * - With 403, what a web page of another origin sends.
+ * - With 403, requests that a web page of another origin caused.
  * - With 403, plain HTTP from the network other than from the proxies, because the token would be readable there. Open
  *   routes take no token, so probes may use plain HTTP.
  *
@@ -71,7 +74,10 @@ export function requireOwnHost(
   };
 }
 
-/** Makes `clientAddressOf` work for the requests of an app. @param behindProxy addresses and CIDRs of the proxies */
+/**
+ * Stores the client's address with each request, for `clientAddressOf`.
+ * @param behindProxy addresses and CIDRs of the proxies
+ */
 export function noteClientAddress(app: FastifyInstance, behindProxy: readonly string[] | null): void {
   const proxies = compileIpRanges(behindProxy ?? []);
   app.decorateRequest(decorator, null);
@@ -83,8 +89,8 @@ export function noteClientAddress(app: FastifyInstance, behindProxy: readonly st
 }
 
 /**
- * Makes an app without TLS behind proxies reject plain HTTP from the network other than from the proxies, because
- * cookies would be readable there.
+ * Rejects plain HTTP from the network that does not come from a proxy, because cookies would be readable there. For an
+ * app without TLS behind proxies.
  */
 export function requireProxy(app: FastifyInstance, behindProxy: readonly string[]): void {
   const proxies = compileIpRanges(behindProxy);
@@ -95,8 +101,8 @@ export function requireProxy(app: FastifyInstance, behindProxy: readonly string[
 }
 
 /**
- * The address of the client of a request: that in X-Forwarded-For if the peer is a proxy of `registry.behindProxy`,
- * otherwise that of the peer. Null if a proxy sent an invalid address.
+ * Returns the address of a request's client. It is the one in X-Forwarded-For if the peer is a proxy of
+ * `registry.behindProxy`, otherwise the peer's own. Null if a proxy sent an invalid address.
  */
 export function clientAddressOf(request: FastifyRequest): IpAddress | null {
   return request.getDecorator<IpAddress | null>(decorator);
@@ -107,7 +113,7 @@ function clientOf(peer: IpAddress, { headers }: FastifyRequest, proxies: IpRange
   return resolveClientAddress(peer, forwardedFor === undefined ? [] : [forwardedFor].flat(), proxies);
 }
 
-/** A host in the form in which hosts are compared: a name in lower case, or an IP address without brackets. */
+/** Returns a host in a form that can be compared: a name in lower case, or an IP address without brackets. */
 function canonical(host: string): string {
   const name = host.toLowerCase().replace(/^\[(.*)\]$/, '$1');
   return parseIpAddress(name)?.text ?? name;
@@ -117,7 +123,10 @@ function isIpLiteral(name: string): boolean {
   return isIPv4(name) || isIPv6(/^\[(.*)\]$/.exec(name)?.[1] ?? '');
 }
 
-/** Whether the request comes from no web page, or from one of this API. Browsers add these headers; pages cannot. */
+/**
+ * Whether a page of this API sent the request, or a client that is not a browser. Browsers set these headers, and pages
+ * cannot change them.
+ */
 function isFromOwnPage({ headers }: FastifyRequest, schemes: readonly string[], host: string): boolean {
   const site = headers['sec-fetch-site'];
   if (!ownSites.has(Array.isArray(site) ? site.join() : site)) return false;

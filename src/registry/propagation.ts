@@ -21,7 +21,7 @@ export type Confirmation = (revision: number, environment: Environment | null) =
  */
 export type ProjectionWait = (revision: number) => Promise<boolean>;
 
-/** Sources that show how far a change has got. */
+/** Dependencies of `followChanges` and `followProjection`. */
 export interface PropagationSources extends GatewaySources {
   readonly projector: {
     /** Whether all changes up to this revision are in the store. */
@@ -70,15 +70,13 @@ export function followChanges(sources: PropagationSources): Confirmation {
   };
 }
 
-/**
- * The entry for gateways that may use records but are not in the roster, for example because the database was restored.
- */
+/** Creates the entry for gateways that may use records but are missing in the roster, for example after a restore. */
 function forgottenGateways(until: number | null): Propagation['pending'][number] {
   const host = 'gateways that this database may have forgotten';
   return { instanceId: forgottenId, host, staleUntil: until === null ? null : iso(until) };
 }
 
-/** Whether an entry stands for the gateways that are not in the roster. */
+/** Whether an entry represents all gateways that are missing in the roster. */
 export function isForgotten({ instanceId }: Propagation['pending'][number]): boolean {
   return instanceId === forgottenId;
 }
@@ -127,8 +125,8 @@ class Watch {
   }
 
   /**
-   * Waits until the records are in the store, then for the gateways: their earlier acknowledgements say nothing about
-   * these records.
+   * Waits until the records are in the store, then until gateways acknowledge them. Acknowledgements before that do not
+   * cover these records.
    */
   async untilConfirmed(): Promise<void> {
     void this.#queryGateways();
@@ -183,8 +181,8 @@ class Watch {
   }
 
   /**
-   * Whether more waiting is useless. A gateway without heartbeats cannot confirm before the timeout, so it stays
-   * pending. Gateways outside the roster may also be able to use records until after the timeout.
+   * Whether waiting longer cannot help. A gateway without heartbeats stays pending until the timeout. Gateways outside
+   * the roster may be able to use records for even longer.
    */
   #isOver({ isComplete, completeAt }: KnownGateways): boolean {
     const ends =

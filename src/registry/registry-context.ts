@@ -9,7 +9,10 @@ export interface RegistryContext {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
   readonly random: (size: number) => Buffer;
-  /** Secret for the HMAC that hashes keys to lookup ids. The gateways must have the same one. Null: plain SHA-256. */
+  /**
+   * Secret for the HMAC that hashes API keys to lookup ids. The gateways must have the same secret. Null: plain
+   * SHA-256.
+   */
   readonly pepper: Pepper | null;
   /** The resources of all configured routes. Permissions of a new key may name only these. */
   readonly resources: ReadonlySet<string>;

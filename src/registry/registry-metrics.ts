@@ -13,7 +13,7 @@ import type { Projector } from './projection/projector.js';
 import { countUnusual } from './unusual/findings.js';
 import { countUndelivered } from './unusual/webhooks.js';
 
-/** Sources from which the metrics are read. */
+/** Dependencies of the metrics. */
 export interface RegistryMetricSources extends GatewaySources {
   readonly writes: Pick<WriteProbe, 'problem'>;
   readonly clock: Clock;
@@ -23,7 +23,8 @@ export interface RegistryMetricSources extends GatewaySources {
 }
 
 /**
- * Adds metrics that show how far changes have got: into the database, into the gateways' store, and to the gateways.
+ * Adds metrics that show where the newest changes have arrived: in the database, in the gateways' store, at the
+ * gateways.
  */
 export function addRegistryMetrics(
   metrics: ApiMetrics,

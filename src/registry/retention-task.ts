@@ -7,16 +7,16 @@ const betweenRoundsMilliseconds = 60_000;
 /** Dependencies of RetentionTask. */
 export interface RetentionOptions {
   readonly timers: Timers;
-  /** What is deleted, for the log. */
+  /** The name of the data, for the log. */
   readonly what: string;
   /** Deletes one batch. Returns whether there may be more to delete. */
   readonly forget: () => Promise<boolean>;
-  /** Called after a failed batch: the next one begins a new round. */
+  /** Called after a failed batch. The next batch must start from the beginning. */
   readonly onFailure?: () => void;
   readonly logger?: Logger | undefined;
 }
 
-/** Deletes old data in batches: one round a minute, and a short pause after each batch. */
+/** Deletes old data in batches. Starts once a minute, and pauses briefly after each batch. */
 export class RetentionTask {
   readonly #options: RetentionOptions;
   #hasFailed = false;
@@ -62,9 +62,9 @@ export class RetentionTask {
 }
 
 /**
- * A time that has certainly passed. If the clock is set forward by mistake, young data must not be deleted. The time
- * therefore starts at that of the newest data when the process starts, and advances on the monotonic clock. It is never
- * ahead of the clock, and data is kept longer if it is behind.
+ * Returns a time that has certainly passed, so that a clock that is set forward by mistake does not delete young data.
+ * The time starts at the newest data when the process starts, and advances on the monotonic clock. It is never ahead of
+ * the clock; while it is behind, data is only kept longer.
  */
 export class PassedTime {
   readonly #monotonic: () => number;

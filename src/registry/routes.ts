@@ -4,7 +4,7 @@ import type { RestApp } from '../rest/rest-app.js';
 import { isForgotten, type Propagation } from './propagation.js';
 import type { RegistryContext } from './registry-context.js';
 
-/** Adds a group of routes to the admin API. */
+/** A function that adds a group of routes to the admin API. */
 export type Routes = (app: RestApp, context: RegistryContext) => void;
 
 /**

@@ -23,7 +23,9 @@ import type { AddressDetail } from './usage/checked-batch.js';
 import { OldUsage } from './usage/old-usage.js';
 import { UsageBatches, type UsageObserver } from './usage/usage-batches.js';
 
-/** The rules about unusual use of keys, where the findings are sent, and how many days they are kept. */
+/**
+ * The rules that detect unusual use of keys, the webhooks that get the findings, and how many days findings are kept.
+ */
 export interface StartUnusual extends RegistryUnusual {
   readonly use: Pick<UnusualUse, 'off' | 'observe'>;
   readonly keepDays: number;
@@ -36,7 +38,7 @@ export interface StartOptions extends Omit<
 > {
   /** Where the console listens; null, the default: no console. */
   readonly console?: ConsoleStart | null | undefined;
-  /** The rules about unusual use of keys; null, the default: none. The caller closes the targets. */
+  /** The rules that detect unusual use of keys; null, the default: no rules. The caller closes the webhook targets. */
   readonly unusual?: StartUnusual | null | undefined;
   readonly host: string;
   /** Port; 0 selects any free port. */
@@ -46,7 +48,7 @@ export interface StartOptions extends Omit<
   readonly keyFile?: string | null;
   /** PEM file of the CAs of client certificates. Default: no client certificates. */
   readonly clientCaFile?: string | null;
-  /** Addresses and CIDRs of the proxies in front; null, the default, without proxies. */
+  /** Addresses and CIDRs of the reverse proxies; null, the default: no proxies. */
   readonly behindProxy?: readonly string[] | null;
   /** Further hosts by which clients address the API. Default: no further hosts. */
   readonly hosts?: readonly string[];
@@ -54,23 +56,23 @@ export interface StartOptions extends Omit<
   readonly databaseUrl: string;
   /** Whether to create the database if it is missing or empty. Default: true. */
   readonly mayCreate?: boolean | undefined;
-  /** Path of the file with the bearer token of administrators. */
+  /** Path of the file with the shared token; null: there is no shared token. */
   readonly tokenFile: string | null;
   /** `off`: the shared token is not accepted. Default: `on`. */
   readonly bootstrap?: 'on' | 'off' | undefined;
-  /** Which changes need the approval of another administrator; null, the default: none. */
+  /** The changes that need the approval of another administrator; null, the default: no change does. */
   readonly approvals?: ApprovalRules | null | undefined;
   /** Receives messages of gateways, such as checkpoints. Default: no messages are received. The caller closes it. */
   readonly inbox?: GatewayInbox | null | undefined;
-  /** Receives what gateways have counted. Default: nothing is received. The caller closes it. */
+  /** Receives the usage counts of gateways. Default: the registry receives none. The caller closes it. */
   readonly usageInbox?: GatewayInbox | null | undefined;
   /** Retention period of events in days; null, the default, means no limit. */
   readonly eventsDays?: number | null | undefined;
-  /** How long usage is kept, in days, and with which addresses. Default: `defaultUsage`. */
+  /** How many days usage is stored, and whether with full addresses. Default: `defaultUsage`. */
   readonly usage?: UsageSettings | undefined;
 }
 
-/** How long usage is kept, in days, and with which addresses. */
+/** How many days usage is stored, and whether with full addresses. */
 interface UsageSettings {
   readonly hoursDays: number;
   readonly refusalsDays: number;
@@ -83,7 +85,7 @@ const defaultUsage: UsageSettings = { hoursDays: 90, refusalsDays: 7, addresses:
 /** A registry that accepts requests and writes changes to the store. */
 export interface RunningRegistry {
   readonly url: string;
-  /** The origin of the console; null without one. */
+  /** The origin of the console; null if the console is off. */
   readonly consoleUrl: string | null;
   /** Open until `close()`. */
   readonly database: RegistryDatabase;
@@ -96,19 +98,21 @@ export interface RunningRegistry {
 }
 
 /**
- * How long to wait for gateways' reports of inactive records. It suffices, because a gateway sends two heartbeats a
- * second and reconnects at least once a second.
+ * How long to wait for gateways' reports of inactive records, in milliseconds. A gateway sends two heartbeats a second
+ * and reconnects at least once a second, so this is enough.
  */
 const reportMilliseconds = 1_500;
-/** Listen addresses that are no host of the API: a web page may have resolved its name to them. */
+/**
+ * Listen addresses that do not count as hosts of the API, because a web page may have resolved its own name to them.
+ */
 const anyAddress: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 /**
- * How long to wait for the first comparison with the store. A reachable store is compared in this time, unless all
- * records have to be rewritten.
+ * How long the start waits for the first comparison with the store, in milliseconds. Only a rewrite of all records
+ * takes longer, if the store is reachable.
  */
 const firstPassMilliseconds = 1_000;
 
-/** @throws OperatorError if the option names something else than a permission */
+/** Requires that the option names only permissions. @throws OperatorError */
 function requirePermissions(named: ReadonlySet<string>): void {
   const unknown = [...named].filter((name) => !(permissions as readonly string[]).includes(name));
   if (unknown.length === 0) return;
@@ -202,7 +206,8 @@ export async function startRegistry({
     await database.destroy();
   });
   projector.wake();
-  // Compares the store before the first change: only an unchanged new database certainly knows every gateway.
+  // Compares the store before it accepts the first change: only an unchanged new database certainly knows every
+  // gateway.
   await new Promise<void>((resolve) => {
     const cancel = options.timers.after(firstPassMilliseconds, resolve);
     void projector.nextPass().then(() => {

@@ -180,14 +180,16 @@ interface RunRow {
   signed_at: number;
   began_at: number;
   received_at: number;
-  /** When a checkpoint of this run (the access log of one gateway process) was last appended to the list of checkpoints. */
+  /** When a checkpoint of this run (the log of one gateway process) was last appended to the checkpoint list. */
   listed_at: number;
   every_seconds: number;
   /** The origin of the run that this run continues; null if there is none. */
   previous_run: string | null;
   /** The origin of the run that continues this run; null if there is none. */
   next_run: string | null;
-  /** 1 if a finding reports the run as silent, or if the run has ended and its next run has arrived. */
+  /**
+   * 1 if the run needs no more watching: a finding reports it as silent, or it has ended and its next run has arrived.
+   */
   was_missed: Generated<number>;
 }
 

@@ -14,23 +14,26 @@ import { announcedMilliseconds } from './tokens.js';
 /** What a route requires of its caller. */
 export interface Access {
   readonly permission: Permission;
-  /** Permissions that single fields of the body require besides. */
+  /** Further permissions that the caller needs to send certain fields of the body, by field name. */
   readonly fields?: Readonly<Record<string, Permission>>;
   /**
-   * How the route limits members to their own merchant: `id` and `keyId` name the path parameter, `list` means that the
-   * handler filters by `merchantId` of the caller, `own` that the route concerns only the caller. Omitted: members of a
-   * merchant get a 404.
+   * How the route limits members to their own merchant. Omitted: members get a 404.
+   * - `id`, `keyId`: the path parameter that names the merchant or one of its keys;
+   * - `list`: the handler returns only records of the caller's `merchantId`;
+   * - `own`: the route concerns only the caller.
    */
   readonly merchant?: 'id' | 'keyId' | 'list' | 'own';
-  /** Whether a person in the console must have proven their identity a few minutes ago: the route shows a secret. */
+  /** Whether a person in the console must have signed in again a few minutes ago, because the route shows a secret. */
   readonly isProven?: true;
-  /** What the route shows. The first read in each hour by one administrator is an event. */
+  /**
+   * The kind of data that the route shows. The first read of it by an administrator in each hour is stored as an event.
+   */
   readonly reads?: 'keys' | 'allowlists' | 'members' | 'usage';
 }
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Required for each route that is not open. */
+    /** Required for each route that is not open, that is, whose callers need a credential. */
     access?: Access;
   }
   interface FastifyRequest {
@@ -41,7 +44,7 @@ declare module 'fastify' {
   }
 }
 
-/** Dependencies of the check of requests. */
+/** Dependencies of `requireAccess`. */
 export interface AccessOptions {
   readonly database: RegistryDatabase;
   readonly credentials: Credentials;
@@ -70,7 +73,8 @@ export function requireAccess(options: AccessOptions): (app: FastifyInstance) =>
       if (request.routeOptions.config.isOpen === true) return;
       request.caller = await identify(request, reply, options);
       const { is404, routeOptions } = request;
-      // Unknown paths and methods get their own response, and only from here on: they reveal which paths exist.
+      // Lets unknown paths and methods get their own error only after authentication, because that error reveals which
+      // paths exist.
       if (is404 || routeOptions.config.access === undefined) return;
       await authorise(request, request.caller, routeOptions.config.access, options);
       const isAllowed = (): Promise<boolean> => isStillAllowed(request, options);
@@ -97,7 +101,7 @@ async function identify(request: FastifyRequest, reply: FastifyReply, options: A
   if ('caller' in identified) {
     const { caller } = identified;
     await credentials.noteUse(request, caller, now);
-    // The tokens of sign-ins always end soon, and commands refresh them.
+    // Tokens of sign-ins get no such header: they always expire soon, and the commands renew them.
     if (
       caller.expiresAt !== null &&
       caller.proof.startsWith('token:') &&
@@ -170,7 +174,7 @@ async function authorise(
 }
 
 /**
- * Requires a permission of the caller, and a reason if its use needs one. A refusal becomes an event.
+ * Requires that the caller has a permission and, if its use needs one, gave a reason. Stores an event before it throws.
  * @throws Refusal 403 or 400
  */
 export async function requirePermission(
@@ -186,8 +190,8 @@ export async function requirePermission(
 }
 
 /**
- * Requires that a person in the console has proven their identity a few minutes ago. Otherwise an open browser or a
- * stolen session would be enough to get keys. A refusal becomes an event.
+ * Requires that a person in the console has signed in again a few minutes ago. Otherwise an unattended browser or a
+ * stolen session would be enough to get keys. Stores an event before it throws.
  * @throws Refusal 403
  */
 export async function requireProof(
@@ -204,7 +208,7 @@ export async function requireProof(
   );
 }
 
-/** Whether the caller's identity was proven recently. A bearer token proves it with each request. */
+/** Whether the caller signed in recently enough. A bearer token counts as a sign-in with each request. */
 export function isProvenRecently({ session }: Caller, now: number): boolean {
   return session === null || (session.provenUntil !== null && now < session.provenUntil);
 }
@@ -245,7 +249,7 @@ async function notFound(
 }
 
 /**
- * Stores the event of an attempt that was refused.
+ * Stores the event of a refused request.
  * @param needs what the caller lacks, such as a permission
  */
 async function recordRefusal(request: FastifyRequest, needs: string, attempts: Attempts): Promise<void> {
@@ -263,7 +267,7 @@ async function recordRefusal(request: FastifyRequest, needs: string, attempts: A
   );
 }
 
-/** Returns the result of an operation. If it refuses a right of the caller, stores the event of the attempt. */
+/** Runs an operation and returns its result. If it throws a RefusedRight, stores the event of the refused request. */
 export async function recordingRefusals<Result>(
   request: FastifyRequest,
   attempts: Attempts,

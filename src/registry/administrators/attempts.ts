@@ -7,10 +7,13 @@ import type { Clock, Timers } from '../../gateway/store-ports.js';
 import { FirstReads } from '../../rest/trail/first-reads.js';
 import { type CountedRefusals, countedState, RefusalCounts } from '../../rest/trail/refusal-counts.js';
 
-/** Limits of the attempts from one source within one minute. */
+/** Limit of failed sign-ins from one IP address, and the length of its time window. */
 const windowMilliseconds = 60_000;
 const mostFailures = 20;
-/** Limit of the events about attempts from all sources within one minute, so that an attacker cannot fill the database. */
+/**
+ * Limit of stored events per minute about failed sign-ins and refused requests, from all addresses together. An
+ * attacker must not fill the database.
+ */
 const mostEvents = 600;
 const mostSources = 10_000;
 
@@ -19,14 +22,14 @@ interface Window {
   count: number;
 }
 
-/** Dependencies of the attempts. */
+/** Dependencies of Attempts. */
 interface AttemptOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
   readonly timers: Timers;
 }
 
-/** Counts failed sign-ins, and stores events of refused attempts within limits. */
+/** Counts failed sign-ins, and stores events about failed sign-ins and refused requests within limits. */
 export class Attempts {
   readonly #database: RegistryDatabase;
   readonly #clock: Clock;
@@ -47,8 +50,8 @@ export class Attempts {
   }
 
   /**
-   * Counts a failed sign-in of a source.
-   * @returns the seconds after which the source may try again; null while it is within its limit
+   * Counts a failed sign-in from an IP address.
+   * @returns the seconds after which the address may try again; null while it is within its limit
    */
   failed(source: string): number | null {
     const now = this.#clock.now();
@@ -61,16 +64,18 @@ export class Attempts {
   }
 
   /**
-   * Counts a sign-in that was refused unread, because there are too many or the provider is away. One event per source
-   * and minute has their number, so that a source that is throttled cannot fill the database.
+   * Counts a sign-in that was rejected without a check of its credential: the address sends too many, or the provider
+   * is unavailable. Stores one event per address and minute with their number, so that a throttled client cannot fill
+   * the database.
    */
   refused(code: string, author: Author): void {
     this.#refusals.add(author.source ?? '', code, author);
   }
 
   /**
-   * Stores an event about an attempt. Beyond the limit only counts it; the next stored event contains that number.
-   * @param attempts how many attempts the event stands for
+   * Stores an event about an attempt. Beyond the limit it only counts the attempt; the next stored event contains the
+   * number of those omitted.
+   * @param attempts how many attempts the event represents
    */
   async record(event: NewEvent, author: Author, attempts = 1): Promise<void> {
     const now = this.#clock.now();
@@ -86,7 +91,7 @@ export class Attempts {
     await this.#store({ ...event, after }, author, now);
   }
 
-  /** Stores the event of a read, if it is the first in its hour by this administrator of the merchant's records. */
+  /** Stores the event of a read, if it is this administrator's first read of this merchant's data within the hour. */
   recordRead(what: string, merchantId: string, author: Author): void {
     const now = this.#clock.now();
     const event = { action: 'merchant.read', merchantId, keyId: null, before: null, after: { what } } as const;
@@ -94,7 +99,7 @@ export class Attempts {
     if (storing !== null) this.#track(storing);
   }
 
-  /** Stores the counted refusals, and waits for the events that are being stored. */
+  /** Stores the counted refusals, and waits until all started writes of events have ended. */
   async stop(): Promise<void> {
     await Promise.all([...this.#storing, this.#refusals.stop()]);
   }
@@ -104,7 +109,7 @@ export class Attempts {
     for (const counted of all) {
       const after = countedState(counted);
       const event = { action: 'sign-in.failed', merchantId: '', keyId: null, before: null, after } as const;
-      // Without the database, only the number of all is kept, for the next event.
+      // While the database is unavailable, keeps only their total number, for the next event.
       if (!isAway) isAway = await this.record(event, counted.first, after.refusals).then(isFalse, isTrue);
       if (isAway) this.#omitted += after.refusals;
     }

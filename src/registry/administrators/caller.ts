@@ -11,21 +11,23 @@ export interface Caller {
   /** Null for the shared token of `registry.tokenFile`. */
   readonly administratorId: string | null;
   readonly tokenId: string | null;
-  /** How the identity was proven: `bootstrap`, `token:ID` or `session:ID`. */
+  /** The credential that proved the identity: `bootstrap` (the shared token), `token:ID` or `session:ID`. */
   readonly proof: string;
-  /** The roles that the token has now. */
+  /**
+   * The roles that the credential grants now: roles of the administrator, within the limits of the token or session.
+   */
   readonly roles: readonly string[];
-  /** The roles to which the token is limited; null: all that the administrator has. */
+  /** The roles to which the token or session is limited; null: all roles of the administrator. */
   readonly tokenRoles: readonly string[] | null;
-  /** The administrator who issued the token to another one, and so may know it; null if nobody else did. */
+  /** The id of another administrator who issued the token and so may know it; null if nobody else did. */
   readonly issuedBy: string | null;
-  /** The only merchant that a member may see; null for administrators of the platform. */
+  /** The only merchant that the caller may see, as its member; null for administrators of the platform. */
   readonly merchantId: string | null;
-  /** The addresses and CIDRs from which the token is valid; null for all. */
+  /** The addresses and CIDRs from which the credential is valid; null for all. */
   readonly sources: readonly string[] | null;
-  /** When the token expires, in milliseconds since 1970; null for the shared token. */
+  /** When the token or session expires, in milliseconds since 1970; null for the shared token. */
   readonly expiresAt: number | null;
-  /** The session of the console; null for a bearer token. */
+  /** The caller's session of the console; null for a bearer token. */
   readonly session: CallerSession | null;
 }
 
@@ -33,15 +35,15 @@ export interface Caller {
 export interface CallerSession {
   readonly id: string;
   readonly createdAt: number;
-  /** When the person last proved their identity; null if the provider did not say. */
+  /** When the person last signed in at the provider or with a link; null if the provider did not say. */
   readonly provenAt: number | null;
-  /** Until when the proof is recent enough to create keys and to fund wallets; null without a proof. */
+  /** Until when that sign-in is recent enough to create keys and to fund wallets; null if `provenAt` is null. */
   readonly provenUntil: number | null;
   /** When the session ends if it is not used. */
   readonly idleEndsAt: number;
 }
 
-/** Name of the owner that the shared token of `registry.tokenFile` stands for. */
+/** Name of the caller that uses the shared token of `registry.tokenFile`. This caller has the role `owner`. */
 export const bootstrapName = 'bootstrap';
 
 /** Why a credential was not accepted. Only events and logs contain it. */
@@ -49,7 +51,10 @@ type Rejection =
   | ('absent' | 'misplaced' | 'malformed' | 'unknown' | 'revoked' | 'expired' | 'disabled' | 'source')
   | ('bootstrap-off' | 'ended' | 'idle');
 
-/** The result of the check of a credential; `credential` has the id of the token or session, if it is known. */
+/**
+ * The result of the check of a credential. If it was rejected, `credential` has the id of the token or session, if
+ * known.
+ */
 export type Identified =
   | { readonly caller: Caller }
   | {
@@ -68,7 +73,10 @@ type StoredToken = Selectable<RegistryTables['administrator_tokens']>;
 
 const betweenNotesMilliseconds = 60_000;
 
-/** Finds out whose bearer token a request has. Reads the database each time, so that a revocation counts at once. */
+/**
+ * Finds the administrator to whom a request's bearer token belongs. Reads the database each time, so that a revocation
+ * takes effect at once.
+ */
 export class Identities {
   readonly #database: RegistryDatabase;
   readonly #bootstrapDigest: Buffer | null;
@@ -113,14 +121,17 @@ export class Identities {
     return { caller };
   }
 
-  /** Stores the last use at most once a minute. A database that only reads, as during a failover, rejects no caller. */
+  /**
+   * Stores the last use of a token, at most once a minute. A failed write rejects no request: during a failover the
+   * database may be read-only.
+   */
   async #noteUse({ id, last_used_at }: StoredToken, source: string, now: number): Promise<void> {
     if (now - (last_used_at ?? -Infinity) < betweenNotesMilliseconds) return;
     const used = { last_used_at: now, last_source: source };
     try {
       await this.#database.updateTable('administrator_tokens').set(used).where('id', '=', id).execute();
     } catch {
-      // The next request stores it.
+      // The next request tries again.
     }
   }
 }
@@ -131,7 +142,7 @@ const bootstrapCaller: Caller = {
   session: null,
 };
 
-/** Parses a stored list; null stands for no limit. */
+/** Parses a list that is stored as JSON; null means no limit. */
 export function listIn(text: string | null): string[] | null {
   return text === null ? null : (JSON.parse(text) as string[]);
 }

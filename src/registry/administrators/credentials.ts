@@ -4,18 +4,21 @@ import { maskTokens } from '../../telemetry/mask-keys.js';
 import type { Caller, Identified, Identities } from './caller.js';
 import { tokenPrefix } from './token-text.js';
 
-/** How the callers of a listener prove who they are. */
+/** How the callers of one server (the admin API or the console) authenticate. */
 export interface Credentials {
   /**
    * Checks the credential of a request.
    * @param source the client's IP address
    */
   identify(request: FastifyRequest, source: string, now: number): Promise<Identified>;
-  /** Notes that the credential of a caller was used by a person or a program. */
+  /** Stores when a person or a program last used the caller's credential. */
   noteUse(request: FastifyRequest, caller: Caller, now: number): Promise<void>;
-  /** Prepares the response to a request that was rejected. */
+  /** Adds headers to the response to a request whose credential was rejected. */
   onRejected(reply: FastifyReply): void;
-  /** Returns the response to a rejected request. It says the same of all unknown credentials. */
+  /**
+   * Returns the error for a rejected credential. It is equal for all invalid credentials, so it reveals nothing about
+   * them.
+   */
   refusalOf(rejection: string, request: FastifyRequest): Refusal;
 }
 
@@ -32,12 +35,12 @@ export function bearerCredentials(identities: Identities): Credentials {
       if (token === undefined) return { rejection: absenceIn(request), credential: { tokenId: null } };
       return identities.identify(token, source, now);
     },
-    // `identify` has noted it.
+    // `identify` has stored the use already.
     noteUse: () => Promise.resolve(),
     onRejected: (reply) => void reply.header('www-authenticate', 'Bearer'),
     refusalOf: (rejection, request) => {
       if (rejection === 'misplaced') return new Refusal(401, misplacedMessage);
-      // The same message for each cause, so that nobody learns which tokens exist.
+      // The message is equal for all causes, so that nobody learns which tokens exist.
       return new Refusal(401, tokenIn(request) === undefined ? absentMessage : 'Invalid token');
     },
   };
@@ -48,8 +51,9 @@ function tokenIn({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Whether a token is in a place that logs and other servers read, even if the authorization header has one too. Without
- * that header, its prefix is enough: a search for the word `mga_` is no token.
+ * Whether a token is in the URL, a cookie or another header, which logs and other servers read. Without an
+ * authorization header, the token prefix is enough. With one, only a whole token counts, so that a search for the word
+ * `mga_` passes.
  */
 function isMisplaced({ url, headers }: FastifyRequest): boolean {
   const { authorization = '', cookie = '', 'proxy-authorization': proxy = '', 'x-api-key': key = '' } = headers;
@@ -57,7 +61,7 @@ function isMisplaced({ url, headers }: FastifyRequest): boolean {
   return places.some((text) => (authorization === '' ? text.includes(tokenPrefix) : maskTokens(text) !== text));
 }
 
-/** Why a request has no bearer token: it has no credential at all, or another one. */
+/** Why a request has no bearer token: its authorization header is missing, or has another scheme or form. */
 function absenceIn({ headers }: FastifyRequest): 'absent' | 'malformed' {
   return (headers.authorization ?? '') === '' ? 'absent' : 'malformed';
 }

@@ -40,7 +40,7 @@ export async function listAdministrators(
 
 /**
  * Finds an administrator by id.
- * @param what what the refusal calls the administrator
+ * @param what the word for the administrator in the error message
  * @throws Refusal
  */
 export async function findAdministrator(
@@ -56,7 +56,7 @@ export async function findAdministrator(
 /**
  * Creates an administrator.
  * @throws Refusal for a name in use, or roles that do not fit the merchant
- * @throws ApprovalNeeded if the guard does not permit another owner
+ * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
  */
 export function createAdministrator(
   context: Context,
@@ -91,9 +91,10 @@ export function createAdministrator(
 }
 
 /**
- * Changes an administrator. Their tokens lose removed roles, and end with their status, at the next request.
+ * Changes an administrator. At the next request, their tokens lose the roles that were removed. If the administrator
+ * was disabled, the tokens are rejected.
  * @throws Refusal if the administrator does not exist or has another version, or for roles that do not fit the merchant
- * @throws ApprovalNeeded if the guard does not permit another owner
+ * @throws ApprovalNeeded if the administrator would become an owner, and that needs approval
  */
 export function changeAdministrator(
   context: Context,
@@ -123,7 +124,7 @@ export function changeAdministrator(
     const more = await guard(change, { ...proposal, rule, ...shown });
     if (isSame) return { result: before, events: more };
     const staysOwner = status === 'ACTIVE' && roles.includes('owner');
-    // The shared token can always create another owner, so it may remove the last one.
+    // Only the shared token may remove the last owner, because it can always create another one.
     if (
       author.administratorId !== null &&
       before.roles.includes('owner') &&
@@ -153,7 +154,7 @@ async function hasOtherOwner(database: RegistryDatabase, id: string): Promise<bo
   return others.some((owner) => owner !== id);
 }
 
-/** Whether an active owner exists who proves their identity with something else than the shared token. */
+/** Whether an active owner exists. The shared token, which has the role `owner`, does not count. */
 export async function hasOwner(database: RegistryDatabase): Promise<boolean> {
   return (await activeOwners(database)).length > 0;
 }
@@ -172,8 +173,8 @@ function shownOf({ name, kind, status, roles, issuer, subject }: Shown): Shown {
 }
 
 /**
- * Returns the rule for a change that makes an owner, or gives an owner another identity. Until there have been two
- * owners, none needs approval, because nobody could give it.
+ * Returns the approval rule for a change that makes an owner, or gives an owner another identity. Returns null until
+ * there have been two owners, because nobody could approve the change.
  */
 async function ownerRule(transaction: RegistryDatabase, before: Shown | null, after: Shown): Promise<Proposal['rule']> {
   const isOwner = (one: Shown | null): boolean =>
@@ -185,7 +186,7 @@ async function ownerRule(transaction: RegistryDatabase, before: Shown | null, af
   return isFirst ? null : 'owners';
 }
 
-/** Notes that there are two owners: from then on a new one may need approval, even after one of them has left. */
+/** Stores that two owners exist. From then on, each new owner may need approval, even if only one owner is left. */
 async function noteOwners(transaction: RegistryDatabase): Promise<void> {
   if ((await activeOwners(transaction)).length < 2) return;
   await transaction.updateTable('approval_settings').set({ had_second_owner: 1 }).execute();
@@ -217,7 +218,7 @@ async function requireUnused(
   { name, issuer, subject }: { readonly name: string; readonly issuer: string | null; readonly subject: string | null },
   own: string | null,
 ): Promise<void> {
-  // The registry's own changes and those with the shared token have these names.
+  // Events already use these names as actors, for the registry itself, the shared token and unknown callers.
   const isReserved = [bootstrapName, 'registry', 'unknown'].includes(name.toLowerCase());
   const named = transaction.selectFrom('administrators').select('id').where('name', '=', name);
   if (isReserved || ((await named.executeTakeFirst())?.id ?? own) !== own) {

@@ -6,13 +6,13 @@ import type { Author } from '../events/author.js';
 import { clientAddressOf } from '../own-host.js';
 import type { Caller } from './caller.js';
 
-/** The author of an attempt whose caller is unknown. */
+/** The author of an event about a request whose caller is unknown. */
 const anonymous: Author = {
   ...{ actor: 'unknown', administratorId: null, proof: 'unproven', claimed: null },
   ...{ source: null, requestId: null, reason: null },
 };
 
-/** Returns the author of events for a request. */
+/** Returns the author of the events that a request causes. */
 export function authorOf(request: FastifyRequest): Author {
   const { caller, headers, id } = request;
   if (caller === null) throw new Error('the route is open, so its requests have no author');
@@ -24,14 +24,14 @@ export function authorOf(request: FastifyRequest): Author {
 }
 
 /**
- * Returns the author of a request that could not be read.
- * @param address the address of its connection
+ * Returns the author of an event about a request that could not be parsed.
+ * @param address the IP address of its connection
  */
 export function unreadAuthor(address: string | null): Author {
   return { ...anonymous, source: address };
 }
 
-/** Returns the author of an attempt whose caller is unknown. */
+/** Returns the author of an event about a request whose caller is unknown. */
 export function unknownAuthor(request: FastifyRequest): Author {
   return { ...anonymous, ...requestOf(request), requestId: request.id };
 }
@@ -52,7 +52,7 @@ function requestOf(request: FastifyRequest): Pick<Author, 'source'> {
 }
 
 /**
- * Returns the name that a client with the shared token claims. Nothing proves it.
+ * Returns the name in `x-actor` that a client with the shared token claims. The name is not verified.
  * @throws Refusal 400 for an invalid name
  */
 function claimedIn(name: string | readonly string[] | undefined): string | null {

@@ -28,7 +28,7 @@ const reads = [
 /** A role: a named set of permissions. */
 interface Role {
   readonly description: string;
-  /** True for a role of the members of one merchant, who see only that merchant. */
+  /** Whether the role is for members of one merchant, who see only that merchant. */
   readonly isOfMember: boolean;
   readonly permissions: readonly Permission[];
 }
@@ -99,7 +99,7 @@ export type RoleName = keyof typeof roles;
 /** All role names, in the order of the table. */
 export const roleNames = Object.keys(roles) as RoleName[];
 
-/** Whether one of the roles has the permission. A role that this release does not know permits nothing. */
+/** Whether one of the roles grants the permission. A role that this release does not know grants nothing. */
 export function permits(held: readonly string[], permission: Permission): boolean {
   return held.some((name) => isRole(name) && (roles[name].permissions as readonly Permission[]).includes(permission));
 }

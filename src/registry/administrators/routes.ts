@@ -31,9 +31,9 @@ export interface AdministratorRouteOptions {
   readonly attempts: Attempts;
   /** Whether people sign in with an OpenID provider. */
   readonly hasSignIn: boolean;
-  /** Where merchants reach the gateways, as far as that is known. */
+  /** Returns the addresses at which merchants reach the gateways; null for unknown ones. */
   readonly merchantApi: () => MerchantApi;
-  /** Whether the console has the wallets of the services. */
+  /** Whether the console shows the wallets of the services. */
   readonly hasWallets: boolean;
   /** Called after an owner was created. */
   readonly onOwner?: (() => void) | undefined;

@@ -82,7 +82,7 @@ export const administratorsQuery = Type.Object({
   merchantId: Type.Optional(merchantId),
 });
 
-/** A token, as the admin API shows it: without the token itself. */
+/** A token's metadata in the admin API, without the token itself. */
 export const tokenSchema = Type.Object({
   id: Type.String(),
   administratorId: Type.String(),
@@ -138,7 +138,7 @@ export const tokensQuery = Type.Object({
   ),
 });
 
-/** Who makes the request, and what they may do. */
+/** The caller's identity, roles and permissions. */
 export const identitySchema = Type.Object({
   name: Type.String(),
   administratorId: orNull(Type.String()),
@@ -147,7 +147,7 @@ export const identitySchema = Type.Object({
   permissions: Type.Array(Type.String()),
   merchantId: orNull(Type.String()),
   expiresAt: orNull(moment),
-  // Responses of the previous release do not contain the following fields.
+  // Optional, because the previous release does not send the following fields.
   address: Type.Optional(orNull(Type.String({ description: 'the address from which the request came' }))),
   merchantApi: Type.Optional(
     Type.Object(

@@ -22,11 +22,11 @@ interface TokenRow {
   id: string;
   administrator_id: string;
   /**
-   * The other administrator who issued the token, and so may know it; null if nobody else did. A token that is created
-   * with this one has the same value.
+   * The id of another administrator who issued the token and so may know it; null if nobody else did. A token that is
+   * created with this token gets the same value.
    */
   issued_by: string | null;
-  /** `session`: a short-lived token of a sign-in. */
+  /** `session`: a short-lived token, which a sign-in issues. `token`: any other. */
   kind: 'token' | 'session';
   name: string;
   /** SHA-256 of the token, in hex. The database does not store the token itself. */

@@ -18,7 +18,10 @@ export function isTokenText(text: string): boolean {
   return tokenForm.test(text) && checksumOf(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
 }
 
-/** Returns the digest by which a token is stored: SHA-256 in hex. That suffices, because a token has 256 random bits. */
+/**
+ * Returns the SHA-256 of a token in hex, under which the database stores the token. A slow hash is not needed, because
+ * nobody can guess 256 random bits.
+ */
 export function digestOf(token: string): string {
   return createHash('sha256').update(token).digest('hex');
 }

@@ -18,7 +18,7 @@ import { digestOf, newToken } from './token-text.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const defaultLifeSeconds = 90 * 24 * 60 * 60;
-/** How long before its expiry a token is announced, in milliseconds. */
+/** How long before a token's expiry the responses announce it, in milliseconds. */
 export const announcedMilliseconds = 14 * 24 * 60 * 60 * 1000;
 /** Limit of the valid tokens of one administrator. */
 const mostTokens = 50;
@@ -81,7 +81,7 @@ export function createToken(
   });
 }
 
-/** Revokes a token of the caller, or of anybody if the caller may change administrators. @throws Refusal */
+/** Revokes a token of the caller. If the caller may change administrators, it may belong to anybody. @throws Refusal */
 export function revokeToken(context: Context, author: Author, caller: Caller, id: string): Promise<AdministratorToken> {
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
     const one = transaction.selectFrom('administrator_tokens').selectAll().where('id', '=', id);
@@ -116,7 +116,7 @@ export async function listTokens(
   const owner = administratorId ?? caller.administratorId;
   const { offset, limit } = rangeOf(paging);
   let wanted = database.selectFrom('administrator_tokens');
-  // The shared token has no tokens of its own, but is an owner, who may see all.
+  // The shared token has no tokens of its own. It acts as an owner, so it sees the tokens of all administrators.
   if (owner !== null) wanted = wanted.where('administrator_id', '=', owner);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const sorted = wanted.selectAll().orderBy('created_at', 'desc').orderBy('id', 'desc');
@@ -124,7 +124,7 @@ export async function listTokens(
   return { items: rows.map(toToken), totalRecords: total };
 }
 
-/** Counts the valid tokens of active administrators that expire soon. The tokens of sign-ins always do, and are left out. */
+/** Counts the valid tokens of active administrators that expire soon. Omits the tokens of sign-ins, which always do. */
 export async function countExpiring(database: RegistryDatabase, now: number): Promise<number> {
   const { total } = await database
     .selectFrom('administrator_tokens as token')

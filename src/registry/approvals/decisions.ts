@@ -26,8 +26,8 @@ export interface Approved {
 }
 
 /**
- * Approves a request and makes its change, in one transaction: once, and only on the state that the request shows.
- * Anything else marks the request as refused.
+ * Approves a request and makes its change in one transaction, if the state is still the one that the request shows.
+ * Otherwise marks the request as refused.
  * @throws Refusal
  */
 export async function approve(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approved> {
@@ -60,7 +60,7 @@ export async function approve(context: RegistryContext, author: Author, caller: 
   return { ...result, approval: { ...result.approval, subject: created } };
 }
 
-/** Rejects a request, or withdraws one's own. @throws Refusal */
+/** Rejects a request, or withdraws the caller's own request. @throws Refusal */
 export async function reject(context: RegistryContext, author: Author, caller: Caller, id: string): Promise<Approval> {
   const row = await findRow(context.database, id);
   const isOwn = caller.administratorId !== null && caller.administratorId === row.requested_by;
@@ -71,7 +71,7 @@ export async function reject(context: RegistryContext, author: Author, caller: C
   });
 }
 
-/** The caller may decide, but lacks the permission of the change itself. */
+/** Thrown if the caller lacks the permission that the requested change needs. */
 class MissingPermission extends RefusedRight {
   constructor({ change }: Pick<ApprovalRow, 'change'>) {
     const permission = permissionFor[change as GuardedChange];
@@ -80,7 +80,10 @@ class MissingPermission extends RefusedRight {
   }
 }
 
-/** The caller made the request, or the requester issued the caller's token and may know it. */
+/**
+ * Thrown if the decision would not be a second person's: the caller made the request, or the requester issued the
+ * caller's token and so may know it.
+ */
 class NotIndependent extends RefusedRight {
   constructor(why: string) {
     const message = `Another administrator has to approve: ${why}`;
@@ -91,7 +94,7 @@ class NotIndependent extends RefusedRight {
 async function requireIndependent(database: RegistryDatabase, caller: Caller, row: ApprovalRow): Promise<void> {
   const { administratorId, issuedBy, roles } = caller;
   if (administratorId === null) {
-    // Otherwise a change of the rules could never be approved once the other owner has left.
+    // With one owner the shared token may approve. Otherwise nobody could approve a change of the rules.
     if ((await activeOwners(database)).length > 1) {
       throw new NotIndependent('the shared token names nobody, and may approve only while there is one owner');
     }
@@ -103,7 +106,10 @@ async function requireIndependent(database: RegistryDatabase, caller: Caller, ro
   if (!permits(roles, permissionFor[row.change as GuardedChange])) throw new MissingPermission(row);
 }
 
-/** A request must not outlive the access of its requester. */
+/**
+ * Requires that the requester is still active and still has the permission that the change needs.
+ * @throws Refusal 409
+ */
 async function requireActiveRequester({ transaction }: Change, row: ApprovalRow): Promise<void> {
   if (row.requested_by === null) return;
   const { status, roles } = await findAdministrator(transaction, row.requested_by);
@@ -111,7 +117,7 @@ async function requireActiveRequester({ transaction }: Change, row: ApprovalRow)
   throw new Refusal(409, `${row.requester} is disabled or lost the permission since the request`);
 }
 
-/** Makes the change of a request. Returns the id of what it created; null if it created nothing. */
+/** Makes the change of a request. Returns the id of what the change created; null if it created nothing. */
 async function carryOut(
   context: RegistryContext,
   author: Author,

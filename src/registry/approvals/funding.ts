@@ -12,7 +12,8 @@ import type { Approval } from './schema.js';
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 /**
- * Files a request to fund a wallet. The services have the wallet, so they check the order itself when the money moves.
+ * Stores a request to fund a wallet. The registry does not check the amount or the wallet: the services do, when the
+ * money moves.
  * @throws Refusal for the shared token
  */
 export function requestFunding(context: Context, author: Author, funding: Funding): Promise<Approval> {
@@ -22,7 +23,7 @@ export function requestFunding(context: Context, author: Author, funding: Fundin
   return fileRequest(context, author, proposalOf(funding), funding);
 }
 
-/** Approves a funding. The requester then makes it at the services, where its reference moves money once. */
+/** Approves a funding. The requester then sends it to the services, which move money once per reference. */
 export function approveFunding(context: Context, author: Author, funding: Funding, guard: Guard): Promise<null> {
   return makeUnpublishedChange(context, author, async (change) => ({
     result: null,

@@ -6,20 +6,22 @@ import type { FundingLimits } from '../../rest/services-token.js';
 
 /** Which changes need the approval of another administrator (`registry.approvals`). */
 export interface ApprovalRules {
-  /** A merchant goes live. */
+  /** Whether it needs approval that a merchant goes live. */
   readonly goLive: boolean;
-  /** Somebody becomes an owner, or an owner gets another identity at the OpenID provider. */
+  /**
+   * Whether it needs approval that an administrator becomes an owner, or that an owner gets another OpenID identity.
+   */
   readonly owners: boolean;
-  /** These rules change. */
+  /** Whether a change of these rules needs approval. */
   readonly changes: boolean;
-  /** Amounts above which funding a wallet needs approval; null: it never does. */
+  /** The amounts above which funding a wallet needs approval; null: no amount does. */
   readonly fundingAbove: FundingLimits | null;
 }
 
-/** The rules without which no change needs approval. */
+/** The rules under which no change needs approval. */
 export const noRules: ApprovalRules = { goLive: false, owners: false, changes: false, fundingAbove: null };
 
-/** The changes that may need approval, with the permission that both administrators need. */
+/** The permission for each change that may need approval. The requester and the approver both need it. */
 export const permissionFor = {
   'merchant.create': 'merchants:create',
   'merchant.change': 'merchants:write',
@@ -32,33 +34,36 @@ export const permissionFor = {
 /** The kind of a change that may need approval. */
 export type GuardedChange = keyof typeof permissionFor;
 
-/** What a change would do. */
+/** A change before it is made. */
 export interface Proposal {
   readonly change: GuardedChange;
-  /** The rule that requires approval for it; null: none does. */
+  /** The rule that decides whether the change needs approval; null: it needs none. */
   readonly rule: 'goLive' | 'owners' | 'changes' | null;
   readonly merchantId: string;
-  /** The id of the changed merchant or administrator; null for a new one. */
+  /**
+   * The id of the changed merchant, administrator or wallet; null for one that is created, and for a change of the
+   * rules.
+   */
   readonly subject: string | null;
   readonly before: object | null;
   readonly after: object;
 }
 
 /**
- * Permits a change, in the transaction of the change and before it is made.
- * @returns events to store with the change
+ * Checks whether a change may be made now. Runs in the change's transaction, before the change is made.
+ * @returns further events to store with the change
  * @throws ApprovalNeeded or Refusal
  */
 export type Guard = (change: Change, proposal: Proposal) => Promise<readonly NewEvent[]>;
 
-/** Thrown to roll a change back that has to wait for approval. */
+/** Thrown to roll back a change that has to wait for approval. */
 export class ApprovalNeeded extends Error {
   constructor(readonly proposal: Proposal) {
     super(`${proposal.change} needs approval`);
   }
 }
 
-/** Permits what needs no approval by the rules in force. */
+/** Permits a change if the rules in force require no approval for it. */
 export const byRules: Guard = async ({ transaction }, proposal) => {
   if (proposal.rule !== null && (await rulesIn(transaction))[proposal.rule]) throw new ApprovalNeeded(proposal);
   return [];

@@ -17,16 +17,16 @@ type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 export type ApprovalRow = Selectable<RegistryTables['approvals']>;
 
 const hourMilliseconds = 60 * 60 * 1000;
-/** How long a request waits for its approval, and how long an approved funding may be made. */
+/** How long a request may wait for approval, and how long after approval a wallet may be funded. */
 export const lifetimeMilliseconds = 24 * hourMilliseconds;
-/** Limit of the waiting requests of one administrator. */
+/** Limit of one administrator's requests that wait. */
 const mostWaiting = 100;
 
 /**
- * Makes a change, or files it as a request if the rules in force require the approval of another administrator.
- * @param input the body of the request, from which the change is made again once it is approved
+ * Makes a change. If the rules in force require the approval of another administrator, stores it as a request instead.
+ * @param input the body of the request, with which the change is made once it is approved
  * @param act makes the change and calls the guard in its transaction
- * @throws Refusal 409 `approval_required` if the change waits now
+ * @throws Refusal 409 `approval_required` if the change now waits for approval
  */
 export async function changeOrRequest<Result>(
   context: Context,
@@ -57,7 +57,10 @@ export async function changeOrRequest<Result>(
   }
 }
 
-/** Stores a request with its event, unless the same one of the same administrator waits already. @throws Refusal */
+/**
+ * Stores a request with its event. Returns the existing one if an equal request of this administrator waits.
+ * @throws Refusal
+ */
 export function fileRequest(context: Context, author: Author, proposal: Proposal, input: object): Promise<Approval> {
   const { change, merchantId, subject, before, after } = proposal;
   return makeUnpublishedChange(context, author, async ({ transaction, now }) => {
@@ -89,7 +92,7 @@ export function fileRequest(context: Context, author: Author, proposal: Proposal
   });
 }
 
-/** The requests of an administrator, or of the registry (null), that can still be approved. */
+/** Returns the requests that wait and have not expired, of one administrator or of the registry (null). */
 export function waitingOf(database: RegistryDatabase, requestedBy: string | null, now: number): Promise<ApprovalRow[]> {
   return database
     .selectFrom('approvals')
@@ -100,7 +103,7 @@ export function waitingOf(database: RegistryDatabase, requestedBy: string | null
     .execute();
 }
 
-/** Counts the requests of all administrators that can still be approved. */
+/** Counts the requests of all administrators that wait and have not expired. */
 export async function countWaiting(database: RegistryDatabase, now: number): Promise<number> {
   const { total } = await database
     .selectFrom('approvals')
@@ -139,8 +142,8 @@ export async function findRow(database: RegistryDatabase, id: string): Promise<A
 }
 
 /**
- * Stores the decision about a request that waits, in the transaction of its change.
- * @throws Refusal 409 if it does not wait any more
+ * Stores the decision about a waiting request, in the transaction of its change.
+ * @throws Refusal 409 if the request was decided or has expired
  */
 export async function decide(
   { transaction, now }: Pick<Change, 'transaction' | 'now'>,
@@ -159,7 +162,7 @@ export async function decide(
   return toApproval(await findRow(transaction, id), now);
 }
 
-/** A request that was decided before, or expired. */
+/** Thrown for a request that was already decided, or has expired. */
 class NotWaiting extends Refusal {
   constructor({ status, decider, decidedAt, expiresAt }: Approval) {
     const when = status === 'EXPIRED' ? `it expired at ${expiresAt}` : `${decider ?? ''} decided at ${decidedAt ?? ''}`;

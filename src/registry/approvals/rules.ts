@@ -7,7 +7,7 @@ import { fileRequest, waitingOf, decide, eventOf } from './requests.js';
 
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
-/** Changes the rules in force. */
+/** Changes the approval rules in force. */
 export function changeRules(context: Context, author: Author, rules: ApprovalRules, guard: Guard): Promise<boolean> {
   return makeUnpublishedChange(context, author, async (change) => {
     const before = await rulesIn(change.transaction);
@@ -26,8 +26,9 @@ export function changeRules(context: Context, author: Author, rules: ApprovalRul
 }
 
 /**
- * Puts the configured rules into force at the start. If the rules in force require approval for that, the change waits
- * as a request of the registry, and the rules in force remain. Requests of the registry for other rules are rejected.
+ * Puts the configured approval rules into force at the start. If the rules in force require approval for that, they
+ * stay, and the change waits as a request of the registry. The registry's waiting requests for other rules are
+ * rejected.
  */
 export async function applyConfiguredRules(
   context: Context,
@@ -49,7 +50,7 @@ export async function applyConfiguredRules(
   }
 }
 
-/** The rules with all members in a fixed order, so that equal rules are equal texts. */
+/** Returns the rules with their members in a fixed order, so that equal rules give equal JSON. */
 function canonical({ fundingAbove, ...rules }: ApprovalRules): ApprovalRules {
   const sorted = fundingAbove === null ? null : Object.fromEntries(Object.entries(fundingAbove).toSorted());
   return { ...noRules, ...rules, fundingAbove: sorted };

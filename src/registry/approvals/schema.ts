@@ -5,7 +5,10 @@ const moment = Type.String({ format: 'date-time' });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);
 const snapshot = Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]);
 
-/** The states of a request for approval. EXPIRED follows from the time. */
+/**
+ * The states of a request for approval. REFUSED: approved, but the change failed. EXPIRED is never stored: it follows
+ * from `expires_at`.
+ */
 export const approvalStatuses = ['WAITING', 'APPROVED', 'REJECTED', 'REFUSED', 'EXPIRED'] as const;
 
 /** A request for approval, as the admin API shows it. */

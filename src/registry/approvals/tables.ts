@@ -1,15 +1,21 @@
-/** A change that waits for, or was decided by, another administrator. */
+/** A change that waits for the decision of another administrator, or was decided. */
 interface ApprovalRow {
   id: string;
   /** The kind of change, such as `merchant.change`. */
   change: string;
-  /** The merchant that the change concerns; empty if there is none yet, or none at all. */
+  /**
+   * The merchant that the change concerns; empty if the merchant does not exist yet, or the change concerns no
+   * merchant.
+   */
   merchant_id: string;
-  /** The id of the changed merchant or administrator; null for a new one that does not exist yet. */
+  /**
+   * The id of the changed merchant, administrator or wallet; null for one that is created, and for a change of the
+   * rules.
+   */
   subject: string | null;
-  /** The body of the request, as JSON. */
+  /** The body of the request that asked for the change, as JSON. */
   input: string;
-  /** What the request shows: the state before and after the change, as JSON. */
+  /** The states before and after the change, as JSON, as the approver sees them. `before` is null for a new record. */
   before: string | null;
   after: string;
   /** The administrator that made the request; null for the registry itself. */
@@ -19,7 +25,7 @@ interface ApprovalRow {
   requested_at: number;
   expires_at: number;
   status: 'WAITING' | 'APPROVED' | 'REJECTED' | 'REFUSED';
-  /** The administrator that decided; null while nobody has, and for the shared token. */
+  /** The administrator that decided; null if nobody has decided, or the decider used the shared token. */
   decided_by: string | null;
   decider: string | null;
   decided_at: number | null;

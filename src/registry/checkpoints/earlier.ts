@@ -5,16 +5,16 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { RegistryTables } from '../tables.js';
 
 /**
- * How long replaced checkpoints stay known, because a gateway may submit one again. Messages wait in Redis for minutes;
- * submissions without a reply wait in a file until the gateway's next start.
+ * How long replaced checkpoints stay stored, because a gateway may submit one again. Messages wait in Redis for
+ * minutes. Submissions without a reply wait in a file until the gateway's next start.
  */
 const retentionMilliseconds = 7 * 86_400_000;
 
 type Stored = Pick<Selectable<RegistryTables['runs']>, 'note' | 'received_at'>;
 
 /**
- * Returns when a checkpoint with this text was accepted, even if a newer one of its run has replaced it. Null if it was
- * never accepted, or was replaced more than a week ago.
+ * Returns when a checkpoint with this text was accepted, even if a newer one of its run (log of one process) replaced
+ * it. Null if it was never accepted, or was replaced more than a week ago.
  */
 export async function acceptedAt(
   transaction: RegistryDatabase,
@@ -27,7 +27,7 @@ export async function acceptedAt(
   return (await earlier.where('digest', '=', digestOf(text)).executeTakeFirst())?.received_at ?? null;
 }
 
-/** Stores that this checkpoint was accepted. Call this before a newer one of its run replaces it. */
+/** Stores an accepted checkpoint among the replaced ones. Call this before a newer one of its run replaces it. */
 export async function addEarlier(transaction: RegistryDatabase, { note, received_at }: Stored): Promise<void> {
   const row = { digest: digestOf(parseNote(note).text), received_at };
   await transaction

@@ -21,7 +21,7 @@ export const findingKinds = ['cut', 'fork', 'previous', 'unknown', 'replay', 'ke
 /** The kind of a finding. */
 export type WitnessFindingKind = (typeof findingKinds)[number];
 
-/** A finding in the database. */
+/** A finding, as the database stores it. */
 interface KeptFinding {
   readonly id: string;
   readonly found_at: number;
@@ -39,7 +39,7 @@ export async function reportFinding(database: RegistryDatabase, finding: KeptFin
   await database.insertInto('checkpoint_findings').values(finding).execute();
 }
 
-/** One page of the findings, newest first. */
+/** Returns one page of the findings, newest first. */
 export async function listFindings(database: RegistryDatabase, paging: Paging): Promise<Page<KeptFinding>> {
   const { offset, limit } = rangeOf(paging);
   const all = database.selectFrom('checkpoint_findings');
@@ -54,7 +54,7 @@ export async function listFindings(database: RegistryDatabase, paging: Paging): 
   return { items: rows as KeptFinding[], totalRecords: total };
 }
 
-/** Counts the findings of each kind, including kinds without any. */
+/** Counts the findings of each kind, with 0 for kinds without findings. */
 export async function countFindings(database: RegistryDatabase): Promise<ReadonlyMap<string, number>> {
   const rows = await database
     .selectFrom('checkpoint_findings')
@@ -72,7 +72,7 @@ export interface SilenceOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** Receives the checkpoints. No run counts as silent while it is interrupted. */
+  /** Receives the checkpoints. While it is interrupted, no run counts as silent. */
   readonly inbox: Pick<GatewayInbox, 'workingSince'>;
   readonly logger?: Logger | undefined;
 }
@@ -80,14 +80,14 @@ export interface SilenceOptions {
 const scanMilliseconds = 5_000;
 const silentIntervals = 3;
 /**
- * A run is silent at the earliest after this time. Gateways need it to reconnect to Redis and to repeat submissions
- * without a reply.
+ * The least time after which a run without checkpoints counts as silent. Gateways need it to reconnect to Redis and to
+ * repeat submissions that got no reply.
  */
 const leastSilentMilliseconds = 15_000;
 
 /**
- * Reports silent runs. A run is silent if no checkpoint arrived for three intervals and no other run continues it. A
- * run with an end checkpoint counts only if that names a next run, which should have arrived.
+ * Reports silent runs: no checkpoint arrived for three intervals, and no other run continues the log. After an end
+ * checkpoint, a run counts as silent only if that checkpoint names a next run, because then the next run is missing.
  */
 export class SilentRuns {
   readonly #options: SilenceOptions;

@@ -12,15 +12,15 @@ import type { RegistryTables } from '../tables.js';
 import type { InstanceKey } from './schema.js';
 
 /**
- * State of a public key for the access log of an instance:
+ * State of an instance's public key, which signs the checkpoints of its access log:
  * - `counts`: it is pinned and valid now;
- * - `unknown`: no key is pinned for its name;
- * - `other`: only other keys are pinned for its name;
- * - `ended`: it is pinned, but now is outside its period of validity.
+ * - `unknown`: no key is pinned for its instance name;
+ * - `other`: only other keys are pinned for its instance name;
+ * - `ended`: it is pinned, but its period of validity has ended or has not begun.
  */
 export type KeyState = 'counts' | 'unknown' | 'other' | 'ended';
 
-/** Compares a key with the keys that are pinned for its name. */
+/** Compares a key with the keys that are pinned for its instance name. */
 export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: number): Promise<KeyState> {
   const pinned = await database.selectFrom('instance_keys').selectAll().where('name', '=', key.name).execute();
   const own = pinned.find(({ public_key }) => public_key === keyText(key));
@@ -29,7 +29,7 @@ export async function keyStateOf(database: RegistryDatabase, key: NoteKey, now: 
 }
 
 /**
- * Pins the first key of an instance name on first use, with its event. The key stays unconfirmed until an
+ * Pins the first key of an instance name and stores the event. The key counts at once, but as unconfirmed until an
  * administrator confirms it. Call this in a transaction.
  */
 export async function pinFirst(
@@ -52,7 +52,7 @@ export async function pinFirst(
   await recordEvents(database, [event], { at: now, author: registryAuthor, revision });
 }
 
-/** One page of the instance keys, newest first. */
+/** Returns one page of the instance keys, newest first. */
 export async function listInstanceKeys(database: RegistryDatabase, paging: Paging): Promise<Page<InstanceKey>> {
   const { offset, limit } = rangeOf(paging);
   const all = database.selectFrom('instance_keys');
@@ -69,8 +69,8 @@ interface KeyChange {
 }
 
 /**
- * Pins another key for an instance name, for a gateway that gets a new key. The key counts as confirmed. A key that is
- * already pinned is only confirmed.
+ * Pins a further key for an instance name, so that a gateway can get a new key. The key counts as confirmed. If it is
+ * pinned already, only confirms it.
  */
 export async function pinKey(
   database: RegistryDatabase,

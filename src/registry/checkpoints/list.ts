@@ -4,8 +4,8 @@ import { listEntry, signListHead } from '../../evidence/submission.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
 /**
- * Locks the list of checkpoints until the end of the transaction. Without the lock, two concurrent submissions of one
- * gateway process, or two processes that both claim to continue the same log, would not see each other.
+ * Locks the list of checkpoints until the end of the transaction. Otherwise two concurrent submissions could both pass
+ * the checks, from one gateway process or from two that both claim to continue a log.
  */
 export async function lockList(transaction: RegistryDatabase): Promise<void> {
   await transaction.updateTable('checkpoint_tree').set({ id: 1 }).execute();

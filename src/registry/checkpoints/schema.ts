@@ -14,7 +14,7 @@ const publicKey = Type.String({
   description: 'a public key as audit public-key prints it',
 });
 
-/** A public key that verifies checkpoints of an instance's access log. */
+/** A public key that verifies the checkpoints of one instance's access log. */
 export const instanceKeySchema = Type.Object({
   /** Name of the instance. */
   name: Type.String(),
@@ -25,8 +25,8 @@ export const instanceKeySchema = Type.Object({
   to: Type.Union([moment, Type.Null()]),
   pinnedAt: moment,
   /**
-   * The actor that pinned the key. `registry`: the registry pinned it on first use, from the first checkpoint of that
-   * name.
+   * The name of the administrator that pinned the key. `registry`: the registry pinned it when it received the first
+   * checkpoint of that instance name.
    */
   pinnedBy: Type.String(),
   /** When an administrator confirmed the key; null if the key is not confirmed. */
@@ -46,13 +46,13 @@ export const endBody = Type.Object({ publicKey, to: Type.Optional(givenMoment) }
 /** The body of a request that pins a key. */
 export const pinBody = Type.Object({ publicKey, from: Type.Optional(givenMoment), to: Type.Optional(givenMoment) });
 
-/** The newest checkpoint of a run (a part of an access log), or a checkpoint in the list. */
+/** The newest checkpoint of a run (the part of an access log that one process wrote), or an entry of the list. */
 export const checkpointSchema = Type.Object({
   /** Index in the list of checkpoints, from 0; null in a response with the newest checkpoint of each run. */
   index: Type.Union([Type.Integer(), Type.Null()]),
   /**
-   * When the registry received the checkpoint, in milliseconds since 1970. The list's Merkle tree covers this number
-   * and the note.
+   * When the registry received the checkpoint, in milliseconds since 1970. Each leaf of the list's Merkle tree covers
+   * this number and the note.
    */
   receivedAt: Type.Integer(),
   /** The signed checkpoint with the registry's receipt. */

@@ -25,7 +25,7 @@ const submissionSchema = Type.Object({
   key: Type.String({ maxLength: 512 }),
   /** Interval between two checkpoints. */
   everySeconds: Type.Integer({ minimum: 1, maximum: 86_400 }),
-  /** The checkpoint and its proof in c2sp.org/tlog-witness format. */
+  /** The checkpoint and its consistency proof in c2sp.org/tlog-witness format. */
   submission: Type.String(),
 });
 
@@ -69,7 +69,7 @@ const clockToleranceMilliseconds = 60_000;
 /** Minimum interval of periodic checkpoints of a run in the list. Each start and end is listed. */
 const listMilliseconds = 600_000;
 
-/** Rejects a submission and rolls its transaction back. The finding is stored after the rollback. */
+/** Thrown to reject a submission and roll its transaction back. The finding is stored after the rollback. */
 class Refused extends Error {
   constructor(
     readonly status: Exclude<WitnessVerdict['status'], 200>,
@@ -90,7 +90,7 @@ export class Witness {
     this.#options = options;
   }
 
-  /** Handles a submitted checkpoint. Stores nothing and rejects the promise if the database is unavailable. */
+  /** Handles a submitted checkpoint. If the database is unavailable, stores nothing and rejects the promise. */
   async take(body: string): Promise<WitnessVerdict> {
     let origin = '';
     try {
@@ -98,7 +98,7 @@ export class Witness {
       const parsed = parseSubmission(submission);
       const instance = parseKey(key);
       const checkpoint = readCheckpoint(parsed.note, [instance]);
-      // Further signatures would be stored with the note, which could then become too long to parse.
+      // The note is stored with all its signatures, so further ones could make it too long to parse.
       if (parseNote(parsed.note).signatures.length !== 2)
         throw new InvalidNote('expected only the signatures of the instance and of the run');
       origin = runKeyName(checkpoint.name, checkpoint.run);
@@ -112,7 +112,10 @@ export class Witness {
     }
   }
 
-  /** The run key exists only in memory, so a signature by the instance key alone indicates the theft of that key. */
+  /**
+   * Reports a checkpoint that only the instance key signed. The run key exists only in the process, so a thief of the
+   * instance key cannot sign with it.
+   */
   async #findStolenKey({ message, instance, checkpoint }: NotSignedByRun): Promise<void> {
     const { database, clock } = this.#options;
     if ((await keyStateOf(database, instance, clock.now())) !== 'counts') return;
@@ -133,7 +136,7 @@ export class Witness {
       await this.#requirePinned(transaction, instance, checkpoint, now);
       const { text } = parseNote(submission.note);
       const before = await acceptedAt(transaction, text, known);
-      // A repeated submission after a lost reply gets the same receipt and changes nothing.
+      // A gateway that lost the reply repeats its submission: it gets the same receipt, and nothing changes.
       if (before !== null) return this.#verdict(transaction, receiptOf(text, before, signer));
       if (known === undefined) requireStart(submission, checkpoint);
       else requireGrowth(known, submission, checkpoint);
@@ -157,7 +160,7 @@ export class Witness {
           .insertInto('runs')
           .values({ ...row, began_at: now, previous_run: previousRun })
           .execute();
-        // This run continues the ended previous run, which must therefore not be reported as silent.
+        // This run continues the previous run, which has ended, so that one must not be reported as silent.
         const ended = transaction.updateTable('runs').set({ was_missed: 1 }).where('occasion', '=', 'end');
         if (previousRun !== null) await ended.where('origin', '=', previousRun).execute();
       } else {
@@ -178,7 +181,8 @@ export class Witness {
   }
 
   /**
-   * Pins the first key of a name on first use: the channel is authenticated. An administrator should confirm the key.
+   * Pins the first key of an instance name without a check: only authenticated gateways can send messages here. An
+   * administrator should confirm the key.
    */
   async #requirePinned(
     transaction: RegistryDatabase,
@@ -208,13 +212,14 @@ export class Witness {
     const find = (message: string): Promise<void> => this.#find(transaction, 'clock', origin, message);
     const date = new Date(at).toISOString();
     if (at > now + clockToleranceMilliseconds) await find(`it is dated ${date}, which is in the future`);
-    // An old time alone is no problem: gateways submit late after an outage of the registry.
+    // A checkpoint that is only old is no problem: after an outage of the registry, gateways submit late.
     else if (known !== undefined && at < known.signed_at)
       await find(`it is dated ${date}, earlier than its previous checkpoint`);
   }
 
   /**
-   * Compares the last line and the time of the previous run with the stored ones, to detect a truncated or forked log.
+   * Compares what the log says about its previous run (last line and time) with what is stored, to detect a truncated
+   * or forked log.
    */
   async #judgePrevious(transaction: RegistryDatabase, origin: string, checkpoint: ReadCheckpoint): Promise<void> {
     const { name, previous = null, at } = checkpoint;
@@ -270,7 +275,7 @@ function requireGrowth(known: NonNullable<RunRow>, { oldSize, proof }: Submissio
       `the newest known checkpoint of the run covers ${known.size} lines`,
       checkpoint.size < known.size ? 'replay' : 'fork',
     );
-  // A replayed earlier checkpoint would make the run of a killed process look alive.
+  // An attacker could replay an earlier checkpoint to make the run of a killed process seem alive.
   if (checkpoint.size === known.size && checkpoint.at < known.signed_at)
     throw new Refused(409, `a later checkpoint of these ${known.size} lines is known`, 'replay');
   if (known.occasion === 'end') throw new Refused(409, `the run has ended with line ${known.size}`, 'fork');
@@ -284,9 +289,7 @@ function readOlder({ note, size }: NonNullable<RunRow>): { readonly size: number
   return { size, root: Buffer.from(root, 'base64') };
 }
 
-/**
- * Creates the receipt for a checkpoint. The same checkpoint and key give the same receipt: Ed25519 is deterministic.
- */
+/** Creates the receipt for a checkpoint. Ed25519 is deterministic, so a repeated submission gets an equal receipt. */
 function receiptOf(text: string, receivedAt: number, signer: NoteSigner): string {
   return signer.receiptFor(text, Math.floor(receivedAt / 1000));
 }

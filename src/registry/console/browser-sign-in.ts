@@ -14,19 +14,22 @@ import { browserOf, newSecret, openSession, sessionIdOf } from './sessions.js';
 
 const callbackPath = '/console/sign-in/callback';
 const longestSeconds = 10 * 60;
-/** Limits of the sign-ins that wait for their person: from one source, and in all. */
+/** Limits of the sign-ins that are waiting at the provider: from one IP address, and in all. */
 const mostOfSource = 50;
 const mostPending = 10_000;
-/** How much the clock of the provider may be behind. */
+/** How far the provider's clock may be behind, in milliseconds. */
 const skewMilliseconds = 60_000;
 
-/** What a browser is told when no session was opened. The page explains the word. */
+/** Why no session was opened. The redirect to the page contains this word, and the page explains it. */
 type Failure = 'denied' | 'failed' | 'unavailable' | 'too-many' | 'no-provider' | 'not-proven';
 
-/** What the registry keeps of a sign-in while the person is at the provider. The database stores it encrypted. */
+/**
+ * The secrets of a sign-in, which the registry needs when the person returns from the provider. The database stores
+ * them encrypted.
+ */
 const kept = Type.Object({
   ...{ state: Type.String(), nonce: Type.String(), verifier: Type.String() },
-  /** The page to which the browser returns. */
+  /** The path to which the browser goes after the sign-in. */
   to: Type.String(),
   isProof: Type.Boolean(),
 });
@@ -35,9 +38,9 @@ const kept = Type.Object({
 interface SignInOptions {
   readonly context: RegistryContext;
   readonly attempts: Attempts;
-  /** Null without an OpenID provider. */
+  /** The OpenID provider; null if none is configured. */
   readonly provider: IdentityProvider | null;
-  /** The origin of the console. URLs are built with it, never with the Host header. */
+  /** Returns the origin of the console. URLs must use it, because an attacker can choose the Host header. */
   readonly origin: () => string;
 }
 
@@ -47,9 +50,9 @@ const startQuery = Type.Object({
 });
 
 /**
- * Adds the sign-in at the OpenID provider: `/console/sign-in` sends the browser there, and the provider sends it back to
- * `/console/sign-in/callback`. The provider's redirect carries no Strict cookie, so a Lax one holds the sign-in, for ten
- * minutes and one use. Without it, an attacker could sign a victim in as the attacker.
+ * Adds the sign-in at the OpenID provider: `/console/sign-in` sends the browser there, and the provider sends it back
+ * to `/console/sign-in/callback`. A cookie binds the sign-in to this browser for ten minutes and one use. Otherwise an
+ * attacker could make a victim finish the attacker's own sign-in.
  */
 export function addBrowserSignIn(app: FastifyInstance, options: SignInOptions): void {
   const { provider } = options;
@@ -69,7 +72,7 @@ interface WithProvider extends SignInOptions {
   readonly seal: SecretSeal;
 }
 
-/** A session that a sign-in has opened, or why it opened none. */
+/** The secret of the session that a sign-in opened, or the cause why it opened none. */
 type Opened = { readonly secret: string } | { readonly cause: string };
 
 class BrowserSignIn {
@@ -134,7 +137,7 @@ class BrowserSignIn {
       return leave(reply, error.reason === 'access_denied' ? 'denied' : 'failed');
     }
     const { claims, provenAt } = verified;
-    // The provider may have ignored that it had to ask again.
+    // The provider may have ignored the demand to authenticate the person again.
     if (secrets.isProof && (provenAt === null || provenAt < startedAt - skewMilliseconds)) {
       await recordFailure({ cause: 'not-proven', signInId: id }, request, reply, attempts);
       return leave(reply, 'not-proven');
@@ -171,7 +174,10 @@ class BrowserSignIn {
     return reply.header('set-cookie', setSession(opened.secret)).headers(notKept).redirect(secrets.to);
   }
 
-  /** Takes the sign-in of the browser's cookie, which can be used once; null if there is none. */
+  /**
+   * Deletes and returns the stored sign-in to which the browser's cookie belongs, so that it works once. Null without
+   * one.
+   */
   async #take(request: FastifyRequest) {
     const { context, seal } = this.#options;
     const { database, clock } = context;

@@ -1,18 +1,18 @@
 import type { FastifyRequest } from 'fastify';
 
 /**
- * The cookie of a session. The prefix `__Host-` makes browsers accept it only with Secure, Path=/ and without a domain,
- * so that no other host of the domain can set it.
+ * The cookie of a session. Browsers accept the prefix `__Host-` only with Secure, Path=/ and without Domain. So no
+ * other host of the domain can set this cookie.
  */
 export const sessionCookie = '__Host-console';
-/** The cookie of a sign-in that waits for the OpenID provider. */
+/** The cookie of a sign-in that is waiting at the OpenID provider. */
 export const signInCookie = '__Host-console-login';
 
 const secretForm = /^[A-Za-z0-9_-]{43}$/;
 
 /**
- * Returns the secret in a cookie: null without the cookie, `malformed` if the value is no secret or if there are two
- * cookies of that name, which browsers never send.
+ * Returns the secret in a cookie; null without the cookie. Returns `malformed` if the value has the wrong form, or if
+ * two cookies have that name, which browsers never send.
  */
 export function secretIn({ headers }: FastifyRequest, name: string): { readonly secret: string } | 'malformed' | null {
   const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim());
@@ -22,9 +22,7 @@ export function secretIn({ headers }: FastifyRequest, name: string): { readonly 
   return others.length === 0 && secretForm.test(secret) ? { secret } : 'malformed';
 }
 
-/**
- * Returns the header that sets a session cookie. The browser keeps it until it is closed, or until the session ends.
- */
+/** Returns the header that sets a session cookie. Without Max-Age, the browser keeps it until it is closed. */
 export function setSession(secret: string): string {
   return `${sessionCookie}=${secret}; Path=/; Secure; HttpOnly; SameSite=Strict`;
 }

@@ -17,19 +17,21 @@ import { sessionCredentials } from './sessions.js';
 export interface MerchantApi {
   readonly liveUrl: string | null;
   readonly testUrl: string | null;
-  /** PEM file with a private CA on the machines of merchants; null: a public CA. */
+  /** Path of a PEM file with the private CA on the machines of merchants; null: a public CA. */
   readonly caFile: string | null;
 }
 
-/** Where the console is served, and what it serves. */
+/** The address, files and TLS of the console. */
 export interface ConsoleSettings {
-  /** The one origin of the console, such as `https://console.example.com`; known once the console listens. */
+  /**
+   * Returns the only origin of the console, such as `https://console.example.com`. Call it once the console listens.
+   */
   readonly origin: () => string;
   /** The directory with `index.html` and `assets`. */
   readonly directory: string;
-  /** Where merchants reach the gateways. */
+  /** Returns the addresses at which merchants reach the gateways. */
   readonly merchantApi: () => MerchantApi;
-  /** TLS of the listener, which the app closes; null for plain HTTP. */
+  /** TLS of the listener, which the app closes when it stops; null for plain HTTP. */
   readonly tls: ServerTls | null;
   /** Addresses and CIDRs of the proxies in front; null without proxies. */
   readonly behindProxy: readonly string[] | null;
@@ -41,17 +43,17 @@ export interface ConsoleOptions extends ConsoleSettings {
   readonly attempts: Attempts;
   readonly context: RegistryContext;
   readonly authentication: Omit<AccessOptions, 'credentials'>;
-  /** The OpenID provider; null without one. */
+  /** The OpenID provider; null if none is configured. */
   readonly provider: IdentityProvider | null;
-  /** Gets each request that another site or host has caused. */
+  /** Called for each request that is refused because another site or another host name caused it. */
   readonly onRefused: OnRefused;
   /** Adds the routes that the console shares with the admin API. */
   readonly addRoutes: (api: RestApp) => void;
 }
 
 /**
- * Creates the server of the console: a page, the sign-in, and below `/console/api` the routes of the admin API, whose
- * callers have a session cookie instead of a token.
+ * Creates the server of the console. It serves the page, the sign-in, and below `/console/api` the routes of the admin
+ * API, with a session cookie instead of a token.
  */
 export function createConsole(options: ConsoleOptions): FastifyInstance {
   const { origin, directory, tls, behindProxy, logger, attempts, context, provider, onRefused } = options;
@@ -70,7 +72,7 @@ export function createConsole(options: ConsoleOptions): FastifyInstance {
   void app.register(
     (scope, _options, done) => {
       const api = serveJson(scope, admit);
-      // Without a handler of its own, unknown paths would get the page.
+      // Without its own handler, unknown paths below the API would get the HTML page.
       api.setNotFoundHandler(() => null);
       options.addRoutes(api);
       addEnterRoute(api, context, attempts);

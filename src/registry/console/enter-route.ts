@@ -11,8 +11,8 @@ import { enterBody } from './schema.js';
 import { browserOf, sessionIdOf } from './sessions.js';
 
 /**
- * Adds the route that exchanges the token of a one-time link for a session cookie. The token is in the body, because
- * paths appear in logs; and only a POST uses a link up, because mail scanners and previews send GET requests.
+ * Adds the route that exchanges the token of a one-time link for a session cookie. The body contains the token, because
+ * paths appear in logs. The route is a POST, because mail scanners and previews use links up with GET requests.
  */
 export function addEnterRoute(app: RestApp, context: RegistryContext, attempts: Attempts): void {
   app.post(
@@ -25,7 +25,7 @@ export function addEnterRoute(app: RestApp, context: RegistryContext, attempts: 
       const entered = await redeemLink(context, author, request.body.token, from);
       if ('cause' in entered) {
         await recordFailure({ cause: entered.cause }, request, reply, attempts);
-        // The same response for each cause, so that nobody learns which links exist.
+        // The response does not depend on the cause, so that nobody learns which links exist.
         const remedy = 'create another one, with merchant-gateway console';
         throw new Refusal(401, `The link is not valid, or no longer: ${remedy}`, [], 'link_not_valid');
       }

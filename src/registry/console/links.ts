@@ -15,15 +15,15 @@ import { type NewSession, newSecret, type Opening, openSession } from './session
 type Context = Pick<RegistryContext, 'database' | 'clock' | 'random'>;
 
 const linkMilliseconds = 10 * 60_000;
-/** Lifetime of the link of a member, who gets it by mail. */
+/** How long the link of a merchant's member is valid, in milliseconds. The member gets it by mail. */
 const memberLinkMilliseconds = 24 * 60 * 60_000;
-/** Limit of the links of one administrator that are still valid or were used in the last minutes. */
+/** Limit of one administrator's links that have not expired, used or unused. */
 const mostLinks = 20;
 const keptMilliseconds = 24 * 60 * 60_000;
 
 /**
- * Creates a link that signs an administrator in once. A session that it opens has no more rights than the token of the
- * caller, and ends with that token.
+ * Creates a link that signs an administrator in once. The session has at most the rights of the caller's token, and
+ * ends with that token.
  * @param origin the origin of the console
  * @throws Refusal
  */
@@ -41,7 +41,8 @@ export function createLink(
 }
 
 /**
- * Creates a link that signs a member of a merchant in once. The caller may change the members of this merchant.
+ * Creates a link that signs a member of a merchant in once. The route must have checked that the caller may change this
+ * merchant's members.
  * @param id the id of the member
  * @throws Refusal
  */
@@ -87,7 +88,7 @@ function issueLink(
         ...{ id, digest: digestOf(secret), administrator_id: administratorId },
         ...{ roles: isOwn ? textOf(caller.tokenRoles) : null, sources: textOf(caller.sources) },
         issued_by: isOwn ? caller.issuedBy : (caller.issuedBy ?? caller.administratorId),
-        // A sign-in replaces its tokens every few minutes, so a session must not end with one of them.
+        // A sign-in of a command renews its tokens every few minutes, so the session must not end with one of them.
         token_id: caller.proof.startsWith('token:') ? caller.tokenId : null,
         ...{ created_at: now, expires_at: expiresAt, used_at: null },
       })
@@ -101,9 +102,10 @@ function issueLink(
   });
 }
 
-/** Returns whom a link signs in. @throws Refusal for somebody who cannot get one */
+/** Returns the administrator whom a link would sign in. @throws Refusal if the caller may not create that link */
 async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string): Promise<Administrator> {
-  // A new link would be a new proof, and so an open browser would be enough to prove an identity again and again.
+  // A link proves the person's identity. With an open browser, anybody could create one and so renew that proof
+  // forever.
   if (id === caller.administratorId && caller.session !== null) {
     throw new Refusal(409, 'You are signed in already: sign in again to prove your identity', [], 'signed_in_already');
   }
@@ -113,7 +115,7 @@ async function ownerOf(transaction: RegistryDatabase, caller: Caller, id: string
   return owner;
 }
 
-/** Returns the id of an administrator that the caller names. Only owners may find out which others exist. */
+/** Returns the id of the administrator with this name or id. Only callers who may change administrators find others. */
 async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: string): Promise<string> {
   const found = await transaction
     .selectFrom('administrators')
@@ -128,7 +130,7 @@ async function idOf(transaction: RegistryDatabase, caller: Caller, wanted: strin
   return found.id;
 }
 
-/** The caller; for the shared token, which names nobody, the only owner. */
+/** Returns the id of the caller. The shared token belongs to nobody, so its default is the only owner. */
 async function defaultOwner(transaction: RegistryDatabase, { administratorId }: Caller): Promise<string> {
   if (administratorId !== null) return administratorId;
   const [first, ...others] = await activeOwners(transaction);
@@ -155,7 +157,7 @@ async function requireRoom(transaction: RegistryDatabase, owner: string, now: nu
     );
 }
 
-/** The refusal of a registry without a console. */
+/** Returns the error for requests to a registry without a console. */
 export function consoleOff(): Refusal {
   return new Refusal(404, 'This registry has no console: set registry.console', [], 'console_off');
 }
@@ -164,12 +166,12 @@ function textOf(list: readonly string[] | null): string | null {
   return list === null ? null : JSON.stringify(list);
 }
 
-/** A session that a link has opened, or why it opened none. */
+/** The secret of the session that a link opened, or the cause why it opened none. */
 export type Entered =
   | { readonly secret: string; readonly name: string }
   | { readonly cause: 'unknown-link' | 'used-link' | 'expired-link' | 'disabled' };
 
-/** Exchanges the token of a link for a session. A link opens one session, even if two requests use it at once. */
+/** Exchanges the token of a link for a session. A link opens only one session, even if two requests use it at once. */
 export function redeemLink(context: Context, author: Author, token: string, from: Opening): Promise<Entered> {
   return makeUnpublishedChange<Entered>(context, author, async ({ transaction, now }) => {
     const links = transaction.selectFrom('console_links').selectAll();
@@ -181,7 +183,7 @@ export function redeemLink(context: Context, author: Author, token: string, from
     const owner = await findAdministrator(transaction, link.administrator_id);
     const tokens = transaction.selectFrom('administrator_tokens').select(['revoked_at', 'expires_at']);
     const issuer = await tokens.where('id', '=', link.token_id ?? '').executeTakeFirst();
-    // Otherwise a member who was disabled could still open the links that they had created for others.
+    // Checks the creator too. Otherwise a disabled administrator could use the links that they had created for others.
     const creator = link.issued_by === null ? null : await findAdministrator(transaction, link.issued_by);
     const isDisabled = [owner, creator].some((one) => one !== null && one.status !== 'ACTIVE');
     if (isDisabled || (issuer?.revoked_at ?? null) !== null) return refused('disabled');

@@ -4,22 +4,22 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Refusal } from '../../rest/refusal.js';
 
 const assets = '/console/assets/';
-/** The name of an asset, without any path. */
+/** The name of an asset: a file name without directories. */
 const assetName = /^\/?[\w-]+(?:\.[\w-]+)+$/;
 const noPage = ['/console/api/', assets];
 
 /**
- * Adds the page of the console and its assets. The names of assets contain a hash of their contents, so browsers may
- * keep them. The page is the same for all paths below `/console/`: the script in it reads the path.
+ * Adds the page of the console and its assets. Browsers may cache an asset forever, because its name contains a hash of
+ * its contents. All paths below `/console/` get one page, whose script reads the path.
  * @param directory the directory with `index.html` and `assets`
  */
 export function addPages(app: FastifyInstance, directory: string): void {
   const shared = { preCompressed: true, cacheControl: false, index: false } as const;
   void app.register(fastifyStatic, {
     ...{ ...shared, root: path.join(directory, 'assets'), prefix: assets },
-    // The plugin fails on encoded dots, which would be a 500 with a line in the log.
+    // Rejects encoded dots, on which the plugin fails: each request would be a 500 and a line in the log.
     allowedPath: (at) => assetName.test(at),
-    // Version 9 of the plugin passes Node's own response.
+    // Version 9 of the plugin passes the response object of Node, not of Fastify.
     setHeaders: (response) => {
       response.setHeader('cache-control', 'public, max-age=31536000, immutable');
       response.setHeader('vary', 'accept-encoding');

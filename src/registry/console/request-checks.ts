@@ -16,7 +16,7 @@ const policy = [
   "trusted-types 'none'",
 ].join('; ');
 
-/** Headers of all responses. They limit what a page may load, who may embed it, and what it tells others. */
+/** Headers of all responses. They limit what a page may load, who may embed it, and what it reveals to other sites. */
 const headers = {
   'content-security-policy': policy,
   'x-content-type-options': 'nosniff',
@@ -33,13 +33,13 @@ export function addSecurityHeaders(app: FastifyInstance): void {
   });
 }
 
-/** Whether a method changes nothing. */
+/** The methods that change nothing. */
 const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD']);
 
 /**
- * Why a request for the API of the console was not sent by a page of the console; null if it was. The cookie alone does
- * not prove that: browsers send a Strict cookie with the requests of another port of the same host too. Browsers add
- * both headers; pages cannot change them.
+ * Returns a refusal if no page of the console sent a request to the console's API; null if one did. The cookie is not
+ * enough: browsers also send a Strict cookie with requests from another port of the host. Pages cannot change `origin`
+ * and `sec-fetch-site`.
  */
 function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequest, own: string): Refusal | null {
   const { 'sec-fetch-site': site = 'same-origin' } = others;
@@ -49,10 +49,10 @@ function foreignOriginOf({ method, headers: { origin, ...others } }: FastifyRequ
   return new Refusal(403, message, [], 'foreign_origin');
 }
 
-/** Receives each refused request. */
+/** Called for each refused request. */
 export type OnRefused = (request: FastifyRequest, refusal: Refusal) => void;
 
-/** Rejects requests with another Host than the console's with 421, against DNS rebinding. */
+/** Rejects requests whose Host is not the host of the console with 421, which prevents DNS rebinding. */
 export function requireConsoleHost(app: FastifyInstance, origin: () => string, onRefused: OnRefused): void {
   app.addHook('onRequest', (request, _reply, done) => {
     const [host, ...more] = hostsIn(request);
@@ -67,7 +67,7 @@ export function requireConsoleHost(app: FastifyInstance, origin: () => string, o
   });
 }
 
-/** Rejects requests that no page of the console sent. */
+/** Rejects requests that did not come from a page of the console. */
 export function requireConsoleOrigin(app: FastifyInstance, origin: () => string, onRefused: OnRefused): void {
   app.addHook('onRequest', (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void) => {
     const refusal = foreignOriginOf(request, origin());

@@ -11,13 +11,13 @@ import { consoleOff, createLink } from './links.js';
 import { consoleSessionSchema, linkSchema, newLinkBody, sessionsQuery } from './schema.js';
 import { endSession, listSessions } from './session-list.js';
 
-/** Dependencies of the routes; `origin` returns the origin of the console, or null if the console is off. */
+/** Dependencies of `consoleRoutes`. `origin` returns the origin of the console, or null if the console is off. */
 export interface ConsoleRouteOptions {
   readonly attempts: Attempts;
   readonly origin: () => string | null;
 }
 
-/** Creates the routes that create one-time links of the console, and list and end its sessions. */
+/** Adds the routes that create one-time links of the console, and that list and end its sessions. */
 export function consoleRoutes({ attempts, origin }: ConsoleRouteOptions): Routes {
   return (app, context) => {
     const { database, clock } = context;

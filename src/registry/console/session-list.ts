@@ -27,7 +27,7 @@ export async function listSessions(
     throw new RefusedRight('administrators:read', Refusal.notFound('Administrator'));
   const owner = administratorId ?? caller.administratorId;
   let wanted = openSessions(database, now);
-  // The shared token has no sessions of its own, but is an owner, who may see all.
+  // The shared token has no sessions of its own. It acts as an owner, so it sees the sessions of all administrators.
   if (owner !== null) wanted = wanted.where('session.administrator_id', '=', owner);
   const { total } = await wanted.select((it) => it.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
   const { offset, limit } = rangeOf(paging);
@@ -42,7 +42,7 @@ export async function listSessions(
   return { items: rows.map((row) => toSession(row, caller)), totalRecords: total };
 }
 
-/** Ends a session of the caller, or of anybody if the caller may change administrators. @throws Refusal */
+/** Ends a session of the caller. If the caller may change administrators, it may belong to anybody. @throws Refusal */
 export function endSession(
   context: Pick<RegistryContext, 'database' | 'clock'>,
   author: Author,

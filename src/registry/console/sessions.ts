@@ -14,19 +14,22 @@ import type { ConsoleSessionRow } from './tables.js';
 type Row = Selectable<RegistryTables['console_sessions']>;
 
 const minute = 60_000;
-/** How long a session lasts without a request. */
+/** How long a session lasts without a request, in milliseconds. */
 export const idleMilliseconds = 30 * minute;
-/** How long a session lasts in all. */
+/** How long a session lasts at most, in milliseconds. */
 const longestMilliseconds = 8 * 60 * minute;
-/** How long a proof of identity counts: a one-time link is for the first set-up, which takes longer. */
+/**
+ * How long a sign-in counts as a recent proof of identity. A link allows more time, because people set the console up
+ * with it.
+ */
 const proofMilliseconds = { oidc: 5 * minute, link: 10 * minute } as const;
 const betweenNotesMilliseconds = minute;
-/** How long an ended session is kept, so that its use is noticed. */
+/** How long an ended session stays stored, so that a later use of its cookie can be recognised. */
 const keptMilliseconds = 24 * 60 * minute;
 const secretBytes = 32;
 const longestBrowser = 200;
 
-/** What a new session gets from the link or the provider. */
+/** The data that a new session gets from the link or from the provider. */
 export type NewSession = Pick<
   ConsoleSessionRow,
   'administrator_id' | 'roles' | 'sources' | 'issued_by' | 'token_id' | 'proven_at' | 'proven_by'
@@ -37,14 +40,14 @@ export function newSecret(random: RegistryContext['random']): string {
   return random(secretBytes).toString('base64url');
 }
 
-/** Where a session is opened, and the session that the browser had before, which ends then. */
+/** The client that opens a session. `replaces` is the browser's previous session, which then ends; null without one. */
 export interface Opening {
   readonly source: string;
   readonly browser: string;
   readonly replaces: string | null;
 }
 
-/** Returns the id of the session of a cookie; null without one. */
+/** Returns the id of the session to which a cookie belongs; null if there is none. */
 export async function sessionIdOf(
   database: RegistryDatabase,
   found: ReturnType<typeof secretIn>,
@@ -55,8 +58,8 @@ export async function sessionIdOf(
 }
 
 /**
- * Stores a session, in a transaction. Always a new one: a session that an attacker put into the browser before the
- * sign-in gets no rights.
+ * Stores a new session, in a transaction. It never reuses one: an attacker may have put a session cookie into the
+ * browser before the sign-in.
  * @returns the secret, which only the cookie contains, and the id
  */
 export async function openSession(
@@ -91,12 +94,14 @@ export function browserOf({ headers }: FastifyRequest): string {
   return (headers['user-agent'] ?? '').replaceAll(/[^\x20-\x7e]/g, '').slice(0, longestBrowser);
 }
 
-/** When a session ends if it is not used. */
+/** Returns when a session ends if it is not used any more, in milliseconds since 1970. */
 function idleEndOf({ last_seen_at, expires_at }: Pick<Row, 'last_seen_at' | 'expires_at'>): number {
   return Math.min(last_seen_at + idleMilliseconds, expires_at);
 }
 
-/** The credentials of the console: a session cookie. A bearer token is rejected, so that a page never needs one. */
+/**
+ * Returns the credentials of the console: a session cookie. It rejects bearer tokens, so that no page has to store one.
+ */
 export function sessionCredentials(database: RegistryDatabase): Credentials {
   return {
     identify: async (request, source, now) => {
@@ -109,7 +114,7 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
     noteUse: async (request, caller, now) => {
       if (request.headers['x-unattended'] === undefined) await noteSession(database, caller, now);
     },
-    // Otherwise a browser would send the cookie of an ended session again and again.
+    // Deletes the cookie. Otherwise the browser would send the secret of an ended session again and again.
     onRejected: (reply) => void reply.header('set-cookie', clearSession),
     refusalOf: (rejection) =>
       rejection === 'misplaced'
@@ -118,7 +123,7 @@ export function sessionCredentials(database: RegistryDatabase): Credentials {
   };
 }
 
-/** The parts of a session that only its administrator and its token know. */
+/** A session with the columns of its administrator and its token that decide whether it is valid. */
 interface Stored extends Row {
   readonly owner_name: string;
   readonly status: string;
@@ -177,12 +182,12 @@ function rejected(
 }
 
 /**
- * Notes that a person uses a session, at most once a minute. Pages read again what changes; what they send while nobody
- * touches them has the header `x-unattended`, and does not keep the session open. A database that only reads, as during a failover, rejects no
- * caller.
+ * Stores that a person uses a session, at most once a minute. Requests that a page sends by itself have the header
+ * `x-unattended` and do not reach this function. A failed write rejects no request: during a failover the database may
+ * be read-only.
  */
 async function noteSession(database: RegistryDatabase, { session }: Caller, now: number): Promise<void> {
   if (session === null || session.idleEndsAt - idleMilliseconds > now - betweenNotesMilliseconds) return;
   const used = database.updateTable('console_sessions').set({ last_seen_at: now }).where('id', '=', session.id);
-  await used.execute().catch(() => undefined); // the next request stores it
+  await used.execute().catch(() => undefined); // the next request tries again
 }

@@ -18,19 +18,24 @@ export interface ConsoleStart {
   };
   /** The origin by which browsers address the console; null: the address of the listener. */
   readonly origin: string | null;
-  /** Where merchants reach the gateways. `dev` knows it only after the console has started. */
+  /**
+   * Returns the addresses at which merchants reach the gateways. `dev` knows them only after the console has started.
+   */
   readonly merchantApi: () => MerchantApi;
 }
 
-/** What the build made of `src/console`: `index.html` and `assets`. */
+/** The directory with the built `src/console`: `index.html` and `assets`. */
 const directory = fileURLToPath(new URL('../../console', import.meta.url));
 
-/** The settings of a console that `listenConsole` completes: without a configured origin, the port is not yet known. */
+/**
+ * The settings of a console that does not listen yet. Without a configured origin, `listenConsole` sets it once the
+ * port is known.
+ */
 interface OpenedConsole extends ConsoleSettings {
   readonly setOrigin: (origin: string) => void;
 }
 
-/** Reads the certificate of the console. @throws OperatorError for an unusable file */
+/** Reads the certificate and the settings of the console. @throws OperatorError for an unusable file */
 export async function openConsole(
   { listen: { certFile, keyFile }, origin: configured, merchantApi }: ConsoleStart,
   shared: {

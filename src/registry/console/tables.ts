@@ -1,16 +1,19 @@
-/** What a session and a one-time link have in common: for whom they are, and how far they reach. */
+/** The columns that sessions and one-time links have in common: the administrator, and the limits of their rights. */
 interface Grant {
   id: string;
   /** SHA-256 of the secret, in hex. The database does not store the secret itself. */
   digest: string;
   administrator_id: string;
-  /** The roles to which it is limited, as a JSON list; null: all that the administrator has. */
+  /** The roles to which the session is limited, as a JSON list; null: all roles of the administrator. */
   roles: string | null;
   /** The addresses and CIDRs from which it is valid, as a JSON list; null for all. */
   sources: string | null;
   /** The other administrator who created the link, and so may know it; null if nobody else did. */
   issued_by: string | null;
-  /** The token with which the link was created: the session ends with it. Null without one. */
+  /**
+   * The token with which the link was created. The session ends when that token expires or is revoked. Null without
+   * such a token.
+   */
   token_id: string | null;
   created_at: number;
   expires_at: number;
@@ -19,7 +22,7 @@ interface Grant {
 /** A session of a browser. */
 export interface ConsoleSessionRow extends Grant {
   last_seen_at: number;
-  /** When the person last proved their identity; null if the provider did not say. */
+  /** When the person last signed in at the provider or with a link; null if the provider did not say. */
   proven_at: number | null;
   proven_by: 'link' | 'oidc';
   /** IP address from which the person signed in. */
@@ -29,7 +32,7 @@ export interface ConsoleSessionRow extends Grant {
   ended_at: number | null;
 }
 
-/** A link that signs its reader in once. */
+/** A link that signs in once whom it was created for. */
 interface ConsoleLinkRow extends Grant {
   used_at: number | null;
 }
@@ -37,11 +40,11 @@ interface ConsoleLinkRow extends Grant {
 /** A sign-in that waits for the OpenID provider. */
 interface ConsoleSignInRow {
   id: string;
-  /** SHA-256 of the cookie, in hex. */
+  /** SHA-256 of the cookie's secret, in hex. */
   digest: string;
   /** The state, the nonce, the code verifier and the page to return to, encrypted. */
   sealed: string;
-  /** The session whose identity is proven again; null for a new session. */
+  /** The session whose person has to sign in again; null if the sign-in opens a new session. */
   session_id: string | null;
   source: string;
   created_at: number;

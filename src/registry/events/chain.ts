@@ -9,11 +9,11 @@ type EventRow = Selectable<RegistryTables['events']>;
 type NewEventRow = Omit<EventRow, 'seq'>;
 
 /**
- * Stores events and appends them to the chain. Call this in the transaction of the change.
- * @returns the sequence number of the last one
+ * Stores events and appends them to the hash chain of the trail. Call this in the transaction of the change.
+ * @returns the sequence number of the last event
  */
 export async function appendEvents(transaction: RegistryDatabase, events: readonly NewEventRow[]): Promise<number> {
-  // Writers wait for each other here until the end of the transaction, so that the chain has one order.
+  // Locks the row, so that writers append one after another. Otherwise two events could get one position in the chain.
   const tail = await transaction
     .updateTable('event_tail')
     .set((it) => ({ position: it('position', '+', events.length) }))
@@ -45,16 +45,16 @@ function eventContent(row: EventRow): string {
   });
 }
 
-/** The end of the chain, where it begins, and the public key of its signatures. */
+/** The state of the hash chain of events. */
 export interface ChainState {
   readonly head: ChainHead;
-  /** What was pruned; position 0 if nothing was. */
+  /** The end of the pruned range, from which the chain now begins; position 0 if nothing was pruned. */
   readonly pruned: ChainHead & { readonly at: number | null; readonly note: string | null };
-  /** Number of stored events that are not in the chain and are not of earlier releases, and the first of them. */
+  /** Number of stored events that should be in the chain but are not, and the lowest sequence number of them. */
   readonly unchained: { readonly count: number; readonly firstSeq: number | null };
-  /** Number of events of earlier releases, which are not in the chain. */
+  /** Number of events that earlier releases stored, before the chain existed. */
   readonly former: number;
-  /** The end of the chain, signed now; null without a key. */
+  /** The end of the chain, signed now; null without a signing key. */
   readonly note: string | null;
 }
 
@@ -62,8 +62,8 @@ export interface ChainState {
 export async function chainState(database: RegistryDatabase, signer: NoteSigner | null): Promise<ChainState> {
   const tail = await database.selectFrom('event_tail').selectAll().executeTakeFirstOrThrow();
   const head = { position: tail.position, hash: tail.hash };
-  // An event of a former release has no proof and a number of at least 1, and precedes the chain. `unchained_seq` alone
-  // proves nothing, because a user of the database can change it.
+  // Events of former releases precede the chain, have no `proof`, and have a sequence number of at least 1.
+  // `unchained_seq` alone is no evidence, because a user of the database can change it.
   const firstChained = await database
     .selectFrom('event_chain')
     .select((it) => it.fn.min<number | null>('seq').as('seq'))
@@ -130,9 +130,9 @@ export async function readChain(database: RegistryDatabase, after: number): Prom
 }
 
 /**
- * Deletes old events, and from the chain the range up to the last of them. The hash and a signature of the end of that
- * range stay, so that the rest of the chain can be verified. Events within the range that are kept stay readable, but
- * are not verified any more.
+ * Deletes old events, and the part of the chain up to the last of them. Keeps the hash and a signature of the end of
+ * that part, so that the rest of the chain can be verified. Events in that part that are kept can no longer be
+ * verified.
  */
 export async function pruneEvents(
   database: RegistryDatabase,
@@ -152,7 +152,7 @@ export async function pruneEvents(
     const end = last ?? { position: 0, hash: '' };
     const note = last === undefined || signer === null ? null : signChainHead(last, signer, 'events/pruned');
     if (isPostgres(database)) {
-      // With the rights of the tables' owner, because the registry's user may have no right to delete events.
+      // Runs as the owner of the tables, because the registry's database user may have no right to delete events.
       await sql`select prune_events(${seqs}::bigint[], ${end.position}, ${end.hash}, ${now}, ${note})`.execute(
         transaction,
       );

@@ -15,8 +15,8 @@ export interface EventCheckpointsOptions {
 const everyMilliseconds = 60_000;
 
 /**
- * Signs the end of the chain of events once a minute if there are new ones, and logs the signature. Who may write to
- * the database cannot change what a signature covers, and the log has a copy outside the database.
+ * Signs the end of the event chain once a minute if there are new events, and logs the signature. An attacker with
+ * write access to the database cannot forge a signature, and the log keeps a copy outside the database.
  */
 export class EventCheckpoints {
   readonly #options: EventCheckpointsOptions;
@@ -29,7 +29,7 @@ export class EventCheckpoints {
     this.#options = options;
   }
 
-  /** Runs until `stop()`. */
+  /** Signs once a minute until `stop()`. */
   start(): void {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
@@ -39,7 +39,7 @@ export class EventCheckpoints {
     });
   }
 
-  /** Signs the events that are not signed yet. */
+  /** Stops the timer, and signs the events that are not signed yet. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#cancelTimer();
@@ -47,7 +47,7 @@ export class EventCheckpoints {
     await this.sign();
   }
 
-  /** Signs the end of the chain, unless it is signed already. */
+  /** Signs the end of the chain, if it is not signed already. */
   async sign(): Promise<void> {
     const { database, signer, clock, logger } = this.#options;
     try {
@@ -55,7 +55,7 @@ export class EventCheckpoints {
       if (note !== null) logger?.info({ checkpoint: note }, 'signed the end of the chain of events');
       this.#hasFailed = false;
     } catch (error) {
-      // Logs only the first failure, because an outage of an hour causes many attempts.
+      // Logs only the first failure of an outage, which would otherwise fill the log each minute.
       if (!this.#hasFailed) logger?.warn({ err: error }, 'the chain of events could not be signed; retrying');
       this.#hasFailed = true;
     }

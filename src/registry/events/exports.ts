@@ -10,12 +10,12 @@ import { type EventFilter, eventFilterOf, eventsMatching, type GivenFilter } fro
 import { recordEvents, toEvent } from './repository.js';
 import { type EventExportPage, exportedSchema } from './schema.js';
 
-/** Rows per query. The states in a row can have 600 KiB. */
+/** Rows per query, which bound the memory: the states in one row can have 600 KiB. */
 const readAtOnce = 100;
 
 /**
- * Begins an export with its own event, which is the last one in its range. Events are stored one after another under a
- * lock, so each event with a lower sequence number is stored by then, and none is added to the range later.
+ * Begins an export by storing its own event, which is the last event that it contains. A lock makes writers store
+ * events one after another, so no event with a lower sequence number can appear later.
  * @returns the sequence number of that event
  */
 export async function beginExport(
@@ -24,10 +24,10 @@ export async function beginExport(
   given: GivenFilter,
   after: number,
 ): Promise<number> {
-  // Throws if the filter is invalid.
+  // Rejects an invalid filter before the export's event is stored.
   eventFilterOf(given);
   const seq = await database.transaction().execute(async (transaction) => {
-    // A registry of the former release takes this lock alone when it stores an event.
+    // A registry of the previous release locks only the revision when it stores an event, so this must lock it too.
     const revision = await lockRevision(transaction);
     const event = { action: 'events.exported', merchantId: '', keyId: null, before: null } as const;
     const events = [{ ...event, after: { filter: given, after } }];
@@ -37,8 +37,8 @@ export async function beginExport(
 }
 
 /**
- * Reads one page of an export, oldest first. Only who began the export may read it, and the filter is that of its
- * event, so nobody exports other events than the trail says.
+ * Reads one page of an export, oldest first. Only its creator may read it, with the filter that its event names. So the
+ * trail shows exactly which events were exported.
  * @param after the sequence number before the page; default: the beginning
  * @throws Refusal 404 for an unknown export
  */
@@ -80,7 +80,7 @@ async function readRows(database: RegistryDatabase, filter: EventFilter, { after
   const wanted = eventsMatching(database, filter).selectAll().where('seq', '>', after).where('seq', '<=', through);
   const rows = await wanted.orderBy('seq').limit(limit).execute();
   if (rows.length === 0) return [];
-  // A join would read the chain from its beginning.
+  // Reads the hashes in a second query, because with a join the database would scan the chain from its beginning.
   const seqs = rows.map(({ seq }) => seq);
   const links = await database.selectFrom('event_chain').select(['seq', 'hash']).where('seq', 'in', seqs).execute();
   const hashes = new Map(links.map(({ seq, hash }) => [seq, hash]));

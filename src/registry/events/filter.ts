@@ -16,7 +16,7 @@ export interface EventFilter {
   readonly administratorId?: string | undefined;
   readonly proof?: string | undefined;
   readonly claimed?: string | undefined;
-  /** In the canonical form of an address. */
+  /** In the canonical form of an IP address. */
   readonly source?: string | undefined;
   readonly requestId?: string | undefined;
   readonly reason?: string | undefined;
@@ -33,7 +33,7 @@ export interface EventFilter {
 export type GivenFilter = Static<TObject<typeof eventFilters>>;
 
 /**
- * Returns the filter of a query.
+ * Parses and checks the filter fields of a query.
  * @throws Refusal 422 for a time or an address that does not exist, and for a range without events
  */
 export function eventFilterOf({ seq, revision, since, until, source, ...given }: GivenFilter): EventFilter {
@@ -58,7 +58,7 @@ function numberIn(text: string | undefined): number | undefined {
   return text === undefined ? undefined : Number(text);
 }
 
-/** Columns that a filter compares, by the name of the filter. */
+/** The column for each filter field that must match exactly. */
 const columns = {
   ...({ seq: 'seq', merchantId: 'merchant_id', memberOf: 'merchant_id', action: 'action', actor: 'actor' } as const),
   ...({ administratorId: 'administrator_id', proof: 'proof', claimed: 'claimed', source: 'source' } as const),
@@ -67,8 +67,8 @@ const columns = {
 
 /**
  * Selects the events that match a filter. Only the merchant, the key, the request and the sequence number have an
- * index. Any other filter reads the whole table, at most a second for 1,000,000 events; a further index would cost each
- * new event.
+ * index. Other filters scan the table, which takes at most a second for 1,000,000 events. A further index would slow
+ * down each insert.
  */
 export function eventsMatching(database: RegistryDatabase, { keyId, since, until, ...exact }: EventFilter) {
   let wanted = database.selectFrom(
@@ -88,8 +88,9 @@ function everything(database: RegistryDatabase) {
 }
 
 /**
- * Returns the events about a key. An import stores one event for many keys, so that event is found by its revision. Two
- * queries use an index each; with `or`, the database would scan all events in order.
+ * Returns the events about a key, including the import that created it. An import stores one event for many keys, so
+ * that event is found by its revision. A union lets each query use an index; with `or`, the database would scan the
+ * table.
  */
 function eventsAbout(database: RegistryDatabase, keyId: string) {
   const key = database.selectFrom('api_keys').where('key_id', '=', keyId);

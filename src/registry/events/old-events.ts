@@ -10,11 +10,11 @@ export interface OldEventsOptions {
   readonly database: RegistryDatabase;
   /** Retention period in days. */
   readonly days: number;
-  /** The clock from which the timestamps of events are read. */
+  /** The clock that gave the events their timestamps. */
   readonly clock: Clock;
   readonly timers: Timers;
   readonly projection: Pick<Projection, 'lease' | 'settledIn'>;
-  /** Signs the end of what is deleted. Default: nothing signs it. */
+  /** Signs the hash at which the rest of the chain begins after a deletion. Default: it is not signed. */
   readonly signer?: NoteSigner | null | undefined;
   readonly logger?: Logger | undefined;
   /** A monotonic clock, in milliseconds. */
@@ -30,7 +30,7 @@ export class OldEvents {
   readonly #options: OldEventsOptions;
   readonly #passed: PassedTime;
   readonly #task: RetentionTask;
-  /** Sequence number of the last event that was checked in this round. */
+  /** Sequence number of the last event that the current pass over the table has checked. */
   #seen = 0;
   #deleted = 0;
 

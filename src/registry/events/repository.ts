@@ -16,12 +16,13 @@ export interface NewEvent {
   readonly keyId: string | null;
   readonly before: object | null;
   readonly after: object | null;
-  /** Default: the author of the whole change. */
+  /** The author of this event. Default: the author of the whole change. */
   readonly author?: Author;
 }
 
 /**
- * Stores events. Call this in the transaction of the change. Events never change, and only `deleteEvents` deletes them.
+ * Stores events. Call this in the transaction of the change. Stored events never change, and only `deleteEvents`
+ * deletes them.
  * @returns the sequence number of the last stored event; null without events
  */
 export async function recordEvents(
@@ -84,7 +85,7 @@ export interface DeletedEvents {
   readonly isEnd: boolean;
 }
 
-/** Which events to delete: those after a sequence number and up to a time. The signer signs the end of what is pruned. */
+/** Which events to delete: those with a sequence number above `after` that were stored up to the time `until`. */
 interface Deletion {
   readonly after: number;
   readonly until: number;
@@ -93,11 +94,11 @@ interface Deletion {
 }
 
 /**
- * Deletes events up to a time, in one batch after a sequence number. Stops at the first event that is young: later
- * events are young too, even if the clock was behind when they were stored. Ignores events that are dated in the
- * future.
- * Keeps the newest event, which shows after a restore since when changes may be missing. Keeps the resets of a key
- * while it may be reset again.
+ * Deletes one batch of events up to a time. Stops at the first newer event, because all later ones are newer too.
+ * Events dated in the future do not stop it.
+ *
+ * Keeps the newest event, which shows after a restore since when changes may be missing. Keeps the reset events of a
+ * key that may be reset again.
  */
 export async function deleteEvents(
   database: RegistryDatabase,
@@ -128,8 +129,7 @@ export async function deleteEvents(
                 .whereRef('api_keys.key_id', '=', 'events.key_id')
                 .where('api_keys.expires_at', '>', until),
             ),
-            // Keeps them also for a key that a restore deactivated: it may expire later again once an operator
-            // reactivates it.
+            // A key that a restore deactivated may be reactivated and reset again, so it needs its reset events too.
             it.exists(it.selectFrom('held_back').select('held_back.id').whereRef('held_back.id', '=', 'events.key_id')),
           ]),
         ),

@@ -19,8 +19,8 @@ const chainAccess: Access = { permission: 'events:read' };
 const exportAccess: Access = { permission: 'events:export' };
 
 /**
- * Routes of the audit trail: its events, their export, and the chain that proves them.
- * @param signer signs the end of the chain; null: nothing signs it
+ * Adds the routes of the audit trail: its events, their export, and the hash chain that reveals changed events.
+ * @param signer signs the end of the chain; null: it is not signed
  */
 export function eventRoutes(signer: NoteSigner | null): Routes {
   return (app, context) => {

@@ -39,7 +39,7 @@ export const eventSchema = Type.Object({
   before: snapshot,
   after: snapshot,
   revision: Type.Integer(),
-  // Responses of the previous release do not contain the following fields.
+  // Optional, because the previous release does not send the following fields.
   administratorId: optionalText,
   proof: optionalText,
   claimed: optionalText,
@@ -62,12 +62,12 @@ const moment = Type.Optional(
   Type.String({ pattern: dateTimeForm, description: 'a date and time with its zone, such as 2026-01-31T12:00:00Z' }),
 );
 
-/** The filters of events: one for each field but the states before and after. An event must match each given one. */
+/** The filter fields of events: one for each field except `before` and `after`. An event must match each given one. */
 export const eventFilters = {
   seq: number('a whole number: the sequence number of an event'),
   merchantId: identifier('the id of a merchant'),
   keyId: identifier('the id of a key'),
-  // Only known types are accepted: an unknown one would return an empty list, as if there were no such events.
+  // Rejects unknown types. Otherwise a typing error would return an empty list, as if no such event existed.
   action: Type.Optional(Type.Enum([...actions], { type: 'string', description: `one of ${actions.join(', ')}` })),
   actor: personName,
   administratorId: identifier('the id of an administrator'),
@@ -97,7 +97,7 @@ export const exportsQuery = Type.Object({ ...eventFilters, after: afterSeq });
 /** The query of `GET /events/exports/:id`. */
 export const exportQuery = Type.Object({ after: afterSeq });
 
-/** The state in the event of an export: its filter, and the sequence number before its first event. */
+/** `after` in the event of an export: the export's filter, and the sequence number before its first event. */
 export const exportedSchema = Type.Object({
   filter: Type.Object(eventFilters, { additionalProperties: false }),
   after: Type.Integer({ minimum: 0 }),
@@ -105,14 +105,14 @@ export const exportedSchema = Type.Object({
 
 /** The response of `POST /events/exports`. */
 export const begunExportSchema = Type.Object({
-  /** The sequence number of the event of this export, which is the last one in its range. */
+  /** The sequence number of this export's own event, which is the last event that the export contains. */
   seq: Type.Integer({ minimum: 1 }),
   after: Type.Integer({ minimum: 0 }),
 });
 
 /** The response of `GET /events/exports/:id`. */
 export const eventExportPageSchema = Type.Object({
-  /** Oldest first. The hash is that of the chain; null for an event that is not in it. */
+  /** Oldest first. `hash` is the event's hash in the chain; null for an event that is not in the chain. */
   events: Type.Array(Type.Object({ ...eventSchema.properties, hash: Type.Union([Type.Null(), Type.String()]) })),
   /** The sequence number after which the next page begins; null after the last page. */
   next: Type.Union([Type.Null(), Type.Integer({ minimum: 0 })]),
@@ -129,7 +129,7 @@ export const servicesEventsBody = Type.Object({
   }),
 });
 
-/** The response of `POST /events/services`: how many of the events were new. */
+/** The response of `POST /events/services`: the number of events that were not stored before. */
 export const appendedSchema = Type.Object({ appended: Type.Integer({ minimum: 0 }) });
 
 const count = Type.Integer({ minimum: 0 });
@@ -141,7 +141,7 @@ export const chainStateSchema = Type.Object({
   pruned: Type.Object({
     ...{ position: count, hash: Type.String(), at: Type.Union([Type.Null(), count]), note: textOrNull },
   }),
-  // An event that was inserted by SQL may have a number below 1.
+  // An attacker may have inserted an event by SQL, with a sequence number below 1.
   unchained: Type.Object({ count, firstSeq: Type.Union([Type.Null(), Type.Integer()]) }),
   former: count,
   note: textOrNull,

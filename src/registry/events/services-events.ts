@@ -5,10 +5,10 @@ import type { Author } from './author.js';
 import type { NewEvent } from './repository.js';
 
 /**
- * Appends what operators changed, read for the first time or were refused in the services, once per id. The author of
- * each event is the operator, as the services proved it; `reportedBy` names the administrator of the services. `at` is
- * when the services stored the event, because the event's own time is when the registry stores it.
- * @returns the number of events that were new
+ * Stores the events of the services (changes, first reads and refusals of operators), each id once. The author is the
+ * operator whom the services authenticated; `reportedBy` names the administrator who sent the events. `at` in the
+ * content is when the services stored the event, because the event's own time is when the registry stores it.
+ * @returns the number of events that were not stored before
  */
 export function appendServicesEvents(
   context: Pick<RegistryContext, 'database' | 'clock'>,

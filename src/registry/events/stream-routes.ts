@@ -8,15 +8,20 @@ import type { RegistryDatabase } from '../registry-database.js';
 import type { Routes } from '../routes.js';
 
 const pollMilliseconds = 500;
-/** How often each open stream gets a comment, and its caller is identified again. */
+/**
+ * How often each open stream gets a keep-alive comment, and its caller's credential is checked again, in milliseconds.
+ */
 const checkMilliseconds = 15_000;
 /** Most events that one poll reads. Further ones follow with the next poll. */
 const mostEvents = 500;
 const mostStreams = 500;
 const mostStreamsOfCaller = 20;
-/** A reader that is slower than this is disconnected; it then reads everything again. */
+/**
+ * A client that reads so slowly that more bytes are buffered is disconnected. After it reconnects, it reads all
+ * records.
+ */
 const mostBufferedBytes = 256 * 1024;
-/** Changes after which a caller may have lost the right to read: then all of them are identified again at once. */
+/** Events after which callers may have lost their rights: the credentials of all streams are then checked at once. */
 const endings: ReadonlySet<string> = new Set(['sign-in.ended', 'administrator.changed', 'token.revoked']);
 
 /** A change that a stream announces. */
@@ -27,7 +32,7 @@ interface Change {
   readonly key_id: string | null;
 }
 
-/** An open stream and its reader. */
+/** An open stream and the caller who reads it. */
 interface OpenStream {
   readonly out: PassThrough;
   readonly caller: string;
@@ -44,13 +49,13 @@ interface StreamOptions {
 }
 
 /**
- * Creates the route of the stream of changes: server-sent events that say what has changed, so that a page reads it
- * again. They contain ids and the kind of change, never a record. One poll of the database serves all streams.
+ * Adds the route of server-sent events that say which records changed, so that a page reads them again. An event
+ * contains ids and the kind of change, never a record. One poll of the database serves all streams of this process.
  */
 export function streamRoutes(options: StreamOptions): Routes {
   const streams = new Streams(options);
   return (app) => {
-    // Without this, the app would wait for the streams when it closes.
+    // Open streams would otherwise keep the app from closing.
     app.addHook('preClose', (done) => {
       streams.close();
       done();
@@ -58,7 +63,7 @@ export function streamRoutes(options: StreamOptions): Routes {
     app.get(
       '/stream',
       {
-        // The response to HEAD would be a stream that nobody reads.
+        // Without this, HEAD would open a stream that nobody reads.
         exposeHeadRoute: false,
         schema: { querystring: noQuery },
         config: {
@@ -79,7 +84,7 @@ export function streamRoutes(options: StreamOptions): Routes {
 class Streams {
   readonly #options: StreamOptions;
   readonly #open = new Set<OpenStream>();
-  /** The last event that was announced. */
+  /** The sequence number of the last event that was announced. */
   #seq = 0;
   #checkedAt = 0;
   #cancel: (() => void) | null = null;
@@ -106,7 +111,7 @@ class Streams {
       this.#seq = await this.#lastSeq();
       this.#cancel ??= this.#later();
     }
-    // The reader reads everything once the stream is open, so that no change is missed in between.
+    // The client reads all records after this event. Changes from then on are announced, so it misses none.
     stream.out.write(`retry: 2000\nid: ${this.#seq}\nevent: open\ndata: {}\n\n`);
     return stream.out;
   }
@@ -137,7 +142,7 @@ class Streams {
         .limit(mostEvents)
         .execute();
     } catch {
-      return; // the next poll reads them; the reader notices an outage by its own requests
+      return; // the next poll reads them; the client notices an outage by its own requests
     }
     this.#seq = changes.at(-1)?.seq ?? this.#seq;
     const now = clock.now();
@@ -152,7 +157,7 @@ class Streams {
     }
   }
 
-  /** Ends the streams whose readers have lost their right to them. */
+  /** Ends the streams whose callers may no longer read them. */
   async #endRefused(): Promise<void> {
     await Promise.all(
       [...this.#open].map(async (stream) => {

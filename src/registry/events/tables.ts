@@ -12,7 +12,9 @@ interface EventRow {
   after: string | null;
   revision: number;
   administrator_id: Generated<string | null>;
-  /** How the identity of the actor was proven; null in an event of an earlier release, where nothing proves it. */
+  /**
+   * The credential that proved the actor's identity; null in an event of an earlier release, which verified no actor.
+   */
   proof: Generated<string | null>;
   claimed: Generated<string | null>;
   source: Generated<string | null>;
@@ -20,27 +22,27 @@ interface EventRow {
   reason: Generated<string | null>;
 }
 
-/** The place of an event in the chain. Events of earlier releases have none. */
+/** The position of an event in the hash chain. Events of earlier releases have no row. */
 interface EventChainRow {
   /** From 1, without gaps. */
   position: number;
   seq: number;
-  /** SHA-256 over the hash at the position before and the content of the event, in hex. */
+  /** SHA-256 over the hash at the previous position and the content of the event, in hex. */
   hash: string;
 }
 
-/** The single row with the end of the chain of events, and what was pruned of it. Each writer of events locks it. */
+/** The single row with the end of the event chain, and the end of its deleted part. Each writer of events locks it. */
 interface EventTailRow {
   id: 1;
   position: number;
   hash: string;
-  /** Events up to this `seq` are of an earlier release and not in the chain. */
+  /** Events up to this sequence number are from an earlier release and have no position in the chain. */
   unchained_seq: number;
   /** Chained events up to this position were deleted after their retention period. */
   pruned_position: number;
   pruned_hash: string;
   pruned_at: number | null;
-  /** The signed end of what was pruned; null if this registry has no key for it. */
+  /** The signed end of the deleted part; null if the registry had no signing key. */
   pruned_note: string | null;
 }
 

@@ -5,7 +5,7 @@ const mostEntries = 500;
  */
 const mostCharacters = 4 * 1024 * 1024;
 
-/** Reads rows from the database and converts them to the entries of a page. */
+/** Where a page comes from: reads rows, and converts them to entries. */
 interface PageSource<Row, Entry> {
   /** Rows per query. If a page gets too long, the next page reads some of the rows again. */
   readonly readAtOnce: number;

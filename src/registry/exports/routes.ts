@@ -7,11 +7,11 @@ import type { Routes } from '../routes.js';
 import { readExportPage } from './export-page.js';
 import { exportPageSchema, exportQuery } from './schema.js';
 
-/** How long after its last page an export may continue without a further event. */
+/** How long after its last page an export may continue without another event, in milliseconds. */
 const pauseMilliseconds = 3_600_000;
 const mostExports = 1000;
 
-/** The route that exports merchants and keys in the format of an import. Each export is an event. */
+/** Adds the route that exports merchants and keys in the format of an import. Each export is stored as an event. */
 export const exportRoutes: Routes = (app, context) => {
   const { database, clock } = context;
   /** When each export read its last page, by author and filter. */
@@ -34,7 +34,8 @@ export const exportRoutes: Routes = (app, context) => {
       const name = JSON.stringify([author.administratorId, author.actor, filter.merchantId, filter.environment]);
       const now = clock.now();
       const readAt = running.get(name);
-      // A client may begin in the middle, or continue at another replica: that is an event too.
+      // Each first page is an event. So is a page of an export that this process does not know: the client may have
+      // begun in the middle, or at another replica.
       if (after === undefined || readAt === undefined || now - readAt >= pauseMilliseconds) {
         const event = { action: 'records.exported', merchantId: filter.merchantId ?? '', keyId: null } as const;
         const exported = { environment: filter.environment ?? null, after: after ?? null };

@@ -21,17 +21,16 @@ export interface KnownGateway {
   /** Whether the gateway is in the roster and may therefore use cached records. */
   readonly isEnrolled: boolean;
   /**
-   * Whether its acknowledgements name a generation. An earlier release names none, so its acknowledgements do not
-   * count.
+   * Whether the gateway's acknowledgements name a generation. Those of an earlier release do not, so they are ignored.
    */
   readonly namesGeneration: boolean;
-  /** How long the gateway may still use cached records after its last heartbeat. */
+  /** How long the gateway may still use cached records after its last heartbeat, in milliseconds. */
   readonly lifetimeMilliseconds: number;
   readonly silentMilliseconds: number;
   readonly clockSkewMilliseconds: number | null;
 }
 
-/** All known gateways, and whether there may be others. */
+/** All known gateways, and whether there may be unknown ones. */
 export interface KnownGateways {
   readonly gateways: readonly KnownGateway[];
   /** False while a gateway outside the roster may use records. */
@@ -40,7 +39,7 @@ export interface KnownGateways {
   readonly completeAt: number | null;
 }
 
-/** Sources of the gateway list. */
+/** Dependencies of `knownGateways`. */
 export interface GatewaySources {
   readonly database: RegistryDatabase;
   readonly store: Pick<RecordsStore, 'gateways' | 'nextAcknowledgement'>;
@@ -48,8 +47,8 @@ export interface GatewaySources {
 }
 
 /**
- * Lists the gateways that may use cached records, and the newest change that each has acknowledged. Reads the state of
- * the database first: a gateway that joins the roster later reads every change published before.
+ * Lists the gateways that may use cached records, and the newest change that each has acknowledged. Reads the database
+ * first. A gateway that joins the roster after that reads every change published before, so it may be missing here.
  */
 export async function knownGateways(sources: GatewaySources): Promise<KnownGateways> {
   const { database, store, longestLifetimeMilliseconds } = sources;
@@ -86,9 +85,9 @@ function namesGeneration({ acknowledgement }: SeenGateway, version: string | nul
 type Row = Pick<Selectable<RegistryTables['gateways']>, 'instance_id' | 'seals'>;
 
 /**
- * Removes unsealed (unauthenticated) data, which an attacker with write access to the store could have forged. An
- * unsealed acknowledgement is ignored if the gateway has sealed one before: a revocation could otherwise count as in
- * force before the gateway knows of it. An unsealed meta record is ignored if all records are sealed.
+ * Removes unsealed (unauthenticated) data, which an attacker with write access to the store could have forged. A forged
+ * acknowledgement would make a revocation count as in force too early, so an unsealed one is ignored if the gateway has
+ * sealed one before. An unsealed meta record is ignored if all records are sealed.
  */
 export function believedOf(seen: SeenGateways, rows: readonly Row[], { sealedBy }: History): SeenGateways {
   const sealing = new Set(rows.filter(({ seals }) => seals === 1).map(({ instance_id }) => instance_id));

@@ -29,7 +29,7 @@ export interface RosterOptions {
   readonly projection: Pick<Projection, 'lease' | 'settledIn' | 'isComplete'>;
   readonly clock: Clock;
   readonly timers: Timers;
-  /** Upper limit of the time for which a gateway may use cached records, in milliseconds. */
+  /** The maximum time for which a gateway may use cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
   /** Called when a change has to be written to the store, or when the store has changed. */
   readonly onWork: () => void;
@@ -41,11 +41,11 @@ const everyMilliseconds = 250;
 const mostAtOnce = 100;
 
 /**
- * Maintains the roster, the list of gateways that may use cached records. A gateway gets a row first, then the row is
- * published as a change, and only then the gateway gets a grant (the permission). So the registry knows every such
- * gateway, even if Redis loses data.
- * Deletes a row when the gateway has left, or has sent no heartbeat for so long that its cached records have expired.
- * Only the process that writes to the store does this.
+ * Maintains the roster, the list of gateways that may use cached records. Stores and publishes a gateway's row before
+ * it grants the gateway this permission. So the registry knows every such gateway, even if Redis loses data.
+ *
+ * Deletes the row when the gateway has left, or when its cached records have expired since its last heartbeat. Only the
+ * process that writes to the store does this.
  */
 export class Roster {
   readonly #options: RosterOptions;
@@ -64,7 +64,7 @@ export class Roster {
     if (this.#isStopped) return;
     this.#cancelTimer = this.#options.timers.after(everyMilliseconds, () => {
       this.#running = this.update()
-        // Ignored here: the projection has the same failure and logs it.
+        // Ignores the error: the projection uses this database and store too, and logs their failures.
         .catch(() => undefined)
         .finally(() => {
           this.start();
@@ -91,8 +91,8 @@ export class Roster {
       onWork();
       return;
     }
-    // Renews the lease after reading the acknowledgements: a process that was paused in between can only grant for old
-    // heartbeats.
+    // Renews the lease only after reading the acknowledgements. If this process is paused after this check and loses
+    // the lease, its late grants can name only old heartbeats.
     if (!(await projection.lease.take())) return;
     // Reads the reports before granting, because a gateway deletes its reports when it gets a grant.
     if (seen.hasReports) await this.#holdBackLate();
@@ -105,8 +105,8 @@ export class Roster {
     const sealing = rows.filter(({ instance_id, seals }) => seals === 0 && byId.get(instance_id)?.isSealed === true);
     const isDue = over.length > 0 || fresh.length > 0 || sealing.length > 0;
     if (isDue && !(await this.#write({ over, fresh, sealing }))) return;
-    // Keeps the acknowledgements of gateways of earlier releases. They use records without being in the roster, so
-    // nothing else names them.
+    // Keeps the acknowledgements of gateways of earlier releases. They use records without a grant, so only the
+    // acknowledgement shows that they exist.
     const current = over.filter(({ version }) => version !== null);
     if (current.length > 0) await store.removeGateways(current.map((row) => row.instance_id));
     if (fresh.length > 0) onWork();
@@ -139,8 +139,8 @@ export class Roster {
         await transaction.updateTable('gateways').set({ seals: 1 }).where('instance_id', '=', instance_id).execute();
       }
       if (fresh.length === 0) return;
-      // Adding gateways is a change with its own revision. If the database is restored to an earlier state, the store
-      // then shows that a published change is missing.
+      // Adding gateways gets its own revision. After a restore of an older backup, the store then shows a published
+      // revision that the database lacks.
       const { value: revision } = await transaction
         .updateTable('revision')
         .set((it) => ({ value: it('value', '+', 1) }))

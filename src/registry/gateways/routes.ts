@@ -21,7 +21,7 @@ const gatewaySchema = Type.Object({
   enrolled: Type.Boolean(),
   /** Whether the gateway can confirm changes. A gateway of an earlier release cannot, so changes keep it as pending. */
   confirms: Type.Boolean(),
-  /** How long the gateway may still use cached records after its last heartbeat. */
+  /** How long the gateway may still use cached records after its last heartbeat, in seconds. */
   lifetimeSeconds: Type.Number(),
   /** Time of the last heartbeat, according to the registry's clock. */
   lastSeenAt: Type.String({ format: 'date-time' }),
@@ -29,7 +29,7 @@ const gatewaySchema = Type.Object({
   clockSkewMilliseconds: Type.Union([Type.Integer(), Type.Null()]),
 });
 
-/** The route that lists the gateways and the newest change that each of them has acknowledged. */
+/** Adds the route that lists the gateways and the newest change that each of them has acknowledged. */
 export function gatewayRoutes(sources: GatewaySources): Routes {
   return (app, { clock }) => {
     const operation = {

@@ -19,7 +19,7 @@ export interface CheckedEntries {
 }
 
 /**
- * Checks each entry of an import by itself, against earlier entries and against the database.
+ * Checks the entries of an import: each one alone, against earlier entries, and against the database.
  * @param expected ids of merchants that an earlier batch imports
  */
 export async function checkEntries(
@@ -141,7 +141,7 @@ async function findStored(database: RegistryDatabase, entries: readonly Entry[])
   };
 }
 
-/** Returns the fields in which a stored key differs from an entry with the same hash. */
+/** Returns the fields in which a stored key differs from an entry with an equal hash. */
 function keyDifferences(entry: KeyEntry, row: StoredKey): string[] {
   const { keyId, merchantId, environment, status, permissions, label } = toApiKey(row);
   const stored = { keyId, merchantId, environment, status, permissions: inOrder(permissions), label };
@@ -152,7 +152,7 @@ function keyDifferences(entry: KeyEntry, row: StoredKey): string[] {
   );
 }
 
-/** Returns the fields in which a stored merchant differs from an entry with the same id. */
+/** Returns the fields in which a stored merchant differs from an entry with an equal id. */
 function merchantDifferences(entry: MerchantEntry, stored: Merchant): string[] {
   const { name, status, goLive, ipAllowlist, originAllowlist } = stored;
   return different(entry, { name, status, goLive, ipAllowlist, originAllowlist });

@@ -51,7 +51,10 @@ export function importEntries(
   });
 }
 
-/** @throws Refusal if a merchant would go live without the approval that the rules in force require */
+/**
+ * Requires that no merchant goes live without the approval that the rules in force require.
+ * @throws Refusal
+ */
 async function requireNoGoLive({ transaction }: Change, merchants: readonly MerchantEntry[]): Promise<void> {
   const live = merchants.find(({ goLive }) => goLive);
   if (live === undefined || !(await rulesIn(transaction)).goLive) return;
@@ -84,7 +87,7 @@ async function addMerchants(change: Change, merchants: readonly MerchantEntry[])
 
 /**
  * Inserts keys. Stores one event per merchant with all key ids, because one event per key would fill the audit trail.
- * The imported state of a key is its current one, or `before` of its first own event.
+ * The event omits the keys' states: they are the current ones, or `before` in a key's first own event.
  */
 async function addKeys(change: Change, keys: readonly KeyEntry[], nextId: () => string): Promise<NewEvent[]> {
   if (keys.length === 0) return [];

@@ -8,8 +8,9 @@ import { importEntries } from './import-entries.js';
 import { checkBody, checkedSchema, importBodies, importBody, importedSchema } from './schema.js';
 
 /**
- * Routes that import merchants, and keys by their hashes, in batches. Gateways have no older version of these records,
- * so a response waits only until they are in the store. This wait throttles large imports and keeps the outbox short.
+ * Adds the routes that import merchants, and keys by their hashes, in batches. A response waits until the records are
+ * in the store, but not for the gateways, which have cached no older version. The wait throttles large imports and so
+ * keeps the outbox short.
  */
 export function importRoutes(untilProjected: ProjectionWait): Routes {
   return (app, context) => {

@@ -63,7 +63,7 @@ export const checkBody = Type.Object({
 
 const described = Type.Array(Type.Union([keyEntrySchema, merchantEntrySchema]), entries);
 
-/** Both bodies, with the schemas of the entries, for the OpenAPI description. */
+/** The bodies of both import requests, with the schemas of the entries, for the OpenAPI description. */
 export const importBodies = {
   import: Type.Object({ entries: described }),
   check: Type.Object({ ...checkBody.properties, entries: described }),

@@ -37,8 +37,8 @@ export function createKey(
 }
 
 /**
- * A revoked key, and the revision that gateways have to acknowledge. If the key was already revoked, that revision is
- * later than the key's own.
+ * A revoked key, and the revision that gateways have to acknowledge. The revision is later than the key's own if the
+ * key was already revoked.
  */
 export interface Revocation {
   readonly key: ApiKey;
@@ -46,7 +46,7 @@ export interface Revocation {
 }
 
 /**
- * Revokes a key permanently. If the key is already revoked, its record is written again, because the store may have an
+ * Revokes a key permanently. If the key is already revoked, writes its record again, because the store may have an
  * older record.
  * @throws Refusal
  */
@@ -55,8 +55,7 @@ export function revokeKey(context: RegistryContext, author: Author, keyId: strin
     const { revision } = change;
     const row = await findKey(change.transaction, keyId);
     const [before, records] = [toApiKey(row), [recordOf(row)]];
-    // Uses a new revision, because the acknowledgement of the first revocation says nothing about what gateways have
-    // read since.
+    // Uses a new revision. Gateways may have read an old record after they acknowledged the first revocation.
     if (row.status === 'REVOKED') return { result: { key: before, revision }, changed: { events: [], records } };
     const after = toApiKey(await endKey(change, keyId, { status: 'REVOKED' }));
     const event = { action: 'key.revoked', merchantId: row.merchant_id, keyId, before, after } as const;
@@ -95,7 +94,10 @@ export function resetKey(
   });
 }
 
-/** Returns the expiry that a key had before its first reset. The new key must not inherit the end of a grace period. */
+/**
+ * Returns the expiry that a key had before its first reset, because its current expiry may be the end of a grace
+ * period.
+ */
 async function ownExpiryOf({ transaction }: Change, { key_id, expires_at }: StoredKey): Promise<number | null> {
   const before = await beforeFirstReset(transaction, key_id);
   if (before === null) return expires_at;

@@ -42,7 +42,7 @@ export async function listKeys(
   return { items: await toListedKeys(database, rows), totalRecords: total };
 }
 
-/** Adds to keys of one merchant who created them, and their last use. */
+/** Adds the creator and the last use to keys of one merchant. */
 export async function toListedKeys(database: RegistryDatabase, rows: readonly StoredKey[]): Promise<ListedKey[]> {
   const lastUses = await lastUsesOf(
     database,
@@ -56,7 +56,10 @@ export async function toListedKeys(database: RegistryDatabase, rows: readonly St
   }));
 }
 
-/** Returns who created keys of one merchant: by the id of the key, or by the revision of an import of many keys. */
+/**
+ * Returns the names of the creators of one merchant's keys. Finds the event by the id of the key, or by the revision
+ * for an import of many keys.
+ */
 async function creatorsOf(
   database: RegistryDatabase,
   rows: readonly StoredKey[],
@@ -114,8 +117,8 @@ export function endKey(
 }
 
 /**
- * Converts a row to a key of the admin API. Omits the lookup id: an attacker could search a stolen copy of the store
- * for it.
+ * Converts a row to a key of the admin API. Omits the lookup id, because an attacker could search a stolen copy of the
+ * store for it.
  */
 export function toApiKey(row: StoredKey): ApiKey {
   return {

@@ -16,7 +16,7 @@ import { newKeyBody, resetBody, resetKeySchema } from './schema.js';
 const keyParams = Type.Object({ keyId: Type.String() });
 const keyIdIn = ({ keyId }: Static<typeof keyParams>): string => idIn({ id: keyId }, 'Key');
 
-/** Routes that manage keys. A change affects the gateways of the key's environment. */
+/** Adds the routes that manage keys. A change affects only the gateways of the key's environment. */
 export const keyRoutes: Routes = (app, context) => {
   const { database, confirm } = context;
 

@@ -84,10 +84,10 @@ export const apiKeySchema = Type.Object({
   statusChangedAt: statusTime,
 });
 
-/** A key as lists show it: with who created it, and its last use. */
+/** A key in lists, with its creator and its last use. */
 export const listedKeySchema = Type.Object({
   ...apiKeySchema.properties,
-  // Responses of the previous release do not contain the following fields.
+  // Optional, because the previous release does not send the following fields.
   createdBy: Type.Optional(
     Type.Union([Type.Null(), Type.String()], { description: 'null: the event of its creation is no longer stored' }),
   ),

@@ -23,7 +23,7 @@ import { type Member, memberChangesBody, memberSchema, membersQuery, newMemberBo
 
 const memberParams = Type.Object({ ...idParams.properties, memberId: Type.String() });
 
-/** Dependencies of the routes; `origin` returns the origin of the console, or null if the console is off. */
+/** Dependencies of `memberRoutes`. `origin` returns the origin of the console, or null if the console is off. */
 export interface MemberRouteOptions {
   readonly attempts: Attempts;
   readonly origin: () => string | null;
@@ -32,7 +32,7 @@ export interface MemberRouteOptions {
 const reading: Access = { permission: 'members:read', merchant: 'id', reads: 'members' };
 const changing: Access = { permission: 'members:write', merchant: 'id' };
 
-/** Creates the routes with which the members of a merchant, or an owner, decide who else is a member. */
+/** Adds the routes by which a merchant-admin or an owner manages the members of a merchant. */
 export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
   return (app, context) => {
     const { database } = context;
@@ -80,7 +80,7 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
       },
       async (request) => {
         const member = await memberIn(database, request.params);
-        // Otherwise the last admin of a merchant could remove their own rights by mistake.
+        // The last admin of a merchant could otherwise remove their own rights by mistake.
         if (member.id === callerOf(request).administratorId)
           throw new Refusal(409, 'This is you: another merchant-admin must change your role or status', [], 'own_role');
         const { role, status, version } = request.body;
@@ -121,7 +121,7 @@ export function memberRoutes({ attempts, origin }: MemberRouteOptions): Routes {
   };
 }
 
-/** @throws Refusal for somebody who is not a member of this merchant */
+/** Returns a member of a merchant. @throws Refusal if the administrator is not a member of this merchant */
 async function memberIn(
   database: RegistryDatabase,
   { id, memberId }: Static<typeof memberParams>,

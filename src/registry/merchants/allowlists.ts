@@ -4,8 +4,8 @@ import { type CheckedAllowlist, checkIpAllowlist, type Concern } from './ip-allo
 import { checkOriginAllowlist } from './origin-allowlist.js';
 
 /**
- * The allowlists of a merchant. Null: not configured. An absent list is unchanged, or not configured for a new
- * merchant.
+ * The allowlists of a merchant. Null: not configured. If a list is absent, a change leaves it as it is, and a new
+ * merchant gets null.
  */
 export interface Allowlists {
   readonly ipAllowlist?: readonly string[] | null;

@@ -22,7 +22,7 @@ export function checkOriginAllowlist(given: readonly string[]): CheckedAllowlist
       continue;
     }
     const { text, host, wildcard } = canonical(entry);
-    // Checks the canonical form, which is stored: it may look like a key even if the entry has full-width letters.
+    // Checks the stored, canonical form: full-width letters in the entry may hide the form of a key.
     if (holdsApiKey(text)) {
       problems.push({ path, message: `${path} must not hold anything that looks like a key` });
       continue;

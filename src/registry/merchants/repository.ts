@@ -57,7 +57,7 @@ export async function findMerchant(database: RegistryDatabase, id: string): Prom
 /**
  * Creates a merchant.
  * @throws Refusal for an invalid or unconfirmed allowlist
- * @throws ApprovalNeeded if the guard does not permit a merchant that is live
+ * @throws ApprovalNeeded if the merchant would be live, and that needs approval
  */
 export function createMerchant(
   context: RegistryContext,
@@ -110,10 +110,10 @@ export interface MerchantChange {
 }
 
 /**
- * Changes fields of a merchant. If no field differs, the record is written again: an operator who suspends a suspended
- * merchant may have seen that gateways still accept it.
+ * Changes fields of a merchant. If no field differs, writes the record again: an operator who repeats a suspension may
+ * have seen a gateway that still accepts the merchant.
  * @throws Refusal if the merchant does not exist or has another revision, or if an allowlist is invalid or unconfirmed
- * @throws ApprovalNeeded if the guard does not permit the merchant to go live
+ * @throws ApprovalNeeded if the merchant would go live, and that needs approval
  */
 export function changeMerchant(
   context: RegistryContext,

@@ -18,13 +18,16 @@ import {
   newMerchantBody,
 } from './schema.js';
 
-/** Members may change the allowlists of their merchant, but not what the platform decides. */
+/**
+ * Members may change the allowlists of their merchant, but not its name, status and go-live, which the platform
+ * decides.
+ */
 const changeAccess: Access = {
   ...{ permission: 'allowlists:write', merchant: 'id' },
   fields: { name: 'merchants:write', status: 'merchants:write', goLive: 'merchants:write' },
 };
 
-/** Routes that manage merchants. A change affects the gateways of both environments. */
+/** Adds the routes that manage merchants. A change affects the gateways of both environments. */
 export const merchantRoutes: Routes = (app, context) => {
   const { database, clock, confirm } = context;
 

@@ -92,7 +92,7 @@ const count = Type.Integer({ minimum: 0 });
 /** A merchant as lists show it: with its keys, and its requests in the last 24 hours. */
 export const listedMerchantSchema = Type.Object({
   ...merchantSchema.properties,
-  // Responses of the previous release do not contain this field.
+  // Optional, because the previous release does not send this field.
   counts: Type.Optional(
     Type.Union([Type.Null(), Type.Object({ keys: count, requests: count, refused: count })], {
       description: 'active keys, and requests in the last 24 hours; null without usage:read',

@@ -1,6 +1,9 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** The former generations of this database. A store with one of them belongs to it, even if it has to be rebuilt. */
+/**
+ * Stores the former generations of this database. They show that a store belongs to it even if the store is outdated
+ * and has to be rebuilt.
+ */
 export const formerGenerations: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema

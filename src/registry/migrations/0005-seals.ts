@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** The secrets that seal the records in the store, and the gateways that seal their acknowledgements. */
+/** Columns for the secrets that seal the store's records, and for the gateways that seal their acknowledgements. */
 export const seals: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     const change = (table: string) => database.schema.alterTable(table);

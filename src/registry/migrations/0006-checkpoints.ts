@@ -2,8 +2,8 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Tables: the keys that sign for gateways; the runs (a run is the access log of one gateway process); and the append-only
- * list of signed checkpoints.
+ * Tables for the checkpoints of access logs: the keys of gateways, the runs (a run is the log of one gateway process),
+ * and the append-only list of signed checkpoints.
  */
 export const checkpoints: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
@@ -41,7 +41,7 @@ export const checkpoints: Migration = {
     await schema.createIndex('runs_list').on('runs').columns(['began_at', 'origin']).execute();
     await schema.createIndex('runs_of_name').on('runs').columns(['name', 'began_at']).execute();
     await schema.createIndex('runs_behind').on('runs').column('previous_run').execute();
-    // Runs that continue, or whose silence was not reported yet.
+    // The runs that can still become silent: they have not ended, and no finding reports them yet.
     await sql`create index runs_to_watch on runs (received_at) where was_missed = 0 and occasion <> 'end'`.execute(
       database,
     );

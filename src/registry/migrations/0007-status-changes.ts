@@ -2,8 +2,8 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * The time of the last status change of a key or merchant; null if unknown. For inactive ones it is taken from the
- * newest event that set their present status.
+ * Adds the time of the last status change of a key or merchant; null if unknown. Inactive ones get it from the newest
+ * event that set their current status.
  */
 export const statusChanges: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
@@ -19,7 +19,9 @@ export const statusChanges: Migration = {
   },
 };
 
-/** An event changed the status if `after` contains the present status and `before` does not. */
+/**
+ * Sets the time from events. An event changed the status if `after` contains the current status and `before` does not.
+ */
 async function takeFromEvents(
   database: Kysely<unknown>,
   table: string,
@@ -36,8 +38,8 @@ async function takeFromEvents(
 }
 
 /**
- * Dates status changes by the previous release, which may run at the same time and does not know the column. Otherwise
- * its revocations would seem to date from the creation.
+ * Adds triggers that set the time of a status change. The previous release may run at the same time and does not know
+ * the column, so its revocations would seem as old as the key.
  */
 async function dateOthersChanges(database: Kysely<unknown>): Promise<void> {
   if (isPostgres(database)) {

@@ -1,6 +1,9 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
-/** Watches a run that ended with the name of a next run, until that next run arrives. Runs that ended before are taken as followed. */
+/**
+ * Watches a run that ended with the name of a next run, until that next run arrives. Older runs that ended are not
+ * watched.
+ */
 export const nextRuns: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     await sql`update runs set was_missed = 1 where occasion = 'end'`.execute(database);

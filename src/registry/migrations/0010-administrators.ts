@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * Administrators and their tokens, and who made a change: how that was proven, from where, with which request and why.
- * Events of earlier releases have null there, because the caller chose the actor.
+ * Tables for administrators and their tokens, and columns for the author of an event. They are null in events of
+ * earlier releases, where the caller could claim any actor.
  */
 export const administrators: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

@@ -2,8 +2,8 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * The chain of events: a hash for each event, over its content and the hash before, and signed ends of the chain. Events of earlier releases are not
- * in it. Triggers refuse changes of events, and deletions of chained events that were not pruned as a range.
+ * The hash chain of events, without those of earlier releases. Each hash covers the event and the previous hash; the
+ * end is signed. Triggers reject changes of events, and deletions of chained events that are not pruned as a range.
  */
 export const eventChain: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

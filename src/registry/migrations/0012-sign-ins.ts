@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** Sign-ins with an OpenID provider. A former release ignores the table. */
+/** A table for sign-ins with an OpenID provider. The previous release ignores it. */
 export const signIns: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema

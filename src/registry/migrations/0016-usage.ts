@@ -1,8 +1,8 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
 /**
- * What gateways have counted. The primary keys of counts begin with the time, from which old rows are deleted; the
- * other indexes begin with the merchant, by which they are read.
+ * Tables for the usage counts of gateways. Primary keys begin with the time, by which old rows are deleted. The other
+ * indexes begin with the merchant, by which rows are read.
  */
 export const usage: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {

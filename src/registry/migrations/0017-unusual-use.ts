@@ -1,6 +1,9 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** How keys are usually used, what was unusual, what is fine, and the webhooks that are still to be sent. */
+/**
+ * Tables for unusual use: the habits of keys, the findings, the patterns that an administrator accepted, and the
+ * webhooks to send.
+ */
 export const unusualUse: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     await schema

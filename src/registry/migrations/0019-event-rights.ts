@@ -2,15 +2,15 @@ import { isPostgres } from '../../database/dialects.js';
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * On PostgreSQL, a function that deletes old events with the rights of the tables' owner. So the user of a running
- * registry needs no right to delete or change events.
+ * Adds a PostgreSQL function that deletes old events with the rights of the tables' owner. So the registry's own user
+ * needs no right to delete or change events.
  */
 export const eventRights: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     if (!isPostgres(database)) return;
     const { rows } = await sql<{ schema: string }>`select current_schema() as schema`.execute(database);
     const schema = sql.id(rows[0]?.schema ?? 'public');
-    // Without pg_temp at the end, temporary tables of the caller would come before those of the registry.
+    // Puts pg_temp last. Otherwise a caller could replace the registry's tables with temporary ones of the same name.
     await sql`create function prune_events(doomed bigint[], last_position bigint, last_hash text, moment bigint, note text)
       returns void language plpgsql security definer set search_path = ${schema}, pg_temp as $$
       begin

@@ -1,6 +1,6 @@
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** Sessions, one-time links and sign-ins of the web console. A former release ignores the tables. */
+/** Tables for sessions, one-time links and sign-ins of the web console. The previous release ignores them. */
 export const console: Migration = {
   async up({ schema }: Kysely<unknown>): Promise<void> {
     const owned = (name: string) =>

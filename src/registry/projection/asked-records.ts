@@ -23,8 +23,8 @@ export type ReplyStep = 'more' | 'idle' | 'lost';
 const mostAtOnce = 500;
 
 /**
- * Handles requests of gateways for records that are missing in the store. Writes the record and its merchant from the
- * database, or replies that the record does not exist. Until that reply, a gateway does not reject the key as invalid.
+ * Handles requests of gateways for records that are missing in the store. Writes the record and its merchant, or
+ * replies that the record does not exist. A gateway rejects the key as invalid only after this reply.
  */
 export class RequestedRecords {
   readonly #options: RequestedRecordsOptions;
@@ -35,7 +35,8 @@ export class RequestedRecords {
 
   /**
    * Replies to one batch of requests while the store is complete.
-   * @param restore writes missing records, up to a revision; returns false if another process now writes to the store
+   * @param restore writes the missing records as of a revision; returns false if another process now writes to the
+   * store
    */
   async reply(restore: (entries: readonly StoreEntry[], revision: number) => Promise<boolean>): Promise<ReplyStep> {
     const { database, store } = this.#options;

@@ -15,13 +15,16 @@ export interface ContinuityOptions {
   readonly untilReported?: () => Promise<void>;
 }
 
-/** The generation and revision in an acknowledgement or report of a gateway, which prove that this change was made. */
+/**
+ * The generation and revision in a gateway's message. They show that this change was made, even if the database lacks
+ * it.
+ */
 interface Claim {
   readonly generation?: string | undefined;
   readonly revision: number;
 }
 
-/** What may have been lost, if a store is not in the state that the database has recorded. */
+/** What may have been lost when the store differs from the state that the database has recorded. */
 export interface Loss {
   /** The highest revision that the store, a gateway or this process knows. */
   readonly known: number;
@@ -32,14 +35,12 @@ export interface Loss {
   /** Whether the roster contains every gateway that may use a record. */
   readonly isAccounted: boolean;
   /**
-   * How long no change counts as in force after the rebuild: a gateway outside the roster may still use old records.
+   * How long after the rebuild no change counts as in force, because a gateway outside the roster may use old records.
    */
   readonly waitMilliseconds: number;
 }
 
-/**
- * For this long after a failover, the replaced Redis server may still serve gateways that do not know of the failover.
- */
+/** How long a replaced Redis server may still serve gateways that do not know of the failover, in milliseconds. */
 const holdMilliseconds = 2_000;
 
 /** Compares the store with the state that the database has recorded for it, and finds out what was lost. */
@@ -47,7 +48,7 @@ export class Continuity {
   readonly #options: ContinuityOptions;
   /** The state of the database when this process last found store and database consistent. */
   #last: History | null = null;
-  /** The generation that this process has begun but not completed, if every gateway was known at its start. */
+  /** The generation whose rebuild this process began and did not complete, if every gateway was known at its start. */
   #accountedIn: string | null = null;
 
   constructor(options: ContinuityOptions) {
@@ -70,7 +71,7 @@ export class Continuity {
 
   /**
    * Whether the store is in the state that this database has recorded for it.
-   * @param isForged whether someone else wrote the meta record (the store's description), which is then ignored
+   * @param isForged whether another client wrote the meta record (the store's description), which is then ignored
    */
   async holds(snapshot: StoreSnapshot, history: History, isForged = false): Promise<boolean> {
     const { meta, servers, revision, change, isWhole } = snapshot;
@@ -87,8 +88,8 @@ export class Continuity {
     const claims: Claim[] = (await store.gateways([])).gateways.flatMap(({ acknowledgement }) => acknowledgement ?? []);
     const loss = await this.#judge(snapshot, history, claims);
     if (!loss.isUnverified) return loss;
-    // Gateways that reject the store acknowledge nothing in it. They write reports of the inactive records that they
-    // know instead.
+    // Gateways that reject the store acknowledge nothing in it. Instead they report the inactive records that they
+    // know.
     await untilReported?.();
     for await (const { generation, revision } of store.reports()) claims.push({ generation, revision });
     return this.#judge(snapshot, history, claims);
@@ -118,7 +119,7 @@ export class Continuity {
     if (isNew || isOwn) return { known, isBehind, isUnverified: false, isAccounted: true, waitMilliseconds: 0 };
     const isAccounted = isWitnessed && hasGrants;
     const hold = store.canFailOver ? holdMilliseconds : 0;
-    // A store with the newest published change, even on another server, proves that the database lacks no change.
+    // A store with the newest published change shows that the database lacks no change, even if its server has changed.
     const isProven = history.published !== null && snapshot.change === history.published.change;
     return {
       ...{ known, isBehind, isAccounted, waitMilliseconds: isAccounted ? hold : longestLifetimeMilliseconds },
@@ -169,8 +170,8 @@ export class OwnStore {
   /**
    * Checks that the store belongs to this database.
    * @returns true if it does; false if the check was stopped
-   * @throws Error if the store names another database. If it names none, also if its generation is unknown and the
-   * database does not have most of its records
+   * @throws Error if the store names another database. Without a name, if its generation is unknown and the database
+   * does not have most of its records
    */
   async require(meta: StoredMeta, history: History): Promise<boolean> {
     const { database, store, mayGoOn } = this.#options;

@@ -13,7 +13,7 @@ const merchantPrefix = 'merchant:';
 export const recordPrefixes = [merchantPrefix, keyPrefix] as const;
 
 /**
- * Reads the current records with these names; a name that the database does not have gets a null value. Merchants come
+ * Reads the current records with these names. The value is null if the database has no such record. Returns merchants
  * before keys, because a gateway cannot use a key without its merchant.
  */
 export async function currentRecords(database: RegistryDatabase, names: readonly string[]): Promise<StoreEntry[]> {
@@ -58,12 +58,12 @@ export function merchantEntry(row: Selectable<RegistryTables['merchants']>): Sto
   return { name: merchantPrefix + id, value };
 }
 
-/** A key, and whether a reset has replaced it. The database may represent the latter as a number. */
+/** A key, and whether a reset has replaced it. SQLite represents `is_replaced` as a number. */
 type KeyToProject = StoredKey & { readonly is_replaced: number | boolean };
 
 /**
- * Selects keys with `is_replaced`. The change that resets a key also creates its successor. It is the last change of an
- * active key, so the two have the same revision. A key that was not changed has the revision of its own creation.
+ * Selects keys with `is_replaced`. A reset creates the successor in the same change, which is the last change of an
+ * active key, so both rows have one revision. The revision of a key that never changed is that of its creation.
  */
 export function storedKeys(database: RegistryDatabase) {
   const isReplaced = sql<number | boolean>`(expires_at is not null and revision <> created_revision and exists (

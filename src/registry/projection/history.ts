@@ -2,7 +2,7 @@ import { decodeTime, encodeTime } from 'ulid';
 import type { Position, StoredMeta } from '../../gateway/store-ports.js';
 import type { RegistryDatabase } from '../registry-database.js';
 
-/** What the database remembers of its own changes, and of the Redis server to which the registry writes them. */
+/** What the database stores about its own changes, and about the Redis servers that contain its records. */
 export interface History {
   /**
    * Id of the current complete rewrite of the store. A new generation begins when changes or records may have been
@@ -62,8 +62,8 @@ export async function changeOf(
 const storedGenerations = 1000;
 
 /**
- * Begins a new generation. No gateway has acknowledged a change in it, and no change is in force until a store was
- * compared. Call this in a transaction.
+ * Begins a new generation, in which no gateway has acknowledged a change yet. No change counts as in force before the
+ * store was compared with the database. Call this in a transaction.
  * @param revision the highest revision known to any source; the next change gets a higher one
  */
 export async function beginGeneration(
@@ -120,8 +120,7 @@ export async function notePublished(transaction: RegistryDatabase, { revision, c
     .updateTable('revision')
     .set((it) => ({
       ...{ published_revision: revision, published_change: change },
-      // Keeps the seals valid, unless an earlier release, which writes unsealed records, has published a change in
-      // between.
+      // A release without seals may have published a change in between. The records are then no longer all sealed.
       sealed_change: it.case().when('sealed_change', '=', it.ref('published_change')).then(change).else(null).end(),
     }))
     .execute();
@@ -155,8 +154,8 @@ const sortable = /^r_([0-9A-HJKMNP-TV-Z]{26})$/;
 const latestTime = 2 ** 48 - 1;
 
 /**
- * Returns a name for a new generation that sorts after all known ones. Gateways accept no record of an earlier
- * generation, and the clock may have been set back.
+ * Returns a name for a new generation that sorts after all known ones. The name from the clock may sort too early if
+ * the clock was set back, and gateways reject records of an earlier generation.
  * @param made the name according to the clock
  */
 export function laterGeneration(made: string, known: readonly (string | null | undefined)[]): string {
@@ -189,7 +188,7 @@ export async function hasGeneration(database: RegistryDatabase, generation: stri
   return (await current.unionAll(former).executeTakeFirst()) !== undefined;
 }
 
-/** Returns the id that a database shares with all its backups: the id of the first time that it filled Redis. */
+/** Returns the id that a database shares with all its backups: the name of its first generation. */
 export async function databaseName(database: RegistryDatabase): Promise<string> {
   const rows = await database
     .selectFrom('revision')

@@ -9,8 +9,8 @@ export interface LeaseOptions {
   /** The name of this process in the lease. Unique. */
   readonly holder: string;
   /**
-   * The session's lock proves that this process is alive. Without the lock, other processes wait for the whole lease
-   * time.
+   * The database session. While it holds its lock, it proves that this process is alive. Without the lock, other
+   * processes must wait until the lease has expired.
    */
   readonly session: DatabaseSession;
   /** A monotonic clock, in milliseconds. */
@@ -53,11 +53,12 @@ interface Sighting {
 /**
  * Lets only one process at a time write to the store. With two, a slow process could overwrite a newer record, and a
  * revoked key would work again.
+ *
  * A lease has expired if its row has not changed for the lease time. The waiting process measures this on its own
  * monotonic clock, because the clocks of machines may differ by hours.
- * The holder's name shows whether the holder has the session's lock. If so, the lease ends as soon as another process
- * gets that lock, because the holder has then ended. Otherwise the holder may only hang, so the lease lasts for the
- * whole time.
+ *
+ * The holder's name shows whether its session has the lock. If another process gets that lock, the holder has ended, so
+ * the lease ends at once. Without the lock the holder may only hang, so the lease lasts for the whole time.
  */
 export class Lease {
   readonly #options: LeaseOptions;
@@ -99,14 +100,15 @@ export class Lease {
       this.#own = { ...lease, since };
       return true;
     }
-    // Releases the lock for the holder of the lease, which may have lost the lock only briefly.
+    // Releases the lock again. The holder of the lease may have lost it only briefly and then takes it back.
     if (isLocked) await session.release();
     return false;
   }
 
   /**
    * Call this after records were written. If this process still holds the lease, renews it and runs `whenKept`.
-   * Otherwise the written records may be outdated, so they return to the outbox, and the new holder writes them again.
+   * Otherwise the written records may be outdated. It puts them back into the outbox, so that the new holder writes
+   * them again.
    * @returns whether this process still holds the lease
    */
   async finish(
@@ -172,11 +174,12 @@ export class Lease {
   }
 
   /**
-   * Whether the lease is unchanged and so recent that no other process can have taken it. This read replaces a write,
-   * which would cost a disk flush before and after each change.
-   * The name must match too, because it shows other processes whether this one has the lock. A process that is paused
-   * after the check may still lose the lease. Its writes to the store then have an outdated revision, and `finish`
-   * detects the loss.
+   * Whether the lease is unchanged and so recent that no other process can have taken it. Reading it avoids a write,
+   * which would cost a disk flush before and after each change. The name must match, because it shows others whether
+   * this process has the lock.
+   *
+   * A process that is paused after this check may still lose the lease. The store then rejects its outdated writes by
+   * revision, and `finish` detects the loss.
    */
   #isKept({ holder, lease_ends_at, waiting }: Found, name: string): boolean {
     const own = this.#own;

@@ -8,15 +8,15 @@ export interface OpeningOptions {
   readonly clock: Clock;
   /** A monotonic clock, in milliseconds. */
   readonly monotonic: () => number;
-  /** The maximum time for which a gateway may use its cached records, plus one second. */
+  /** The maximum time for which a gateway may use its cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
 }
 
 const nothing = { names: [], revision: 0 };
 
 /**
- * The wait after a loss of data for gateways that are missing in the roster. Their cached records expire during the
- * wait, so no change of the generation counts as in force before it ends.
+ * The wait after a loss of data, because gateways that are missing in the roster may use old records. Until these have
+ * expired, no change of the generation counts as in force.
  */
 export class Opening {
   readonly #options: OpeningOptions;

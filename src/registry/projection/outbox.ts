@@ -5,7 +5,7 @@ import { beginGeneration, laterGeneration, readHistory, unnamedChange } from './
 import type { Lease } from './lease.js';
 
 /**
- * The next changes to write to the store. Contains whole changes in order; revision and name are those of the newest.
+ * The next changes to write to the store: whole changes, oldest first. `revision` and `change` are those of the newest.
  */
 export interface Batch extends Position {
   readonly names: readonly string[];
@@ -25,7 +25,7 @@ export async function oldestChanges(database: RegistryDatabase, after = -1): Pro
     .execute();
   const revision = rows.at(-1)?.revision;
   if (revision === undefined) return null;
-  // Gateways see a change as a whole, but the limit may have split the last one. Reads the rest of it, which is short.
+  // Gateways must see a change as a whole, but the limit may have cut the last one off. Reads its remaining rows.
   const last = await database.selectFrom('outbox').selectAll().where('revision', '=', revision).execute();
   const change = last.find((row) => row.change !== null)?.change ?? unnamedChange;
   return { revision, change, names: [...new Set([...rows, ...last].map(({ name }) => name))] };
@@ -73,7 +73,7 @@ export class RecordsWriter {
     this.#options = options;
   }
 
-  /** Writes the current records of a batch of changes. @throws Error as `rewrite` */
+  /** Writes the current records of a batch of changes. @throws Error, see `rewrite` */
   async write({ names, revision }: Batch): Promise<void> {
     const { database, store } = this.#options;
     const { generation } = await readHistory(database);
@@ -82,7 +82,7 @@ export class RecordsWriter {
   }
 
   /**
-   * Writes records again that have not changed.
+   * Writes unchanged records again.
    * @param revision replaces stored records up to this revision
    * @throws Error if the store has a record of a later change than the database; the next pass then rewrites everything
    */
@@ -96,10 +96,10 @@ export class RecordsWriter {
   }
 
   /**
-   * The store does not overwrite a record with a later revision. Either the record has changed meanwhile, or the
-   * database wrote it before a restore. Writes such records again, or begins a new generation if the database has no
-   * such revision.
-   * @param stayed the highest revision among them
+   * Handles records that the store did not overwrite, because its own copy has a later revision. Such a record has
+   * changed meanwhile, or was written before a restore. Writes it again. If the database has no such revision, begins a
+   * new generation.
+   * @param stayed the highest revision among the copies in the store
    */
   async #replaceLost(stayed: number, names: readonly string[]): Promise<void> {
     const { database, store, newGeneration, lease } = this.#options;

@@ -19,7 +19,7 @@ export interface ProjectionOptions extends LeaseOptions {
   readonly clock: Clock;
   /** Creates the name of a new generation, which is one complete rewrite of the store. */
   readonly newGeneration: () => string;
-  /** The maximum time for which a gateway may use its cached records, plus one second. */
+  /** The maximum time for which a gateway may use its cached records, plus one second, in milliseconds. */
   readonly longestLifetimeMilliseconds: number;
   /** As in `ContinuityOptions`. */
   readonly untilReported?: () => Promise<void>;
@@ -51,8 +51,8 @@ export class Projection {
   readonly #opening: Opening;
   #isHolder = false;
   /**
-   * The epoch in which this process began to write; null before that. It is a number that changes if the connection may
-   * lead to another Redis server.
+   * The connection epoch in which this process began to write; null before that. The epoch changes when the connection
+   * may lead to another Redis server.
    */
   #begunIn: number | null = null;
   #settledIn: number | null = null;
@@ -88,8 +88,8 @@ export class Projection {
   }
 
   /**
-   * The epoch (it changes with the Redis server) in which this process has the lease and found the store consistent
-   * with the database. Null otherwise.
+   * The connection epoch in which this process has the lease and found the store consistent with the database; null
+   * otherwise. The epoch changes when the connection may lead to another Redis server.
    */
   get settledIn(): number | null {
     return this.#settledIn;
@@ -100,7 +100,7 @@ export class Projection {
     return this.#hasReachedStore;
   }
 
-  /** Milliseconds until the next run that no change triggers; null if none is scheduled. */
+  /** Milliseconds until the next scheduled run; null if none is scheduled. */
   get dueIn(): number | null {
     return this.#opening.dueIn;
   }
@@ -140,7 +140,8 @@ export class Projection {
     await this.eviction.check();
     const before = await store.snapshot();
     this.#hasReachedStore = true;
-    // Also runs before taking the lease: a registry without the right secret must leave the lease to others.
+    // Also runs before taking the lease. A registry with a wrong secret must not keep the lease from one with the right
+    // secret.
     this.#sealing.require(before, await readHistory(database));
     if (!(await this.lease.take())) {
       this.#isHolder = false;
@@ -210,7 +211,7 @@ export class Projection {
       published = position;
       session.notify(); // the process that made the change waits for this
       onPublished?.();
-      // Changes may arrive continuously. Returns, so that the next run can end the wait for unknown gateways.
+      // Returns even while changes keep arriving, because the next run has to end the wait for unknown gateways.
       if (this.dueIn === 0) return true;
     }
   }

@@ -122,7 +122,7 @@ export class Projector {
     return this.#projection.repairCounts;
   }
 
-  /** The state that the roster needs, because only the process that writes to the store maintains the roster. */
+  /** The state of the projection, for the roster, which only the process that writes to the store maintains. */
   get projection(): Pick<Projection, 'lease' | 'settledIn' | 'isComplete'> {
     return this.#projection;
   }

@@ -69,10 +69,10 @@ export class Rebuild {
     if (!isKept) return null;
     onBegun(generation, loss);
     if (loss.isUnverified) await noteRestore(this.#options, loss.isBehind);
-    // An earlier rebuild may have stopped after it raised the revision. The comparison of revisions then no longer
-    // shows that the database lacks changes.
+    // An earlier rebuild may have stopped after it raised the revision. Comparing revisions then no longer shows that
+    // the database lacks changes.
     const isInterrupted = before.published === null && before.revision > 0;
-    // Runs before the first write, because only the store or the gateways may still know the lost changes.
+    // Runs before the first write, which would delete the only traces of lost changes, in the store and the gateways.
     if ((loss.isBehind || isInterrupted) && !(await this.#holdBack(loss))) return null;
 
     const { revision } = await readHistory(database);
@@ -82,8 +82,8 @@ export class Rebuild {
       replicas: Math.max(snapshot.replicas, isMeta(meta) ? (meta.replicas ?? 0) : 0),
     };
     const now = (): string => new Date(clock.now()).toISOString();
-    // Announces the filling only for an empty store. Gateways that still use the old records would otherwise have to
-    // request each one.
+    // Marks only an empty store as being filled. Otherwise gateways that can still use the old records would request
+    // each one.
     const isEmpty = meta === null || (meta.generation === null && meta.filling !== undefined);
     if (isEmpty) await store.fill?.({ version: 2, filling: true, ...common, projectedAt: now() });
     for await (const entries of storedPages(database)) {

@@ -29,7 +29,7 @@ const repairCauses = ['missing', 'unknown', 'older', 'layout', 'forged'] as cons
 
 type RepairCause = (typeof repairCauses)[number];
 
-/** Classifies a difference between the store and the database. */
+/** Returns why the store and the database differ in a record. */
 function causeOf({ isStored, stored, value }: RecordDifference): RepairCause {
   if (!isStored) return 'missing';
   if (value === null) return 'unknown';
@@ -123,7 +123,7 @@ export class RecordRepairs {
   /** Names of the records that already have an event in the current ten minutes. */
   #noted = new Set<string>();
   #notedSince = -Infinity;
-  /** Some of the repairs since the last log line. */
+  /** A sample of the repairs since the last log line. */
   #unlogged: { name: string; cause: RepairCause }[] = [];
   #unloggedCounts: Partial<Record<RepairCause, number>> = {};
   #loggedAt = -Infinity;
@@ -166,7 +166,7 @@ export class RecordRepairs {
   async step(epoch: number | null, sweeps: boolean): Promise<RepairStep> {
     this.#isComparing = true;
     const step = await this.#step(epoch, sweeps);
-    // Not reset after an exception: the store then counts as incomplete until the next comparison.
+    // Stays true after an exception, so that the store counts as incomplete until the next comparison.
     this.#isComparing = false;
     return step;
   }
@@ -193,7 +193,7 @@ export class RecordRepairs {
     return watched === null || (await this.#check(watched, entries, epoch, true)) !== 'lost';
   }
 
-  /** During a pause, repairs a few missing records to find out whether Redis still evicts others. */
+  /** During a pause, repairs a few missing records to find out whether Redis then still evicts records. */
   async #try(watched: WatchedRecords, epoch: number | null): Promise<RepairStep> {
     try {
       const entries = await currentRecords(this.#options.database, await this.#pause.tryAgain());

@@ -77,7 +77,7 @@ export class RepairPause {
     if (!differences.some(isMissing)) return;
     const hasEvicted = await this.#countEvictions();
     if (this.isPaused) {
-      // The tried records are in the store again; other records are missing.
+      // The repaired records are in the store again, so the list of missing ones is outdated.
       this.#skipped.clear();
       if (hasEvicted) this.prolong();
       else this.end();
@@ -139,9 +139,8 @@ function isMissing({ isStored }: RecordDifference): boolean {
 const remedy = 'set maxmemory-policy noeviction, and maxmemory to more than all records need';
 
 /**
- * Checks the memory policy of Redis. An evicted record looks like one that never existed, so a starting registry writes
- * nothing to a Redis that may evict records. A registry that already writes continues, because a revocation is more
- * important than a possible eviction.
+ * Checks the memory policy of Redis. An evicted record seems never to have existed, so a starting registry refuses a
+ * Redis that may evict records. A registry that already writes continues, because revocations are more important.
  */
 export class EvictionGuard {
   readonly #store: Pick<RecordsStore, 'memory'>;

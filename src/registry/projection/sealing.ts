@@ -27,7 +27,7 @@ const howToSeal =
 
 /**
  * Ensures that each record is sealed (authenticated) with the current secret. The database stores the ids of the
- * secrets that may have sealed records. So a store with another seal was written by someone else.
+ * secrets that may have sealed records. So it recognises a store that another client wrote.
  */
 export class Sealing {
   readonly #options: SealingOptions;
@@ -60,7 +60,10 @@ export class Sealing {
     return meta.generation !== generation || meta.servers?.join() !== servers?.join();
   }
 
-  /** Removes the meta record from the snapshot if it has no seal but needs one: anyone could have written it. */
+  /**
+   * Removes the meta record from the snapshot if it should be sealed but is not, because any client could have written
+   * it.
+   */
   credible(snapshot: StoreSnapshot, { sealedBy }: History): StoreSnapshot {
     return sealedBy.length === 0 || isSealed(snapshot.seal) ? snapshot : { ...snapshot, meta: null };
   }
@@ -132,7 +135,7 @@ export class Sealing {
     return isKept;
   }
 
-  /** Whether the meta record may be written. A sealed one states that all records are sealed. */
+  /** Whether the meta record may be written. A sealed meta record states that all records are sealed. */
   #mayWriteMeta({ seal }: StoreSnapshot, { sealedBy }: History): boolean {
     return this.#options.store.sealIds.length === 0 || sealedBy.length > 0 || isSealed(seal);
   }

@@ -17,9 +17,9 @@ type ChangeContext = Pick<RegistryContext, 'database' | 'clock' | 'onChange'>;
 const statusForm = /^[A-Z][A-Z_]{0,31}$/;
 
 /**
- * After a restore from a backup, every key revoked since the backup would be valid again. This deactivates ("holds
- * back") each key and merchant that the source has with a later revision and fewer rights than the database. Such a
- * record stays inactive until an operator lifts it.
+ * Deactivates ("holds back") each key and merchant that the source has with a later revision and fewer rights than the
+ * database. Otherwise every key revoked since the backup would be valid again after a restore. Such a record stays
+ * inactive until an operator lifts it.
  * @param entries the records in the source
  * @param source `store`, or the instance id of a gateway
  * @param uncompared changes up to this revision may have been made before the database was compared; 0 if there are no
@@ -52,7 +52,7 @@ export async function holdBack(
   });
 }
 
-/** One page of the keys and merchants that a restore keeps inactive, newest first. */
+/** Returns one page of the keys and merchants that a restore keeps inactive, newest first. */
 export async function listHeldBack(database: RegistryDatabase, paging: Paging): Promise<Page<HeldBack>> {
   const { offset, limit } = rangeOf(paging);
   const held = database.selectFrom('held_back');
@@ -81,9 +81,8 @@ export interface Lifted {
 }
 
 /**
- * Reactivates a key or merchant that the registry deactivated after a restore. It returns to its state in the restored
- * database.
- * @throws Refusal if it is not held back
+ * Reactivates a key or merchant that the registry deactivated after a restore, with its state in the restored database.
+ * @throws Refusal if the record is not held back
  */
 export function lift(context: ChangeContext, author: Author, id: string): Promise<Lifted> {
   return makeChange(context, author, async (change): Promise<Outcome<Lifted>> => {
@@ -170,8 +169,8 @@ async function holdMerchant(change: Change, { row, record }: LaterMerchant, sour
 }
 
 /**
- * Returns the status to store. A malformed record may have a status that the admin API does not allow; `INACTIVE`
- * replaces it, because the database would reject the row and each later comparison would fail.
+ * Returns the status to store. A malformed record may have a status that the admin API does not allow, and the database
+ * would reject its row. `INACTIVE` replaces such a status, so that the comparison can continue.
  */
 function heldStatus(known: string, own: string): string {
   if (known === 'ACTIVE') return own;
@@ -194,7 +193,7 @@ async function note(
   await transaction
     .insertInto('held_back')
     .values({ ...one, merchant_id: merchantId, was: JSON.stringify(was), found_at: now })
-    // Keeps the state from the first restore if the record is already held back: lifting returns to that state.
+    // If the record is already held back, keeps the state from the first restore, to which lifting returns.
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
 }

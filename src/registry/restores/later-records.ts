@@ -78,7 +78,7 @@ function grantsLess({ status, expiresAt }: KeyRecord, row: StoredKey): boolean {
   return status !== 'ACTIVE' || endOf(expiresAt) < (row.expires_at ?? Infinity);
 }
 
-/** The expiry of a record, in milliseconds since 1970. Infinity if the record has no expiry or an invalid one. */
+/** Returns when a record expires, in milliseconds since 1970. Infinity if the expiry is missing or invalid. */
 export function endOf(expiresAt: string | null): number {
   const end = expiresAt === null ? NaN : Date.parse(expiresAt);
   return Number.isNaN(end) ? Infinity : end;

@@ -36,8 +36,8 @@ export async function noteRestore({ database, clock }: RestoreOptions, isCertain
 }
 
 /**
- * Deactivates each key and merchant that is inactive in the store under a later revision than in the database.
- * @param uncompared as in `holdBack`
+ * Deactivates each key and merchant that is inactive in the store with a later revision than in the database.
+ * @param uncompared see `holdBack`
  * @param mayGoOn called between two pages; if it returns false, the function stops
  * @returns the number of deactivated records; null if it was stopped
  */
@@ -67,9 +67,9 @@ export async function holdBackFromStore(
 }
 
 /**
- * Deactivates each key and merchant that a gateway reports as inactive under a later revision than in the database.
+ * Deactivates each key and merchant that a gateway reports as inactive with a later revision than the database has.
  * Then deletes the reports.
- * @param uncompared as in `holdBack`
+ * @param uncompared see `holdBack`
  * @returns the number of deactivated records
  */
 export async function holdBackFromReports(
@@ -94,8 +94,8 @@ export async function holdBackFromReports(
 }
 
 /**
- * Handles reports that arrive after the rebuild, from gateways that could not reach the store before. Without a recent
- * restore the database lacks no changes, so the reports are only deleted.
+ * Handles reports that arrive after the rebuild, from gateways that could not reach the store before. If no restore is
+ * recent, the database lacks no changes, so only deletes the reports.
  * @returns the number of deactivated records
  */
 export async function holdBackLate(options: RestoreOptions, onChange: () => void): Promise<number> {

@@ -19,7 +19,7 @@ export const restoreSchema = Type.Object({
 });
 
 /**
- * A key or merchant that the registry deactivated after its database was restored from a backup: a gateway, or the
+ * A key or merchant that the registry deactivated after its database was restored from a backup. A gateway, or the
  * records in Redis, had a later change that made it inactive.
  */
 export const heldBackSchema = Type.Object({

@@ -12,7 +12,7 @@ import { type Found, foundSchema, searchQuery } from './schema.js';
 /** Most results of each kind. */
 const mostOfKind = 5;
 
-/** The route that finds what an id, a name or an address stands for. */
+/** Adds the route that finds the records that an id, a name or an address belongs to. */
 export const searchRoutes: Routes = (app, { database }) => {
   app.get(
     '/search',
@@ -32,7 +32,7 @@ export const searchRoutes: Routes = (app, { database }) => {
 
 type Finder = (database: RegistryDatabase, text: string, memberOf: string | null) => Promise<Found[]>;
 
-/** Each query uses an index, except that of names of merchants. */
+/** The search functions. Each query uses an index, except the search for the names of merchants. */
 const finders: readonly { readonly permission: Permission; readonly find: Finder }[] = [
   { permission: 'merchants:read', find: findMerchants },
   { permission: 'keys:read', find: findKeys },

@@ -12,7 +12,7 @@ export const searchQuery = Type.Object({
   ),
 });
 
-/** What a search finds. */
+/** One result of a search. */
 export const foundSchema = Type.Object({
   kind: Type.Enum(['merchant', 'key', 'refusal', 'event', 'address', 'administrator']),
   id: Type.String({ description: 'the id, or the address' }),

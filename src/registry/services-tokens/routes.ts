@@ -8,16 +8,16 @@ import { servicesTokenQuery, servicesTokenSchema } from './schema.js';
 import type { ServicesTokenKey } from './services-tokens.js';
 import { servicesTokenFor } from './token-for.js';
 
-/** Dependencies of the route of services tokens. */
+/** Dependencies of `servicesTokenRoutes`. */
 export interface ServicesTokenOptions {
-  /** Null: the registry signs none (`registry.servicesToken`). */
+  /** The signing key; null if `registry.servicesToken` is not configured, so that the registry signs no tokens. */
   readonly key: ServicesTokenKey | null;
   /** Permissions whose use requires a reason. */
   readonly reasonFor: ReadonlySet<string>;
   readonly attempts: Attempts;
 }
 
-/** Creates the route that signs tokens for the operators' API of the services. */
+/** Adds the route that signs tokens for the operators' API of the services. */
 export function servicesTokenRoutes({ key, reasonFor, attempts }: ServicesTokenOptions): Routes {
   return (app, context) => {
     app.post(

@@ -7,7 +7,7 @@ import type { Caller } from '../administrators/caller.js';
 export interface ServicesTokenKey {
   /** An Ed25519 key. */
   readonly privateKey: KeyObject;
-  /** RFC 7638 thumbprint of the public key, by which the services find it. */
+  /** RFC 7638 thumbprint of the public key (`kid`), by which the services find the key. */
   readonly keyId: string;
 }
 
@@ -15,11 +15,11 @@ export interface ServicesTokenKey {
 export interface ServicesTokenClaims {
   readonly caller: Caller;
   readonly permissions: readonly WalletPermission[];
-  /** Those of the permissions whose use requires a reason. */
+  /** Those of `permissions` whose use requires a reason. */
   readonly reasonFor: readonly WalletPermission[];
-  /** Amounts above which funding needs approval; null: it never does. */
+  /** Amounts above which funding needs approval; null: no amount does. */
   readonly fundingLimits: FundingLimits | null;
-  /** The one funding that was approved; null without one. */
+  /** The only funding that the token permits by approval; null without an approved request. */
   readonly approved: Funding | null;
   readonly id: string;
   /** The time in milliseconds since 1970. */
@@ -27,8 +27,8 @@ export interface ServicesTokenClaims {
 }
 
 /**
- * Signs a token by which the services know an administrator. It ends after 5 minutes, and with the caller's own token
- * if that ends earlier.
+ * Signs a token by which the services recognise an administrator. It expires after 5 minutes, or earlier with the
+ * caller's own credential.
  */
 export async function signServicesToken(
   { privateKey, keyId }: ServicesTokenKey,

@@ -7,7 +7,7 @@ import { rulesIn } from '../approvals/guard.js';
 import { newId, type RegistryContext } from '../registry-context.js';
 import type { ServicesTokenKey } from './services-tokens.js';
 
-/** How the registry signs services tokens. */
+/** Dependencies of `servicesTokenFor`. */
 export interface ServicesTokenSigner {
   readonly key: ServicesTokenKey;
   /** Permissions whose use requires a reason. */
@@ -15,10 +15,10 @@ export interface ServicesTokenSigner {
 }
 
 /**
- * Signs a services token with the caller's permissions for wallets. Only a caller with a recent proof of identity gets
+ * Signs a services token with the caller's permissions for wallets. Only a caller who signed in recently gets
  * `wallets:fund`.
  * @param approvalId the caller's approved request to fund a wallet; undefined without one
- * @throws Refusal if the request is not approved, or not the caller's
+ * @throws Refusal if the request is not approved, or is not the caller's
  */
 export async function servicesTokenFor(
   { database, clock, random }: Pick<RegistryContext, 'database' | 'clock' | 'random'>,
@@ -26,7 +26,7 @@ export async function servicesTokenFor(
   caller: Caller,
   approvalId: string | undefined,
 ) {
-  // Import this module only here: it loads jose, which registries without such tokens do not need.
+  // Imports this module only when needed: it loads jose, which a registry without services tokens never uses.
   const { signServicesToken } = await import('./services-tokens.js');
   const now = clock.now();
   const permissions = walletPermissions.filter(

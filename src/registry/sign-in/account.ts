@@ -8,15 +8,18 @@ import type { Change } from '../change.js';
 import { type ClaimRules, type Grant, nameIn } from './claims.js';
 import type { Claims } from './provider.js';
 
-/** The administrator that a verified person is, with the events of the creation or change; or why they may not sign in. */
+/**
+ * The administrator of a verified person, with the events of their creation or change; or the cause why they may not
+ * sign in.
+ */
 export type Account =
   { readonly administrator: Administrator; readonly events: readonly NewEvent[] } | { readonly cause: string };
 
 /**
- * Finds the administrator with the person's `iss` and `sub`, and stores the roles that their claims give. Creates an
- * administrator for an unknown person with roles. Without `registry.oidc.roles`, the table decides about roles.
+ * Finds the administrator with the person's `iss` and `sub`, and stores the roles that the claims give. Creates an
+ * administrator for an unknown person with roles. Without `registry.oidc.roles`, the stored roles apply.
  *
- * @param expected the id of the administrator of a refreshed sign-in; null for a new sign-in
+ * @param expected the administrator's id if a sign-in is refreshed; null for a new sign-in
  */
 export async function accountOf(
   { transaction, now }: Omit<Change, 'revision'>,
@@ -63,7 +66,7 @@ async function changed(
   grant: Grant,
   now: number,
 ): Promise<Account> {
-  // Their tokens would otherwise reach another merchant.
+  // The administrator's existing tokens would otherwise get access to another merchant.
   if (grant.merchantId !== before.merchantId) return { cause: 'other-merchant' };
   const isSame = grant.roles.toSorted().join() === before.roles.toSorted().join();
   if (isSame) return { administrator: before, events: [] };

@@ -9,7 +9,7 @@ export interface RoleRule {
   readonly roles: readonly string[];
 }
 
-/** How claims become roles and the merchant of a member. */
+/** The rules by which claims become roles, and the merchant of a member. */
 export class ClaimRules {
   readonly #roles: readonly RoleRule[];
   readonly #merchant: string | null;
@@ -27,12 +27,12 @@ export class ClaimRules {
     ];
   }
 
-  /** Whether claims decide about roles. Otherwise the table of administrators does. */
+  /** Whether claims decide about roles. Otherwise the administrator's stored roles apply. */
   get decide(): boolean {
     return this.#roles.length > 0;
   }
 
-  /** The roles and the merchant that claims give, or why they give none. */
+  /** Returns the roles and the merchant that claims give, or the cause why they give no access. */
   grantOf(claims: Readonly<Record<string, unknown>>): Grant | { readonly cause: string } {
     const given = this.#roles.filter(({ claim, value }) => Object.hasOwn(claims, claim) && has(claims[claim], value));
     const roles = [...new Set(given.flatMap((rule) => rule.roles))].filter(isRole);
@@ -40,7 +40,7 @@ export class ClaimRules {
     const merchant = this.#merchant !== null && Object.hasOwn(claims, this.#merchant) ? claims[this.#merchant] : null;
     const merchantId = typeof merchant === 'string' && merchant !== '' ? merchant : null;
     const members = roles.filter((role) => roleTable[role].isOfMember).length;
-    // Neither wins: a wrong entry at the provider must not show one merchant's administrator all merchants.
+    // Rejects claims that mix both kinds of roles. A wrong entry at the provider must not show a member all merchants.
     if (members !== (merchantId === null ? 0 : roles.length)) return { cause: 'roles-do-not-fit-merchant' };
     return { roles, merchantId };
   }
@@ -58,7 +58,7 @@ function has(given: unknown, value: string): boolean {
 
 const longestName = 56;
 
-/** Returns a name for a new administrator, valid in `actorForm`. It identifies nobody: `iss` and `sub` do. */
+/** Returns a display name for a new administrator, valid in `actorForm`. Only `iss` and `sub` identify the person. */
 export function nameIn(claims: Readonly<Record<string, unknown>>): string {
   const { preferred_username: username, sub } = claims;
   const text = typeof username === 'string' ? username.normalize('NFKD') : '';

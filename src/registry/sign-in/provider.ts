@@ -14,7 +14,7 @@ export interface ProviderOptions {
   readonly rules: ClaimRules;
 }
 
-/** What a person needs to approve a sign-in, and the code that the registry keeps. */
+/** The codes of a sign-in with a device: those that the person needs, and the one that the registry stores. */
 export interface DeviceCode {
   readonly deviceCode: string;
   readonly userCode: string;
@@ -24,7 +24,7 @@ export interface DeviceCode {
   readonly intervalSeconds: number;
 }
 
-/** A verified person; `refreshToken` is null if the provider issued none. */
+/** A verified person. `refreshToken` is null if the provider issued no refresh token. */
 export interface Verified {
   readonly claims: Claims;
   readonly refreshToken: string | null;
@@ -38,11 +38,11 @@ export interface BrowserSecrets {
   readonly verifier: string;
 }
 
-/** Why the provider or its response did not prove an identity. `cause` is a word for events, without secrets. */
+/** Thrown if the provider or its response did not prove an identity. `reason` is a word for events, without secrets. */
 export class ProviderError extends Error {
   /**
-   * @param kind `unavailable`: no usable response, retry later. `refused`: the provider's own refusal, whose OAuth error
-   *   is `cause`. `invalid`: the response proves nothing.
+   * @param kind `unavailable`: no usable response, retry later. `refused`: the provider's own refusal, whose OAuth
+   * error is `reason`. `invalid`: the response does not prove an identity.
    */
   constructor(
     readonly kind: 'unavailable' | 'refused' | 'invalid',
@@ -55,15 +55,15 @@ export class ProviderError extends Error {
 
 const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code';
 const timeoutSeconds = 5;
-/** How long the discovered metadata is used. Signing keys have their own cache in openid-client. */
+/** How long the discovered metadata stays cached, in milliseconds. openid-client caches signing keys itself. */
 const metadataMilliseconds = 60 * 60 * 1000;
-/** Signature algorithms of ID tokens. Neither `none` nor one with a shared secret is among them. */
+/** The accepted signature algorithms of ID tokens: only asymmetric ones. */
 const asymmetric = /^(?:RS|PS|ES)(?:256|384|512)$|^(?:EdDSA|Ed25519)$/;
 const longestText = 4096;
 /** How long ago a person may have signed in at the provider when a session of the console begins. */
 const longestProofSeconds = 8 * 60 * 60;
 
-/** A client of one OpenID provider. Loads openid-client, and the provider's metadata, with the first sign-in. */
+/** A client of one OpenID provider. Loads openid-client and the provider's metadata at the first sign-in. */
 export class IdentityProvider {
   readonly options: ProviderOptions;
   readonly #now: () => number;
@@ -109,10 +109,10 @@ export class IdentityProvider {
     return this.#call(async (client, config) => {
       const url = client.buildAuthorizationUrl(config, {
         ...{ redirect_uri: redirectUri, state, nonce },
-        // A session of the console ends within hours, so it needs no access while the person is away.
+        // Requests no refresh token, because a session of the console ends within hours.
         scope: this.options.scope.split(' ').filter(isOnline).join(' '),
         ...{ code_challenge: await client.calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' },
-        // The provider then says when the person proved who they are, which is at most as long ago as a session lasts.
+        // `max_age` makes the provider say when the person last authenticated, and limits how long ago that was.
         ...(isProof ? { prompt: 'login', max_age: '0' } : { max_age: String(longestProofSeconds) }),
       });
       return url.href;
@@ -122,8 +122,8 @@ export class IdentityProvider {
   /**
    * Exchanges the code that a browser brings from the provider.
    * @param callback the URL at which it arrived, with the configured origin
-   * @returns the person, and when they last proved to the provider who they are, in milliseconds since 1970; null if the
-   *   provider does not say
+   * @returns the person, and when they last authenticated at the provider, in milliseconds since 1970; null if the
+   * provider does not say
    * @throws ProviderError
    */
   async redeemCode(
@@ -142,12 +142,16 @@ export class IdentityProvider {
     });
   }
 
-  /** Reads the claims again. @param subject the `sub` that they must have @throws ProviderError */
+  /**
+   * Reads a person's claims again with a refresh token.
+   * @param subject the `sub` that the claims must have
+   * @throws ProviderError
+   */
   async refresh(refreshToken: string, subject: string): Promise<Verified> {
     return this.#call(async (client, config) => {
       const tokens = await client.refreshTokenGrant(config, refreshToken);
       const verified = await this.#verified(client, config, tokens, subject);
-      // A provider that does not rotate refresh tokens sends none.
+      // A provider that does not rotate refresh tokens sends no new one.
       return { ...verified, refreshToken: verified.refreshToken ?? refreshToken };
     });
   }
@@ -221,14 +225,14 @@ const refusals = new Set(['authorization_pending', 'slow_down', 'access_denied',
 
 function asProviderError(client: typeof OpenId, error: unknown): ProviderError {
   if (error instanceof ProviderError) return error;
-  // What the provider told the browser, such as that the person refused.
+  // The error that the provider sent with the browser, for example because the person refused.
   if (error instanceof client.AuthorizationResponseError) return new ProviderError('refused', wordIn(error.error));
   if (error instanceof client.ResponseBodyError) {
     if (refusals.has(error.error)) return new ProviderError('refused', error.error);
-    // Such as invalid_client: the registry's own configuration is wrong, so no sign-in of anybody can succeed.
+    // For example invalid_client: the registry's own configuration is wrong, so nobody can sign in.
     return new ProviderError('unavailable', wordIn(error.error));
   }
-  // openid-client wraps what the fetch function throws.
+  // openid-client wraps the errors of `boundedFetch`.
   const { cause } = error as { readonly cause?: unknown };
   if (cause instanceof UnusableResponse) return new ProviderError('unavailable', cause.code, { cause: error });
   const { code } = error as { readonly code?: unknown };
@@ -245,9 +249,9 @@ function wordIn(error: string): string {
 const mostBytes = 256 * 1024;
 
 /**
- * Fetches like `fetch`, but fails if the body of the response exceeds 256 KiB, or claims to be JSON and is not. Without
- * the limit, a provider could exhaust the memory of the registry. A body that broke off says nothing about a person, but
- * openid-client reports it like a malformed token.
+ * Fetches like `fetch`, but limits the body to 256 KiB, because a provider could otherwise exhaust the memory. Also
+ * fails for a body that claims to be JSON and is not, because openid-client would report a truncated one as an invalid
+ * token.
  */
 async function boundedFetch(url: string, options: object): Promise<Response> {
   const { body, status, headers } = await fetch(url, options);
@@ -279,7 +283,7 @@ function isJson(body: Buffer): boolean {
   }
 }
 
-/** No answer of the provider, but of something between, or half of one. */
+/** Thrown for a response that is truncated, too large, or not from the provider but from a proxy on the way. */
 class UnusableResponse extends Error {
   constructor(readonly code: 'response_too_large' | 'response_is_not_json') {
     super(code);

@@ -3,10 +3,10 @@ import type { RegistryContext } from '../registry-context.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { SignInRow } from './sign-in-row.js';
 
-/** Limits of the sign-ins that wait for their person: from one source, and in all. */
+/** Limits of the sign-ins that wait for the person's approval: from one IP address, and in all. */
 const mostPendingOfSource = 20;
 const mostPending = 1000;
-/** How long a second refresh with the same handle waits for the first one, in milliseconds. */
+/** How long after a refresh has begun another refresh of this sign-in gets a 409, in milliseconds. */
 export const refreshMilliseconds = 10_000;
 
 /** Deletes sign-ins and session tokens that ended before a time, in milliseconds since 1970. */
@@ -16,7 +16,10 @@ export async function deleteEnded(database: RegistryDatabase, before: number): P
   await sessions.where('expires_at', '<', before).execute();
 }
 
-/** Lets one request at a time call the provider. Returns false while another one does or has just done so. */
+/**
+ * Lets one request at a time call the provider for a sign-in. Returns false while another request calls it, or has just
+ * called it.
+ */
 export async function claimTurn(
   database: RegistryDatabase,
   row: SignInRow,
@@ -34,7 +37,7 @@ export async function claimTurn(
   return Number(numUpdatedRows) === 1;
 }
 
-/** Whether the session of a sign-in was replaced a moment ago. */
+/** Whether a sign-in got its current session token a moment ago. */
 export async function isFresh(
   { database, clock }: Pick<RegistryContext, 'database' | 'clock'>,
   { token_id }: SignInRow,
@@ -49,7 +52,7 @@ export async function revokeSession(transaction: RegistryDatabase, id: string, n
   await valid.where('revoked_at', 'is', null).execute();
 }
 
-/** Limits the sign-ins that wait for their person. @throws Refusal 429 */
+/** Limits the sign-ins that wait for the person's approval. @throws Refusal 429 */
 export async function requireRoom(database: RegistryDatabase, source: string, now: number): Promise<void> {
   const { total, own } = await database
     .selectFrom('sign_ins')

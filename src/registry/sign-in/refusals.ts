@@ -1,19 +1,19 @@
 import { Refusal } from '../../rest/refusal.js';
 import { ProviderError } from './provider.js';
 
-/** Returns the error of the provider; throws any other error again. */
+/** Returns an error of the provider; rethrows any other error. */
 export function asProblem(error: unknown): ProviderError {
   if (error instanceof ProviderError) return error;
   throw error;
 }
 
-/** Throws the refusal for a provider that is away. */
+/** Throws the refusal for an unavailable provider; rethrows an error that is not the provider's. */
 export function unavailable(error: unknown): never {
   asProblem(error);
   throw unavailableRefusal();
 }
 
-/** 503: the provider is away, or rejects the registry itself. */
+/** 503: the provider is unavailable, or rejects the registry's own configuration. */
 export function unavailableRefusal(): Refusal {
   return new Refusal(503, 'The OpenID provider is unavailable: try again later', [], 'provider_unavailable');
 }

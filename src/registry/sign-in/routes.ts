@@ -11,16 +11,16 @@ import type { IdentityProvider } from './provider.js';
 import { deviceSignInSchema, handleBody, sessionSchema } from './schema.js';
 import { SignIns } from './sign-ins.js';
 
-/** Dependencies of the sign-in routes; `provider` is null without `registry.oidc`. */
+/** Dependencies of the sign-in routes. `provider` is null without `registry.oidc`. */
 export interface SignInSources {
   readonly attempts: Attempts;
   readonly provider: IdentityProvider | null;
 }
 
-/** Statuses of sign-ins that are refused unread. */
+/** Statuses of requests that are refused before their credential is checked. */
 const counts: ReadonlySet<number> = new Set([429, 503]);
 
-/** Returns the routes by which people sign in with an OpenID provider. All but `/sign-in/out` are open. */
+/** Adds the routes by which people sign in with an OpenID provider. All but `/sign-in/out` need no credential. */
 export function signInRoutes({ attempts, provider }: SignInSources): Routes {
   return (app, context) => {
     const signIns = provider && new SignIns({ ...context, attempts, provider });
@@ -29,7 +29,7 @@ export function signInRoutes({ attempts, provider }: SignInSources): Routes {
       throw new Refusal(404, 'This registry has no OpenID provider (registry.oidc)', [], 'sign_in_not_configured');
     };
 
-    /** Counts sign-ins that are refused because there are too many, or because the provider is away. */
+    /** Counts sign-ins that are refused because there are too many, or because the provider is unavailable. */
     const counted = async <Result>(
       request: FastifyRequest,
       act: (author: Author) => Promise<Result>,

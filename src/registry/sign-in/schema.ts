@@ -3,7 +3,7 @@ import Type, { type Static } from '../../typebox/typebox.js';
 const moment = Type.String({ format: 'date-time' });
 const textOrNull = Type.Union([Type.Null(), Type.String()]);
 
-/** A sign-in that waits for its person. Only this response contains `handle`. */
+/** A sign-in that waits for the person's approval. No later response contains `handle`. */
 export const deviceSignInSchema = Type.Object({
   handle: Type.String(),
   verificationUri: Type.String(),
@@ -13,10 +13,10 @@ export const deviceSignInSchema = Type.Object({
   expiresInSeconds: Type.Integer(),
 });
 
-/** A sign-in that waits for its person. */
+/** A sign-in that waits for the person's approval. */
 export type DeviceSignIn = Static<typeof deviceSignInSchema>;
 
-/** A session token, and the handle that refreshes it; `handle` is null if the provider issued no refresh token. */
+/** A session token, and the handle that refreshes it. `handle` is null if the provider issued no refresh token. */
 export const sessionSchema = Type.Object({
   token: Type.String(),
   expiresAt: moment,

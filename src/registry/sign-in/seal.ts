@@ -5,8 +5,8 @@ const nonceBytes = 12;
 const tagBytes = 16;
 
 /**
- * Encrypts secrets of the provider for the database. The key is derived from the client secret, so a copy of the
- * database alone reveals none of them.
+ * Encrypts secrets of the provider for the database. The key is derived from the client secret, which the database does
+ * not contain, so a stolen copy of it reveals no secret.
  */
 export class SecretSeal {
   readonly #key: Buffer;
@@ -19,7 +19,7 @@ export class SecretSeal {
 
   /**
    * Encrypts a secret.
-   * @param owner the id of the row: the result is valid only there
+   * @param owner the id of the row that stores the result, which can be decrypted only for that row
    */
   seal(secret: string, owner: string): string {
     const nonce = this.#random(nonceBytes);
@@ -28,7 +28,7 @@ export class SecretSeal {
     return Buffer.concat([nonce, cipher.getAuthTag(), ...sealed]).toString('base64url');
   }
 
-  /** Decrypts a secret; null if it was sealed for another row or with another client secret. */
+  /** Decrypts a secret; null if it was encrypted for another row or with another client secret. */
   open(text: string, owner: string): string | null {
     const bytes = Buffer.from(text, 'base64url');
     try {

@@ -15,7 +15,9 @@ export interface SignInRow {
   source: string;
   /** How long the client must wait between two requests. */
   interval_seconds: number;
-  /** When the provider was last called for this sign-in. */
+  /**
+   * When the provider was last called for this sign-in, in milliseconds since 1970; 0: a request may call it at once.
+   */
   polled_at: number;
   created_at: number;
   expires_at: number;

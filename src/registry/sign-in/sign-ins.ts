@@ -19,18 +19,18 @@ import { SecretSeal } from './seal.js';
 type Row = Selectable<RegistryTables['sign_ins']>;
 
 const second = 1000;
-/** The longest life of a session token. */
+/** How long a session token is valid at most, in milliseconds. */
 const sessionMilliseconds = 15 * 60 * second;
 /** How long after a sign-in its session tokens can be refreshed. */
 const signInMilliseconds = 12 * 60 * 60 * second;
 const longestDeviceSeconds = 30 * 60;
-/** How long an ended sign-in is kept, so that a replay of its handle is noticed. */
+/** How long an ended sign-in stays stored, so that a replay of its handle can be recognised. */
 const keptMilliseconds = 24 * 60 * 60 * second;
 const handleBytes = 32;
 
 type Issued = { readonly administrator: Administrator; readonly end: number } | { readonly cause: string };
 
-/** Dependencies of the sign-ins. */
+/** Dependencies of SignIns. */
 export interface SignInOptions extends Pick<RegistryContext, 'database' | 'clock' | 'random'> {
   readonly provider: IdentityProvider;
   readonly attempts: Attempts;
@@ -49,7 +49,7 @@ export class SignIns {
     this.#seal = new SecretSeal(options.provider.options.clientSecret, options.random);
   }
 
-  /** Starts a sign-in. @throws Refusal 429 beyond the limits, 503 without the provider */
+  /** Starts a sign-in. @throws Refusal 429 beyond the limits, 503 if the provider is unavailable */
   async start(source: string): Promise<DeviceSignIn> {
     const { database, clock, random, provider } = this.#options;
     const now = clock.now();
@@ -103,7 +103,7 @@ export class SignIns {
     return this.#issue(row, verified, author, now + signInMilliseconds);
   }
 
-  /** Reads the claims again, and replaces the session. @throws Refusal */
+  /** Reads the person's claims again, and replaces the session token. @throws Refusal */
   async refresh(handle: string, author: Author): Promise<Session> {
     const { clock, database, provider } = this.#options;
     const row = await this.#find(handle, 'ACTIVE', author);
@@ -132,7 +132,9 @@ export class SignIns {
     return this.#issue(row, verified, author, row.expires_at);
   }
 
-  /** Ends the sign-in of the session that makes the request. @throws Refusal 409 if the caller has no session */
+  /**
+   * Ends the sign-in to which the caller's session token belongs. @throws Refusal 409 if the caller has no such token
+   */
   async end(caller: Caller, author: Author): Promise<void> {
     const { database, provider } = this.#options;
     const found = database
@@ -146,7 +148,7 @@ export class SignIns {
     const event = { action: 'sign-in.ended', merchantId: caller.merchantId ?? '', keyId: null, before: null } as const;
     await this.#end(row, author, { ...event, after: { signInId: row.id, cause: 'signed-out' } });
     const refreshToken = this.#open(row);
-    // The sign-in has ended here already, so the provider need not be available.
+    // The sign-in has ended in the database, so a failure of the provider is ignored.
     if (refreshToken !== null) await provider.revoke(refreshToken).catch(() => undefined);
   }
 
@@ -181,7 +183,7 @@ export class SignIns {
         .where('digest', '=', row.digest)
         .where('status', '=', row.status)
         .executeTakeFirstOrThrow();
-      // Another request has ended the sign-in meanwhile. This rolls the new session back.
+      // Another request has ended the sign-in meanwhile. The exception rolls the new session token back.
       if (Number(numUpdatedRows) !== 1) throw ended();
       if (row.token_id !== null) await revokeSession(transaction, row.token_id, now);
       const event = { merchantId: administrator.merchantId ?? '', keyId: null, before: null } as const;
@@ -211,7 +213,10 @@ export class SignIns {
     };
   }
 
-  /** Finds the sign-in of a handle. A handle that was used before ends its sign-in, because two clients have it. */
+  /**
+   * Finds the sign-in of a handle. A handle that was already replaced ends its sign-in: two clients have it, so one may
+   * have stolen it.
+   */
   async #find(handle: string, status: 'PENDING' | 'ACTIVE', author: Author): Promise<Row> {
     const { database } = this.#options;
     const digest = digestOf(handle);
@@ -219,14 +224,15 @@ export class SignIns {
     const row = await rows.where('digest', '=', digest).executeTakeFirst();
     if (row?.status === status) return row;
     const former = row ?? (await rows.where('former_digest', '=', digest).executeTakeFirst());
-    // Two commands of one person may refresh at the same time. The second one gets no session, and reads the file again.
+    // Two commands of one person may refresh at once. The second gets an error, after which it reads the token file
+    // again.
     if (former?.status === 'ACTIVE' && status === 'ACTIVE' && (await isFresh(this.#options, former)))
       throw refreshRunning();
     if (former?.status === 'ACTIVE') throw await this.#fail(former, author, 'replayed-handle', ended());
     throw await this.#fail(null, author, former === undefined ? 'unknown-handle' : 'ended', ended());
   }
 
-  /** Stores the event of a failed sign-in, and ends it. Returns the refusal. */
+  /** Stores the event of a failed sign-in, and ends the sign-in. Returns the refusal to throw. */
   async #fail(row: Row | null, author: Author, cause: string, refusal: Refusal): Promise<Refusal> {
     const wait = row === null ? this.#options.attempts.failed(author.source ?? '') : null;
     if (wait !== null) return new Refusal(429, 'Too many failed attempts from this address', [], 'too_many_attempts');
@@ -260,7 +266,7 @@ export class SignIns {
   }
 }
 
-/** Whether two issuers are the same URL. A provider may name itself with a slash at the end, or without. */
+/** Whether two issuers are the same URL, with or without a slash at the end. */
 function isSame(one: string, other: string): boolean {
   const [first, second] = [one, other].map((url) => url.replace(/\/$/, ''));
   return first === second;

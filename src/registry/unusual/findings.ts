@@ -11,7 +11,7 @@ import type { findingDecisions, UnusualFinding } from './schema.js';
 
 type FindingRow = Selectable<RegistryTables['unusual_findings']>;
 
-/** An answer to a finding. */
+/** The decision of an administrator about a finding. */
 export type FindingDecision = (typeof findingDecisions)[number];
 
 /** A filter of findings. A finding must match each given field. */
@@ -19,9 +19,9 @@ export interface FindingFilter {
   readonly merchantId?: string | undefined;
   readonly keyId?: string | undefined;
   readonly rule?: string | undefined;
-  /** `open`: without an answer, or with `look`. */
+  /** `open`: without a decision, or with the decision `look`. */
   readonly status?: 'open' | 'answered' | undefined;
-  /** Only findings of this merchant, for its members; null: all. */
+  /** Limits the findings to this merchant, for its members; null: no limit. */
   readonly memberOf: string | null;
 }
 
@@ -53,7 +53,7 @@ export async function listUnusual(
 
 /**
  * Finds a finding by its id.
- * @param memberOf the merchant of the caller, who does not see findings of others; null: all
+ * @param memberOf the merchant of a caller who may see only its findings; null: the caller may see all
  * @throws Refusal
  */
 export async function findUnusual(
@@ -67,7 +67,8 @@ export async function findUnusual(
 }
 
 /**
- * Stores the answer of an administrator, with its event. A pattern that is fine is not reported again for the key.
+ * Stores the decision of an administrator, with its event. After the decision `fine`, the pattern is no longer reported
+ * for this key.
  * @throws Refusal
  */
 export function decideUnusual(
@@ -148,7 +149,7 @@ export async function deleteOldFindings(database: RegistryDatabase, before: numb
   await database.deleteFrom('unusual_findings').where('found_at', '<', before).execute();
 }
 
-/** A rule, and why it reports nothing; null if it does. */
+/** A rule, and the reason why it is off; null if it is on. */
 export interface RuleState {
   readonly rule: string;
   readonly isOff: string | null;
@@ -157,7 +158,7 @@ export interface RuleState {
 const dayMilliseconds = 24 * 60 * 60 * 1000;
 
 /**
- * Returns for each rule why it reports nothing.
+ * Returns for each rule the reason why it is off, or null if it is on.
  * @param off the rules that the configuration turns off; null: all of them
  */
 export async function ruleStates(

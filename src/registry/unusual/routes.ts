@@ -19,7 +19,7 @@ import {
 } from './schema.js';
 import { listUndelivered, type WebhookTarget } from './webhooks.js';
 
-/** What the routes about unusual use need. */
+/** Dependencies of `unusualRoutes`. */
 export interface UnusualRoutesOptions {
   readonly attempts: Attempts;
   /** Rules that the configuration turns off; null: all of them. */
@@ -31,7 +31,7 @@ export interface UnusualRoutesOptions {
 
 const revoking = 'keys:revoke';
 
-/** Routes that show and answer findings about the use of keys. */
+/** Adds the routes that list findings about the use of keys and store decisions about them. */
 export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRoutesOptions): Routes {
   return (app, context) => {
     const { database, clock, confirm } = context;
@@ -111,7 +111,7 @@ export function unusualRoutes({ attempts, off, targets, reasonFor }: UnusualRout
           return success('Finding answered', { ...finding, propagation: null });
         }
         await requirePermission(request, revoking, { attempts, reasonFor });
-        // The revocation first: if this process ends in between, the request can be repeated.
+        // Revokes first. If this process ends before it stores the decision, the client can repeat the request.
         const { key, revision } = await revokeKey(context, author, keyId);
         const finding = await decideUnusual(context, author, id, decision);
         const propagation = await confirm(revision, key.environment);

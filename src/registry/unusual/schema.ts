@@ -9,7 +9,7 @@ const textOrNull = Type.Union([Type.Null(), Type.String()]);
 const identifier = (what: string) => Type.Optional(Type.String({ pattern: identifierForm, description: what }));
 const ruleList = unusualRules.join(', ');
 
-/** The answers to a finding. */
+/** The possible decisions about a finding. */
 export const findingDecisions = ['fine', 'revoked', 'look'] as const;
 
 /** A finding about the use of a key. */
@@ -20,7 +20,7 @@ export const unusualFindingSchema = Type.Object({
   rule: Type.String({ description: `one of ${ruleList}` }),
   kind: Type.String({ description: 'the rule, with what it saw for the first time, such as new-country:KE' }),
   foundAt: moment,
-  /** Time of the first request that shows it, as far as the counts tell. */
+  /** Time of the first request that shows the unusual use, as exactly as the counts allow. */
   seenAt: moment,
   message: Type.String(),
   address: textOrNull,
@@ -50,16 +50,19 @@ export const decisionBody = Type.Object({
   answer: Type.Enum([...findingDecisions], { description: `one of ${findingDecisions.join(', ')}` }),
 });
 
-/** The response of `POST /unusual/:id/answer`: where the revocation is in force; null for other answers. */
+/**
+ * The response of `POST /unusual/:id/answer`. `propagation` shows where the revocation is in force; null for other
+ * decisions.
+ */
 export const decidedSchema = Type.Object({
   ...unusualFindingSchema.properties,
   propagation: Type.Union([Type.Null(), propagationSchema]),
 });
 
-/** A rule, and why it reports nothing; null if it does. */
+/** A rule, and the reason why it is off; null if it is on. */
 export const ruleStateSchema = Type.Object({ rule: Type.String(), isOff: textOrNull });
 
-/** A message that a webhook's target has not accepted. */
+/** A webhook message that its target has not accepted. */
 export const undeliveredSchema = Type.Object({
   id: Type.String(),
   /** Host of the target; null if it is no longer configured. */
@@ -72,5 +75,5 @@ export const undeliveredSchema = Type.Object({
   problem: textOrNull,
 });
 
-/** A message in the admin API. */
+/** An undelivered webhook message in the admin API. */
 export type UndeliveredWebhook = Static<typeof undeliveredSchema>;

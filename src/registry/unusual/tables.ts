@@ -1,16 +1,16 @@
-/** How a key is usually used: the state of the detectors, as JSON. */
+/** The usual behaviour of a key: the state of the detectors, as JSON. */
 interface KeyHabitRow {
   key_id: string;
   state: string;
 }
 
-/** The single row about the usage that arrives. Times are in milliseconds since 1970. */
+/** The single row about the usage data that arrives. Times are in milliseconds since 1970. */
 interface UsageWatchRow {
   id: 1;
   /** Since when usage has arrived without an interruption of a day. */
   since: number;
   last_at: number;
-  /** When usage last had the country, and the AS number, of an address; null before that. */
+  /** When usage last contained a country, and an AS number; null if it never did. */
   country_at: number | null;
   network_at: number | null;
 }
@@ -23,27 +23,27 @@ interface UnusualFindingRow {
   rule: string;
   pattern: string;
   found_at: number;
-  /** Time of the first request that shows it. */
+  /** Time of the first request that shows the unusual use. */
   seen_at: number;
   message: string;
   address: string | null;
   country: string | null;
   as_number: number | null;
-  /** Null until an administrator answers. */
+  /** Null until an administrator decides. */
   decision: string | null;
   decided_at: number | null;
   decided_by: string | null;
 }
 
-/** A pattern that an administrator called fine for a key. */
+/** A pattern of use that an administrator accepted for a key, and that is no longer reported. */
 interface UsualPatternRow {
   key_id: string;
   pattern: string;
 }
 
-/** A webhook that was not delivered yet, to one target. */
+/** A webhook message that one target has not accepted yet. */
 interface WebhookRow {
-  /** The id of the message: the same for all targets and all attempts. */
+  /** The id of the message, which is equal for all targets and attempts. */
   id: string;
   /** Digest of the URL, because a URL may contain a secret. */
   target: string;

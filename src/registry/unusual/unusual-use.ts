@@ -13,7 +13,7 @@ import { enqueueWebhooks } from './webhooks.js';
 
 /** Rows of one statement. SQLite and PostgreSQL limit the number of parameters. */
 const rowsPerStatement = 400;
-/** After such an interruption nobody knows what was idle. */
+/** After an interruption of this length, the registry cannot know which keys were idle meanwhile. */
 const interruptionMilliseconds = 24 * 60 * 60 * 1000;
 const watchMilliseconds = 60_000;
 
@@ -31,11 +31,11 @@ interface Found {
 /** Options of the rules about unusual use. */
 export interface UnusualOptions {
   readonly thresholds: Thresholds;
-  /** Digests of the URLs that receive webhooks. */
+  /** Digests of the webhook URLs. */
   readonly targets: readonly string[];
 }
 
-/** Compares the usage in batches of gateways with the former use of the keys, and stores what is unusual. */
+/** Compares the usage in gateways' batches with the earlier use of the keys, and stores unusual use as findings. */
 export class UnusualUse {
   readonly #options: UnusualOptions;
 
@@ -43,17 +43,17 @@ export class UnusualUse {
     this.#options = options;
   }
 
-  /** Rules that report nothing. */
+  /** The rules that are off. */
   get off(): readonly UnusualRule[] {
     return this.#options.thresholds.off;
   }
 
   /**
-   * Observes one batch. Call this in the transaction that adds the batch, so that each is observed exactly once.
-   * Locks the rows of the keys, so that processes that add batches at the same time see each other's state.
+   * Observes one batch. Call this in the transaction that adds the batch, so that each batch is observed exactly once.
+   * Locks the rows of the keys, so that concurrent processes see each other's changes.
    */
   async observe(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<void> {
-    // Developers use test keys from anywhere.
+    // Test keys are not observed, because developers use them from anywhere.
     if (batch.environment !== 'live') return;
     const watchedSince = await watch(transaction, batch, now);
     const keys = await knownKeys(transaction, batch.keys);
@@ -80,7 +80,7 @@ export class UnusualUse {
 
   async #report(transaction: RegistryDatabase, found: readonly Found[], now: number): Promise<void> {
     if (found.length === 0) return;
-    // Events are stored in the order of the revision, so that this transaction waits here for others that change.
+    // Locks the revision, because events must be stored in its order: waits until other changes are committed.
     const revision = await lockRevision(transaction);
     const findings: UnusualFinding[] = [];
     for (const { key, finding } of found) {
@@ -106,8 +106,8 @@ export class UnusualUse {
 }
 
 /**
- * Notes that usage arrives, and whether it has countries and networks.
- * @returns since when usage has arrived without a long interruption
+ * Stores that usage arrives, and whether it contains countries and networks.
+ * @returns since when usage has arrived without a long interruption, in milliseconds since 1970
  */
 async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: number): Promise<number> {
   const addresses = batch.keys.flatMap((key) => key.addresses);
@@ -134,7 +134,10 @@ async function watch(transaction: RegistryDatabase, batch: UsageBatch, now: numb
   return since;
 }
 
-/** Finds the active keys of a batch by their ids and their look-up ids, sorted so that locks are taken in one order. */
+/**
+ * Finds the active keys of a batch by id or lookup id. Sorts them, so that concurrent transactions lock rows in one
+ * order and cannot deadlock.
+ */
 async function knownKeys(transaction: RegistryDatabase, usages: readonly KeyUsage[]): Promise<KnownKey[]> {
   const known = new Map<string, KnownKey>();
   for (let from = 0; from < usages.length; from += rowsPerStatement) {
@@ -166,7 +169,7 @@ async function lockedStates(transaction: RegistryDatabase, keys: readonly KnownK
   const rows = await transaction
     .insertInto('key_habits')
     .values(keys.map(({ keyId }) => ({ key_id: keyId, state: '' })))
-    // An update that changes nothing: it locks the row and returns it, in one statement.
+    // Updates nothing, but locks the row and returns it in the same statement.
     .onConflict((conflict) => conflict.column('key_id').doUpdateSet((it) => ({ state: it.ref('key_habits.state') })))
     .returning(['key_id', 'state'])
     .execute();
@@ -185,13 +188,15 @@ async function writeStates(
     .execute();
 }
 
-/** Parses a stored state; null if there is none yet, or if another release wrote it in a form that this one cannot read. */
+/**
+ * Parses a stored state; null if it is empty, or if another release wrote it in a form that this release cannot read.
+ */
 function stateIn(text: string): KeyState | null {
   const state = text === '' ? null : (JSON.parse(text) as KeyState | { readonly version: unknown });
   return state?.version === 1 ? (state as KeyState) : null;
 }
 
-/** Leaves out what an administrator called fine. */
+/** Omits the findings with a pattern that an administrator accepted for the key. */
 async function withoutUsual(transaction: RegistryDatabase, found: readonly Found[]): Promise<Found[]> {
   if (found.length === 0) return [];
   const ids = [...new Set(found.map(({ key }) => key.keyId))];

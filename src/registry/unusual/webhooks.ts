@@ -7,24 +7,24 @@ import type { UnusualFinding, UndeliveredWebhook } from './schema.js';
 
 /** A message for a webhook. */
 interface WebhookMessage {
-  /** The same for all attempts, so that the receiver can ignore a repetition. */
+  /** Equal for all attempts, so that the receiver can ignore a repetition. */
   readonly id: string;
   readonly body: string;
 }
 
-/** A port: where webhooks are sent. */
+/** A webhook URL to which messages are sent. */
 export interface WebhookTarget {
   /** Digest of the URL. */
   readonly id: string;
-  /** The host, for people. */
+  /** The host of the URL, for messages to people. */
   readonly name: string;
-  /** Sends a message. Never rejects. @returns why it was not accepted; null if it was */
+  /** Sends a message. Never rejects. @returns why the target did not accept it; null if it did */
   send(message: WebhookMessage): Promise<string | null>;
 }
 
 const digestLength = 16;
 
-/** Returns the id of the target with a URL. The database has no URLs, because a URL may contain a secret. */
+/** Returns the id of the target with this URL. The database stores only ids, because a URL may contain a secret. */
 export function targetIdOf(url: string): string {
   return createHash('sha256').update(url).digest('hex').slice(0, digestLength);
 }
@@ -54,7 +54,7 @@ export async function enqueueWebhooks(
 const hourMilliseconds = 60 * 60 * 1000;
 const lateMilliseconds = 10 * 60 * 1000;
 
-/** Counts the messages that were given up, or that have not been delivered within ten minutes. */
+/** Counts the messages that were given up, or that are not delivered after ten minutes. */
 export async function countUndelivered(database: RegistryDatabase, now: number): Promise<number> {
   const late = database.selectFrom('webhooks').where('created_at', '<', now - lateMilliseconds);
   return (await late.select((it) => it.fn.countAll<number>().as('count')).executeTakeFirstOrThrow()).count;
@@ -90,7 +90,10 @@ export interface WebhookSenderOptions {
 
 const roundMilliseconds = 2_000;
 const messagesPerRound = 10;
-/** Longer than an attempt takes. No other process tries the message meanwhile; if this one ends, another one does later. */
+/**
+ * How long an attempt reserves its message, in milliseconds: longer than an attempt takes. If the process ends, another
+ * one tries after that time.
+ */
 const claimMilliseconds = 60_000;
 const pauses = [5, 30, 120, 600, 1_800, 3_600, 7_200].map((seconds) => seconds * 1_000);
 const givenUpAfterMilliseconds = 24 * hourMilliseconds;
@@ -102,7 +105,7 @@ interface Due extends WebhookMessage {
   readonly next_at: number;
 }
 
-/** Sends the stored messages, repeats failed ones with growing pauses for a day, and deletes what is old. */
+/** Sends the stored messages. Repeats failed ones with growing pauses for a day. Deletes old messages and findings. */
 export class WebhookSender {
   readonly #options: WebhookSenderOptions;
   #cleanedAt = -Infinity;
@@ -133,7 +136,7 @@ export class WebhookSender {
     await this.#running;
   }
 
-  /** Makes one attempt for messages that are due, up to ten of each target. */
+  /** Makes one attempt for each due message, up to ten of each target. */
   async round(): Promise<void> {
     const { targets, clock } = this.#options;
     const now = clock.now();
@@ -181,7 +184,7 @@ export class WebhookSender {
     await deleteOldFindings(database, now - keepDays * 24 * hourMilliseconds);
     const old = now - keptGivenUpMilliseconds;
     await database.deleteFrom('webhooks').where('given_up_at', '<', old).execute();
-    // Nobody sends to a target that is no longer configured.
+    // Gives up messages to targets that are no longer configured, because no process would send them.
     const ids = targets.map(({ id }) => id);
     let abandoned = database
       .updateTable('webhooks')

@@ -8,13 +8,13 @@ import type { DaysFilter } from './read-lists.js';
 import type { Verdict } from './schema.js';
 
 const mostEntries = 1_000;
-/** Most addresses that are judged at once, so that a merchant with many of them cannot fill the memory. */
+/** Limit of the addresses that one request checks, so that a merchant with many addresses cannot exhaust the memory. */
 const mostJudged = 100_000;
 const mostShown = 100;
 
 /**
- * Says which accepted requests of a merchant an IP allowlist would have refused.
- * @param allow entries with commas in between
+ * Returns which accepted requests of a merchant an IP allowlist would have refused.
+ * @param allow the entries, separated by commas
  * @throws Refusal 422 for an invalid entry, and for too many addresses
  */
 export async function judgeAllowlist(
@@ -74,7 +74,7 @@ export async function judgeAllowlist(
     },
     entries: entries.map((entry) => ({
       ...{ entry, addresses: String(sizeOf(entry)) },
-      // Every concern about an entry begins with it.
+      // The text of each concern begins with its entry.
       concern: concerns.find(({ what }) => what.startsWith(`${entry} `))?.what ?? null,
     })),
     uncertain: requestsOf(judged.filter(({ isAdmitted }) => isAdmitted === null)),
@@ -89,7 +89,10 @@ function sizeOf(entry: string): bigint {
   return range === null ? 0n : BigInt(range.last) - BigInt(range.first) + 1n;
 }
 
-/** Whether a list admits a stored address or network; null if it admits a part of it, or if that is unknown. */
+/**
+ * Whether a list admits a stored address or network; null if it admits only a part of the network, or if the stored
+ * text is neither.
+ */
 function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boolean | null {
   const address = parseIpAddress(stored);
   if (address !== null) return list.admits(address);
@@ -98,7 +101,7 @@ function admits(list: IpRanges, ranges: readonly IpRange[], stored: string): boo
   const { family, first, last } = network;
   const within = ranges.filter((one) => one.family === family && one.first <= last && one.last >= first);
   if (within.some((one) => one.first <= first && one.last >= last)) return true;
-  // The ends cover an IPv4 address that the network embeds.
+  // An IPv6 network may embed an IPv4 address, which `list` matches as IPv4. Checking both ends detects this.
   const isOutside = within.length === 0 && ![first, last].some((end) => list.admits(addressOf(family, BigInt(end))));
   return isOutside ? false : null;
 }

@@ -1,21 +1,21 @@
 import type { AddressCount, CodeCount, UsageBatch } from '../../usage/batch.js';
 import type { UsageTables } from './tables.js';
 
-/** The key and the merchant of a look-up id. */
+/** The key and the merchant that belong to a lookup id. */
 export type KeyOwner = Readonly<{ keyId: string; merchantId: string }>;
 
-/** The rows of one batch, each key of a table once. */
+/** The rows of one batch. Each primary key occurs once per table. */
 export interface BatchRows {
   readonly hours: readonly UsageTables['usage_hours'][];
   readonly addresses: readonly UsageTables['usage_addresses'][];
   readonly agents: readonly UsageTables['usage_agents'][];
   readonly hosts: readonly UsageTables['usage_hosts'][];
   readonly keys: readonly UsageTables['usage_keys'][];
-  /** In the order of the batch. `seq` is the position among the refusals of the merchant, from 1. */
+  /** In the order of the batch. `seq` is the position among the merchant's refusals in this batch, from 1. */
   readonly refusals: readonly UsageTables['usage_refusals'][];
 }
 
-/** Returns the batch with the ids of the keys that the gateway did not look up. Unknown ones keep null. */
+/** Adds the key ids and merchants to usage that has only a lookup id. They stay null for unknown keys. */
 export function resolved(batch: UsageBatch, owners: ReadonlyMap<string, KeyOwner>): UsageBatch {
   return {
     ...batch,
@@ -26,7 +26,7 @@ export function resolved(batch: UsageBatch, owners: ReadonlyMap<string, KeyOwner
   };
 }
 
-/** Adds rows that have the same key to each other. */
+/** Collects rows, and adds up those with equal key columns. */
 class RowSums<Row extends object> {
   readonly #rows = new Map<string, Row>();
   readonly #keyColumns: readonly (keyof Row)[];
@@ -47,7 +47,7 @@ class RowSums<Row extends object> {
   }
 }
 
-/** Sums of hours by their primary key. */
+/** Creates sums of hours, by their primary key. */
 function hourSums(): RowSums<UsageTables['usage_hours']> {
   return new RowSums(['hour', 'merchant_id', 'key_id', 'environment', 'code'], (sum, row) => ({
     count: sum.count + row.count,
@@ -58,7 +58,7 @@ function hourSums(): RowSums<UsageTables['usage_hours']> {
   }));
 }
 
-/** Sums of addresses by their primary key. */
+/** Creates sums of addresses, by their primary key. */
 export function addressSums(): RowSums<UsageTables['usage_addresses']> {
   return new RowSums(['day', 'merchant_id', 'key_id', 'address'], (sum, row) => ({
     ...{ country: row.country ?? sum.country, as_number: row.as_number ?? sum.as_number },
@@ -67,12 +67,12 @@ export function addressSums(): RowSums<UsageTables['usage_addresses']> {
   }));
 }
 
-/** Sums of agents by their primary key. */
+/** Creates sums of User-Agents, by their primary key. */
 export function agentSums(): RowSums<UsageTables['usage_agents']> {
   return new RowSums(['day', 'merchant_id', 'key_id', 'agent'], (sum, row) => ({ count: sum.count + row.count }));
 }
 
-/** Sums of hosts by their primary key. */
+/** Creates sums of hosts, by their primary key. */
 export function hostSums(): RowSums<UsageTables['usage_hosts']> {
   return new RowSums(['day', 'merchant_id', 'header', 'host'], (sum, row) => ({
     ...{ accepted: sum.accepted + row.accepted, refused: sum.refused + row.refused },
@@ -86,7 +86,7 @@ interface Owner {
 
 const unknownOwner: Owner = { merchant_id: '', key_id: '' };
 
-/** Returns the rows of a resolved batch. What belongs to no known key counts as unknown. */
+/** Returns the rows of a batch with resolved keys. Usage of unknown keys is counted under empty ids. */
 export function rowsOf({ environment, keys, merchants, unknown }: UsageBatch): BatchRows {
   const [hours, addresses, agents, hosts] = [hourSums(), addressSums(), agentSums(), hostSums()];
   const lastUses = new RowSums<UsageTables['usage_keys']>(['key_id'], (sum, row) =>
@@ -113,7 +113,7 @@ export function rowsOf({ environment, keys, merchants, unknown }: UsageBatch): B
     const owner = keyId === null || merchantId === null ? unknownOwner : { merchant_id: merchantId, key_id: keyId };
     addCodes(owner, codes);
     addAddresses(owner, key.addresses);
-    if (owner === unknownOwner) continue; // no request with an unknown key was accepted
+    if (owner === unknownOwner) continue; // requests with an unknown key are never accepted
     for (const { day, agent, count } of counted) agents.add({ day, ...owner, agent: agent ?? '', count });
     if (lastUse === null) continue;
     lastUses.add({ ...owner, last_at: lastUse.at, last_address: lastUse.address, last_country: lastUse.country });

@@ -5,20 +5,20 @@ import { parseBatch } from '../../usage/batch-text.js';
 import { identifierForm } from '../fields.js';
 import { addressOf } from '../merchants/ip-allowlist.js';
 
-/** Whether to store addresses as they are, or only the networks that contain them: /24 and /48. */
+/** Whether to store full addresses, or only the networks that contain them (/24 and /48). */
 export type AddressDetail = 'full' | 'network';
 
-/** A batch that can never be added. The message is for the log of the gateway. */
+/** Thrown for a batch that can never be added. The message is for the gateway's log. */
 export class RefusedBatch extends Error {}
 
 /** The latest time that a date can have, in milliseconds since 1970. */
 const latestMoment = 8_640_000_000_000_000;
-/** Highest value of a count, so that no sum of a cell exceeds the integers of a database. */
+/** Highest value of a count, so that no sum in the database exceeds the range of its integers. */
 const highestCount = 1_000_000_000_000;
 const codeForm = /^[a-z0-9_]{1,64}$/;
 
 /**
- * Parses a batch, checks what its format leaves open, and makes its texts storable.
+ * Parses a batch, checks the values that the parser accepts unchecked, and makes its texts storable.
  * @throws RefusedBatch
  */
 export async function readBatch(body: string, detail: AddressDetail): Promise<UsageBatch> {
@@ -29,7 +29,10 @@ export async function readBatch(body: string, detail: AddressDetail): Promise<Us
   return stored(batch, detail);
 }
 
-/** @throws RefusedBatch for a time that is no date, an hour or day that is not whole, and a count that is too high */
+/**
+ * Checks times and counts.
+ * @throws RefusedBatch for a time that is no date, an hour or day that is not whole, and a count that is too high
+ */
 function requireRanges(batch: UsageBatch): void {
   const problem = new RefusedBatch('the batch has a time, a count or a sequence number out of range');
   const require = (isValid: boolean): void => {
@@ -77,7 +80,7 @@ function requireRanges(batch: UsageBatch): void {
   }
 }
 
-/** @throws RefusedBatch for an invalid id */
+/** Checks ids. @throws RefusedBatch for an invalid id */
 function requireNames({ keys, merchants }: UsageBatch): void {
   const isId = (id: string | null): boolean => id !== null && identifierForm.test(id);
   for (const { keyId, merchantId } of keys) {
@@ -90,7 +93,7 @@ function requireNames({ keys, merchants }: UsageBatch): void {
   }
 }
 
-/** Returns the batch with the texts and the addresses that are stored. */
+/** Returns the batch with its texts and addresses in the form that the database stores. */
 function stored(batch: UsageBatch, detail: AddressDetail): UsageBatch {
   const shown = (address: string): string => (detail === 'full' ? storable(address) : networkOf(address));
   const addressOrNull = (address: string | null): string | null => (address === null ? null : shown(address));
@@ -122,7 +125,7 @@ function stored(batch: UsageBatch, detail: AddressDetail): UsageBatch {
   };
 }
 
-/** Returns the text without what PostgreSQL cannot store: NUL and lone surrogates. */
+/** Replaces the characters that PostgreSQL cannot store: NUL and lone surrogates. */
 function storable(text: string): string {
   return text.replaceAll(/[\p{Cs}\u0000]/gu, '\ufffd');
 }
@@ -134,7 +137,7 @@ function orNull(text: string | null): string | null {
 const ipv4Prefix = 24;
 const ipv6Prefix = 48;
 
-/** Returns the network of an address, such as `192.0.2.0/24`. A text that is no address shows nothing but that. */
+/** Returns the network of an address, such as `192.0.2.0/24`. Returns `invalid` for a text that is no address. */
 function networkOf(text: string): string {
   const address = parseIpAddress(text);
   if (address === null) return 'invalid';

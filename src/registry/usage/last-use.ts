@@ -2,7 +2,7 @@ import type { Static } from '../../typebox/typebox.js';
 import type { RegistryDatabase } from '../registry-database.js';
 import type { lastUse } from './schema.js';
 
-/** Returns the last accepted request of each of some keys, by the id of the key. Keys without one are missing. */
+/** Returns the last accepted request of each key, by key id. Omits keys without an accepted request. */
 export async function lastUsesOf(
   database: RegistryDatabase,
   keyIds: readonly string[],

@@ -10,7 +10,7 @@ import { dayMilliseconds } from '../../usage/batch.js';
 const mostCsvRows = 10_000;
 const defaultDays = 7;
 
-/** A time from the beginning, inclusive, to the end, exclusive, in milliseconds since 1970. */
+/** A period from `since`, inclusive, to `until`, exclusive, in milliseconds since 1970. */
 export interface Period {
   readonly since: number;
   readonly until: number;
@@ -23,7 +23,7 @@ export interface GivenPeriod {
 }
 
 /**
- * Returns the given times; undefined where none is given.
+ * Parses the given ends of a period, in milliseconds since 1970; undefined for an end that is not given.
  * @throws Refusal 422 for a time that does not exist, and for an end before the beginning
  */
 export function givenTimes({ since, until }: GivenPeriod): { since: number | undefined; until: number | undefined } {
@@ -57,7 +57,7 @@ type ListQuery = Parameters<typeof pagingOf>[0] & { readonly format?: string };
 
 /**
  * Responds with a page of a list, or with the whole list as CSV.
- * @throws Refusal 422 for a page of CSV, and for a list that is too long for it
+ * @throws Refusal 422 for a page number with CSV, and for a list that is too long for CSV
  */
 export async function respondWithList<Item extends object>(
   reply: FastifyReply,
@@ -89,8 +89,8 @@ export function csvText(columns: readonly string[], records: readonly object[]):
 }
 
 /**
- * Formats a value as a cell. Spreadsheets run a text as a formula if it begins with one of some characters; an
- * apostrophe before it makes it a text.
+ * Formats a value as a CSV cell. Spreadsheets run a text that begins with certain characters as a formula, so this puts
+ * an apostrophe before it.
  */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return '';
@@ -100,7 +100,7 @@ function cell(value: unknown): string {
   return /[",\r\n']/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Returns a text, or the values of a list or an object with blanks in between. */
+/** Returns a value as text. Separates the values of a list by blanks, and the fields of an object by `=`. */
 function textOf(value: unknown): string {
   if (Array.isArray(value)) return value.map(textOf).join(' ');
   if (typeof value === 'object' && value !== null) return Object.values(value).map(textOf).join('=');

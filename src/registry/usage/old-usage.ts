@@ -13,7 +13,7 @@ import type { UnusualTables } from '../unusual/tables.js';
 import type { UsageTables } from './tables.js';
 import { lockUsage } from './usage-batches.js';
 
-/** Most rows of a table that one transaction deletes. More would delay the batches of gateways. */
+/** Maximum number of rows that one transaction deletes from a table. More would delay the batches of gateways. */
 const rowsAtOnce = 5_000;
 
 /** Dependencies of OldUsage. */
@@ -88,7 +88,7 @@ export class OldUsage {
   }
 }
 
-/** Returns when the newest batch was added; null if none was. */
+/** Returns when the newest batch was added, in milliseconds since 1970; null if there is no batch. */
 async function newestBatch(database: RegistryDatabase): Promise<number | null> {
   const newest = database.selectFrom('usage_processes').select('received_at').orderBy('received_at', 'desc').limit(1);
   return (await newest.executeTakeFirst())?.received_at ?? null;
@@ -102,17 +102,20 @@ function deleteSome(database: RegistryDatabase, table: Table, found: ReturnType<
   });
 }
 
-/** The tables with rows of a merchant. `usage_merchants` keeps its number, so that later refusals get later numbers. */
+/**
+ * The tables with rows of a merchant. `usage_merchants` is not among them: it keeps the merchant's last refusal number,
+ * so that later refusals get higher ones.
+ */
 const merchantTables = [
   ...(['usage_hours', 'usage_addresses', 'usage_agents', 'usage_hosts', 'usage_keys', 'usage_refusals'] as const),
   'unusual_findings',
 ] as const;
-/** The tables with what was learned about the use of a key. */
+/** The tables with what the detectors of unusual use have learned about a key. */
 const keyTables = ['key_habits', 'usual_patterns'] as const;
 
 /**
- * Deletes everything that was counted for a merchant so far, in batches. The event comes first: if the deletion fails
- * half-way, the caller repeats it.
+ * Deletes all usage of a merchant so far, in batches. Stores the event first. If the deletion fails half-way, the
+ * caller can repeat it.
  * @returns the number of deleted rows
  */
 export async function forgetUsage(

@@ -7,14 +7,14 @@ import type { UsageRow } from './schema.js';
 
 /** Which requests to count. */
 export interface HoursFilter extends Period {
-  /** Empty: requests of no known merchant. */
+  /** Empty: requests whose key belongs to no known merchant. */
   readonly merchantId: string;
   readonly key?: string | undefined;
   readonly code?: string | undefined;
   readonly environment?: string | undefined;
 }
 
-/** What a row stands for. */
+/** What one row of the list counts: the requests of an hour, a day, a key or a code. */
 export type UsageUnit = 'hour' | 'day' | 'key' | 'code';
 
 const groups = {
@@ -24,7 +24,7 @@ const groups = {
   code: sql<string | number>`code`,
 } as const;
 
-/** Adds up a column. PostgreSQL returns a sum of integers as a decimal number. */
+/** Returns the SQL sum of a column. The cast is for PostgreSQL, where a sum of integers is a decimal number. */
 export function sumOf(column: string) {
   return sql<number>`cast(sum(${sql.id(column)}) as bigint)`;
 }
@@ -84,7 +84,7 @@ function rounded(milliseconds: number): number {
   return Math.round(milliseconds * 100) / 100;
 }
 
-/** Returns the requests by code of each row of a page. */
+/** Returns, for each row of a page, the numbers of requests by code. */
 async function codesOf(
   database: RegistryDatabase,
   filter: HoursFilter,

@@ -7,7 +7,7 @@ import type { AddressRow, AgentRow, GatewayRow, HostRow } from './schema.js';
 
 /** Which days of a merchant to list. */
 export interface DaysFilter extends Period {
-  /** Empty: requests of no known merchant. */
+  /** Empty: requests whose key belongs to no known merchant. */
   readonly merchantId: string;
   readonly key?: string | undefined;
 }
@@ -55,7 +55,7 @@ function orOthers(name: string): string | null {
   return name === '' ? null : name;
 }
 
-/** Returns one page of deciding hosts by day, newest first, most requests first within a day. */
+/** Returns one page of hosts (of Origin, Referer or Host) by day, newest first, most requests first within a day. */
 export async function listHosts(
   database: RegistryDatabase,
   { merchantId, since, until }: DaysFilter,
@@ -102,7 +102,7 @@ export async function listAgents(
   return { items, totalRecords: total };
 }
 
-/** A process without a closing batch is incomplete after this time without a batch. */
+/** How long after its newest batch a process without a closing batch counts as incomplete, in milliseconds. */
 const silentMilliseconds = 30_000;
 
 /** Returns one page of the gateway processes, the one with the newest batch first. */

@@ -14,16 +14,16 @@ export interface RefusalsFilter {
   readonly address?: string | undefined;
   readonly environment?: string | undefined;
   readonly requestId?: string | undefined;
-  /** From this time, inclusive, to that time, exclusive. */
+  /** From `since`, inclusive, to `until`, exclusive, in milliseconds since 1970. */
   readonly since?: number | undefined;
   readonly until?: number | undefined;
-  /** Only refusals after this one, oldest first; otherwise newest first. */
+  /** Only refusals with a higher id than this one, oldest first. Omitted: all, newest first. */
   readonly after?: number | undefined;
 }
 
 /**
- * Returns one page of the refusals of a merchant. A reader who continues after the last id of a page misses none: a
- * refusal that becomes visible later has a higher id.
+ * Returns one page of a merchant's refusals. A reader can continue after the last id of a page without missing any,
+ * because refusals that are stored later get higher ids.
  */
 export async function listRefusals(
   database: RegistryDatabase,

@@ -25,10 +25,10 @@ const keyParams = Type.Object({ keyId: Type.String() });
 
 const ofMerchant: Access = { permission: 'usage:read', merchant: 'id', reads: 'usage' };
 const ofKey: Access = { permission: 'usage:read', merchant: 'keyId', reads: 'usage' };
-/** Members of a merchant get a 404. */
+/** Access without `merchant`: members of a merchant get a 404. */
 const ofAll: Access = { permission: 'usage:read' };
 
-/** Routes that show what the gateways have counted. */
+/** Adds the routes that show what the gateways have counted. */
 export const usageRoutes: Routes = (app, context) => {
   const { database, clock } = context;
   const merchantIn = async (params: Static<typeof idParams>): Promise<string> =>
@@ -39,7 +39,7 @@ export const usageRoutes: Routes = (app, context) => {
   };
   const hoursIn = (query: GivenPeriod): Period => periodOf(query, clock.now(), hourMilliseconds);
   const daysIn = (query: GivenPeriod): Period => periodOf(query, clock.now(), dayMilliseconds);
-  /** The period of a list of requests. By day, its ends are those of days. */
+  /** Returns the period of a list of requests. With `by=day`, it begins and ends with whole days. */
   const periodBy = (query: GivenPeriod & { readonly by?: string | undefined }): Period =>
     query.by === 'day' ? daysIn(query) : hoursIn(query);
 

@@ -35,7 +35,7 @@ export const addressRowSchema = Type.Object({
   ...{ accepted: count, refused: count, firstAt: moment, lastAt: moment },
 });
 
-/** Requests with one deciding host on one day. */
+/** Requests with one host on one day. The host is that of the first of Origin, Referer and Host that a request had. */
 export const hostRowSchema = Type.Object({
   day: moment,
   header: orNull(Type.String({ description: 'The first of Origin, Referer and Host that requests had' })),
@@ -50,7 +50,7 @@ export const agentRowSchema = Type.Object({
   requests: count,
 });
 
-/** The last accepted request of a key; null: there was none. */
+/** The last accepted request of a key; null if it has none. */
 export const lastUse = orNull(Type.Object({ at: moment, address: Type.String(), country: text }));
 
 /** A key and its last use. */
@@ -70,7 +70,7 @@ export const refusalSchema = Type.Object({
   requestId: Type.String(),
 });
 
-/** A gateway process that sends what it counts. */
+/** A gateway process that sends usage counts. */
 export const gatewayRowSchema = Type.Object({
   ...{ process: Type.String(), instance: Type.String(), environment: Type.String(), sequence: count },
   ...{ firstAt: moment, lastAt: moment, receivedAt: moment },
@@ -80,7 +80,7 @@ export const gatewayRowSchema = Type.Object({
   ...{ droppedRefusals: count, droppedRows: count },
 });
 
-/** What an IP allowlist would have refused. */
+/** The requests that an IP allowlist would have refused. */
 export const verdictSchema = Type.Object({
   allow: Type.Array(Type.String()),
   ...{ since: moment, until: moment },
@@ -89,7 +89,7 @@ export const verdictSchema = Type.Object({
     ...{ requests: count, addresses: count },
     ...{ firstAt: orNull(moment), lastAt: orNull(moment) },
   }),
-  // Responses of the previous release do not contain this field.
+  // Optional, because the previous release does not send this field.
   entries: Type.Optional(
     Type.Array(
       Type.Object({

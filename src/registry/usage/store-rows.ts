@@ -4,29 +4,32 @@ import type { RegistryDatabase } from '../registry-database.js';
 import { addressSums, agentSums, type BatchRows, hostSums } from './batch-rows.js';
 import type { UsageTables } from './tables.js';
 
-/** Most addresses and User-Agents of a key, and most hosts of a merchant, that one day names. */
+/**
+ * Maximum number of addresses and User-Agents per key and day, and of hosts per merchant and day, that are stored. All
+ * further ones share one row.
+ */
 const mostAddresses = 100;
 const mostAgents = 20;
 const mostHosts = 200;
-/** Most addresses that one day names of the requests with unknown keys. */
+/** Maximum number of addresses per day that are stored for requests with unknown keys. */
 const mostUnknownAddresses = 1_000;
-/** Most refusals of a merchant that are kept. */
+/** Maximum number of stored refusals per merchant. */
 const mostRefusals = 1_000;
 
 const ofKey = { day: 'bigint', merchant_id: 'text', key_id: 'text' } as const;
 const ofMerchant = { day: 'bigint', merchant_id: 'text' } as const;
 
-/** A table whose rows are sums. */
+/** A table whose rows are sums, to which each batch adds. */
 interface SumTable {
   readonly name: keyof UsageTables;
   /** The primary key. */
   readonly key: GivenColumns;
   /** Columns that are added up. */
   readonly sums: GivenColumns;
-  /** Columns of which the lower or the higher value stays. */
+  /** Columns that keep the lowest value, or the highest. */
   readonly lowest?: GivenColumns;
   readonly highest?: GivenColumns;
-  /** Columns whose newest value stays that is not null. */
+  /** Columns that keep the newest value that is not null. */
   readonly newest?: GivenColumns;
 }
 
@@ -50,7 +53,7 @@ const hosts: SumTable = {
   sums: { accepted: 'bigint', refused: 'bigint' },
 };
 
-/** Adds the rows of a batch. Call this in a transaction that holds the lock of usage. */
+/** Adds the rows of a batch. Call this in a transaction that has called `lockUsage`. */
 export async function addRows(transaction: RegistryDatabase, rows: BatchRows): Promise<void> {
   await addSums(transaction, hours, rows.hours);
   const addressLimit = ({ merchant_id }: { merchant_id: string }): number =>
@@ -77,7 +80,7 @@ export async function addRows(transaction: RegistryDatabase, rows: BatchRows): P
   await addRefusals(transaction, rows.refusals);
 }
 
-/** Adds rows to the sums with the same key. */
+/** Adds rows to the stored rows with equal primary keys. */
 async function addSums(transaction: RegistryDatabase, table: SumTable, rows: readonly object[]): Promise<void> {
   if (rows.length === 0) return;
   const { name, key, sums, lowest = {}, highest = {}, newest = {} } = table;
@@ -104,19 +107,19 @@ function chosen(table: string, column: string, comparison: '<' | '>') {
   return sql`${sql.id(column)} = case when ${given} ${sql.raw(comparison)} ${now} then ${given} else ${now} end`;
 }
 
-/** How a list is limited. */
+/** The limit of a list, such as a key's addresses on one day. */
 interface Limit<Row> {
   readonly table: SumTable;
-  /** The columns that name the list, and those that name an entry in it. */
+  /** The columns that identify the list, and those that identify an entry in it. */
   readonly owner: GivenColumns;
   readonly items: readonly (keyof Row & string)[];
   readonly most: (row: Row) => number;
-  /** Returns the row as one of all further entries. */
+  /** Converts the row to the list's row for all further entries. */
   readonly other: (row: Row) => Row;
   readonly sums: { add(row: Row): void; readonly rows: Row[] };
 }
 
-/** Returns rows with the same sums, in which no list gets more entries than its limit. */
+/** Moves rows beyond a list's limit to its row for all further entries. The sums stay equal. */
 async function withinLimit<Row extends object>(
   transaction: RegistryDatabase,
   rows: readonly Row[],
@@ -185,8 +188,8 @@ const refusalColumns: GivenColumns = {
 };
 
 /**
- * Adds refusals with the next numbers of their merchants, and deletes the oldest ones beyond the limit. The row of the
- * merchant stays locked until the commit, so a reader sees numbers only in order.
+ * Adds refusals with the next numbers of their merchants, and deletes the oldest ones beyond the limit. The merchant's
+ * row stays locked until the commit, so numbers become visible in ascending order.
  */
 async function addRefusals(transaction: RegistryDatabase, rows: BatchRows['refusals']): Promise<void> {
   if (rows.length === 0) return;

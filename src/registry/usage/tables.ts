@@ -1,25 +1,28 @@
-// The texts '' stand for what SQL cannot have in a primary key: no merchant, no key, or all further entries of a list.
+// An empty text means what cannot be null in a primary key: no merchant, no key, or all further entries of a list.
 
-/** A gateway process that sends batches of usage. */
+/** A gateway process that sends usage counts in batches. */
 interface UsageProcessRow {
   process: string;
   instance: string;
   environment: string;
   /** Sequence number of the newest batch that was added. */
   sequence: number;
-  /** From and until when the added batches counted, by the clock of the gateway. */
+  /** The period that the added batches cover, by the clock of the gateway. */
   first_at: number;
   last_at: number;
   /** When the newest batch was added, by the clock of the registry. */
   received_at: number;
   /** 1 after the closing batch. */
   is_ended: number;
-  /** Details that the process dropped: refusals, and requests without a row for their address, agent or host. */
+  /**
+   * Number of details that the process dropped: of refusals, and of requests without a row for their address, agent or
+   * host.
+   */
   dropped_refusals: number;
   dropped_rows: number;
 }
 
-/** Batches of a process that are lost: those with the sequence numbers from first to last. */
+/** Lost batches of a process: those with the sequence numbers from `first` to `last`. */
 interface UsageGapRow {
   process: string;
   first: number;
@@ -27,7 +30,7 @@ interface UsageGapRow {
   found_at: number;
 }
 
-/** Requests of one key with one result within one hour. */
+/** Requests of one key with one result code within one hour. */
 interface UsageHourRow {
   hour: number;
   merchant_id: string;
@@ -46,7 +49,7 @@ interface UsageAddressRow {
   day: number;
   merchant_id: string;
   key_id: string;
-  /** An address, or a network such as `192.0.2.0/24`. Empty: all further ones. */
+  /** An address, or a network such as `192.0.2.0/24`. Empty: all further addresses of the list. */
   address: string;
   country: string | null;
   as_number: number | null;
@@ -65,11 +68,14 @@ interface UsageAgentRow {
   count: number;
 }
 
-/** Requests of one merchant with one deciding host on one day. */
+/**
+ * Requests of one merchant with one host on one day. The host is that of the first of Origin, Referer and Host that a
+ * request had.
+ */
 interface UsageHostRow {
   day: number;
   merchant_id: string;
-  /** The header that decided. Empty, like the host: all further ones. */
+  /** The header with the host: Origin, Referer or Host. Empty, like `host`: all further hosts of the list. */
   header: string;
   host: string;
   accepted: number;
@@ -85,7 +91,7 @@ interface UsageKeyRow {
   last_country: string | null;
 }
 
-/** How many refusals of a merchant were ever added. The next one gets this number plus one. */
+/** The number of refusals of a merchant that were ever added, which is the number of the last one. */
 interface UsageMerchantRow {
   merchant_id: string;
   refusals: number;
@@ -94,7 +100,7 @@ interface UsageMerchantRow {
 /** A refused request of a merchant. */
 interface UsageRefusalRow {
   merchant_id: string;
-  /** From 1 for each merchant, in the order in which refusals become visible. */
+  /** Number of the refusal, from 1 for each merchant, in the order in which refusals become visible to readers. */
   seq: number;
   at: number;
   environment: string;
@@ -109,7 +115,7 @@ interface UsageRefusalRow {
   request_id: string;
 }
 
-/** The tables of what gateways have counted. */
+/** The tables of the usage that gateways have counted. */
 export interface UsageTables {
   usage_processes: UsageProcessRow;
   usage_gaps: UsageGapRow;

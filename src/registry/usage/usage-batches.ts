@@ -8,8 +8,8 @@ import { type AddressDetail, readBatch, RefusedBatch } from './checked-batch.js'
 import { addRows } from './store-rows.js';
 
 /**
- * Called after a batch was added, in the same transaction: what it stores, it stores once for each batch. If it rejects,
- * the batch is not added. The keys of the batch have their ids and merchants, or null if they are unknown.
+ * Called after a batch was added, in its transaction, so exactly once per batch. If it rejects, the batch is not added.
+ * The keys of the batch have ids and merchants, or null if they are unknown.
  */
 export type UsageObserver = (transaction: RegistryDatabase, batch: UsageBatch, now: number) => Promise<void>;
 
@@ -17,26 +17,28 @@ export type UsageObserver = (transaction: RegistryDatabase, batch: UsageBatch, n
 export interface UsageOptions {
   readonly database: RegistryDatabase;
   readonly clock: Clock;
-  /** Whether addresses or only their networks are stored. Observers get what is stored. */
+  /** Whether full addresses or only networks are stored. Observers get the stored form. */
   readonly addresses: AddressDetail;
   readonly observers?: readonly UsageObserver[] | undefined;
   readonly logger?: Logger | undefined;
 }
 
-/** What happened to a batch. An early one comes before another batch of its process that is still missing. */
+/**
+ * The result of a batch. `early`: an earlier batch of its process is still missing. `refused`: it can never be added.
+ */
 export type BatchResult = 'added' | 'repeated' | 'early' | 'refused';
 
 const betweenLogsMilliseconds = 60_000;
 
 /**
- * The lock of everything that changes usage. Each registry receives every batch, so they would only wait for each other
- * in another place, or deadlock.
+ * Takes the lock for all changes of usage, until the end of the transaction. Each registry receives every batch.
+ * Without the lock, their transactions would wait for each other at single rows, or deadlock.
  */
 export function lockUsage(transaction: RegistryDatabase): Promise<void> {
   return takeLock(transaction, 'merchant-gateway usage');
 }
 
-/** Adds the batches in which gateways send what they have counted, each one exactly once. */
+/** Adds the batches of usage counts that gateways send, each exactly once. */
 export class UsageBatches {
   readonly #options: UsageOptions;
   readonly #results: Record<BatchResult, number> = { added: 0, repeated: 0, early: 0, refused: 0 };
@@ -53,8 +55,8 @@ export class UsageBatches {
 
   /**
    * Adds a batch if it is the next one of its process. Otherwise changes nothing.
-   * @returns JSON for the gateway: the highest sequence number of its process that is stored, or `problem`, which says
-   * why the batch can never be added
+   * @returns JSON for the gateway: the highest stored sequence number of its process, or `problem`, which says why the
+   * batch can never be added
    * @throws DatabaseError if the database is unavailable; nothing is stored then
    */
   async add(body: string): Promise<string> {
@@ -85,9 +87,9 @@ export class UsageBatches {
     const known = await processes.where('process', '=', batch.process).executeTakeFirst();
     const stored = known?.sequence ?? 0;
     if (batch.sequence <= stored) return { result: 'repeated', sequence: stored };
-    // The gateway no longer has what it knows to be stored, so what is missing of that will never come.
+    // The gateway has deleted all batches up to the acknowledged one, so it can never send those that are missing here.
     const lost = Math.max(stored, batch.acknowledged);
-    // A batch between is still under way. The gateway sends this one again after it.
+    // A batch before this one is still on its way. The gateway will send this one again after it.
     if (batch.sequence > lost + 1) return { result: 'early', sequence: stored };
     if (lost > stored) {
       const gap = { process: batch.process, first: stored + 1, last: lost, found_at: now };
@@ -130,7 +132,7 @@ export class UsageBatches {
   }
 }
 
-/** Finds the keys that the gateway did not look up. */
+/** Finds the ids and merchants of the keys for which the gateway sent only a lookup id. */
 async function ownersOf(transaction: RegistryDatabase, { keys }: UsageBatch): Promise<Map<string, KeyOwner>> {
   const given = keys.flatMap(({ keyId, lookupId }) =>
     keyId === null && lookupId !== null ? [{ lookup_id: lookupId }] : [],

@@ -19,28 +19,31 @@ interface OperatorsRequest {
   readonly body: string | null;
 }
 
-/** A response of the operators' API, or why there is none, for an operator. `text` is null if the body is too large. */
+/**
+ * A response of the operators' API, or the problem for an operator if there was none. `text` is null if the body is too
+ * large.
+ */
 type OperatorsResponse = { readonly status: number; readonly text: string | null } | { readonly problem: string };
 
-/** A port: the operators' API of the services. */
+/** A client of the operators' API of the services. */
 export interface OperatorsApi {
   /** Sends a request. Never rejects. */
   send(request: OperatorsRequest): Promise<OperatorsResponse>;
 }
 
-/** Dependencies of the relay. */
+/** Dependencies of WalletRelay. */
 export interface RelayOptions extends ServicesTokenSigner {
   readonly operatorsApi: OperatorsApi;
 }
 
-/** A request of the console that is relayed. */
+/** A request of the console that is relayed to the services. */
 interface Relayed {
-  /** Segments of the path below `/wallets`, which the registry has checked. */
+  /** The validated segments of the path below `/wallets`. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
   readonly approvalId?: string | undefined;
-  /** Whether the request moves money, under a reference. */
+  /** Whether the request moves money. It then has a reference, under which the services move money only once. */
   readonly isMovement?: true;
 }
 
@@ -62,9 +65,9 @@ const failureEnvelope = Type.Object({
 });
 
 const successes: ReadonlySet<number> = new Set([200, 201]);
-/** The refusals of the services that concern the request of the person. */
+/** Statuses of errors that the person's request has caused. They are passed on to the person. */
 const refusals: ReadonlySet<number> = new Set([400, 403, 404, 409, 422]);
-/** Codes that concern the connection between registry and services, and not the person. */
+/** Error codes that a wrong connection between registry and services causes, not the person's request. */
 const codesOfConnection: ReadonlySet<string> = new Set(['route_not_found', 'forwarded']);
 
 /** Relays requests of the console to the operators' API of the services, with a token for the caller. */
@@ -79,12 +82,13 @@ export class WalletRelay {
 
   /**
    * Sends a request to the services, without the cookie and the headers of the browser.
-   * @throws Refusal of the services, or because they sent no valid response
+   * @throws Refusal if the services refused the request, or sent no valid response
    */
   async send(request: FastifyRequest, relayed: Relayed): Promise<{ status: number; body: SuccessBody }> {
     const { path, query = {}, body, approvalId } = relayed;
     const { reason } = authorOf(request);
-    // The registry has checked the address of the browser. The services see only the address of the registry.
+    // Removes the allowed source addresses. The registry has checked them already, and the services see only its
+    // address.
     const caller = { ...callerOf(request), sources: null };
     const { token } = await servicesTokenFor(this.#context, this.#options, caller, approvalId);
     const given = Object.entries(query).filter((one): one is [string, string] => one[1] !== undefined);
@@ -103,7 +107,7 @@ export class WalletRelay {
 
 type SuccessBody = Static<typeof successEnvelope>;
 
-/** Returns a success of the services. @throws Refusal */
+/** Returns the response of the services if it is a success. @throws Refusal otherwise */
 function checked(
   { status, text }: { readonly status: number; readonly text: string | null },
   relayed: Relayed,

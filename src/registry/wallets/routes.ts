@@ -33,7 +33,7 @@ const movementBody = Type.Object({
 });
 
 /**
- * Returns the id of a wallet in a path. Only such an id becomes a part of the path at the services.
+ * Returns the wallet id in a path. Rejects any other text, because the id becomes part of a path at the services.
  * @throws Refusal
  */
 function walletIn({ id }: { readonly id: string }): string {
@@ -42,8 +42,8 @@ function walletIn({ id }: { readonly id: string }): string {
 }
 
 /**
- * Creates the routes of the console for wallets. The services have the wallets, so the registry relays each request to
- * their operators' API.
+ * Adds the console's routes for wallets. The services store the wallets, so the registry relays each request to their
+ * operators' API.
  */
 export function walletRoutes(options: RelayOptions): Routes {
   return (app, context) => {
@@ -73,7 +73,7 @@ export function walletRoutes(options: RelayOptions): Routes {
       '/wallets',
       { schema: { body: newWalletBody, querystring: noQuery }, config: { access: { permission: 'wallets:write' } } },
       async (request, reply) => {
-        // The services do not know the merchants, and a wallet of an unknown one would be useless.
+        // Checks the merchant here, because the services do not know the merchants and would create a useless wallet.
         await findMerchant(context.database, request.body.merchantId);
         const { status, body } = await relay.send(request, { path: [], body: request.body });
         return reply.code(status).send(body);
