@@ -59,9 +59,9 @@ export function addMilliseconds(moment: SqlTime, milliseconds: number): SqlTime 
 }
 
 /**
- * Takes a lock that several transactions can share, until the end of the transaction. It waits only for
- * `lastSequenceValue`, so take it before locks that others wait for, such as row locks. SQLite needs no lock: a write
- * transaction locks the whole database.
+ * Takes a lock that several transactions can share, until the end of the transaction. Must be taken before row locks:
+ * it may wait for `lastSequenceValue`, and a row lock would block other transactions meanwhile. SQLite needs no lock: a
+ * write transaction locks the whole database.
  */
 export async function takeSharedLock<Tables>(transaction: Kysely<Tables>, name: string): Promise<void> {
   if (!isPostgres(transaction)) return;
@@ -79,7 +79,7 @@ export async function lastSequenceValue<Tables>(
   { table, column }: { readonly table: string; readonly column: string },
 ): Promise<number | null> {
   if (!isPostgres(database)) return null;
-  // The subquery returns its row only once it has the lock, so the number is read afterwards. One statement is enough,
+  // The subquery returns its row only once it has the lock, so the number is read after that. One statement is enough,
   // because sequence values do not depend on the statement's snapshot.
   const { rows } = await sql<{ last: number | null }>`
     select pg_sequence_last_value(pg_get_serial_sequence(${table}, ${column})::regclass) as last
@@ -121,8 +121,8 @@ export async function takeLock<Tables>(transaction: Kysely<Tables> | Transaction
 export type GivenColumns = Readonly<Record<string, 'text' | 'bigint' | 'double precision'>>;
 
 /**
- * A table of the given rows named `given`, for FROM. It is one JSON parameter, so that a statement can add thousands of
- * rows: databases limit the number of parameters. Texts must not contain NUL, which PostgreSQL cannot store.
+ * Builds a table named `given` of these rows, for FROM. It is one JSON parameter, so that a statement can add thousands
+ * of rows: databases limit the number of parameters. Texts must not contain NUL, which PostgreSQL cannot store.
  */
 export function givenRows<Tables>(
   database: Kysely<Tables>,
@@ -140,7 +140,8 @@ export function givenRows<Tables>(
 }
 
 /**
- * Deletes rows that a query finds, by their physical place: without it PostgreSQL might read the whole table.
+ * Deletes rows that a query finds, by `ctid` or `rowid`. Otherwise PostgreSQL might read the whole table for the
+ * delete.
  * @param found the rest of the query after its FROM; the table is named `found` there
  * @returns the number of deleted rows
  */

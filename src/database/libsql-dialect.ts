@@ -51,7 +51,7 @@ class TransactionalSchemaAdapter extends SqliteAdapter {
   }
 }
 
-/** Begins a write transaction. The returned function lets the next one begin. */
+/** Begins a write transaction, which the returned function must end, so that the next one can begin. */
 type Begin = () => Promise<() => void>;
 
 class LibsqlDriver implements Driver {
@@ -100,8 +100,8 @@ class LibsqlDriver implements Driver {
   }
 
   /**
-   * Retries until the file is not locked, and lets the event loop and reads run in between. Only the first writer in
-   * the queue retries, so each writer gets its turn before its deadline.
+   * Begins a write transaction, and retries while another program locks the file. The event loop and reads run in
+   * between. Only the first writer in the queue retries, so each writer gets its turn before its deadline.
    */
   readonly #begin: Begin = async () => {
     const deadline = performance.now() + writeTimeoutMilliseconds;
@@ -135,7 +135,7 @@ class LibsqlConnection implements DatabaseConnection {
   readonly #database: Database.Database;
   readonly #turns: Mutex;
   readonly #begin: Begin;
-  /** Ends this transaction's turn; null outside a transaction. */
+  /** Lets the next transaction begin; null outside a transaction. */
   #endTurn: (() => void) | null = null;
   /** The error that ended the transaction: SQLite rolls back if the disk fails or is full. */
   #failure: Error | null = null;
@@ -171,7 +171,7 @@ class LibsqlConnection implements DatabaseConnection {
     return mayWrite(query) ? this.#inOwnTransaction<Row>(query) : this.#read<Row>(query);
   }
 
-  /** Unused: it would read large results in parts. */
+  /** Always throws: this program does not read large results in parts. */
   streamQuery(): never {
     throw new Error('SQLite queries cannot be streamed');
   }
@@ -199,7 +199,7 @@ class LibsqlConnection implements DatabaseConnection {
 
   // eslint-disable-next-line @typescript-eslint/require-await -- async turns an exception into a rejection
   async #inTransaction<Result>(act: () => Result): Promise<Result> {
-    // After the failure there is no transaction, so a further statement would be committed separately.
+    // SQLite has already rolled back, so another statement would be committed on its own.
     if (this.#failure !== null) throw this.#failure;
     try {
       return withDatabaseErrors(act);

@@ -48,8 +48,8 @@ const insufficientPrivilege = '42501';
 export type Migrations = Readonly<Record<string, Migration>>;
 
 /**
- * Lock timeout of a migration. Statements of requests wait behind the lock that a migration requests, so it must be
- * shorter than their statement timeout.
+ * Lock timeout of a migration. Statements of requests queue behind the lock that a migration waits for, so this timeout
+ * must be shorter than their statement timeout.
  */
 const lockWaitMilliseconds = 5000;
 
@@ -147,7 +147,7 @@ async function requireUtf8<Tables>(database: Kysely<Tables>): Promise<void> {
   );
 }
 
-/** Statement timeout of a migration. An index on a large table takes minutes, and another process waits for it. */
+/** Statement timeout of a migration: indexing a large table takes minutes. Other processes wait meanwhile. */
 const migrationTimeoutSeconds = 3600;
 
 /** Options of a database that is migrated when it is opened. */
@@ -227,7 +227,7 @@ function sqliteFileOf(url: string): string | null {
   return file === undefined || file === ':memory:' ? null : file;
 }
 
-/** How long a successful SQLite write counts. Each one flushes the disk, and readiness requests need no token. */
+/** How long a successful test write is reused. Each one flushes the disk, and `/readyz` requests need no token. */
 const writtenMilliseconds = 1000;
 /**
  * Maximum wait of the probe for a locked SQLite file. It is shorter than the probe timeouts of orchestrators. Writes of

@@ -43,7 +43,7 @@ export function openPostgres(url: string, options: PoolOptions): PostgresDialect
   // Ignores errors of idle connections: without a listener they would end the process. The pool removes a broken
   // connection.
   pool.on('error', () => undefined);
-  // Likewise for a connection that is checked out but runs no query.
+  // Also ignore errors of a connection that is checked out but runs no query.
   pool.on('connect', (client) => client.on('error', () => undefined));
   return new PostgresDialect({ pool: withDatabaseErrors(pool, place) });
 }
@@ -91,14 +91,14 @@ function withDatabaseErrors(pool: pg.Pool, place: string): PostgresPool {
  */
 const transientStates = /^(?:08|40|53|57|58)|^(?:25006|25P03|55P03)$/;
 /**
- * SQLSTATEs after which the connection is closed. For example, a connection to a server that became read-only would
- * stay there, whereas a new one can reach the writable server.
+ * SQLSTATEs after which the connection is closed. For example, if the server became read-only, this connection would
+ * stay on it, but a new connection can reach the writable server.
  */
 const endsConnection = /^(?:08|57P|58)|^(?:25006|25P03)$/;
 
 /**
  * A checked-out connection that classifies failures. A transient failure becomes a DatabaseError, so that callers can
- * report it as such. A connection in an unknown state does not return to the pool.
+ * report it as transient. A connection in an unknown state does not return to the pool.
  */
 class PostgresClient {
   readonly #client: pg.PoolClient;
@@ -119,7 +119,7 @@ class PostgresClient {
   }
 
   async #run(text: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
-    // Fails at once, because a statement would wait behind the one that timed out.
+    // Fail at once: a statement would wait behind the one that timed out.
     if (this.#failure !== null) throw this.#failure;
     try {
       return await this.#client.query(text, [...parameters]);
@@ -142,17 +142,17 @@ function isClientFault(error: unknown): boolean {
 }
 
 /**
- * Number of comparisons of server processes before a pooler is accepted. Other clients can hide that the pooler shares
- * connections: with eight busy clients, one comparison in four missed it.
+ * How many comparisons of server process ids must find no sharing. Other busy clients can hide that a pooler shares
+ * connections: with eight of them, one comparison in four missed it.
  */
 const comparedConnections = 25;
 
 /**
  * Checks that a connection keeps the same PostgreSQL server process. Settings, advisory locks and LISTEN belong to that
- * process. A pooler in transaction mode assigns it to another client after each transaction, so a lock would prove
- * nothing.
+ * process. A pooler in transaction mode gives the process to another client after each transaction, and that client
+ * would then have the lock too.
  * @returns the id of the server process
- * @throws DatabaseError if such a pooler is in between
+ * @throws DatabaseError if the connection goes through a pooler in transaction mode
  */
 export async function requireOwnServerProcess(client: pg.Client, options: pg.ClientConfig): Promise<number> {
   const own = await processOf(client);

@@ -12,8 +12,8 @@ import type { DatabaseOptions } from './open-database.js';
  */
 export interface DatabaseSession {
   /**
-   * Acquires the lock, or checks that this process still holds it. Resolves to false if it does not, or if that is
-   * unknown.
+   * Acquires the lock, or checks that this process still holds it. Resolves to false if the process does not hold the
+   * lock, or cannot be sure that it does.
    */
   hold(): Promise<boolean>;
   /** Notifies other processes of a change. A notification can be lost, so processes also poll. */
@@ -58,14 +58,14 @@ class PostgresSession implements DatabaseSession {
     if (this.#client === null && performance.now() - this.#failedAt < this.#pause) return false;
     try {
       const client = (this.#client ??= await this.#connect());
-      // The lock lasts as long as its connection. If this process has it already, any reply proves that it still has
-      // it.
+      // The lock lasts as long as its connection. So if this process already has the lock, a reply to any query proves
+      // that it still has it.
       const { rows } = await client.query<{ taken: boolean }>(
         this.#holds ? 'select true as taken' : 'select pg_try_advisory_lock(hashtextextended($1, 0)) as taken',
         this.#holds ? [] : [lockName],
       );
       this.#failures = 0;
-      // The connection may have broken during the query: `#client` is then another one or null.
+      // The connection may have broken during the query: `#client` is then null or a newer connection.
       return (this.#holds = this.#client === client && rows[0]?.taken === true);
     } catch {
       this.#failures += 1;
@@ -170,8 +170,8 @@ class SqliteSession implements DatabaseSession {
   #take(): { connection: Libsql.Database; inode: bigint } | null {
     let connection: Libsql.Database | undefined;
     try {
-      // Creates only a missing file. This also closes the file, and then the kernel releases all locks that this
-      // process has on it.
+      // Create the file only if it is missing: creating also closes it, and the kernel then releases all locks that
+      // this process has on the file.
       if (inodeOf(this.#location) === null) createPrivateFile(this.#location);
       const inode = inodeOf(this.#location);
       connection = new Libsql(this.#location);
@@ -180,7 +180,7 @@ class SqliteSession implements DatabaseSession {
       connection.exec('begin exclusive');
       if (inode !== null && inode === inodeOf(this.#location)) return { connection, inode };
     } catch {
-      // Another process has the lock, or the file is unusable. The lease in the database then still excludes other
+      // Another process has the lock, or the file is unusable. The lease in the database still excludes other
       // processes.
     }
     connection?.close();

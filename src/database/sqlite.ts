@@ -6,8 +6,8 @@ import { DatabaseError } from './database-error.js';
 import { LibsqlDialect } from './libsql-dialect.js';
 
 /**
- * Wait for a locked file while the database is opened. Later statements do not wait like this, because it blocks the
- * event loop.
+ * How long opening the database waits for a locked file. Later statements do not wait here, because this wait blocks
+ * the event loop.
  */
 const openingTimeoutMilliseconds = 5000;
 
@@ -76,7 +76,7 @@ function explain(error: unknown, location: string): string {
  */
 export function backUpSqlite(source: string, target: string): void {
   const [from, to] = [resolve(source), resolve(target)];
-  // Checks that the database exists: SQLite would create a missing one, and its empty copy would look like a backup.
+  // Check that the database exists: SQLite would create a missing one, and its empty copy would pass for a backup.
   if (!existsSync(from)) throw new DatabaseError(`There is no database ${from}: check the configuration.`);
   const directory = dirname(to);
   if (!existsSync(directory)) throw new DatabaseError(`There is no directory ${directory}: create it first.`);
@@ -86,8 +86,8 @@ export function backUpSqlite(source: string, target: string): void {
     createPrivateFile(partial);
     copy(from, partial);
     synchronize(partial);
-    // Renames the file, because many USB and network drives lack hard links. A rename would replace an existing target,
-    // which may have been created during a long copy.
+    // Rename the file, because many USB and network drives lack hard links. A rename replaces an existing target, so
+    // check again for one that was created during a long copy.
     if (existsSync(to)) throw alreadyExists(to);
     renameSync(partial, to);
     synchronize(directory);

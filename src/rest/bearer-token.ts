@@ -37,7 +37,7 @@ export function bearerTokenIn(header: string | undefined): string | null {
   return headerForm.exec(header ?? '')?.groups?.token ?? null;
 }
 
-/** Returns a function that compares given tokens with the right one in constant time. */
+/** Returns a function that compares a token with the expected one in constant time. */
 export function tokenCheck(token: string): (given: string) => boolean {
   const expected = digestOf(token);
   // Digests have equal lengths, so the time of the comparison reveals neither the content nor the length of the token.

@@ -29,9 +29,9 @@ export function successPage<Item>(message: string, page: Page<Item>, { page: cur
 }
 
 /**
- * Builds the body of an error response. API keys are masked, because clients send keys as names by mistake and
- * responses are stored. With a code, `data.errors` is always present, even if empty: command lines of earlier releases
- * reject other `data`.
+ * Builds the body of an error response. API keys are masked: clients send keys as names by mistake, and responses are
+ * stored. If there is a failure code, `data.errors` is present even when empty, because command-line tools of earlier
+ * releases require it.
  */
 export function failure(
   message: string,

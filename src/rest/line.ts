@@ -3,7 +3,10 @@ import Type from '../typebox/typebox.js';
 
 // Error messages for clients contain a field's description: "name must be " followed by the description.
 
-/** Schema for one line of text. Rejects control characters and lone surrogates, which databases truncate or replace. */
+/**
+ * Creates the schema for one line of text. It rejects control characters and lone surrogates, which databases truncate
+ * or replace.
+ */
 export function line(longest: number, example = 'Amina Okafor') {
   return textOf(longest, example, '', '');
 }
@@ -18,7 +21,7 @@ export const noKeyIn = `^(?!.*(?:${anyCase.join('|')}))`;
 /** The rule of `noKeyIn` in words, for error messages. */
 export const noKeyWords = 'without anything that looks like an API key';
 
-/** Schema for one line of text without an API key. */
+/** Creates the schema for one line of text without an API key. */
 export function keylessLine(longest: number, example = 'Till 4') {
   return textOf(longest, example, noKeyIn.slice(1), `, ${noKeyWords}`);
 }

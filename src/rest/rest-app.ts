@@ -38,7 +38,9 @@ export const idParams = Type.Object({ id: Type.String() });
 /** Options of a server whose errors have the format of the API. */
 export interface ServerOptions {
   readonly logger?: Logger | undefined;
-  /** Called for each request whose header section is too large, with the address of its connection. No hook sees it. */
+  /**
+   * Called for each request whose header section is too large, with the client's address. No Fastify hook runs for it.
+   */
   readonly onOversized?: (address: string | null) => void;
   /** TLS of the listener, which the app closes; without it the API uses plain HTTP. */
   readonly tls?: ServerTls | null;
@@ -53,8 +55,8 @@ export interface RestOptions extends ServerOptions {
 const bodyLimitBytes = 1024 * 1024;
 const requestTimeoutMilliseconds = 30_000;
 /**
- * Maximum length of a path parameter: unlimited, because the size of the request head is limited. Fastify rejects a
- * longer parameter before any hook, and therefore before authentication.
+ * Maximum length of a path parameter: unlimited, because Fastify would reject a longer one before authentication. The
+ * limit of the request head still applies.
  */
 const longestId = Number.MAX_SAFE_INTEGER;
 /** Maximum number of open connections, more than all gateways together open. Further connections are closed at once. */
@@ -93,8 +95,8 @@ export function createServer({ logger, onOversized, tls = null }: ServerOptions)
 }
 
 /**
- * Makes an app, or one part of it that has a prefix, an API with JSON bodies. Add its routes to the result before the
- * current task ends.
+ * Makes an app, or one part of it that has a prefix, an API with JSON bodies. Routes must be added to the result in the
+ * same event-loop turn.
  * @param admit adds the hook that authenticates requests
  */
 export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): RestApp {
@@ -110,7 +112,7 @@ export function serveJson(app: FastifyInstance, admit: RestOptions['admit']): Re
 }
 
 /**
- * During shutdown, rejects requests that were pipelined behind one in progress. Fastify closes the connection after the
+ * Rejects requests that were pipelined behind one in progress, during shutdown. Fastify closes the connection after the
  * response.
  */
 function refuseWhileStopping(app: FastifyInstance): void {
@@ -189,8 +191,8 @@ declare module 'fastify' {
 const tunnelMethod = 'CONNECT';
 
 /**
- * Rejects unknown paths and unsupported methods before the body is read. Call it after adding authentication, because
- * unauthenticated clients must not find out which paths exist.
+ * Rejects unknown paths and unsupported methods before the body is read. Must be called after authentication is added,
+ * because unauthenticated clients must not find out which paths exist.
  */
 function refuseOtherRequests(app: FastifyInstance): void {
   const taken = new Map<string, Set<string>>();
@@ -236,11 +238,11 @@ class ParserErrors {
     this.#onOversized = onOversized;
   }
 
-  /** Value for Fastify's option of the same name. */
+  /** Sends the error response. Fastify calls it as its option `clientErrorHandler`. */
   readonly clientErrorHandler: NonNullable<FastifyServerOptions['clientErrorHandler']> = (error, socket) => {
     if (error.code === headersTooLarge) this.#onOversized?.(plainAddress(socket.remoteAddress));
-    // While a response is outstanding, the client would read this error as the response to its earlier request, which
-    // may have moved money. So the connection is then only closed.
+    // While an earlier request has no response yet, the client would take this error for its response. That request may
+    // have moved money, so the connection is only closed.
     if (socket.writable && (this.#waiting.get(socket) ?? 0) === 0) socket.write(responseTo(error.code));
     socket.destroy(error);
   };

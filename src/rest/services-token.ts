@@ -1,15 +1,15 @@
 import Type, { type Static } from '../typebox/typebox.js';
 
 /**
- * What an operator may do with the wallets of the services. The registry decides who has which of these, and the
- * services require one for each route.
+ * Permissions for the wallets of the services. The registry decides which operator has which permission, and each route
+ * of the services requires one of them.
  */
 export const walletPermissions = ['wallets:read', 'wallets:write', 'wallets:fund'] as const;
 
 /** One permission of the operators' API. */
 export type WalletPermission = (typeof walletPermissions)[number];
 
-/** The fixed parts of a services token: a JWT by which the services know an administrator of the registry. */
+/** The fixed parts of a services token: a JWT that authenticates an administrator of the registry to the services. */
 export const servicesToken = {
   issuer: 'merchant-gateway-registry',
   audience: 'services',
@@ -41,13 +41,16 @@ export const fundingSchema = Type.Object({
 /** A movement of money into a wallet that needs approval. */
 export type Funding = Static<typeof fundingSchema>;
 
-/** The amounts, in minor units by currency, above which funding needs approval. A currency without one has 0. */
+/**
+ * The amounts, in minor units by currency, above which funding needs approval. A currency without an entry has the
+ * limit 0.
+ */
 export const fundingLimitsSchema = Type.Record(
   Type.String({ pattern: '^[A-Z]{3}$' }),
   Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
 );
 
-/** See `fundingLimitsSchema`. */
+/** The amounts, in minor units by currency, above which funding needs approval. */
 export type FundingLimits = Readonly<Record<string, number>>;
 
 /** The addresses and CIDRs from which a token is valid. */

@@ -3,7 +3,10 @@ import { OperatorError } from '../config/operator-error.js';
 import { Refusal } from '../rest/refusal.js';
 import Type, { Compile } from '../typebox/typebox.js';
 
-/** The production environment (`live`) or the sandbox (`test`). Records of one are never visible in the other. */
+/**
+ * The production environment (`live`) or the sandbox (`test`). Records of one environment are never visible in the
+ * other.
+ */
 export type Environment = 'live' | 'test';
 
 /** The merchant and environment whose records a request may access. */
@@ -15,6 +18,7 @@ export interface Tenant {
 /** Identifies the merchant of a request, only by the assertion that the gateway signed. */
 export interface AssertionVerifier {
   /**
+   * Verifies an assertion, and returns its merchant and environment.
    * @param path path of the request, which determines the upstream that the `aud` claim must name
    * @throws Refusal 403 if the gateway did not sign the assertion, or if it is expired or for another upstream
    * @throws OperatorError if the gateway's public keys cannot be fetched
@@ -78,8 +82,8 @@ export function createAssertionVerifier(options: VerifierOptions): AssertionVeri
   };
 
   /**
-   * Finds the public key of an assertion. A failed fetch of the keys is an outage, so it must not become the 403 for a
-   * request that bypassed the gateway.
+   * Finds the public key of an assertion. A failed fetch of the keys is an outage. It must not become a 403, which is
+   * for requests that bypassed the gateway.
    */
   async function findKey(...named: Parameters<JWTVerifyGetKey>): Promise<Awaited<ReturnType<JWTVerifyGetKey>>> {
     try {

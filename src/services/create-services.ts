@@ -37,7 +37,8 @@ export interface ServicesOptions extends Omit<RouteContext, 'running'> {
    */
   readonly assertions: AssertionVerifier | null;
   /**
-   * Lower-case host names of this machine, for the check of Host without `assertions`. Loopback names are always valid.
+   * Lower-case host names of this machine, which a Host header may contain if `assertions` is null. Loopback names are
+   * always valid.
    */
   readonly hosts?: ReadonlySet<string>;
   /** Limits each merchant's share of the connections; null for SQLite, which has a single connection. */
@@ -79,8 +80,8 @@ export function createServices(services: ServicesOptions): Services {
 }
 
 /**
- * Limits the database connections of each merchant. A slow client holds no connection, because a request takes one
- * after its body has arrived and releases it before the response is sent.
+ * Limits the database connections of each merchant. A request takes a connection only after its body has arrived, and
+ * releases it before the response is sent. So a slow client blocks no connection.
  */
 function limitConnections(app: RestApp, connections: FairConnectionShares): void {
   app.addHook('onRoute', (route) => {

@@ -62,7 +62,7 @@ function failuresOf({ method, schema }: DescribedRoute): Record<number, string> 
 
 const codesOfPosts: readonly ServiceFailureCode[] = ['idempotency_in_progress', 'idempotency_key_reused'];
 
-/** Example bodies of a route's failures with one status, by failure code. */
+/** Builds example bodies of a route's failures with one status, by failure code. */
 function examplesOf({ method, operation }: DescribedRoute, status: number) {
   const special = new Set<string>([...(operation.codes ?? []), ...(method === 'post' ? codesOfPosts : [])]);
   const possible = failureCodeEntries.filter(

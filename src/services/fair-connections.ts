@@ -9,9 +9,9 @@ export interface FairConnectionsOptions {
 }
 
 /**
- * Limits each merchant's share of the connection pool. Otherwise requests of one merchant that wait for locks could
- * take all connections and block other merchants. A merchant may take a connection only while it holds fewer than are
- * free. So a single merchant gets half, two get a third each, and one connection always stays free.
+ * Limits each merchant's share of the connection pool. Otherwise one merchant's requests that wait for locks could take
+ * all connections. A merchant may take a connection only while it uses fewer connections than are free. So a single
+ * merchant gets half, two get a third each, and one connection always stays free.
  */
 export class FairConnectionShares {
   readonly #options: FairConnectionsOptions;

@@ -53,14 +53,15 @@ export const serviceReference = Type.String({
   examples: ['01KFZ4S7Q2N8V3C5X6B9D0E1FG'],
 });
 
-/** A text field of a response; null if the record has no value. */
+/** Creates the schema of a text field of a response; null if the record has no value. */
 export function textOrNull(example: string | null, description?: string) {
   const words = description === undefined ? {} : { description };
   return Type.Union([Type.String(), Type.Null()], { ...words, examples: [example] });
 }
 
 /**
- * A field that may be absent or null, with the same meaning, because clients send null for fields that they do not set.
+ * Creates the schema of a field that may be absent or null, with the same meaning: clients send null for fields that
+ * they do not set.
  * @param purpose what the field is for
  */
 export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?: string) {
@@ -69,7 +70,7 @@ export function optionalOrNull<Schema extends TSchema>(schema: Schema, purpose?:
   return Type.Optional(Type.Union([schema, Type.Null()], { ...words, description: `${form}, or null` }));
 }
 
-/** An identifier made of digits. It is a string, because leading zeros are significant. */
+/** Creates the schema of an identifier made of digits. It is a string, because leading zeros are significant. */
 export function digits(least: number, most: number, example: string) {
   return Type.String({
     pattern: new RegExp(`^[0-9]{${least},${most}}$`),

@@ -36,7 +36,7 @@ export function requireIdentity(
   });
 }
 
-/** The merchant and environment of a request that `requireIdentity` accepted. */
+/** Returns the merchant and environment of a request that `requireIdentity` accepted. */
 export function tenantOf(request: FastifyRequest): Tenant {
   return request.getDecorator<Tenant>(decorator);
 }
@@ -46,9 +46,9 @@ function isFromLoopback({ socket }: FastifyRequest): boolean {
 }
 
 /**
- * Checks the Host header against DNS rebinding, in which an attacker's host name resolves to this machine and the
- * browser sends that name. Open routes also accept an IP address or no Host, because probes and sidecars send such
- * requests and DNS rebinding cannot.
+ * Checks the Host header against DNS rebinding: an attacker's host name resolves to this machine, and the browser sends
+ * that name. Open routes, such as `/livez`, also accept an IP address or no Host. Probes and sidecars send these, and a
+ * browser under attack cannot.
  */
 function isForThisMachine(request: FastifyRequest, hosts: ReadonlySet<string>, isOpen: boolean): boolean {
   const [host, ...more] = hostsIn(request);
@@ -69,8 +69,8 @@ function verifyAssertion(request: FastifyRequest, assertions: AssertionVerifier)
 }
 
 /**
- * Returns the path as the router decoded it. A percent-encoded path could match a different upstream than the route
- * does.
+ * Returns the path as the router decoded it. The encoded path could match another upstream than the route that handles
+ * the request.
  */
 function pathOf({ url, routeOptions, params }: FastifyRequest): string {
   const values = params as Readonly<Record<string, string>>;

@@ -27,24 +27,24 @@ export function openServicesDatabase(options: MigratedOptions): Promise<Services
   return openMigrated<ServicesTables>(options, migrations);
 }
 
-/** SQL condition that limits a merchant's query to records of this merchant and environment. */
+/** Builds the SQL condition that limits a merchant's query to records of this merchant and environment. */
 export function ownedBy({ merchantId, environment }: Tenant): RawBuilder<SqlBool> {
   return sql<SqlBool>`(merchant_id = ${merchantId} and environment = ${environment})`;
 }
 
-/** The columns that name the owner of a new record. */
+/** Returns the columns that name the owner of a new record. */
 export function ownerColumns({ merchantId, environment }: Tenant) {
   return { merchant_id: merchantId, environment };
 }
 
 // PostgreSQL numbers a record when it is inserted, but shows the record only after the commit. So a record with a lower
-// number may appear among records that a client has already read. A paged export would then miss one record and repeat
-// another.
+// number may appear later, among records that a client has already read. A paged export would then miss one record and
+// repeat another.
 
 /**
- * Call this in a transaction that inserts into the merchant's lists, before it locks or inserts rows. Queries of these
- * lists wait until the transaction ends, so that they miss no record. Inserting transactions do not wait for each
- * other, because the lock is shared.
+ * Takes a shared lock on the merchant's lists until the transaction ends. Must be called before the transaction locks
+ * or inserts rows. Queries of these lists wait for the lock, so that they miss no record. Inserting transactions do not
+ * wait for each other.
  */
 export async function lockListForInsert(transaction: ServicesDatabase, tenant: Tenant): Promise<void> {
   await takeSharedLock(transaction, nameOf(tenant));

@@ -164,13 +164,13 @@ interface StoredResponsePurgeOptions extends Pick<RouteContext, 'database' | 'cl
 }
 
 const retentionMilliseconds = 24 * 60 * 60 * 1000;
-/** How far the database clock may advance beyond real time between two runs, e.g. because of a small correction. */
+/** How far the database clock may advance beyond real time between two runs, for example after a small correction. */
 const toleranceMilliseconds = 60_000;
 
 /**
- * Purges stored responses after 24 hours. If a response were purged too early, a repeated request could pay a payout
- * twice. So after a forward jump of the database clock nothing is purged for 24 hours, until all earlier responses
- * really are that old.
+ * Purges stored responses after 24 hours. If a response is purged too early, a repeated request can pay a payout twice.
+ * So after a forward jump of the database clock, nothing is purged for 24 hours. By then all responses stored before
+ * the jump really are that old.
  */
 export class StoredResponsePurge {
   readonly #options: StoredResponsePurgeOptions;

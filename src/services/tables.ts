@@ -37,7 +37,7 @@ interface PayoutRow extends OwnedRow {
   recipient: string | null;
   remarks: string | null;
   failure_reason: string | null;
-  /** When the worker processes the payout next, or when its lease ends; null once the payout has ended. */
+  /** When the worker processes the payout next, or when the worker's lease ends; null once the payout is final. */
   due_at: number | null;
   updated_at: number;
 }
@@ -84,14 +84,14 @@ interface DeletedCustomerRow extends Omit<OwnedRow, 'created_at'> {
 /** The stored response to a request with an idempotency key. */
 interface StoredResponseRow extends OwnedRow {
   key: string;
-  /** Identifies the request; see `requestFingerprint`. */
+  /** SHA-256 of the request's route and body, by which a repeated request is recognized; see `requestFingerprint`. */
   fingerprint: string;
   status: number;
   /** The body as JSON text. */
   body: string;
 }
 
-/** A change by an operator that the registry does not have in its events yet. */
+/** A change by an operator that is not yet sent to the registry. */
 interface OperatorEventRow {
   sequence: Generated<number>;
   /** The id of the request that made the change. */

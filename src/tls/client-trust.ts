@@ -11,7 +11,8 @@ export interface ClientTrust {
 }
 
 /**
- * Trusts only the CAs in a PEM file. The certificate of the server must also have the host of the address.
+ * Trusts only the CAs in a PEM file. The server's certificate must also be valid for the host to which the client
+ * connects.
  * @throws OperatorError if the file cannot be read or has no certificate
  */
 export async function trustAuthorities(file: string): Promise<ClientTrust> {
@@ -19,7 +20,7 @@ export async function trustAuthorities(file: string): Promise<ClientTrust> {
 }
 
 /**
- * Trusts the certificate in a PEM file, whatever names it has. A command uses it for a server on the same machine, which
+ * Trusts the certificate in a PEM file for any host name. A command uses it for a server on the same machine, which
  * reads the same file.
  * @throws OperatorError if the file cannot be read or has no certificate
  */

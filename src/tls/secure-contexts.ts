@@ -31,7 +31,7 @@ const ciphers = [
  * Only cheap key exchange groups, including a post-quantum hybrid if OpenSSL supports it. OpenSSL's defaults include
  * P-384 and P-521, which cost three and six times as much CPU as X25519. The finite-field groups of TLS 1.3 cost up to
  * a hundred times as much. An attacker could cause this cost for free by replaying recorded bytes. Every TLS library
- * supports at least one of the groups here.
+ * supports at least one of the groups in this list.
  */
 const groups = ['X25519MLKEM768', 'X25519', 'P-256'].filter(isKnownGroup).join(':');
 
@@ -98,7 +98,10 @@ function exactFirst(certificates: readonly Certificate[], name: string): Certifi
   return [...covering.filter(({ names }) => names.includes(name)), ...covering];
 }
 
-/** Whether a certificate covers all names of another one. It can then serve clients that need its key type. */
+/**
+ * Whether a certificate covers all names of another one. It can then replace the other for clients that support only
+ * its key type.
+ */
 function isTwin(one: Certificate, { names }: Certificate): boolean {
   return names.length > 0 && names.every((name) => covers(one, name));
 }
@@ -111,7 +114,7 @@ function onePerKeyType(certificates: readonly Certificate[]): Certificate[] {
 
 /**
  * Returns the session id context, which binds a session to the client certificate settings. Otherwise a client could
- * avoid the client certificate: it could use a ticket from a gateway that shares the ticket keys but requires no
+ * avoid the client certificate: it could get a ticket from a gateway that has the same ticket keys but requires no
  * certificate.
  */
 function sessionIdContextOf({ clientCa }: TlsMaterial, { clientCertificates }: TlsSettings): string {

@@ -64,7 +64,7 @@ export class ServerTls {
     return new ServerTls(credentials, reload, clientCertificates);
   }
 
-  /** Options for the constructor of the server that `serve` then receives. */
+  /** Options for the constructor of the server. The server must then be passed to `serve`. */
   get options(): TlsOptions {
     return {
       ...this.#credentials.contexts.defaults,
@@ -75,7 +75,7 @@ export class ServerTls {
     };
   }
 
-  /** Applies changes of the certificate to a server, and closes its connections with an invalid client certificate. */
+  /** Applies certificate changes to a server, and closes connections whose client certificate is invalid. */
   serve(server: Server): void {
     this.#credentials.keepCurrent(server);
     server.prependListener('secureConnection', (socket) => {

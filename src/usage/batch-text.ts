@@ -18,18 +18,18 @@ import {
 /** Maximum length of an inflated batch, in bytes. A forged batch could otherwise fill the registry's memory. */
 const maxInflatedBytes = 8 * 1024 * 1024;
 
-/** How many numbers a row has. */
+/** The number of values in a row of each list. */
 const width = { codes: 7, addresses: 8, agents: 3, hosts: 5, lastUse: 3 } as const;
 
-/** The members of a batch beside its counts. */
+/** The members of a batch besides its counts. */
 export type BatchHead = Omit<UsageBatch, 'version' | 'keys' | 'merchants' | 'unknown'>;
 
-/** The rows of a key, or of the requests without a known key. */
+/** The rows of one key, or of all requests without a known key. Each list is flat: row after row. */
 export interface KeyRows {
   readonly codes: number[];
   readonly addresses: number[];
   readonly agents: number[];
-  /** Time, address and country of the last accepted request; empty without one. */
+  /** Time, address and country of the last accepted request; empty if no request was accepted. */
   readonly lastUse: number[];
 }
 
@@ -53,19 +53,19 @@ export class BatchWriter {
   readonly #keys: KeyEntry[] = [];
   readonly #merchants: MerchantEntry[] = [];
 
-  /** @param from beginning of the batch, to which times are relative */
+  /** @param from start time of the batch; times in the rows are relative to it */
   constructor(from: number) {
     this.#from = from;
   }
 
-  /** Adds a key. @returns its lists, still empty */
+  /** Adds a key. @returns the key's lists, which are still empty */
   key(keyId: Id, merchantId: Id, lookupId: Id): KeyRows {
     const rows: KeyRows = { codes: [], addresses: [], agents: [], lastUse: [] };
     this.#keys.push([keyId, merchantId, lookupId, ...listed(rows)]);
     return rows;
   }
 
-  /** Adds a merchant. @returns its list of hosts, still empty */
+  /** Adds a merchant. @returns the merchant's list of hosts, which is still empty */
   merchant(merchantId: string, refusals: readonly RefusalDetail[]): number[] {
     const hosts: number[] = [];
     this.#merchants.push([merchantId, hosts, refusals]);
@@ -102,7 +102,7 @@ export class BatchWriter {
     return (await deflate(JSON.stringify(wire), { level: 1, memLevel: 9 })).toString('base64');
   }
 
-  /** Returns the number of a text in the table of texts; -1 for null. */
+  /** Returns the index of a text in the batch's table of texts, to which a new text is added; -1 for null. */
   #text(text: string | null): number {
     if (text === null) return -1;
     let number = this.#numbers.get(text);
@@ -128,7 +128,7 @@ export async function parseBatch(body: string): Promise<UsageBatch | null> {
   }
 }
 
-/** The JSON of a batch, as far as it is what a gateway wrote. */
+/** The parsed JSON of a batch, assumed to have the structure that a gateway writes. */
 interface Wire extends BatchHead {
   readonly version: unknown;
   readonly texts: readonly string[];
@@ -137,7 +137,9 @@ interface Wire extends BatchHead {
   readonly unknown: ReturnType<typeof listed>;
 }
 
-/** Returns the batch, whose shape is not checked yet. Throws if the JSON has another structure. */
+/**
+ * Converts the flat rows to objects, which the caller must still validate. Throws if the JSON has another structure.
+ */
 function batchOf({ texts, keys, merchants, unknown, ...head }: Wire): object {
   const { from } = head;
   const text = (number: number): string | null | undefined => (number === -1 ? null : texts[number]);
@@ -177,10 +179,10 @@ function batchOf({ texts, keys, merchants, unknown, ...head }: Wire): object {
   };
 }
 
-/** A row. Narrower rows lack the last numbers. */
+/** The values of a row. A row with fewer values lacks the last elements. */
 type Row = readonly [number, number, number, number, number, number, number, number];
 
-/** Returns the rows of a list. Throws if the list has another width. */
+/** Splits a flat list into rows. Throws if its length is not a multiple of the row width. */
 function rows(list: readonly number[], width: number, rowOf: (row: Row) => object): object[] {
   if (!Array.isArray(list) || list.length % width !== 0) throw new TypeError('a list of rows has another width');
   const all: object[] = [];

@@ -3,13 +3,13 @@ const slotsPerBucket = 8;
 const minSlots = 65_536;
 const maxSlots = 4_194_304;
 const slotsPerEntry = 8;
-/** The first 8 hex digits of a lookup id are stored in a slot. The next 8 select the bucket. */
+/** End offsets in a lookup id (a hash in hex): a slot stores digits 0 to 7, and digits 8 to 15 select the bucket. */
 const [numberEnd, bucketEnd] = [8, 16];
 
 /**
- * A compact set of the keys that exist. A lookup of such a key does not count as a guess, even if the record cache has
- * no room for its record. The set holds 32 bits of each key's hash; a full bucket evicts the key noted longest ago.
- * About one unknown key in 500,000,000 passes as known, which costs one lookup in the store.
+ * A compact set of API keys that exist. The gateway does not count a lookup of these keys as a guess, even after the
+ * record cache has evicted their records. The set stores 32 bits of each key's hash, and a full bucket evicts its
+ * oldest entry. About one unknown key in 500,000,000 passes as known, which costs one lookup in the store.
  */
 export class KnownKeys {
   readonly #slots: Uint32Array;
@@ -26,7 +26,10 @@ export class KnownKeys {
     this.#bucketMask = places / slotsPerBucket - 1;
   }
 
-  /** @param lookupIds of existing keys; each is a hash of 64 hex digits */
+  /**
+   * Adds keys to the set.
+   * @param lookupIds of existing keys; each is a hash of 64 hex digits
+   */
   note(lookupIds: readonly string[]): void {
     for (const id of lookupIds) this.#noteOne(id);
   }
@@ -43,7 +46,7 @@ export class KnownKeys {
     const first = this.#bucketOf(lookupId);
     let last = first;
     while (last < first + slotsPerBucket - 1 && places[last] !== number) last += 1;
-    places.copyWithin(first + 1, first, last); // in a full bucket, this overwrites the key noted longest ago
+    places.copyWithin(first + 1, first, last); // in a full bucket, this overwrites the oldest entry
     places[first] = number;
   }
 
@@ -52,7 +55,7 @@ export class KnownKeys {
   }
 }
 
-/** The 32 bits that a slot stores. Never 0, because 0 marks an empty slot. */
+/** Extracts the 32 bits of a lookup id that a slot stores. Never returns 0, because 0 marks an empty slot. */
 function numberOf(lookupId: string): number {
   return parseInt(lookupId.slice(0, numberEnd), 16) || 1;
 }

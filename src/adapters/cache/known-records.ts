@@ -12,9 +12,9 @@ interface Entry<Compiled> {
 }
 
 /**
- * Cached records in the order of their use. Dropping all of them begins a new epoch and keeps the objects: a record that
- * is read again without a change gets its former object. Otherwise a preload of 100,000 records, after each
- * reconnection to Redis, would make as much garbage as it caches, and collecting it would delay requests.
+ * Cached records in the order of their use. `dropAll` begins a new epoch but keeps the record objects. A record that is
+ * read again without a change reuses its old object. Otherwise a preload of 100,000 records after a reconnect to Redis
+ * would create much garbage, and collecting it would delay requests.
  */
 export class KnownRecords<Compiled extends object> {
   readonly #entries: LRUCache<string, Entry<Compiled>>;
@@ -42,13 +42,13 @@ export class KnownRecords<Compiled extends object> {
     return this.#evictions;
   }
 
-  /** A cached record, which becomes the most recently used; undefined if it is not cached. */
+  /** Returns a cached record and marks it as the most recently used; undefined if it is not cached. */
   get(id: string): Readonly<Entry<Compiled>> | undefined {
     const entry = this.#entries.get(id);
     return entry?.epoch === this.#epoch ? entry : undefined;
   }
 
-  /** A cached record. The call does not count as a use. */
+  /** Returns a cached record without counting this call as a use. */
   peek(id: string): Readonly<Entry<Compiled>> | undefined {
     const entry = this.#entries.peek(id);
     return entry?.epoch === this.#epoch ? entry : undefined;
@@ -80,15 +80,15 @@ export class KnownRecords<Compiled extends object> {
     this.#size = 0;
   }
 
-  /** The cached records by id. */
+  /** Iterates over the cached records by id. */
   *entries(): Generator<readonly [id: string, value: Compiled | KeyStoreUnavailable]> {
     for (const [id, entry] of this.#entries.entries()) if (entry.epoch === this.#epoch) yield [id, entry.value];
   }
 }
 
 /**
- * Whether two records have the same values. Compares members by identity: compiled allowlists hide their contents, so two
- * of them always count as different. Errors have no members to compare.
+ * Whether two records have the same values, compared member by member with `===`. Compiled allowlists are opaque
+ * objects, so two of them always count as different; so do two errors.
  */
 function isUnchanged(former: object, current: object): boolean {
   if (former instanceof KeyStoreUnavailable || current instanceof KeyStoreUnavailable) return false;

@@ -18,12 +18,13 @@ export interface CacheLimits {
 interface ReadInFlight<Compiled> {
   readonly result: Promise<Compiled | KeyStoreUnavailable | null>;
   /**
-   * False after an invalidation of this record: the value that the read returns may be outdated and must not be cached.
+   * Whether the value of this read may be cached. False after an invalidation of the record, because the value may be
+   * outdated.
    */
   mayBeHeld: boolean;
   /**
-   * The round in which the read began. A new round begins before each acknowledgement of a revision (the number of a
-   * change); new requests must not join a read of an earlier round.
+   * The cache's counter when the read began. The cache increments the counter before the gateway acknowledges a
+   * revision (the number of a change). A new request must not join a read with an older counter.
    */
   readonly round: number;
 }
@@ -65,8 +66,8 @@ export class RecordCache<Compiled extends object> {
 
   /**
    * Returns a record from the cache while the cache is fresh, otherwise from the store. While the store is unavailable,
-   * returns a stale record within the configured limit. The cache never reports that a record does not exist while
-   * invalidations cannot arrive.
+   * returns a stale record within the configured limit. While invalidations cannot arrive, the cache never reports that
+   * a record does not exist.
    */
   get(id: string): Eventual<RecordRead<Compiled>> {
     if (this.#standing.fresh) return this.#cachedOrRead(id);
@@ -96,7 +97,10 @@ export class RecordCache<Compiled extends object> {
     return this.#mayServeStale(id) ? this.#stale(id) : this.#resultOf(await asked, 'store', 0);
   }
 
-  /** @throws KeyStoreUnavailable if the cached record could not be parsed */
+  /**
+   * Returns the cached record as a stale result.
+   * @throws KeyStoreUnavailable if the cached record could not be parsed
+   */
   #stale(id: string): RecordRead<Compiled> {
     return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#standing.sinceKnownTrue);
   }
@@ -123,16 +127,17 @@ export class RecordCache<Compiled extends object> {
   }
 
   /**
-   * Prevents new requests from joining reads in flight. Must be called before the gateway acknowledges a revision (the
-   * number of a change): the registry then reports the change as in force, but these reads may not contain it.
+   * Prevents new requests from joining reads in flight, which may still return the record before a change. Must be
+   * called before the gateway acknowledges a revision (the number of a change), because the registry then reports the
+   * change as in force.
    */
   closeLookUps(): void {
     this.#round += 1;
   }
 
   /**
-   * Must be called when invalidations no longer arrive: the values of reads in flight may then be outdated, and are not
-   * cached.
+   * Stops caching the values of reads in flight, which may be outdated. Must be called when invalidations no longer
+   * arrive.
    */
   becomeStale(): void {
     for (const id of this.#readsInFlight.keys()) this.#abandon(id);
@@ -157,7 +162,10 @@ export class RecordCache<Compiled extends object> {
     return true;
   }
 
-  /** The cached record, even if it is stale or expired. The call does not affect which record the cache evicts next. */
+  /**
+   * Returns the cached record, even if it is stale or expired. The call does not affect which record the cache evicts
+   * next.
+   */
   peek(id: string): Compiled | KeyStoreUnavailable | undefined {
     return this.#known.peek(id)?.value;
   }
@@ -167,7 +175,7 @@ export class RecordCache<Compiled extends object> {
     return this.#known.has(id) || (this.#standing.fresh && this.#cachedAndYoung(id) === null);
   }
 
-  /** All cached records by id, even stale or expired ones, except records that could not be parsed. */
+  /** Iterates over all cached records by id, even stale or expired ones, except records that could not be parsed. */
   *held(): Generator<readonly [id: string, record: Compiled]> {
     for (const [id, value] of this.#known.entries()) if (!(value instanceof KeyStoreUnavailable)) yield [id, value];
   }
@@ -251,7 +259,7 @@ export class RecordCache<Compiled extends object> {
   }
 }
 
-/** The state of the invalidations. Cached records are valid only while all invalidations arrive. */
+/** Whether the cache can be trusted: cached records are valid only while all invalidation messages arrive. */
 export interface Freshness {
   readonly standing: {
     /** Whether all invalidations arrive, so that cached records are valid. */

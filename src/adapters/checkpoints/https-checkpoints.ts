@@ -2,8 +2,8 @@ import { Agent, request } from 'undici';
 import { connectionProblem } from './connection-problem.js';
 
 /**
- * Options of an HTTPS endpoint, such as an append-only archive. It stores checkpoints: the lines with which later
- * changes of the audit log can be detected.
+ * Options of an HTTPS endpoint that stores checkpoints, such as an append-only archive. A checkpoint is a line with
+ * which an auditor can detect later changes of the audit log.
  */
 export interface HttpsCheckpointsOptions {
   readonly url: string;
@@ -47,7 +47,7 @@ export class HttpsCheckpoints {
    * @returns why the checkpoint was not stored, for an operator; null if it was stored
    */
   async keep(line: string): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds idle timeouts
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an idle timeout never fires if bytes trickle in
     try {
       const { statusCode, body } = await request(this.name, {
         ...{ dispatcher: this.#agent, method: 'POST', headers: this.#headers, body: line, signal },

@@ -4,8 +4,8 @@ import tls from 'node:tls';
 import { connectionProblem } from './connection-problem.js';
 
 /**
- * Options of a syslog server. It stores checkpoints: the lines with which later changes of the audit log can be
- * detected.
+ * Options of a syslog server that stores checkpoints. A checkpoint is a line with which an auditor can detect later
+ * changes of the audit log.
  */
 export interface SyslogCheckpointsOptions {
   /**
@@ -90,7 +90,8 @@ export class SyslogCheckpoints {
       socket.destroy();
       throw error;
     }
-    // Node reports the end of a connection only to a socket that is read, so incoming data is read and discarded.
+    // Node notices that the server closed the connection only if the socket is read, so this reads and discards
+    // incoming data.
     return socket.resume();
   }
 

@@ -1,8 +1,8 @@
 import { stat } from 'node:fs/promises';
 
 /**
- * A string that changes when the file is replaced or written. Symbolic links are followed, so it also changes when a
- * link gets another target.
+ * Returns a string that changes when the file is replaced or written. Follows symbolic links, so the string also
+ * changes when a link gets another target.
  * @returns null if the file cannot be inspected
  */
 export async function fileStamp(file: string): Promise<string | null> {

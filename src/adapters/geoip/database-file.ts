@@ -35,18 +35,22 @@ export class DatabaseFile<Found extends Response> {
     this.#stamp = stamp;
   }
 
-  /** @throws OperatorError for a file that is unreadable, broken, or of another type */
+  /**
+   * Opens and checks a database file.
+   * @throws OperatorError for a file that is unreadable, broken, or of another type
+   */
   static async open<Found extends Response>(file: string, kind: DatabaseKind): Promise<DatabaseFile<Found>> {
     const stamp = await fileStamp(file);
     return new DatabaseFile<Found>(file, kind, await readDatabase<Found>(file, kind), stamp);
   }
 
   /**
-   * The database entry of an address; null if it is missing.
+   * Returns the database entry of an address; null if the database has no entry.
    * @throws the error of the maxmind library if that part of the database is damaged
    */
   find(address: IpAddress): Found | null {
-    // In a database with only IPv4, an IPv6 address would be looked up as an unrelated IPv4 address, by its first bits.
+    // In a database with only IPv4, a lookup of an IPv6 address would find an unrelated IPv4 address, by its first
+    // bits.
     if (address.family === 6 && this.#reader.metadata.ipVersion === 4) return null;
     return this.#reader.get(address.text);
   }

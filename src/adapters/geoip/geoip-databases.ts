@@ -13,8 +13,8 @@ export interface GeoIpFiles {
 /** How to respond to a damaged database, and callbacks for reloads and problems. */
 export interface GeoIpOptions {
   /**
-   * Whether the Tor check of an address is null (unknown) if the database is damaged there. Otherwise it is false (not
-   * an exit).
+   * What the Tor check returns for an address whose database entry is damaged. True: null (unknown). False: false (not
+   * a Tor exit).
    */
   readonly denyWhenUnavailable: boolean;
   readonly onReload: () => void;
@@ -33,7 +33,10 @@ const checkMilliseconds = 10_000;
 const countryCode = /^[A-Z]{2}$/;
 const highestAsNumber = 2 ** 32 - 1;
 
-/** GeoIP lookups in independent databases in MaxMind format: an entry missing in one does not affect the others. */
+/**
+ * GeoIP lookups in independent databases in MaxMind format. If one database has no entry for an address, lookups in the
+ * other databases still work.
+ */
 export class GeoIpDatabases implements GeoIp {
   readonly #databases: Databases;
   readonly #options: GeoIpOptions;
@@ -46,7 +49,10 @@ export class GeoIpDatabases implements GeoIp {
     this.#timer = setInterval(() => void this.reload(), checkMilliseconds).unref();
   }
 
-  /** @throws OperatorError for a file that cannot be used */
+  /**
+   * Opens the configured database files.
+   * @throws OperatorError for a file that cannot be used
+   */
   static async open(files: GeoIpFiles, options: GeoIpOptions): Promise<GeoIpDatabases> {
     const { countryFile, asnFile, anonymousIpFile } = files;
     const country = { name: 'The country database', type: /country|city|enterprise/i };
@@ -98,14 +104,15 @@ export class GeoIpDatabases implements GeoIp {
 
   #isExit(address: IpAddress): boolean | null {
     const found = this.#find(this.#databases.anonymous, address);
-    // Databases often omit a field that is false, so a missing field counts as false.
+    // Undefined means a damaged database. Databases often omit a field that is false, so a missing field counts as
+    // false.
     if (found === undefined) return this.#options.denyWhenUnavailable ? null : false;
     return found?.is_tor_exit_node === true;
   }
 
   /**
-   * The entry of an address; null if it is missing. Undefined if the database is damaged there, so that the entry is
-   * unknown.
+   * Returns the entry of an address; null if the database has no entry. Undefined if the database is damaged at this
+   * entry.
    */
   #find<Found extends CountryResponse | AsnResponse | AnonymousIPResponse>(
     database: DatabaseFile<Found> | null,

@@ -43,7 +43,10 @@ export class SignedIdentity implements CallerIdentity {
     this.publicKeys = options.publicKeys;
   }
 
-  /** @throws the error of the signature; the request then fails, because it is never sent without its JWT */
+  /**
+   * Returns the caller's JWT for an upstream, cached or newly signed.
+   * @throws the error of the signature; the request then fails, because it is never sent without its JWT
+   */
   assertionFor(credential: Credential, upstreamName: string): Promise<string> {
     const { keyId, merchantId, environment } = credential;
     const now = this.#options.clock.now();

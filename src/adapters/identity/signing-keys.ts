@@ -79,7 +79,7 @@ export async function readRegistryKeys(files: readonly string[]): Promise<JSONWe
 }
 
 /**
- * The public keys of all files as a JWK set (RFC 7517), which upstreams fetch. It contains no private key.
+ * Reads the public keys of all files as a JWK set (RFC 7517), which upstreams fetch. The set contains no private key.
  * @throws OperatorError for a file without a usable key; the message is one sentence
  */
 export async function readPublicKeys({ signingKeyFile, publishedKeyFiles }: SigningKeyFiles): Promise<JSONWebKeySet> {

@@ -29,7 +29,8 @@ export interface MemoryGateway {
 }
 
 /**
- * Stands in for the run id of a Redis server. No other process writes these records, and they end with this process.
+ * Stands for the run id of a Redis server. It is a constant, because these records live in this process and end with
+ * it.
  */
 const server = 'memory';
 
@@ -66,7 +67,7 @@ export class MemoryRecords implements Records, RecordsStore {
     if (Object.hasOwn(records, 'mg:meta')) this.#readMeta(records['mg:meta']);
     for (const [storeKey, value] of Object.entries(records)) this.#put(storeKey, value);
     for (const [lookupId, key] of this.#keys) {
-      // No key has such a hash, so the gateway would reject the key that is meant as unknown.
+      // No key hashes to a malformed name, so the gateway would reject the intended key as unknown.
       const name = `mg:key:${lookupId}`;
       if (!lookupIdForm.test(lookupId)) onMalformed(name, 'its name is not a hash of 64 hex digits in lower case');
       if (key instanceof KeyStoreUnavailable || this.#merchants.has(key.merchantId)) continue;
@@ -137,7 +138,10 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve();
   }
 
-  /** No reports: the gateway reads these same records, so it knows of no revocation that they lack. */
+  /**
+   * Yields no reports of inactive keys. The gateway reads the registry's own records, so it cannot know a revocation
+   * that the registry has lost.
+   */
   async *reports(): AsyncGenerator<InactiveReport> {
     // Yields nothing.
   }
@@ -170,7 +174,10 @@ export class MemoryRecords implements Records, RecordsStore {
     });
   }
 
-  /** Never resolves: with the single gateway, `gateways()` always returns an up-to-date acknowledgement. */
+  /**
+   * Never resolves. The caller has nothing to wait for: `gateways()` always returns an up-to-date acknowledgement of
+   * the one gateway.
+   */
   nextAcknowledgement(): Promise<void> {
     return new Promise(() => undefined);
   }
@@ -184,7 +191,7 @@ export class MemoryRecords implements Records, RecordsStore {
     return Promise.resolve([]);
   }
 
-  /** Does nothing: a grant allows a gateway to use its cache, but this gateway has no cache. */
+  /** Does nothing. A grant is a lease that allows a gateway to use its cache, and this gateway has no cache. */
   grant(): Promise<void> {
     return Promise.resolve();
   }

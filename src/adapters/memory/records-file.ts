@@ -40,8 +40,8 @@ function parseRecords(text: string, file: string): unknown {
 }
 
 /**
- * Describes the problem, its place and the remedy. Quotes nothing, because an operator may have pasted a key instead of
- * its hash.
+ * Describes the JSON problem, its line and the remedy. Quotes nothing, because an operator may have pasted a key
+ * instead of its hash.
  */
 function sentenceOf({ problem, position }: StrictJsonError, text: string): string {
   const lines = text.slice(0, position).split('\n');

@@ -34,7 +34,7 @@ export class OperatorsClient {
 
   /**
    * Sends one request. Never rejects.
-   * @returns the response, with the text null if its body is too large; or why there is none, for an operator
+   * @returns the response, whose text is null if the body is too large; or, without a response, the problem in words
    */
   async send(asked: {
     readonly method: 'GET' | 'POST';
@@ -51,7 +51,7 @@ export class OperatorsClient {
       ...(body === null ? {} : { 'content-type': 'application/json' }),
       ...(reason === null ? {} : { 'x-reason': reason }),
     };
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds idle timeouts
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an idle timeout never fires if bytes trickle in
     try {
       const at = `${url.replace(/\/+$/, '')}${path}`;
       const response = await request(at, { dispatcher: this.#agent, method, headers, body, signal });
@@ -67,7 +67,7 @@ export class OperatorsClient {
   }
 }
 
-/** Reads a body as text; null, and the connection is closed, if it is too large. */
+/** Reads a body as text. If it is too large, returns null and closes the connection. */
 async function limitedText(body: AsyncIterable<Buffer>): Promise<string | null> {
   const chunks: Buffer[] = [];
   let size = 0;

@@ -107,9 +107,12 @@ export class OtlpTraces implements TraceExport {
     });
   }
 
-  /** @returns why the collector did not accept the spans; null if it accepted them */
+  /**
+   * Sends spans to the collector. Never rejects.
+   * @returns why the collector did not accept the spans; null if it accepted them
+   */
   async #send(spans: readonly Span[]): Promise<string | null> {
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds idle timeouts
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an idle timeout never fires if bytes trickle in
     try {
       const { statusCode, body } = await request(this.#options.endpoint, {
         dispatcher: this.#agent,
@@ -154,7 +157,7 @@ function otlpSpan({ traceId, spanId, parentId, name, startedAt, duration, failed
   };
 }
 
-/** Returns a string, because the number exceeds the precision of a double. */
+/** Converts milliseconds to nanoseconds. Returns a string, because the number exceeds the precision of a double. */
 function nanoseconds(milliseconds: number): string {
   return String(BigInt(Math.round(milliseconds * 1_000)) * 1_000n);
 }

@@ -24,13 +24,13 @@ export async function callAll(
 
 /**
  * Writes texts, each with an expiry (PX).
- * @throws Error as `callAll`
+ * @throws Error of the first failed command
  */
 export function writeTexts(redis: Redis, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
   return callAll(redis, texts.map(setCommand));
 }
 
-/** The SET command for a text with an expiry. */
+/** Builds the SET command for a text with an expiry. */
 export function setCommand({ name, text, lifetimeMilliseconds }: AcknowledgementText): {
   readonly name: string;
   readonly command: string[];
@@ -40,7 +40,7 @@ export function setCommand({ name, text, lifetimeMilliseconds }: Acknowledgement
 
 /**
  * Deletes names in one pipeline.
- * @throws Error as `callAll`
+ * @throws Error of the first failed command
  */
 export async function deleteAll(redis: Redis, names: readonly string[]): Promise<void> {
   await callAll(
@@ -57,7 +57,7 @@ export async function readTogether(redis: Redis, names: readonly string[]): Prom
   return results.map(([error, text]) => (error === null ? (text as string | null) : malformedText(error)));
 }
 
-/** The stored bytes of these names, in the same order; null for a missing name. */
+/** Reads the stored bytes of these names, in the same order; null for a missing name. */
 export async function readBytes(redis: Redis, names: readonly string[]): Promise<(Buffer | null)[]> {
   const texts: (Buffer | null)[] = [];
   for (let start = 0; start < names.length; start += namesAtATime) {

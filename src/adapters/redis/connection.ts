@@ -9,7 +9,7 @@ export interface HostAndPort {
 
 /** Access to the sentinels, which have their own users and passwords. */
 export interface SentinelAccess {
-  /** Null: the default ACL user. */
+  /** Name of the ACL user; null: the default user. */
   readonly username: string | null;
   readonly password: string | null;
   /** Whether connections to the sentinels use TLS. */
@@ -22,13 +22,13 @@ export interface RedisAddress {
   readonly url: string;
   /** The sentinels; null: no Sentinel, so the URL names the server itself. */
   readonly sentinels: readonly HostAndPort[] | null;
-  /** Null or omitted: no credentials, and TLS if the URL begins with `rediss:`. */
+  /** Access to the sentinels. Null or omitted: no credentials, and TLS if `url` begins with `rediss:`. */
   readonly sentinelAccess?: SentinelAccess | null;
   /** The master's name in the sentinels' configuration. */
   readonly masterName: string;
   /** Some nodes of a Cluster; the other nodes are discovered from them. Null: not a Cluster. */
   readonly cluster: readonly HostAndPort[] | null;
-  /** An ACL user; null: the default ACL user. */
+  /** Name of the ACL user; null: the default user. */
   readonly username: string | null;
   readonly password: string | null;
   /** PEM of the CA that signed the server certificate; null: the CAs that Node trusts. */
@@ -50,13 +50,13 @@ const timeoutParts = 4;
 const longestPartMilliseconds = 50;
 /**
  * Matches the error reply of a former master, which was demoted or isolated but keeps its connections open. An older
- * Redis puts the name of a script in front.
+ * Redis puts the name of the Lua script before the error code.
  */
 export const refusesWrites = /(?:^|-)(?:READONLY|NOREPLICAS) /;
 
 /**
- * Opens a connection that fails fast and reconnects: with the defaults of ioredis, a GET waits more than a minute while
- * Redis is down. While Redis is down, commands are neither queued nor sent twice.
+ * Opens a connection that fails fast and reconnects. With the defaults of ioredis, a GET waits more than a minute while
+ * Redis is down. This connection neither queues commands while Redis is down nor sends a command twice.
  * @param onError called for each failure of the connection; the affected command is rejected as well
  */
 export function connectRedis(address: RedisAddress, onError: (error: Error) => void): Redis {
@@ -76,8 +76,8 @@ export function connectRedis(address: RedisAddress, onError: (error: Error) => v
 }
 
 /**
- * Opens a connection to one server or a Cluster, for commands with a single name each. It guarantees no more than a
- * reply or an error in time.
+ * Opens a connection to one server or a Cluster, for commands with a single name each. Every command ends with a reply
+ * or an error within the command timeout. The server may be a former master.
  */
 export function connectAny(address: RedisAddress, onError: (error: Error) => void): Redis | Cluster {
   if (address.cluster === null) return connectRedis(address, onError);
@@ -131,9 +131,9 @@ export function connectSentinel(
 }
 
 /**
- * Destroys the socket, so that ioredis reconnects at once. `disconnect` waits until the other end closes; meanwhile the
- * connection would seem open and refuse each command. A connection that is still being opened is left unchanged,
- * because behind a Sentinel ioredis would stop reconnecting.
+ * Destroys the socket, so that ioredis reconnects at once. `disconnect` would wait until the server closes its end;
+ * meanwhile the connection would seem open and refuse each command. Leaves a connection unchanged that is still being
+ * opened, because behind a Sentinel ioredis would stop reconnecting.
  */
 export function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.stream.destroy();
@@ -167,9 +167,9 @@ function open(address: RedisAddress, onError: (error: Error) => void, where: Con
 }
 
 /**
- * Rejects commands without a timely reply. It checks at intervals of a fraction of the timeout, because ioredis uses
- * one timer for all of it: after a stall of the process, that timer fires before a reply that has already arrived is
- * read.
+ * Rejects a command that gets no reply within the timeout. ioredis uses one timer for the whole timeout: after a stall
+ * of the process, it fires before Node reads a reply that has already arrived. Several shorter timers leave Node time
+ * to read it.
  */
 function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
   const partMilliseconds = Math.min(timeoutMilliseconds / timeoutParts, longestPartMilliseconds);
@@ -195,7 +195,7 @@ function timeOutCommands(redis: Redis, timeoutMilliseconds: number): void {
 }
 
 /**
- * Ignores further errors of a socket, because ioredis handles only the first and a second one would end the process. A
+ * Ignores repeated errors of a socket. ioredis handles only the first error, and a second one would end the process. A
  * TLS socket can emit one error for each address of a host name.
  */
 export function ignoreRepeatedErrors(redis: Redis): Redis {
@@ -203,8 +203,8 @@ export function ignoreRepeatedErrors(redis: Redis): Redis {
     const stream = redis.stream as Redis['stream'] | undefined; // undefined if the attempt has already failed
     stream?.on('error', () => undefined);
   };
-  // The socket is created in the same event-loop turn as `connecting` or, behind a Sentinel, later but before
-  // `connect`.
+  // With a single server, the socket is created in the event-loop turn of `connecting`. Behind a Sentinel, it is
+  // created later, but before `connect`.
   return redis.on('connecting', () => setImmediate(bear)).on('connect', bear);
 }
 
@@ -236,7 +236,7 @@ function optionsOf(address: RedisAddress) {
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
-    // If the server vanishes silently, the kernel retransmits for 15 minutes before it reports an error.
+    // Without this timeout, a silent loss of the server goes unnoticed while the kernel retransmits for 15 minutes.
     socketTimeout: Math.max(longestSilenceMilliseconds, address.commandTimeoutMilliseconds),
     connectTimeout: connectTimeoutMilliseconds,
     sentinelCommandTimeout: connectTimeoutMilliseconds, // without it, a sentinel that hangs blocks forever
@@ -246,8 +246,8 @@ function optionsOf(address: RedisAddress) {
 }
 
 /**
- * TLS options with certificate verification. The host name to verify is announced by the sentinels or, in a Cluster, by
- * the nodes.
+ * Returns TLS options with certificate verification. ioredis verifies the host name that the sentinels or the Cluster's
+ * nodes announce.
  */
 function tlsOf({ ca }: RedisAddress) {
   return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) };

@@ -3,7 +3,9 @@ import { highestRevision } from './record-text.js';
 
 const generation = Type.String({ minLength: 1, maxLength: 64 });
 const beat = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-/** At most one day and one second, because `maxStaleSeconds` may be up to one day. */
+/**
+ * The maximum is one day and one second: `maxStaleSeconds` may be up to one day, and a lifetime is one second longer.
+ */
 const lifetimeMilliseconds = Type.Integer({ minimum: 1, maximum: 86_401_000 });
 
 const acknowledgementForm = Type.Object({
@@ -15,7 +17,7 @@ const acknowledgementForm = Type.Object({
   startedAt: Type.String({ maxLength: 40 }),
   /**
    * The generation (one unbroken history of changes) to which the revision belongs. A gateway of an earlier release
-   * omits this field and all that follow.
+   * omits this field and all fields that follow.
    */
   generation: Type.Optional(generation),
   /** The number of the gateway's heartbeat, counted from 1. */
@@ -46,8 +48,8 @@ const reportForm = Type.Object({
 const grantForm = Type.Object({
   ...{ generation, beat, lifetimeMilliseconds },
   /**
-   * Whether the registry knows that the store lacks no record. A registry of an earlier release omits this field, and
-   * replies to no query.
+   * Whether the registry has compared the store with its database and found every record. A registry of an earlier
+   * release omits this field and does not reply to queries for a record.
    */
   compared: Type.Optional(Type.Boolean()),
 });
@@ -64,14 +66,14 @@ export const queryText = 'asked';
 export const queryLifetimeMilliseconds = 2_000;
 
 /**
- * A gateway's acknowledgement, written under `mg:gateway:<instanceId>` in each heartbeat: all changes up to the
- * revision are applied in its cache.
+ * A gateway's acknowledgement, which it writes under `mg:gateway:<instanceId>` in each heartbeat. It states that the
+ * gateway's cache has applied all changes up to the revision.
  */
 export type Acknowledgement = Static<typeof acknowledgementForm>;
 
 /**
- * A lease that the registry writes under `mg:grant:<instanceId>`, so that the gateway may use its cache. The registry
- * has listed this gateway in this generation, and has read the heartbeat with this number.
+ * A lease that the registry writes under `mg:grant:<instanceId>`. It allows the gateway to use its cache. It also
+ * confirms that the registry has listed the gateway in this generation and has read the heartbeat with this number.
  */
 export type Grant = Static<typeof grantForm>;
 
@@ -104,7 +106,7 @@ export function readGrant(text: string | null): Grant | null {
   return checkGrant.Check(value) ? value : null;
 }
 
-/** The JSON of a reply, without its seal (HMAC). */
+/** Serializes a reply as JSON, without its seal (HMAC). */
 export function queryReplyText(isPresent: boolean, generation: string): string {
   return JSON.stringify({ generation, isPresent } satisfies QueryReply);
 }

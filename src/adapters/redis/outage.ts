@@ -1,4 +1,4 @@
-/** Called when an outage of Redis begins and when it ends, but not for failures in between. */
+/** Called when an outage of Redis begins and when it ends. */
 export interface OutageEvents {
   /** Redis, or a part of it, has become unavailable. */
   readonly onLost: (reason: Error) => void;

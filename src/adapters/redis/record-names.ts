@@ -7,11 +7,14 @@ export class RecordNames {
   readonly meta: string;
   readonly revision: string;
   /**
-   * Name under which the id of the newest change is stored. The id is needed because a restored database reaches the
-   * same revision numbers again.
+   * Name under which Redis stores the id of the newest change. The id tells two changes apart that have the same
+   * revision: a restored database reaches the same numbers again.
    */
   readonly change: string;
-  /** The same in a Cluster. Its hash tag puts it into the slot of `revision`, so that one script can write both. */
+  /**
+   * Name of the newest change's id in a Cluster. Its hash tag puts it into the slot of `revision`, so that one script
+   * can write both.
+   */
   readonly changeInCluster: string;
   /** A fencing token on a single server: the current writer of the records, and the number of its writes. */
   readonly writer: string;
@@ -42,28 +45,28 @@ export class RecordNames {
     return `${this.#prefix}merchant:${merchantId}`;
   }
 
-  /** The lookup ids of the key records among these names. */
+  /** Returns the lookup ids of the key records among these names. */
   lookupIdsOf(names: readonly string[]): string[] {
     return behind(this.key(''), names);
   }
 
-  /** The merchant ids of the merchant records among these names. */
+  /** Returns the merchant ids of the merchant records among these names. */
   merchantIdsOf(names: readonly string[]): string[] {
     return behind(this.merchant(''), names);
   }
 
-  /** A gateway's acknowledgement: the revision up to which it has applied all changes. */
+  /** Name of a gateway's acknowledgement, which states the revision up to which the gateway has applied all changes. */
   gateway(instanceId: string): string {
     return `${this.#prefix}gateway:${instanceId}`;
   }
 
-  /** The registry's grant: a lease that lets a gateway use its cache. */
+  /** Name of the registry's grant: a lease that lets a gateway use its cache. */
   grant(instanceId: string): string {
     return `${this.#prefix}grant:${instanceId}`;
   }
 
   /**
-   * A gateway's query to the registry for a missing record.
+   * Name of a gateway's query to the registry for a missing record.
    * @param name of the record, with the prefix
    */
   ask(instanceId: string, count: number, name: string): string {
@@ -75,7 +78,10 @@ export class RecordNames {
     return `${this.#prefix}ask:`;
   }
 
-  /** One part of a gateway's report of inactive records, which it writes before it adopts another generation. */
+  /**
+   * Name of one part of a gateway's report of inactive records. The gateway writes it before it adopts another
+   * generation.
+   */
   inactive(instanceId: string, part: number): string {
     return `${this.inactivePrefix}${instanceId}:${part}`;
   }
@@ -90,25 +96,25 @@ export class RecordNames {
     return `${this.#prefix}messages`;
   }
 
-  /** The stream of what gateways have counted. */
+  /** The stream of request counts from gateways. */
   get usage(): string {
     return `${this.#prefix}usage`;
   }
 
-  /** The registry's reply to a message. */
+  /** Name of the registry's reply to a message. */
   reply(messageId: string): string {
     return `${this.#prefix}reply:${messageId}`;
   }
 
   /**
-   * A merchant's token bucket (rate limit). Environments have separate buckets, so that test requests do not use up the
-   * limit for payments.
+   * Name of a merchant's token bucket (rate limit). Environments have separate buckets, so that test requests do not
+   * use up the limit for payments.
    */
   rate(environment: Environment, merchantId: string): string {
     return `${this.#prefix}rate:${environment}:${merchantId}`;
   }
 
-  /** The marker of a Cluster slot, which shows up to which revision the slot is complete. */
+  /** Name of the marker of a Cluster slot, which shows up to which revision the slot is complete. */
   slotMarker(tag: string): string {
     return `${this.#prefix}slot:{${tag}}`;
   }
@@ -129,11 +135,11 @@ function behind(prefix: string, names: readonly string[]): string[] {
 }
 
 const namesAtATime = 1_000;
-/** COUNT of one SCAN step of a gateway. It is small, because other commands wait for that step. */
+/** COUNT of one SCAN step of a gateway. It is small, because other commands of Redis wait for that step. */
 export const namesOfStep = 500;
 
 /**
- * Scans for the names with this prefix. A name may occur twice; one that is added or removed during the scan may be
+ * Scans for the names with this prefix. A name may occur twice. A name that is added or removed during the scan may be
  * absent.
  */
 export async function* scanNames(redis: Redis, prefix: string): AsyncGenerator<string> {
@@ -141,8 +147,8 @@ export async function* scanNames(redis: Redis, prefix: string): AsyncGenerator<s
 }
 
 /**
- * Like `scanNames`, page by page. Redis examines about `count` names per page, so a page may have fewer names, or be
- * empty.
+ * Scans like `scanNames`, but page by page. Redis examines about `count` names per page, so a page may contain fewer
+ * names or be empty.
  */
 export async function* scanPages(redis: Redis, prefix: string, count: number): AsyncGenerator<readonly string[]> {
   const pattern = `${prefix.replaceAll(/[\\*?[\]]/g, '\\$&')}*`;

@@ -2,7 +2,7 @@ import { MalformedRecord, parseRecordText } from '../../gateway/records.js';
 import type { Seals } from './seal.js';
 
 /**
- * The text of a key or merchant record as stored in Redis.
+ * Builds the text of a key or merchant record as stored in Redis.
  * @param name with the prefix of the store; the seal (HMAC) covers it
  * @param generation of the record; names of generations sort by time
  */
@@ -12,8 +12,8 @@ export function recordText(seals: Seals, name: string, value: object, generation
 
 /**
  * Verifies the seal (HMAC) of a record, parses the record and checks its generation.
- * @param own the reader's generation. Later generations are accepted too, because their records are written before
- * their meta record
+ * @param own the reader's generation. Later generations are accepted too: the registry writes their records before the
+ * meta record that announces the generation
  * @throws MalformedRecord
  */
 export function readRecordText(seals: Seals, name: string, text: string, own: string): unknown {
@@ -40,8 +40,8 @@ export function requireGeneration(seals: Seals, value: unknown, own: string): vo
 export const nonStringText = 'not a string';
 
 /**
- * Maps WRONGTYPE to a text that cannot be parsed: one record of another Redis type, such as a list, is malformed, but
- * not an outage.
+ * Replaces a WRONGTYPE error with a text that cannot be parsed. A record of another Redis type, such as a list, then
+ * counts as malformed and not as an outage of Redis.
  * @param error the rejection of a GET
  * @throws any other error
  */
@@ -54,23 +54,23 @@ export function malformedText(error: unknown): string {
 export const highestRevision = 2 ** 50;
 
 /**
- * The highest valid revision of a record; a record with a higher one is malformed and is replaced. The registry
- * continues from the highest revision that it finds, so it stays below `highestRevision`.
+ * The highest valid revision of a record. A record with a higher one is malformed and is replaced. The registry
+ * continues from the highest revision that it finds, so half of `highestRevision` leaves it room.
  */
 export const highestOfRecords = highestRevision / 2;
 
-/** The revision in a text; 0 if the text is missing, null if it is invalid. */
+/** Parses the revision in a text; 0 if the text is missing, null if it is invalid. */
 export function revisionIn(text: string | null): number | null {
   const revision = Number(text ?? 0);
   return Number.isSafeInteger(revision) && revision >= 0 && revision <= highestRevision ? revision : null;
 }
 
-/** The stored form of a change: its revision and its id. */
+/** Builds the stored form of a change: its revision and its id. */
 export function changeText({ revision, change }: { readonly revision: number; readonly change: string }): string {
   return `${revision}:${change}`;
 }
 
-/** The id of the change with this revision; null if the text is missing, malformed or for another revision. */
+/** Returns the id of the change with this revision; null if the text is missing, malformed or for another revision. */
 export function changeIn(text: string | null, revision: number): string | null {
   const [named, change = ''] = /^(\d{1,16}):([0-9A-Za-z_-]{1,64})$/.exec(text ?? '')?.slice(1) ?? [];
   return Number(named) === revision ? change : null;

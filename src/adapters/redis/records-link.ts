@@ -12,12 +12,16 @@ export interface RecordsLink {
   /** Whether all invalidation messages arrive. */
   readonly connected: boolean;
   /**
-   * While this number is unchanged, no invalidation message was missed, and the connections lead to the same servers.
+   * A number that changes when an invalidation message may have been missed, or when a connection may lead to another
+   * server.
    */
   readonly epoch: number;
   /** The run ids of the connected servers; an element is null if INFO omits it. Null while the servers are unknown. */
   readonly servers: readonly (string | null)[] | null;
-  /** The eviction policies (`maxmemory-policy`) of those servers, without duplicates, as far as INFO contains them. */
+  /**
+   * The eviction policies (`maxmemory-policy`) of the connected servers, without duplicates, as far as INFO contains
+   * them.
+   */
   readonly policies: readonly string[];
   /** Why a part of the store cannot be read; null if all of it can be read. */
   readonly partLost: string | null;
@@ -27,7 +31,7 @@ export interface RecordsLink {
    * Determines which parts of the store contain every change up to the revision that was read before. The first check
    * of a Cluster can take seconds.
    * @param meta the text of the meta record
-   * @param generation the generation that it names
+   * @param generation the generation that the meta record names
    */
   checkParts(meta: string, generation: string): Promise<void>;
   /**
@@ -36,12 +40,14 @@ export interface RecordsLink {
    */
   catchUp(): Promise<void>;
   /**
-   * The text of a record. Null only if the record does not exist and the store still has this generation.
+   * Reads the text of a record. Null only if the record does not exist and the store still has this generation.
    * @throws StoreUnseeded
    * @throws KeyStoreUnavailable if a known condition prevents reading this record now
    */
   read(name: string, generation: string): Promise<string | null>;
-  /** The stored text under this name, without any check; null if it is missing. Rejects if Redis does not reply. */
+  /**
+   * Reads the stored text under this name, without any check; null if it is missing. Rejects if Redis does not reply.
+   */
   text(name: string): Promise<string | null>;
   /**
    * Resolves once the invalidation messages for all earlier changes have been handled. Rejects if no messages arrive.
@@ -53,8 +59,8 @@ export interface RecordsLink {
    */
   names(prefix: string): AsyncGenerator<readonly string[]>;
   /**
-   * The texts of some records. An element is null for a missing record or a value that is not a string, and undefined
-   * if the record cannot be read now.
+   * Reads the texts of some records. An element is null for a missing record or a value that is not a string, and
+   * undefined if the record cannot be read now.
    */
   readSome(names: readonly string[]): Promise<readonly (string | null | undefined)[]>;
   /** Writes a text that expires after its lifetime. */
@@ -65,10 +71,10 @@ export interface RecordsLink {
    */
   acknowledge(acknowledgement: AcknowledgementText, grantName: string): Promise<string | null>;
   /**
-   * What must prove that no other server has taken over. `none`: no proof is needed, because no server can take over.
+   * Returns what must prove that no other server has taken over. `none`: no proof, because no server can take over.
    * `masters`: each heartbeat already queries the masters of the Cluster. `others`: sentinels or replicas must be
    * queried.
-   * @param replicas the number that the registry has seen
+   * @param replicas the number of replicas that the registry has seen
    */
   witness(replicas: number): 'none' | 'masters' | 'others';
   /** Whether sentinels or replicas prove that no other server had taken over before this call. Never rejects. */
@@ -84,7 +90,7 @@ export interface AcknowledgementText {
   readonly lifetimeMilliseconds: number;
 }
 
-/** A record is missing, and the store is not known to be complete: the meta record is missing too, or has changed. */
+/** Thrown when a record is missing but the store may be incomplete: its meta record is missing too, or has changed. */
 export class StoreUnseeded extends KeyStoreUnavailable {
   constructor() {
     super('the store was not seeded during the whole read');

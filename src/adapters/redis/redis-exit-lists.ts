@@ -6,7 +6,7 @@ import { connectAny } from './connection.js';
 import type { RedisAddress } from './connection.js';
 import { RecordNames } from './record-names.js';
 
-/** How long a claim (the lock of the gateway that downloads) lasts after it was last renewed. */
+/** How long a claim lasts after it was last renewed. The claim is the lock of the gateway that downloads the lists. */
 const claimMilliseconds = 60_000;
 const renewMilliseconds = 15_000;
 /** Long, because a whole list is read or written at once, and no request waits for it. */
@@ -41,7 +41,7 @@ export class RedisExitLists implements SharedExitLists {
     const renew = async (): Promise<boolean> =>
       (await this.#redis.eval(renewScript, 1, lock, token, claimMilliseconds)) === 1;
     const renewing = setInterval(() => {
-      renew().catch(() => undefined); // `publish` renews the lock again
+      renew().catch(() => undefined); // if the renewal fails, `publish` renews the lock again
     }, renewMilliseconds).unref();
     return {
       publish: async (record) => {
@@ -51,7 +51,7 @@ export class RedisExitLists implements SharedExitLists {
       },
       release: async () => {
         clearInterval(renewing);
-        // If this fails, the lock expires.
+        // If this fails, the lock expires by itself.
         await this.#redis.eval(releaseScript, 1, lock, token).catch(() => undefined);
       },
     };

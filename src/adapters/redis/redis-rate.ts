@@ -21,12 +21,13 @@ export interface RedisRateOptions extends OutageEvents {
 }
 
 /**
- * How long no command is sent after a failure. Then a single request sends one as a probe, and does not wait for the
- * reply.
+ * How long no command is sent after a failure. After this pause, a single request sends a command as a probe, without
+ * waiting for the reply.
  */
 const pauseMilliseconds = 500;
 /**
- * An outage ends once no command has failed for this long. If one master of a Cluster is down, only some commands fail.
+ * An outage ends once no command has failed for this long. One success is not enough: if one master of a Cluster is
+ * down, only some commands fail.
  */
 const quietMilliseconds = 5_000;
 
@@ -119,9 +120,9 @@ declare module 'ioredis' {
 }
 
 /**
- * Lua: a token bucket. The value contains the number of tokens and when the bucket had them, in microseconds of the
- * Redis clock. It expires when the bucket would be full, so a missing bucket is full. If the clock is set back, or that
- * of another master is behind, no tokens are lost.
+ * Lua: a token bucket. The value stores the number of tokens and the time of that count, in microseconds of the Redis
+ * clock. It expires when the bucket would be full, so a missing bucket is full. If the Redis clock goes back, for
+ * example after a failover to another master, no tokens are lost.
  */
 const script = `
 local perSecond, size = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -11,8 +11,8 @@ export type SealState = 'current' | 'accepted' | 'other' | 'none';
 const sealForm = /,"seal":"([A-Za-z0-9_-]{43})"\}$/;
 const lengthOfSeal = ',"seal":""}'.length + 43;
 /**
- * HMAC input for the id of a secret. It differs from the input for any record, which contains a line feed between name
- * and text.
+ * HMAC input from which the id of a secret is computed. It contains no line feed, so it differs from the input for any
+ * record (name, line feed, text).
  */
 const idSubject = 'id';
 
@@ -26,7 +26,8 @@ export class Seals {
   readonly ids: readonly string[];
 
   /**
-   * @param secrets the first one makes seals, all are accepted; if empty, nothing is sealed and every text is accepted
+   * @param secrets the first one makes seals, all of them verify; if empty, nothing is sealed and every text is
+   * accepted
    */
   constructor(secrets: readonly Buffer[]) {
     this.#secrets = secrets.map((secret) => createSecretKey(secret));
@@ -54,7 +55,7 @@ export class Seals {
     if (seal === undefined) return 'none';
     const text = withoutSeal(sealed);
     const given = Buffer.from(seal, 'latin1');
-    // Always compare with every secret, so that the time does not reveal which one matches (timing attack).
+    // Compare with every secret, so that the time does not reveal which one matches (timing attack).
     const fits = this.#secrets.map((secret) =>
       timingSafeEqual(given, Buffer.from(sealOf(secret, name, text), 'latin1')),
     );
@@ -67,7 +68,10 @@ export class Seals {
     return !this.areOn || isProof(this.stateOf(name, text));
   }
 
-  /** @throws MalformedRecord if a secret is configured and the text has no valid seal */
+  /**
+   * Verifies the seal of a text.
+   * @throws MalformedRecord if a secret is configured and the text has no valid seal
+   */
   require(name: string, text: string): void {
     if (!this.areOn) return;
     const state = this.stateOf(name, text);
@@ -87,7 +91,7 @@ export function isProof(state: SealState): boolean {
   return state === 'current' || state === 'accepted';
 }
 
-/** The text without its seal; unchanged if it is not sealed. */
+/** Returns the text without its seal; unchanged if it is not sealed. */
 export function withoutSeal(text: string): string {
   return sealForm.test(text.slice(-lengthOfSeal)) ? `${text.slice(0, -lengthOfSeal)}}` : text;
 }
@@ -100,8 +104,8 @@ function sealOf(secret: KeyObject, name: string, text: string): string {
 export type OnMalformed = (storeKey: string, problem: string, reason: RecordProblem) => void;
 
 /**
- * Verifies seals for a gateway, which reads some texts in each heartbeat. Reports a rejected text once, and again after
- * it has changed.
+ * Verifies seals for a gateway, which reads some texts in each heartbeat. Reports a rejected text once, and again only
+ * after the text has changed.
  */
 export class SealCheck {
   readonly seals: Seals;
@@ -112,7 +116,10 @@ export class SealCheck {
     [this.seals, this.#onMalformed] = [seals, onMalformed];
   }
 
-  /** @throws MalformedRecord if a secret is configured and the text has no valid seal */
+  /**
+   * Verifies the seal of a text, and reports a rejected text.
+   * @throws MalformedRecord if a secret is configured and the text has no valid seal
+   */
   require(name: string, text: string): void {
     try {
       this.seals.require(name, text);
@@ -126,7 +133,7 @@ export class SealCheck {
     }
   }
 
-  /** The text if it may be trusted; null otherwise. */
+  /** Returns the text if it may be trusted; null otherwise. */
   opened(name: string, text: string | null): string | null {
     try {
       if (text !== null) this.require(name, text);

@@ -5,8 +5,8 @@ import { revisionIn } from './record-text.js';
 import { isProof, withoutSeal, type Seals, type SealState } from './seal.js';
 
 /**
- * Reason to distrust a meta record without servers. It may come from a snapshot of Redis from before an upgrade, so
- * later changes may be missing.
+ * Reason to distrust a meta record that names no servers. It may come from a snapshot of Redis from before an upgrade,
+ * so later changes may be missing.
  */
 const noServers =
   'the meta record names no servers, although this store had one that did: it is from an old snapshot, or from an earlier release of the registry';
@@ -20,8 +20,8 @@ export interface BelievedState {
   /** The revision of the newest change. */
   readonly revision: number;
   /**
-   * How many replicas may take over from this server. Null: a registry of an earlier release, which does not report the
-   * number and grants no leases.
+   * How many replicas may take over from this server. Null: the registry is of an earlier release, which does not
+   * report the number and grants no leases.
    */
   readonly replicas: number | null;
   /** Whether the registry replies to queries for a record. */
@@ -30,8 +30,8 @@ export interface BelievedState {
 
 /**
  * Decides whether the records of a store can be trusted. A store without a meta record is new, flushed or restored
- * empty; a decreased revision means that changes, perhaps a revocation, were lost in a failover. A server that the
- * registry has not compared with its database may have lost changes before the first read.
+ * empty. A decreased revision means that a failover lost changes, perhaps a revocation. A server that the registry has
+ * not compared with its database may have lost changes before the first read.
  */
 export class StoreState {
   #reason: string | null = notReadYet;
@@ -52,12 +52,15 @@ export class StoreState {
     return this.#reason;
   }
 
-  /** The generation of the last trusted records; null before the first. */
+  /** The generation of the records that were last trusted; null if none have been trusted yet. */
   get generation(): string | null {
     return this.#generation;
   }
 
-  /** Whether the last trusted records are from a registry of an earlier release, whose rules then apply. */
+  /**
+   * Whether a registry of an earlier release wrote the records that were last trusted. The gateway then follows the
+   * rules of that release.
+   */
   get isFormer(): boolean {
     return this.#isEarlierRelease;
   }
@@ -77,7 +80,7 @@ export class StoreState {
    * @param servers the run ids of all servers of the store; an element is null if INFO omits it. Null while they are
    * unknown; the caller must then not trust the result
    * @param enrolledIn the generation in which this gateway is enrolled. In that generation the gateway itself detects a
-   * lost change, so the servers need not be named
+   * lost change, so the meta record need not name the servers
    * @returns the trusted state, to be passed to `adopt`; null if it is not trusted
    */
   judge(
@@ -90,8 +93,8 @@ export class StoreState {
     try {
       const record = readMetaRecord(meta, this.#check ?? unchecked);
       const { generation, servers: named, replicas = 0, asks = false } = record;
-      // An attacker may replay an old meta record, whose seal is valid, to make old records trusted again. It is
-      // rejected until the registry has rewritten it.
+      // An attacker may replay an old meta record, whose seal is still valid, to make old records trusted again. Reject
+      // it until the registry has replaced it.
       if (this.#check !== null && enrolledIn !== null && generation < enrolledIn)
         throw new MalformedRecord(earlierGeneration);
       if (record.version === 2) {
@@ -126,7 +129,8 @@ export class StoreState {
 }
 
 /**
- * Why the registry may not have compared these servers with its database; null if the meta record names all of them.
+ * Returns why the registry may not have compared these servers with its database; null if the meta record names all of
+ * them.
  */
 function whyNotNamed(servers: readonly (string | null)[], named: readonly string[]): string | null {
   if (servers.includes(null)) return 'Redis does not say which server it is: its user lacks the right +info';
@@ -136,7 +140,7 @@ function whyNotNamed(servers: readonly (string | null)[], named: readonly string
 }
 
 /**
- * The generation that a meta record names.
+ * Returns the generation that a meta record names.
  * @throws MalformedRecord if the meta record is missing or invalid, or the store is being refilled
  */
 export function generationOf(meta: string | null, check: MetaCheck): string {
@@ -196,8 +200,8 @@ export function storedSeal(seals: Seals, name: string, meta: string | null): Sea
 }
 
 /**
- * The generation of the meta record, and whether its seal is valid. The generation is null unless the record names
- * exactly these servers.
+ * Returns the generation of the meta record, and whether its seal is valid. The generation is null if the record does
+ * not name exactly these servers.
  * @param servers the sorted run ids
  */
 export function readGeneration(
@@ -217,7 +221,7 @@ export function entriesOf(names: readonly string[], texts: readonly (string | nu
   return names.map((name, index) => ({ name, value: objectIn(texts[index] ?? null) }));
 }
 
-/** The object in a JSON text; null for any other text. */
+/** Parses the object in a JSON text; null for any other text. */
 export function objectIn(text: string | null): object | null {
   try {
     const value = text === null ? null : parseRecordText(text);

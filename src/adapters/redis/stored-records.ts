@@ -9,8 +9,8 @@ const readyMilliseconds = 2_000;
 const textsAtATime = 1_000;
 
 /**
- * Reads the records as stored in Redis, for command-line tools. Has no cache, receives no invalidation messages, and
- * does not count as a gateway.
+ * Reads the records as stored in Redis, for command-line tools. Has no cache and receives no invalidation messages. The
+ * registry does not treat it as a gateway.
  */
 export class RedisStoredRecords {
   readonly #redis: Redis | Cluster;
@@ -25,7 +25,7 @@ export class RedisStoredRecords {
   }
 
   /**
-   * The text of a record; null if it is missing.
+   * Reads the text of a record; null if it is missing.
    * @param name without the prefix
    */
   async read(name: string): Promise<string | null> {
@@ -33,7 +33,7 @@ export class RedisStoredRecords {
     return this.#redis.get(this.#prefix + name).catch(malformedText);
   }
 
-  /** The lookup id and the text of every key record. */
+  /** Reads the lookup id and the text of every key record. */
   async *keys(): AsyncGenerator<readonly [lookupId: string, text: string]> {
     for await (const [node, names] of this.#pages(this.#names.key(''))) yield* this.#read(node, names);
   }

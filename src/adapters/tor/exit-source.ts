@@ -26,7 +26,7 @@ export function exitSourceOf(entry: string, allowReserved: boolean): ExitSource 
   return { id, name: redact(entry), location: httpUrl.test(entry) ? { url: new URL(entry) } : { file: entry } };
 }
 
-/** HTTP validators (`ETag`, `Last-Modified`) with which a server reports that a list is unchanged. */
+/** HTTP validators (`ETag`, `Last-Modified`), which let a server report that a list is unchanged. */
 export interface Validators {
   readonly etag: string | null;
   readonly lastModified: string | null;
@@ -66,7 +66,7 @@ const dateInBlock =
 /** Matches the date in the header of a Tor Onionoo details document. */
 const datePublished = /"relays_published" ?: ?"(?<day>\d{4}-\d{2}-\d{2}) (?<time>\d{2}:\d{2}:\d{2})"/;
 
-/** The newest date in a list. Without such a date, the date from its server or its file. */
+/** Returns the newest date in a list. If the list contains no date, returns the date from its server or its file. */
 export function dateOf({ text, lastModified, writtenAt }: ListContent): ListDate {
   const ownDate = newestIn(text);
   if (ownDate !== null) return { datedAt: ownDate, datedBy: 'list' };
@@ -89,16 +89,17 @@ function newestIn(text: string): string | null {
 }
 
 /**
- * The time from which the age of a list counts, in milliseconds since 1970. It is the list's own date, unless that is
- * later than the last confirmation.
+ * Returns the time from which the age of a list counts, in milliseconds since 1970: the list's own date or its last
+ * confirmation, whichever is earlier.
  */
 export function ageStart({ confirmedAt, datedAt }: Dated): number {
   return Math.min(Date.parse(confirmedAt), Date.parse(datedAt ?? confirmedAt));
 }
 
 /**
- * The time from which `torExits.maxAgeHours` counts. The modification time of a file is ignored, because copying the
- * file changes it, and a copy must not make a gateway unavailable. Operators get a warning about the age instead.
+ * Returns the time from which `torExits.maxAgeHours` counts. Ignores the modification time of a file: copying a file
+ * changes it, and the copied list could expire and make the gateway unavailable. Operators get a warning about its age
+ * instead.
  */
 export function expiryStart(list: Dated): number {
   return list.datedBy === 'file' ? Date.parse(list.confirmedAt) : ageStart(list);
@@ -121,8 +122,8 @@ type RefusalReason =
   | 'names_trusted_proxy';
 
 /**
- * A Tor exit list that cannot be fetched or must not be used. The message follows the word "because" and quotes no
- * content.
+ * Thrown for a Tor exit list that cannot be fetched or must not be used. The message completes a sentence after
+ * "because", and contains nothing from the list.
  */
 export class ExitListRejected extends Error {
   constructor(

@@ -13,7 +13,7 @@ const maxRedirects = 3;
 const redirects: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 /**
- * Fetches a list, unless it is unchanged.
+ * Fetches a list. Returns `unchanged` if the server reports that the stored list is still current.
  * @param known validators of the stored list; null if no list is stored
  * @throws ExitListRejected
  */
@@ -72,8 +72,7 @@ async function contentOf(response: Dispatcher.ResponseData, conditional: boolean
     return 'unchanged';
   }
   const text = decodeList(await readBody(response));
-  // Without a declared length, the end of the connection ends the response, so a truncated response would not be
-  // noticed.
+  // Without a declared length, the response ends when the connection ends, so a truncated list would go unnoticed.
   const framed = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
   if (!framed && !/[\n}]\s*$/.test(text)) {
     throw new ExitListRejected('cut_off', 'its last line has no line end, and its server did not send its length');
@@ -124,7 +123,10 @@ function single(value: string | string[] | undefined): string | null {
   return typeof value === 'string' && value.length <= 256 ? value : null;
 }
 
-/** An error code, such as ECONNREFUSED. The full message is not used, because it could contain a secret of the URL. */
+/**
+ * Returns an error code, such as ECONNREFUSED. The full message is not used, because it could contain a secret of the
+ * URL.
+ */
 function reasonOf(error: unknown): string {
   if (error instanceof Error && error.name === 'TimeoutError') return 'timeout';
   const code = (error as NodeJS.ErrnoException).code;
@@ -132,8 +134,8 @@ function reasonOf(error: unknown): string {
 }
 
 /**
- * The target of a redirect: http or https without user info, and never http after https. On an unencrypted connection,
- * any attacker on the path could change the list.
+ * Returns the target of a redirect: http or https without user and password, and never http after https. On an
+ * unencrypted connection, any attacker on the path could change the list.
  * @throws ExitListRejected
  */
 function redirectTarget(from: URL, location: string | string[] | undefined): URL {

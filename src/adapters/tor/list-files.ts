@@ -16,7 +16,7 @@ export class ListFiles {
     this.#sources = sources;
   }
 
-  /** The files that were replaced or written since the last call. The first call returns all files. */
+  /** Returns the files that were replaced or written since the last call. The first call returns all files. */
   async changed(): Promise<ExitSource[]> {
     const changed: ExitSource[] = [];
     for (const source of this.#sources) {
@@ -37,7 +37,7 @@ export class ListFiles {
 export async function readListFile(file: string): Promise<SourceContent> {
   try {
     const bytes = await readOperatorFile(file, 'The Tor exit list', maxListBytes);
-    // If the file was removed after it was read, the list is still valid, but its time is unknown.
+    // If the file was removed after it was read, the list is still valid, but its modification time is unknown.
     const written = await stat(file).then(
       ({ mtime }) => mtime.toISOString(),
       () => null,
@@ -66,7 +66,7 @@ export class SnapshotFile {
   }
 
   /**
-   * The text of the file, if it changed since it was last read or written here; otherwise null.
+   * Returns the text of the file if it has changed since this object last read or wrote it; otherwise null.
    * @throws OperatorError if the file exists but cannot be read; once per file version, unless the error is temporary
    */
   async readChanged(): Promise<string | null> {

@@ -21,7 +21,9 @@ export interface MaintenanceOptions
     RefreshScheduleOptions {
   readonly sources: readonly ExitSource[];
   readonly rules: AdmissionRules;
-  /** Maximum age of a source's list. The age counts from the list's own date and from its last confirmation. */
+  /**
+   * Maximum age of a source's list. The age counts from the list's own date or, if earlier, from its last confirmation.
+   */
   readonly maxAgeMilliseconds: number;
   /** Whether `has` returns null (unknown) while the list is unavailable. Otherwise it returns false (not an exit). */
   readonly denyWhenUnavailable: boolean;
@@ -113,8 +115,8 @@ export class MaintainedTorExits implements TorExits {
   }
 
   /**
-   * Loads lists from the snapshot, list files and the shared record, without a request to a source's server. Does not
-   * change what it reads.
+   * Loads lists from the snapshot file, list files and the record that all gateways share. Sends no request to a
+   * source's server and writes nothing.
    */
   load(): Promise<void> {
     return this.#inTurn(async () => {
@@ -147,7 +149,7 @@ export class MaintainedTorExits implements TorExits {
       await this.#exchange.adoptSnapshot();
       await this.#readFiles();
       const askable = await this.#adoptSharedIfDue();
-      // Fetching needs the lock in the key store. Without it, a hundred gateways would all fetch.
+      // Fetch only with the lock in the key store. Otherwise a hundred gateways would all fetch.
       if (askable && (this.#unpublished || this.#due('url').length > 0)) await this.#fetch(() => this.#due('url'));
       await this.#swap();
       await this.#exchange.saveSnapshot(this.#list);

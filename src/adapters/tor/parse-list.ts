@@ -61,7 +61,7 @@ interface ContentLine {
   readonly number: number;
 }
 
-/** The trimmed lines that are neither blank nor a comment (`#`). */
+/** Yields the trimmed lines that are neither blank nor a comment (`#`). */
 function* contentLines(text: string): Generator<ContentLine> {
   let number = 0;
   for (let start = 0; start <= text.length;) {
@@ -105,8 +105,8 @@ const details = Compile(
 const orAddress = /^(?:\[(?<ipv6>[^\]]+)\]|(?<ipv4>[^:]+)):\d{1,5}$/;
 
 /**
- * Parses the addresses of relays with the flag Exit: those on which they listen, which alone include IPv6, and those
- * observed as their exit addresses. Other relays are skipped: they carry no traffic out of Tor and may be home
+ * Parses the addresses of relays with the flag Exit: those on which they listen (only these include IPv6), and those
+ * observed for their exit traffic. Other relays are skipped: they carry no traffic out of Tor and may be home
  * connections.
  */
 function* addressesInOnionooDetails(text: string): Generator<IpAddress> {

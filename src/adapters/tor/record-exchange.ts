@@ -4,7 +4,7 @@ import type { SnapshotFile } from './list-files.js';
 import { type FetchClaim, parseExitListRecord, type SharedExitLists, type SourceLists } from './source-lists.js';
 import type { TorExitList } from './tor-exit-list.js';
 
-/** Where lists are stored and shared, and callbacks. */
+/** Options: where lists are stored and shared, and callbacks. */
 export interface RecordExchangeOptions extends ProblemEvents {
   readonly lists: SourceLists;
   readonly snapshot: Pick<SnapshotFile, 'readChanged' | 'write'>;
@@ -96,7 +96,7 @@ export class RecordExchange {
 
   /**
    * Calls `act` while this process has the exclusive right to fetch, and publishes the result.
-   * @param act called after lists of other gateways have been adopted; returns the then current list
+   * @param act called after lists of other gateways have been adopted; returns the list that is current after the fetch
    * @returns false if another process is fetching, or the key store is unavailable; then nothing was published
    */
   async asFetcher(act: () => Promise<TorExitList>): Promise<boolean> {

@@ -23,10 +23,13 @@ export interface SourceState {
 const unread: SourceState = { attemptedAt: null, failures: 0, problem: null, list: null };
 /**
  * Tolerated difference between the clocks of machines. A list dated further in the future is ignored, because it would
- * never age.
+ * never expire.
  */
 const clockToleranceMilliseconds = 5 * 60_000;
-/** How long the stored record keeps sources that only other gateways read, as during a change of the configuration. */
+/**
+ * How long the stored record keeps sources that only other gateways read. Gateways have different sources while a
+ * change of the configuration is rolled out.
+ */
 const foreignMilliseconds = 24 * 3_600_000;
 
 /** The last valid list of each source. If a source fails, its list stays, and the other sources are not affected. */
@@ -90,7 +93,7 @@ export class SourceLists {
     return refused;
   }
 
-  /** The lists whose age counts from this time or later, in the order of the sources. */
+  /** Returns the lists whose age counts from this time or later, in the order of the sources. */
   youngerThan(timestamp: number): SourceList[] {
     return this.#sources
       .map((source) => this.stateOf(source).list)
@@ -98,7 +101,7 @@ export class SourceLists {
       .filter((list) => expiryStart(list) >= timestamp);
   }
 
-  /** All lists and states as a record, to be stored. */
+  /** Builds a record of all lists and states, to be stored. */
   toRecord(now: number, joined: { readonly digest: string | null; readonly size: number }): ExitListRecord {
     const own = this.#sources.flatMap((source): StoredSource[] => {
       const { attemptedAt, failures, problem, list } = this.stateOf(source);
@@ -128,7 +131,7 @@ export class SourceLists {
     else this.#states.set(source.id, { ...attempt, list: kept });
   }
 
-  /** Checks a list from a stored record by the same rules as one from its source, and against its digest. */
+  /** Checks a list from a stored record against its digest, and by the same rules as a list from its source. */
   async #admit(list: NonNullable<StoredSource['list']>, before: SourceList | null): Promise<SourceList> {
     if (list.digest === before?.digest) return { ...before, ...list, addresses: before.addresses };
     const { addresses, digest } = await admitExits(addressesOf(list.addresses), this.#rules);
@@ -158,7 +161,7 @@ const digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 const storedList = Type.Object({
   /** When the source last returned this list or reported it as unchanged. */
   confirmedAt: moment,
-  /** The list's own date; null if unknown. The previous release writes neither of these two fields. */
+  /** The list's own date; null if unknown. A record of the previous release has neither `datedAt` nor `datedBy`. */
   datedAt: Type.Optional(Type.Union([moment, Type.Null()])),
   datedBy: Type.Optional(Type.Union([Type.Literal('list'), Type.Literal('server'), Type.Literal('file'), Type.Null()])),
   etag: validator,
@@ -226,7 +229,7 @@ export function parseExitListRecord(text: string): ExitListRecord {
 /** The store in which one gateway publishes the lists that it fetched for all gateways. */
 export interface SharedExitLists {
   /**
-   * The current record; null if it does not exist.
+   * Reads the current record; null if it does not exist.
    * @throws Error if the store is unavailable
    */
   read(): Promise<string | null>;
@@ -243,7 +246,7 @@ export interface SharedExitLists {
  * process has ended.
  */
 export interface FetchClaim {
-  /** Writes the record. Returns false if the claim was lost, because another process may be fetching. */
+  /** Writes the record. Returns false if the claim was lost: another process may then be fetching. */
   publish(record: string): Promise<boolean>;
   release(): Promise<void>;
 }

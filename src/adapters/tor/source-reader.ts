@@ -53,7 +53,7 @@ export class SourceReader {
     this.#options.onRefused(source, refused);
   }
 
-  /** How often lists of a source were rejected since the start, by reason. */
+  /** Returns how often lists of a source were rejected since the start, by reason. */
   refusalsOf({ id }: ExitSource): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#refusals.get(id) ?? []);
   }
@@ -104,6 +104,7 @@ export class RefreshSchedule {
   }
 
   /**
+   * Whether the source must be read now.
    * @param hasList whether a list of any source is available; if not, retries are more frequent, so that the gateway
    * recovers soon after the cause of an outage is gone
    */
@@ -119,8 +120,8 @@ export class RefreshSchedule {
   }
 
   /**
-   * The random factor for an interval. It is drawn once per attempt, because a gateway that checks often with new
-   * factors would always reach the smallest one.
+   * Returns the random factor for an interval, which is drawn once per attempt. With a new factor at each check, a
+   * gateway that checks often would always reach the smallest factor.
    */
   #factor({ id }: ExitSource, attemptedAt: string): number {
     const before = this.#drawn.get(id);

@@ -9,8 +9,8 @@ import { ExitListRejected } from './exit-source.js';
 const addressesAtATime = 1_000;
 
 /**
- * An immutable set of Tor exit addresses. Addresses are compared by value, because another spelling of an address must
- * not evade the check. An IPv6 address that embeds the IPv4 address of an exit counts as an exit.
+ * An immutable set of Tor exit addresses. Compares addresses by value, so that another spelling of an address does not
+ * evade the check. An IPv6 address that embeds the IPv4 address of an exit counts as an exit.
  */
 export class TorExitList implements TorExits {
   readonly #exits: TorExitListBuilder;
@@ -100,7 +100,7 @@ export interface AdmittedExits {
 
 /** Maximum number of addresses in a list: more than ten times the number of relays in the Tor network. */
 export const maxExits = 200_000;
-/** A list below this size may shrink freely, because it is for a test or written by hand. */
+/** A list with fewer addresses than this may shrink freely: it is for a test or written by hand. */
 const smallList = 10;
 /** Number of addresses that take about a millisecond. After each batch, the event loop can serve requests. */
 const admittedAtATime = 200;

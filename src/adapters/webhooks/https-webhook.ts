@@ -5,9 +5,9 @@ import { connectionProblem } from '../checkpoints/connection-problem.js';
 /** Options of an endpoint that receives webhooks. */
 export interface HttpsWebhookOptions {
   readonly url: string;
-  /** The secrets that sign, newest first: during a rotation two. */
+  /** The secrets that sign each message, newest first; two during a rotation. */
   readonly secrets: readonly Buffer[];
-  /** Milliseconds since 1970. */
+  /** The clock, in milliseconds since 1970. */
   readonly now: () => number;
   /** Timeout for the whole request and response, in milliseconds; default ten seconds. */
   readonly timeoutMilliseconds?: number;
@@ -16,7 +16,9 @@ export interface HttpsWebhookOptions {
 const defaultTimeoutMilliseconds = 10_000;
 const maxResponseBytes = 16 * 1024;
 
-/** Sends messages as Standard Webhooks: signed POST requests. A 2xx response accepts one. Redirects are not followed. */
+/**
+ * Sends messages as Standard Webhooks: signed POST requests. A 2xx response accepts a message. Follows no redirects.
+ */
 export class HttpsWebhook {
   readonly #options: HttpsWebhookOptions;
   readonly #agent: Agent;
@@ -33,7 +35,7 @@ export class HttpsWebhook {
 
   /**
    * Sends one message. Never rejects.
-   * @returns why it was not accepted, for an operator; null if it was accepted
+   * @returns why the endpoint did not accept the message, for an operator; null if it was accepted
    */
   async send({ id, body }: { readonly id: string; readonly body: string }): Promise<string | null> {
     const { url, secrets, now } = this.#options;
@@ -46,7 +48,7 @@ export class HttpsWebhook {
       ...{ 'content-type': 'application/json', 'user-agent': 'merchant-gateway' },
       ...{ 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': signatures.join(' ') },
     };
-    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // a slow trickle never exceeds idle timeouts
+    const signal = AbortSignal.timeout(this.#timeoutMilliseconds); // an idle timeout never fires if bytes trickle in
     try {
       const response = await request(url, { dispatcher: this.#agent, method: 'POST', headers, body, signal });
       await response.body.dump({ limit: maxResponseBytes, signal });

@@ -19,7 +19,7 @@ export interface DescribedRoute {
   readonly path: string;
   readonly operation: Operation;
   readonly schema: RouteOptions['schema'];
-  /** The route's other settings. */
+  /** Fastify's `config` of the route. */
   readonly config: FastifyContextConfig;
 }
 
@@ -156,7 +156,7 @@ function successResponse(description: string, operation: Operation): DescribedRe
   return { description, content: { 'application/json': withExample(schema, successExample(operation)) } };
 }
 
-/** Example body of a success response; undefined if the schema of the records has no examples. */
+/** Builds an example body of a success response; undefined if the schema of the records has no examples. */
 function successExample({ data = Type.Null(), page, message = 'Done', example = {} }: Operation): unknown {
   const record = exampleOf(page ?? data);
   if (record === undefined) return undefined;
@@ -169,7 +169,7 @@ function withExample(schema: object, example: unknown): object {
   return { schema, ...(example === undefined ? {} : { example }) };
 }
 
-/** OpenAPI response object of a failure. */
+/** Builds the OpenAPI response object of a failure. */
 export function failureResponse(description: string, examples: FailureExamples = {}) {
   const schema = { $ref: '#/components/schemas/Failure' };
   const shown = Object.keys(examples).length === 0 ? {} : { examples };
@@ -204,7 +204,7 @@ interface Operation {
   readonly example?: Readonly<Record<string, unknown>>;
   /** Failure codes that only some routes of this kind return. */
   readonly codes?: readonly string[];
-  /** Descriptions of the route's failures besides those of all routes of its kind, by status. */
+  /** Descriptions, by status, of failures that the route has in addition to those that all routes of its kind have. */
   readonly failures?: Readonly<Record<number, string>>;
 }
 

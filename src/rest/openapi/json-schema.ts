@@ -1,6 +1,6 @@
 import Type, { type TObject, type TProperties, type TSchema } from '../../typebox/typebox.js';
 
-/** Converts a schema to JSON, in which `$ref` references replace schemas with a title. */
+/** Converts a schema to JSON. Schemas with a title become `$ref` references. */
 export function byName(schema: unknown): unknown {
   return JSON.parse(JSON.stringify(plain(schema), (_, value: unknown) => referenceTo(value))) as unknown;
 }
@@ -68,12 +68,12 @@ export function parametersIn(place: 'path' | 'query', schema: TObject | undefine
   });
 }
 
-/** Schema of a success response with a page of records. */
+/** Builds the schema of a success response with a page of records. */
 export function pageSchema(item: TSchema): TSchema {
   return Type.Object({ ...succeeded, data: Type.Array(item), meta: pageMeta });
 }
 
-/** Schema of a success response with one record. */
+/** Builds the schema of a success response with one record. */
 export function recordSchema(data: TSchema): TSchema {
   return Type.Object({ ...succeeded, data });
 }
@@ -88,7 +88,7 @@ const pageMeta = Type.Object({
 });
 
 /**
- * Schema of an error response.
+ * Builds the schema of an error response.
  * @param details schemas of properties in `data` besides the code
  */
 export function failureSchema(details: TProperties): TObject {

@@ -3,15 +3,15 @@ import { LRUCache } from 'lru-cache';
 const mostReads = 10_000;
 const hourMilliseconds = 3_600_000;
 
-/** Finds the first read in each hour by one administrator of one merchant's records of a kind. */
+/** Stores an event for the first read in each hour, per administrator, merchant and kind of record. */
 export class FirstReads {
   readonly #hours = new LRUCache<string, number>({ max: mostReads });
 
   /**
-   * Stores the event of a read, if it is the first one. The read does not wait for it, because reads must work while the
-   * database accepts no writes. If it fails, the next read stores it.
+   * Stores the event if this is the first read in its hour. The request must not wait for it, because reads must work
+   * while the database accepts no writes. If storing fails, the next read tries again.
    * @param what the kind of records
-   * @returns resolves when the event has been stored or has failed; null for a later read
+   * @returns a promise that resolves when the event has been stored or has failed; null for a later read in the hour
    */
   note(
     { administratorId, actor }: { readonly administratorId: string | null; readonly actor: string },

@@ -1,13 +1,13 @@
 /** How long refused attempts are counted before they are stored. */
 const windowMilliseconds = 60_000;
 
-/** Refused attempts within a minute that have the same key. */
+/** Refused attempts within one minute, grouped by a key such as the client's address. */
 export interface CountedRefusals<First> {
-  /** What the event contains of the first one, such as its author. */
+  /** The details of the first attempt that the event contains, such as its author. */
   readonly first: First;
-  /** The time of the first one, in milliseconds since 1970. */
+  /** The time of the first attempt, in milliseconds since 1970. */
   readonly since: number;
-  /** Their number by failure code. */
+  /** The number of attempts by failure code. */
   readonly counts: ReadonlyMap<string, number>;
 }
 
@@ -15,17 +15,17 @@ export interface CountedRefusals<First> {
 export interface RefusalCountsOptions<First> {
   readonly clock: { now(): number };
   readonly timers: { after(milliseconds: number, act: () => void): () => void };
-  /** Maximum number of keys within a minute. */
+  /** Maximum number of different keys within a minute. */
   readonly mostKeys: number;
-  /** Stores what was counted within a minute. Never rejects. */
+  /** Stores the attempts that were counted within a minute. Never rejects. */
   readonly store: (all: readonly CountedRefusals<First>[]) => Promise<void>;
-  /** Called for an attempt beyond `mostKeys` or after the end. */
+  /** Called for an attempt that is not counted: its key exceeds `mostKeys`, or `stop` was called. */
   readonly omit: () => void;
 }
 
 /**
- * Counts refused attempts, so that each source adds one event a minute, however many attempts it makes. Otherwise it
- * could fill the database.
+ * Counts refused attempts, so that each client causes only one stored event per minute. Otherwise an attacker could
+ * fill the database.
  */
 export class RefusalCounts<First> {
   readonly #options: RefusalCountsOptions<First>;
@@ -40,7 +40,7 @@ export class RefusalCounts<First> {
 
   /**
    * Counts an attempt.
-   * @param key what the attempts of one event have in common, such as their address
+   * @param key what the attempts of one event have in common, such as the client's address
    * @param code why the attempt was refused
    */
   add(key: string, code: string, first: First): void {
@@ -58,7 +58,7 @@ export class RefusalCounts<First> {
     });
   }
 
-  /** Stores what was counted since the last minute ended, and counts no more. */
+  /** Stores the attempts counted in the current minute, and stops counting. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#store();
@@ -74,7 +74,7 @@ export class RefusalCounts<First> {
   }
 }
 
-/** Returns the state in the event of counted attempts. */
+/** Builds the state that the event of counted attempts contains. */
 export function countedState({ since, counts }: Pick<CountedRefusals<unknown>, 'since' | 'counts'>) {
   return {
     cause: [...counts.keys()].toSorted().join(', '),

@@ -3,10 +3,10 @@ import { actorForm } from '../actor.js';
 import { keylessLine } from '../line.js';
 import { dateTimeForm } from '../moment.js';
 
-/** What operators change in the services. Types are in the past tense and are never renamed. */
+/** Types of the events about operators' changes in the services. They are never renamed. */
 export const walletActions = ['wallet.created', 'wallet.funded', 'wallet.withdrawn'] as const;
 
-/** The types of events that the services send. The registry itself has events of the last three types, too. */
+/** The types of events that the services send. The registry also stores events of its own with the last three types. */
 export const servicesActions = [...walletActions, 'sign-in.failed', 'attempt.refused', 'merchant.read'] as const;
 
 /** Maximum number of events in one request to the registry. */
@@ -21,9 +21,9 @@ const name = Type.String({ pattern: actorForm, description: 'a name of 1 to 64 l
 const moment = Type.String({ pattern: dateTimeForm, maxLength: 40, description: 'a date and time with its zone' });
 
 const request = {
-  /** The id of the request that the event is about. The registry stores one event for each. */
+  /** The id of the request that caused the event. The registry stores only one event per id. */
   id: uuid,
-  /** When the services made the change or stored the event, by their database. */
+  /** When the services made the change or stored the event, by the clock of their database. */
   at: moment,
   source: orNull(Type.String({ pattern: /^[0-9A-Fa-f:.]{2,45}$/, description: 'an IP address' })),
 };
@@ -62,13 +62,13 @@ const walletChange = Type.Object(
 const count = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 const mostCauses = 20;
 
-/** See `countedState`. */
+/** How many attempts were refused within a minute, in total and by cause. */
 const counted = {
   cause: Type.String({ pattern: /^[a-z_-]{1,40}(?:, [a-z_-]{1,40}){0,19}$/ }),
   refusals: count,
   causes: Type.Record(Type.String({ pattern: '^[a-z_-]{1,40}$' }), count, { ...closed, maxProperties: mostCauses }),
   since: moment,
-  /** How many attempts before this one were only counted. */
+  /** Number of earlier refused attempts for which no event was stored. */
   omittedBefore: Type.Optional(count),
 };
 
@@ -111,5 +111,5 @@ const firstRead = Type.Object(
 /** What the services send: changes of wallets, refused attempts, and first reads. */
 export const servicesEventSchema = Type.Union([walletChange, refusedSignIn, refusedAttempt, firstRead]);
 
-/** See `servicesEventSchema`. */
+/** An event that the services send to the registry. */
 export type ServicesEvent = Readonly<Static<typeof servicesEventSchema>>;

@@ -118,7 +118,7 @@ export function updateCustomer(
       if (row === undefined) return null;
       const customer = toCustomer(row);
       // The first update locked the row. So of two concurrent changes, the second one builds its search text from the
-      // fields of both.
+      // fields of both changes.
       await transaction
         .updateTable('customers')
         .set({ search_text: searchTextOf(customer) })

@@ -16,8 +16,8 @@ export interface StoredResponse extends ResponseToStore {
 const batch = 1000;
 
 /**
- * Finds the response stored under an idempotency key, whatever its age. A request may run again only after its stored
- * response was purged.
+ * Finds the response stored under an idempotency key, regardless of its age. A request may run again only after its
+ * stored response was purged.
  */
 export async function findStoredResponse(
   database: ServicesDatabase,

@@ -47,8 +47,7 @@ export async function runIdempotent(
   running.add(name);
   try {
     const { response, isRepeated } = await database.transaction().execute(async (transaction) => {
-      // Another process holds this lock while it runs the same request, or after a crash until its database session
-      // ends.
+      // Another process holds this lock while it runs the same request; after a crash, until its database session ends.
       if (!(await tryLock(transaction, name))) throw inProgress();
       const kept = await findStoredResponse(transaction, tenant, key);
       if (kept !== null && kept.fingerprint !== fingerprint)

@@ -24,7 +24,7 @@ export interface BalanceCheckOptions {
 
 /**
  * Compares every wallet balance with the sum of its ledger entries, at startup and every ten minutes. It only reports a
- * mismatch, because an operator must find out which of the two is right.
+ * mismatch, because an operator must find out whether the balance or the entries are wrong.
  */
 export class BalanceCheck {
   readonly #options: BalanceCheckOptions;
@@ -48,7 +48,7 @@ export class BalanceCheck {
     return [...(mismatchedWallets > 0 ? [wallets] : []), ...(unbalancedCurrencies > 0 ? [currencies] : [])];
   }
 
-  /** Checks the ledger once. Resolves with false, which means that no more work is due now. */
+  /** Checks the ledger once. Resolves with false, so that the periodic task pauses before the next check. */
   async check(): Promise<boolean> {
     const { database, now, logger } = this.#options;
     const { mismatched, unbalanced } = await readLedger(database);

@@ -17,7 +17,7 @@ export interface OperatorMovement {
   readonly amount: number;
   readonly currency: string;
   readonly environment: Environment;
-  /** The expected owner of the wallet; null accepts any merchant. */
+  /** The merchant that must own the wallet; null accepts any merchant. */
   readonly merchantId: string | null;
   /**
    * The operator's reference, unique among all ledger entries. Repeated orders with the same reference move money once.
@@ -48,9 +48,9 @@ type RefusalCode = keyof typeof storedRefusals;
 /**
  * Carries out an operator's order, once per reference. A rejection because of the balance is stored too: a delayed copy
  * of the order must not move money after the operator has received the rejection.
- * @param onMoved called in the transaction of the movement, unless it was made earlier
+ * @param onMoved called in the transaction that moves the money; not called if an earlier order has moved it
  * @throws Refusal 422 `wrong_environment`, `wrong_currency`, `wrong_merchant`, `insufficient_balance` or
- *   `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement
+ * `balance_too_large`; 409 `reference_taken` if the reference belongs to another movement
  */
 export async function moveByOperator(
   { database, clock }: Pick<RouteContext, 'database' | 'clock'>,
@@ -77,7 +77,7 @@ export async function moveByOperator(
   throw unprocessable('amount', message, outcome);
 }
 
-/** The result of an earlier order with the same reference; null if there was no earlier order. */
+/** Returns the result of an earlier order with the same reference; null if there was no earlier order. */
 async function findEarlier(
   transaction: ServicesTransaction,
   tenant: Tenant,
@@ -125,8 +125,8 @@ async function move(
 }
 
 /**
- * Stores a rejection like a response under an idempotency key. This key contains a space, so it cannot equal the key of
- * a merchant.
+ * Stores a rejection in the table of responses, under an idempotency key. The key contains a space, so it cannot equal
+ * the key of a merchant's request.
  */
 function storeRefusal(
   transaction: ServicesTransaction,
@@ -180,8 +180,8 @@ function referenceTaken(reference: string): Refusal {
 }
 
 /**
- * Whether the balance plus all payouts in progress is a safe integer, so that their refunds would fit. The wallet is
- * locked, so the sum cannot change meanwhile.
+ * Whether the balance plus all payouts in progress is a safe integer, so that refunds of these payouts would fit. The
+ * wallet is locked, so the sum cannot change meanwhile.
  */
 async function hasRoomForRefunds(transaction: ServicesDatabase, entry: EntryRow): Promise<boolean> {
   const { underway } = await transaction

@@ -4,7 +4,7 @@ import type { Tenant } from '../assertion-verifier.js';
 import { ownedBy, ownerColumns, type ServicesDatabase } from '../services-database.js';
 import type { ServicesTables } from '../tables.js';
 
-/** The account on the other side of a movement. Each environment and currency has its own. */
+/** The account on the other side of a movement. Each environment and currency has its own accounts. */
 type CounterAccount = EntryRow['counter_account'];
 
 /** One row of the ledger, as stored in the database. */
@@ -21,7 +21,7 @@ export interface Movement {
   readonly counterAccount: CounterAccount;
 }
 
-/** The columns of a ledger entry that its movement does not determine. */
+/** The columns of a ledger entry that the movement itself does not contain. */
 export interface EntryDetails {
   readonly payoutId: string | null;
   readonly status: EntryRow['status'];

@@ -1,8 +1,8 @@
 import { sql, type Kysely, type Migration } from '../../database/kysely.js';
 
 /**
- * Turns the transactions into a ledger, in which each row names the wallet and the account on the other side. The
- * default is `payouts`, because during an upgrade the previous release inserts payout rows without that account.
+ * Turns the transactions into a ledger, in which each row names the wallet and the account on the other side. That
+ * account defaults to `payouts`, because during an upgrade the previous release inserts payout rows without it.
  */
 export const ledger: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {

@@ -1,7 +1,9 @@
 import { addSequence } from '../../database/dialects.js';
 import type { Kysely, Migration } from '../../database/kysely.js';
 
-/** Changes by operators that the registry does not have in its events yet. A former release adds none. */
+/**
+ * Adds a table of operators' changes that are not yet sent to the registry. The previous release adds no rows to it.
+ */
 export const operatorEvents: Migration = {
   async up(database: Kysely<unknown>): Promise<void> {
     await addSequence(database, database.schema.createTable('operator_events'), 'sequence')

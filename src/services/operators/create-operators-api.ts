@@ -11,7 +11,7 @@ import { walletRoutes, type OperatorContext } from './wallet-routes.js';
 
 /** Options of the operators' API. */
 export interface OperatorsOptions extends OperatorContext {
-  /** The shared bearer token of operators; null accepts none. */
+  /** The bearer token that all operators share; null accepts no token. */
   readonly token: string | null;
   /** Verifies the tokens of the registry's administrators. Null or omitted: none is accepted. */
   readonly administrators?: ServicesTokenVerifier | null | undefined;

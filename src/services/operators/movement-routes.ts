@@ -95,7 +95,7 @@ export function movementRoutes(app: RestApp, context: OperatorContext): void {
   );
 }
 
-/** Returns what the event of a movement contains about the wallet. */
+/** Builds the parts of a movement's event: the merchant, and the wallet's state before and after the movement. */
 function changeOf({ type, amount, balance_after: balance, ...entry }: EntryRow) {
   const { merchant_id: merchantId, wallet_id: walletId, environment, currency, reference } = entry;
   return {

@@ -11,35 +11,35 @@ import type { Operator, ServicesTokenVerifier } from './services-token-verifier.
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What the route requires of the operator. Required for each route of the operators' API that is not open. */
+    /** The permission that the route requires of the operator. Must be set for each route that is not open. */
     permission?: WalletPermission;
   }
   interface FastifyRequest {
-    /** Set before the handler of a route that is not open. */
+    /** The authenticated operator, set before the handler runs; null on a route that needs no authentication. */
     operator: Operator | null;
   }
 }
 
-/** What the check of requests needs. */
+/** Options of the authentication of operators. */
 interface OperatorAccess {
-  /** The shared token; null accepts none. */
+  /** The bearer token that all operators share; null accepts no token. */
   readonly token: string | null;
-  /** Null accepts no administrators of the registry. */
+  /** Verifies the tokens of the registry's administrators; null accepts none of them. */
   readonly administrators: ServicesTokenVerifier | null;
-  /** Counts refused attempts; null: nothing does. */
+  /** Counts refused attempts; null: they are not counted. */
   readonly attempts: OperatorAttempts | null;
 }
 
-/** Who has the shared token may do everything. */
+/** The operator of a request with the shared token, which has every permission. */
 const sharedOperator: Operator = {
   ...{ name: 'bootstrap', administratorId: null, proof: 'bootstrap' },
   ...{ permissions: walletPermissions, reasonFor: [], fundingLimits: null, approved: null, sources: null },
 };
 
 /**
- * Makes an app accept only requests whose operator has the permission that their route requires. A route without a
- * declared permission prevents the start. Browsers send `authorization` to another site only after a CORS preflight,
- * which this API never allows. So no web page can act for an operator.
+ * Makes an app accept only requests whose operator has the permission that their route requires. The start fails if a
+ * route declares no permission. Browsers send `authorization` to another site only after a CORS preflight, which this
+ * API never allows. So no web page can act for an operator.
  */
 export function requireOperator({ token, administrators, attempts }: OperatorAccess): (app: FastifyInstance) => void {
   const shared = token === null ? null : tokenCheck(token);
@@ -58,8 +58,8 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
         attempts?.signInFailed({ id: request.id, source }, cause);
         return refusal;
       };
-      // In case an upstream has this API's address by mistake: the gateway sets `x-merchant-id` on every request, and
-      // removes that header from clients' requests.
+      // Rejects merchants' requests in case an upstream has this API's address by mistake. The gateway sets
+      // `x-merchant-id` on every request, and removes that header from clients' requests.
       if (headers['x-merchant-id'] !== undefined || headers['x-gateway-assertion'] !== undefined)
         throw fail('forwarded', new Refusal(403, 'Forbidden', [], 'forwarded'));
       if (routeOptions.config.isOpen === true) return;
@@ -74,14 +74,15 @@ export function requireOperator({ token, administrators, attempts }: OperatorAcc
         throw failure === null || failure === 'absent' ? refusal : fail(failure, refusal);
       }
       request.operator = operator;
-      // Unknown paths and methods get their own response, and only from here on: they reveal which paths exist.
+      // Later hooks reject unknown paths and methods. They run only for operators, because their responses reveal which
+      // paths exist.
       if (!is404 && routeOptions.config.permission !== undefined)
         authorise(request, routeOptions.config.permission, attempts);
     });
   };
 }
 
-/** Why a request proves no operator, or from a wrong address; null if it proves one. */
+/** Returns why the request is not authenticated, or that its address is not allowed; null if it has an operator. */
 function failureOf(
   header: string | undefined,
   given: string | null,
@@ -105,8 +106,8 @@ function operatorOf({ operator }: FastifyRequest): Operator {
 }
 
 /**
- * Returns the name that the ledger stores for a change: that of the administrator, or with a shared token the name that
- * the client claims.
+ * Returns the name that the ledger stores for a change: the administrator's name or, with the shared token, the name
+ * that the client claims.
  * @throws Refusal 400 for an invalid claimed name
  */
 export function ledgerNameOf(request: FastifyRequest): string {
@@ -115,7 +116,7 @@ export function ledgerNameOf(request: FastifyRequest): string {
 }
 
 /**
- * Returns the author of the event of a request.
+ * Returns the author for the event that a request causes.
  * @param reason the reason in the body; null without one
  * @throws Refusal 400 for an invalid claimed name
  */
@@ -131,7 +132,7 @@ export function eventAuthorOf(request: FastifyRequest, reason: string | null): E
 }
 
 /**
- * Requires that a funding is within the limit of its currency, or is the one that another administrator has approved.
+ * Requires that a funding is within the limit of its currency, or has been approved by another administrator.
  * @throws Refusal 403 `approval_required`
  */
 export function requireApproval(request: FastifyRequest, funding: Funding, attempts: OperatorAttempts | null): void {
@@ -166,7 +167,7 @@ function authorise(request: FastifyRequest, permission: WalletPermission, attemp
     throw new Refusal(403, message, [], 'permission_missing', { permission });
   }
   const reason = reasonIn(request.headers['x-reason']);
-  // Each movement has a reason in its body.
+  // No reason header is required for a movement, because its body always contains a reason.
   if (permission === 'wallets:fund' || !reasonFor.includes(permission) || reason !== null) return;
   countRefusal(request, 'reason', attempts);
   throw new Refusal(400, `A reason is required for ${permission}: send x-reason (--reason)`, [], 'reason_required');

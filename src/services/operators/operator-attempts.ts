@@ -5,28 +5,30 @@ import type { Timers } from '../periodic-task.js';
 import type { ServicesDatabase } from '../services-database.js';
 import { type EventAuthor, type NewOperatorEvent, storeOperatorEvent } from './operator-events.js';
 
-/** Why a request proves no operator. */
+/** Why a request could not be authenticated as an operator's. */
 export type SignInFailure = 'forwarded' | 'malformed' | 'invalid' | 'source' | 'headers_too_large';
 
-/** Limit of the events about refused attempts within one minute, so that an attacker cannot fill the database. */
+/** Maximum number of events about refused attempts per minute, so that an attacker cannot fill the database. */
 const mostEvents = 600;
-/** Limit of the events that wait for the registry. Beyond it refused attempts are only counted. */
+/**
+ * Maximum number of stored events that wait to be sent to the registry. Beyond it, refused attempts are only counted.
+ */
 const mostWaiting = 10_000;
 
-/** The failure codes of what is not a permission. */
+/** Failure codes of refusals that have another reason than a missing permission. */
 const codes: ReadonlyMap<string, string> = new Map([
   ['approval', 'approval_required'],
   ['reason', 'reason_required'],
 ]);
 
-/** What the event of refused attempts contains of the first one. */
+/** The details of the first refused attempt that the event contains. */
 type First =
   | Pick<NewOperatorEvent & { action: 'sign-in.failed' }, keyof EventAuthor | 'action'>
   | (Pick<NewOperatorEvent & { action: 'attempt.refused' }, keyof EventAuthor | 'action'> & {
       readonly after: { readonly method: string; readonly route: string; readonly needs: string };
     });
 
-/** Dependencies of the attempts. */
+/** Options of `OperatorAttempts`. */
 export interface OperatorAttemptOptions {
   readonly database: ServicesDatabase;
   /** The clock of the database, for the time of an event. */
@@ -34,7 +36,7 @@ export interface OperatorAttemptOptions {
   /** The machine's time in milliseconds since 1970. */
   readonly now: () => number;
   readonly timers: Timers;
-  /** How many events wait for the registry. */
+  /** Returns the number of stored events that wait to be sent to the registry. */
   readonly waiting: () => number;
 }
 
@@ -54,7 +56,7 @@ export class OperatorAttempts {
     });
   }
 
-  /** Counts a request that proves no operator. One event for each address and minute has the number. */
+  /** Counts a request without a valid operator. Once a minute, one event per client address stores the number. */
   signInFailed({ id, source }: Pick<EventAuthor, 'id' | 'source'>, cause: SignInFailure): void {
     this.#refusals.add(source ?? '', cause, {
       ...{ action: 'sign-in.failed', id, source, actor: 'unknown', administratorId: null, proof: 'unproven' },
@@ -63,8 +65,8 @@ export class OperatorAttempts {
   }
 
   /**
-   * Counts a request of an operator that lacks something. One event for each address, operator and lack has the number
-   * of a minute.
+   * Counts a request of an operator who lacks a permission, an approval or a reason. Once a minute, one event per
+   * address, operator and missing item stores the number.
    */
   refused(
     author: EventAuthor,
@@ -75,7 +77,7 @@ export class OperatorAttempts {
     this.#refusals.add(key, code, { ...author, action: 'attempt.refused', after });
   }
 
-  /** Stores the event of a read, if it is the first in its hour by this operator of the merchant's records. */
+  /** Stores an event if this is the operator's first read of the merchant's records in this hour. */
   read(author: EventAuthor, merchantId: string, what: 'wallets' | 'entries'): void {
     const { database, clock, now } = this.#options;
     const event = { ...author, action: 'merchant.read', merchantId, before: null, after: { what } } as const;
@@ -85,7 +87,7 @@ export class OperatorAttempts {
     this.#storing.add(tracked);
   }
 
-  /** Stores the counted refusals, and waits for the events that are being stored. */
+  /** Stores the counted refusals, and waits until all events are stored. */
   async stop(): Promise<void> {
     await Promise.all([...this.#storing, this.#refusals.stop()]);
   }

@@ -2,23 +2,25 @@ import type { DatabaseClock } from '../../database/dialects.js';
 import { mostServicesEvents, type ServicesEvent } from '../../rest/trail/services-events.js';
 import type { ServicesDatabase } from '../services-database.js';
 
-/** An event as a request makes it; the row adds the time. */
+/** An event without its time, which is added when the event is stored. */
 export type NewOperatorEvent = WithoutTime<ServicesEvent>;
 
 type WithoutTime<Event> = Event extends unknown ? Omit<Event, 'at'> : never;
 
-/** The author of an event: who made the request, how that was proven, from where and why. */
+/** The author of an event: who made the request, how the identity was proven, from which address, and why. */
 export type EventAuthor = Pick<
   ServicesEvent,
   'id' | 'actor' | 'administratorId' | 'proof' | 'claimed' | 'source' | 'reason'
 >;
 
-/** Sends events to the registry, which appends each of them once. Rejects unless all of them are stored there. */
+/**
+ * Sends events to the registry, which appends each of them once. Rejects if the registry has not stored all of them.
+ */
 export type Trail = (events: readonly ServicesEvent[]) => Promise<void>;
 
 /**
- * Stores an event for the registry. Call this in the transaction of a change: both are stored, or neither, and no change
- * waits for the registry.
+ * Stores an event that is sent to the registry later. Must be called in the transaction of the change: then both are
+ * stored, or neither, and no change waits for the registry.
  */
 export async function storeOperatorEvent(
   transaction: ServicesDatabase,
@@ -31,17 +33,17 @@ export async function storeOperatorEvent(
     .execute();
 }
 
-/** Events that the registry does not have yet. */
+/** The stored events that are not yet sent to the registry. */
 interface WaitingEvents {
   readonly count: number;
-  /** The time of the oldest one in milliseconds since 1970; null without any. */
+  /** The time of the oldest waiting event, in milliseconds since 1970; null if no event waits. */
   readonly oldestAt: number | null;
 }
 
 /** Dependencies of `OperatorEvents`. */
 export interface OperatorEventsOptions {
   readonly database: ServicesDatabase;
-  /** Null: the events are only counted. */
+  /** Sends events to the registry; null: waiting events are only counted. */
   readonly trail: Trail | null;
 }
 
@@ -54,14 +56,14 @@ export class OperatorEvents {
     this.#options = options;
   }
 
-  /** What waited at the last attempt of this process; null before the first one. */
+  /** The events that waited when this process last tried to send; null before its first attempt. */
   get waiting(): WaitingEvents | null {
     return this.#waiting;
   }
 
   /**
-   * Sends the oldest events, and deletes them once the registry has stored them. If the response is lost, or several
-   * processes send the same events, the registry ignores those that it has.
+   * Sends the oldest events, and deletes them once the registry has stored them. Events may be sent twice, if a
+   * response is lost or several processes send them. The registry ignores the copies.
    * @returns whether more events may wait
    */
   async send(): Promise<boolean> {

@@ -26,8 +26,8 @@ export const newWalletBody = Type.Object({
 });
 
 /**
- * The body of a movement. It repeats the wallet's currency and environment, so that the id of a wallet in another
- * currency or environment is rejected.
+ * The body of a movement. It repeats the wallet's currency and environment, so that a wrong wallet id is rejected if
+ * that wallet has another currency or environment.
  */
 export const movementBody = Type.Object({
   amount,

@@ -18,20 +18,25 @@ export interface Operator {
   readonly name: string;
   /** Id of the administrator in the registry; null for a shared token. */
   readonly administratorId: string | null;
-  /** How the identity was proven: `bootstrap` for a shared token, otherwise `token:ID` or `session:ID` at the registry. */
+  /**
+   * How the operator was authenticated: `bootstrap` for a shared token, otherwise `token:ID` or `session:ID` at the
+   * registry.
+   */
   readonly proof: string;
   readonly permissions: readonly WalletPermission[];
-  /** Permissions whose use requires a reason. */
+  /** Permissions that the operator may use only with a reason. */
   readonly reasonFor: readonly WalletPermission[];
   /** Amounts above which funding needs approval; null: it never does. */
   readonly fundingLimits: FundingLimits | null;
-  /** The one funding that another administrator has approved; null without one. */
+  /** The one funding that another administrator has approved; null if there is none. */
   readonly approved: Funding | null;
   /** The addresses and CIDRs from which the token is valid; null for all. */
   readonly sources: readonly string[] | null;
 }
 
-/** Finds out which administrator of the registry a services token is for; null for an invalid one. */
+/**
+ * Verifies a services token. Returns the administrator of the registry to whom it belongs; null for an invalid token.
+ */
 export type ServicesTokenVerifier = (token: string) => Promise<Operator | null>;
 
 /** Options of the verifier. */
@@ -55,7 +60,7 @@ const claims = Compile(
     jti: Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
     permissions: permissionList,
     reasonFor: permissionList,
-    // A registry of an earlier release signs none of these.
+    // Optional, because a registry of an earlier release omits these claims.
     fundingLimits: Type.Optional(fundingLimitsSchema),
     approved: Type.Optional(fundingSchema),
     sources: Type.Optional(sourcesSchema),
@@ -64,7 +69,7 @@ const claims = Compile(
 
 /**
  * Creates the verifier of services tokens. It checks signature, algorithm, type, issuer, audience and time. The public
- * keys are files, so the services need no connection to the registry for it.
+ * keys come from files, so verification needs no connection to the registry.
  */
 export function createServicesTokenVerifier({ keys, clock }: ServicesTokenVerifierOptions): ServicesTokenVerifier {
   return async (token) => {

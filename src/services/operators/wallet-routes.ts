@@ -20,9 +20,9 @@ import {
 
 /** Dependencies of the operators' routes. */
 export interface OperatorContext extends Pick<RouteContext, 'database' | 'clock'> {
-  /** Whether each change is stored as an event for the registry. */
+  /** Whether each change is stored as an event, to be sent to the registry. */
   readonly storesEvents: boolean;
-  /** Stores events of refused attempts and first reads; null: nothing does. */
+  /** Stores events of refused attempts and first reads; null: these events are not stored. */
   readonly attempts: OperatorAttempts | null;
 }
 

@@ -25,11 +25,11 @@ const batch = 100;
 const leaseMilliseconds = 30_000;
 /**
  * Margin on top of the longest lease. A statement that waited for a row lock compares `due_at` with its own, earlier
- * start time, so a new lease looks longer than it is.
+ * start time, so a new lease seems longer than it is.
  */
 const leaseSlackMilliseconds = 900_000;
 /**
- * Lock timeout of a refund. A hung process may hold the lock of this wallet, and the payouts after this refund would
+ * Lock timeout of a refund. A hung process may hold the lock of this wallet, and all later refunds of the run would
  * have to wait.
  */
 const lockWaitMilliseconds = 1000;
@@ -42,7 +42,7 @@ export async function advancePayouts(context: AdvanceContext): Promise<boolean> 
   const { database, clock, bank } = context;
   const now = clock.now();
   const longest = Math.max(leaseMilliseconds, bank.delayMilliseconds) + leaseSlackMilliseconds;
-  // Processing payouts are leased first. So a payout that is sent to the bank in this run ends in a later run, even
+  // Processing payouts are leased first. So a payout that this run sends to the bank ends only in a later run, even
   // with a bank delay of 0.
   const processed = await leaseDue(database, 'processing', { now, wait: leaseMilliseconds, longest });
   const taken = await leaseDue(database, 'pending', { now, wait: bank.delayMilliseconds, longest });
@@ -68,7 +68,8 @@ interface LeaseTimes {
  * Leases due payouts of one status: moves `due_at` into the future, so that concurrent processes skip these payouts.
  */
 function leaseDue(database: ServicesDatabase, status: 'pending' | 'processing', { now, wait, longest }: LeaseTimes) {
-  // A due time beyond the longest lease shows that the clock was set back after the lease. Such a payout counts as due.
+  // If the due time is beyond the longest lease, the clock was set back after the payout was leased. The payout then
+  // counts as due.
   const isDue = sql<SqlBool>`(due_at <= ${now} or due_at > ${addMilliseconds(now, longest)})`;
   const due = database
     .selectFrom('payouts')

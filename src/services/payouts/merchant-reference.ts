@@ -14,8 +14,8 @@ export function hasReference(reference: string): RawBuilder<SqlBool> {
 
 /**
  * Reserves a merchant's reference for the payout that this database transaction creates. A concurrent request with the
- * same reference waits for the lock and then finds the first payout. Call this before any other lock and before the
- * query for the wallet, so that a taken reference is reported whatever else the body contains.
+ * same reference waits for the lock and then finds the first payout. Must be called before any other lock and before
+ * the query for the wallet, so that a taken reference is reported even if the body has other errors.
  * @throws Refusal 409 `reference_taken`, with the id of the existing payout in `payoutId`
  */
 export async function reserveReference(

@@ -115,7 +115,10 @@ export const payoutRoutes: Routes = (app, context) => {
   );
 };
 
-/** The message says what to ask the provider for, because merchants cannot create wallets. */
+/**
+ * Creates the error for a missing default wallet. Merchants cannot create wallets, so its message says what to ask the
+ * provider for.
+ */
 function noDefaultWallet(currency: string, environment: Environment): Refusal {
   const message =
     `There is no default wallet in ${currency} for the ${environment} environment: ` +

@@ -16,8 +16,8 @@ import {
 import { createdQuery, walletFilter, upTo } from '../list-query.js';
 
 /**
- * The merchant's own reference of a payout. Only ASCII is valid, because two Unicode encodings of the same letters look
- * alike.
+ * The merchant's own reference of a payout. Only ASCII is valid, because two different Unicode encodings can be
+ * displayed as the same letters.
  */
 const reference = Type.String({
   pattern: new RegExp(`${noKeyIn}[!-~]{1,64}$`),

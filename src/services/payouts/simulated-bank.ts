@@ -8,10 +8,10 @@ export interface BankOptions {
   readonly failingAccounts: readonly string[];
 }
 
-/** The outcome of a transfer. */
+/** The result of a transfer. */
 export type BankOutcome = { readonly status: 'successful' } | { readonly status: 'failed'; readonly reason: string };
 
-/** Returns the outcome of a transfer, which is always the same for the same payout. */
+/** Returns the result of a transfer, which is always the same for the same payout. */
 export function bankOutcomeOf(
   { failingAccounts }: BankOptions,
   { destinationAccountNumber, recipient }: Pick<Payout, 'destinationAccountNumber' | 'recipient'>,

@@ -48,7 +48,7 @@ export type TransactionsQuery = Static<typeof transactionsQuery>;
 
 /**
  * A movement on a wallet, as a merchant sees it. After its creation, only its status can change. All movements of a
- * wallet, whatever their status, add up to its balance.
+ * wallet, regardless of status, add up to its balance.
  */
 export const transactionSchema = Type.Object(
   {

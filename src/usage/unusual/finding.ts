@@ -6,31 +6,36 @@ export const unusualRules = [
 /** The name of a rule. */
 export type UnusualRule = (typeof unusualRules)[number];
 
-/** When the rules report. */
+/** The thresholds at which the rules report. */
 export interface Thresholds {
   /** Rules that report nothing. */
   readonly off: readonly UnusualRule[];
-  /** Days of use before the rules about places, addresses and refusals report anything of a key. */
+  /**
+   * Days since the first use of a key before the rules about countries, networks, addresses and refusals apply to it.
+   */
   readonly learnDays: number;
-  /** Days of use before `surge` does: long enough that each monthly peak was seen. */
+  /** Days since the first use before `surge` also applies on usual paydays: each monthly peak was seen by then. */
   readonly surgeLearnDays: number;
   readonly idleDays: number;
-  /** How many times its own busiest hour a key has to exceed. */
+  /** `surge` reports an hour with more than this many times the requests of the key's busiest earlier hour. */
   readonly surgeFactor: number;
-  /** Fewer accepted requests in an hour are never a surge. */
+  /** An hour with fewer accepted requests is never a surge. */
   readonly surgeRequests: number;
-  /** New address blocks within an hour. */
+  /** Minimum number of new address blocks within an hour that `new-addresses` reports. */
   readonly newAddresses: number;
-  /** Refused requests within an hour. */
+  /** Minimum number of refused requests within an hour that `refusals` reports. */
   readonly refusals: number;
 }
 
 /** One finding: what is unusual about the use of a key. */
 export interface Finding {
   readonly rule: UnusualRule;
-  /** The rule, with what it saw for the first time: `new-country:KE`. A pattern that is fine is not reported again. */
+  /**
+   * The rule and the new value that it found: `new-country:KE`. A pattern that was marked as fine is not reported
+   * again.
+   */
   readonly pattern: string;
-  /** Time of the first request that shows it, as far as the counts tell. */
+  /** Time of the first unusual request, as precisely as the counts show it. */
   readonly at: number;
   /** What was seen, in one sentence without secrets. */
   readonly message: string;
@@ -39,11 +44,11 @@ export interface Finding {
   readonly asNumber: number | null;
 }
 
-/** When the usage is observed. */
+/** The time of an observation, and the period that it covers, in milliseconds since 1970. */
 export interface Moment {
   readonly now: number;
-  /** Begin of the period that was counted: a second, or longer if counts had to wait. */
+  /** Start of the period that was counted: a second, or longer if counts had to wait. */
   readonly from: number;
-  /** Since when usage has been observed without a long interruption. Nobody knows whether keys were idle before. */
+  /** Since when usage has been observed without a long interruption. Whether a key was idle before is unknown. */
   readonly watchedSince: number;
 }

@@ -7,18 +7,18 @@ interface Sighting {
   readonly days: number;
   /** Start of the last day with use, in milliseconds since 1970. */
   readonly lastDay: number;
-  /** Whether a finding reported it. */
+  /** Whether its first use was reported as a finding. */
   readonly isReported: boolean;
 }
 
 /** The countries or the networks from which a key was used. */
 export interface Sightings {
-  /** When the first one was seen; null before that. */
+  /** When the first country or network was seen; null before that. */
   readonly since: number | null;
   readonly seen: readonly Sighting[];
 }
 
-/** What happened to a key within one hour. */
+/** The counts of a key in one hour. */
 export interface HourCount {
   readonly hour: number;
   readonly accepted: number;
@@ -35,10 +35,12 @@ export interface WeekMaxima {
   readonly addresses: number;
 }
 
-/** What the detectors remember of a key. All lists are bounded, and the whole can be stored as JSON. */
+/**
+ * The history of a key that the rules compare with. All lists are bounded, and the whole state can be stored as JSON.
+ */
 export interface KeyState {
   readonly version: 1;
-  /** Times of the first and of the last accepted request; null before them. */
+  /** Times of the first and the last accepted request; null if there has been none. */
   readonly firstUse: number | null;
   readonly lastUse: number | null;
   /** Number of days with an accepted request. */
@@ -47,13 +49,13 @@ export interface KeyState {
   readonly longestGap: number;
   readonly countries: Sightings;
   readonly networks: Sightings;
-  /** Names of the programs in User-Agent headers, the last used one last. */
+  /** Names of the programs in User-Agent headers, most recently used last. */
   readonly agents: readonly string[];
-  /** Known address blocks, the last used one last. */
+  /** Known address blocks, most recently used last. */
   readonly addresses: readonly string[];
   /** The latest hours, oldest first. */
   readonly hours: readonly HourCount[];
-  /** The latest weeks with use, oldest first. They do not include the hours above. */
+  /** The latest weeks with use, oldest first. They do not include the hours in `hours`. */
   readonly weeks: readonly WeekMaxima[];
   /** When each pattern was last reported. */
   readonly reported: Readonly<Record<string, number>>;
@@ -69,7 +71,7 @@ export const unseenKey: KeyState = {
   ...{ hours: [], weeks: [], reported: {} },
 };
 
-/** Adds a value to the end of a list without duplicates, and keeps the last ones. */
+/** Moves or adds a value to the end of a list without duplicates, and keeps the last values up to the maximum. */
 export function withLast(list: readonly string[], value: string, most: number): readonly string[] {
   if (list.at(-1) === value) return list;
   const others = list.includes(value) ? list.filter((one) => one !== value) : list;
@@ -87,7 +89,8 @@ export function withSighting(
   const sighting = { name, days: days + 1, lastDay: day, isReported: was };
   const others = seen.filter((one) => one.name !== name);
   const isFull = others.length === limits.sightings;
-  // Drops the one with the fewest days, of several the earliest: a flood of places must not displace the usual ones.
+  // Drop the entry with the fewest days, and of several the oldest. A flood of new ones must not displace the usual
+  // ones.
   const rarest = isFull ? others.reduce((least, one) => (one.days < least.days ? one : least)) : null;
   return { since: since ?? at, seen: [...others.filter((one) => one !== rarest), sighting] };
 }
@@ -96,8 +99,8 @@ const singleDays = 28;
 const fewCountries = 8;
 
 /**
- * Whether further countries are to be expected: a key was used in many, or in one on a single recent day. The number of
- * kinds that were seen once estimates how likely the next one is new (Good and Turing).
+ * Whether further new countries are to be expected, so that they are not unusual: the key was used in many countries,
+ * or recently in one on a single day. By the Good-Turing estimate, values seen once show how likely a new value is.
  */
 export function roams({ seen }: Sightings, now: number): boolean {
   const isSingle = ({ days, lastDay, isReported }: Sighting): boolean =>
@@ -105,7 +108,10 @@ export function roams({ seen }: Sightings, now: number): boolean {
   return seen.length > fewCountries || seen.some(isSingle);
 }
 
-/** Adds counts to an hour. The oldest hours become part of the maxima of their week. */
+/**
+ * Adds counts to an hour. When more hours than the limit are stored, the oldest are merged into the maxima of their
+ * week.
+ */
 export function withHour(
   state: Pick<KeyState, 'hours' | 'weeks'>,
   { hour, accepted, refused, addresses }: HourCount,
@@ -136,7 +142,10 @@ function withWeek(weeks: readonly WeekMaxima[], { hour, accepted, refused, addre
   return [...others, maxima].sort((one, other) => one.week - other.week).slice(-limits.weeks);
 }
 
-/** Returns the largest values of an hour, without the latest hours: what goes on must not become usual meanwhile. */
+/**
+ * Returns the largest values of an hour. Omits the latest hours, so that an attack in progress does not become the
+ * norm.
+ */
 export function busiestHours({ weeks }: Pick<KeyState, 'weeks'>): Omit<WeekMaxima, 'week'> {
   return {
     accepted: Math.max(0, ...weeks.map(({ accepted }) => accepted)),

@@ -14,27 +14,29 @@ import {
 } from './key-state.js';
 import { type Place, placeOf, programOf } from './places.js';
 
-/** The new state of a key, and what is unusual. */
+/** The new state of a key, and the findings about its use. */
 export interface Observation {
   readonly state: KeyState;
   readonly findings: readonly Finding[];
 }
 
-/** A pattern is not reported again within this time, although it goes on. */
+/** A pattern that continues is reported again only after this time. */
 const repeatMilliseconds = 7 * dayMilliseconds;
-/** Later times are wrong: the clock of a gateway may be ahead by less. */
+/** Times further in the future than this are ignored as wrong. Clocks of gateways may be ahead by less. */
 const aheadMilliseconds = 5 * 60_000;
 const ownMaximumFactor = 3;
 const refusalFactor = 10;
-/** A key that was used on fewer days has no rhythm yet: payroll runs once a month. */
+/** A key that was used on fewer days has no known rhythm yet: a payroll key, for example, is used once a month. */
 const daysOfRhythm = 5;
 const withoutRhythmFactor = 1.5;
 const longerGapFactor = 1.5;
 
-/** A reported network that was used on more days is the merchant's own. */
+/** A network that was reported as new counts as the merchant's own once it was used on more days than this. */
 const reportedDays = 2;
 
-/** Codes of requests that the caller should not have sent. Others follow from a change by an administrator, or failures. */
+/**
+ * Codes of requests that the caller should not have sent. Other codes follow from failures or administrators' changes.
+ */
 const probing: ReadonlySet<string> = new Set([
   ...['ip_not_allowed', 'origin_not_allowed', 'permission_denied', 'not_found', 'method_not_allowed', 'invalid_path'],
 ]);
@@ -42,15 +44,15 @@ const probing: ReadonlySet<string> = new Set([
 const nowhere = { address: null, country: null, asNumber: null };
 
 /**
- * Compares the usage of one key in one batch with what the key did before. Batches of several gateways may arrive in
- * any order, late, or with the counts of hours.
+ * Compares the usage of one key in one batch with the key's history. Batches of several gateways may arrive in any
+ * order, late, or with the counts of several hours.
  * @param before null if the key was never seen
  */
 export function observe(before: KeyState | null, usage: KeyUsage, moment: Moment, thresholds: Thresholds): Observation {
   const { now } = moment;
   const state = before ?? unseenKey;
   const found = [...blockedUse(usage, moment)];
-  // The key was not looked up: the requests were refused before, and have only their own rules.
+  // These requests were refused before the key's record was read. Only the rules for Tor and plain HTTP apply to them.
   if (usage.keyId === null || usage.lookupId !== null) return reporting(state, found, now, thresholds);
   const until = now + aheadMilliseconds;
   const rows = usage.addresses.filter(({ lastAt }) => lastAt <= until);
@@ -72,7 +74,7 @@ export function observe(before: KeyState | null, usage: KeyUsage, moment: Moment
   return reporting(after, [...found, ...ofPlaces.found, ...ofUse.found, ...ofHours.found], now, thresholds);
 }
 
-/** Leaves out the rules that are off and what was reported lately, and remembers the rest. */
+/** Drops findings of rules that are off and of patterns that were reported recently. Records the rest as reported. */
 function reporting(state: KeyState, found: readonly Finding[], now: number, { off }: Thresholds): Observation {
   const isDue = ({ rule, pattern }: Finding): boolean =>
     !off.includes(rule) && now - (state.reported[pattern] ?? -Infinity) >= repeatMilliseconds;
@@ -124,11 +126,11 @@ interface PlaceContext {
 
 interface ObservedPlaces extends Pick<KeyState, 'countries' | 'networks' | 'addresses'> {
   readonly found: readonly Finding[];
-  /** Address blocks that the key never used, by hour. */
+  /** By hour, the address blocks that are not in the key's history. */
   readonly newBlocks: ReadonlyMap<number, readonly string[]>;
 }
 
-/** Compares the places of the requests with the known ones. */
+/** Compares the countries, networks and address blocks of the requests with the key's history. */
 function observePlaces(state: KeyState, rows: readonly AddressCount[], context: PlaceContext): ObservedPlaces {
   const { now, thresholds } = context;
   let { countries, networks, addresses } = state;
@@ -144,7 +146,7 @@ function observePlaces(state: KeyState, rows: readonly AddressCount[], context: 
       const hour = startOf('hour', row.firstAt);
       newBlocks.set(hour, [...(newBlocks.get(hour) ?? []), block]);
     }
-    // A known block in a new place means that the GeoIP database has changed.
+    // If a known block seems to be in a new country or network, only the GeoIP database has changed.
     const finding = isNewBlock ? placeFinding(place, row.firstAt, { ...context, countries, networks }) : null;
     if (finding !== null && !thresholds.off.includes(finding.rule)) found.push(finding);
     if (row.accepted === 0 && finding === null) continue;
@@ -165,12 +167,12 @@ function placeFinding(
   const from = `from ${address}`;
   const isNewNetwork = isNew(known.networks, network);
   if (isNew(known.countries, country) && !roams(known.countries, now)) {
-    // A new region of a known provider, with known programs, is the merchant's own.
+    // A new country in a known network, with known programs, is another region of the merchant's own provider.
     if (asNumber !== null && !isNewNetwork && !hasNewAgent) return null;
     const message = `first use in ${country ?? ''}, ${from}${asNumber === null ? '' : ` (AS${asNumber})`}`;
     return { rule: 'new-country', pattern: `new-country:${country ?? ''}`, at, message, address, country, asNumber };
   }
-  // A key that was used in several networks, as on a mobile connection, will be in others.
+  // A key that was used in several networks, as on a mobile connection, will soon be used in more.
   const own = known.networks.seen.filter(({ isReported, days }) => !isReported || days > reportedDays);
   const isSteady = activeDays >= daysOfRhythm && own.length === 1;
   if (!isNewNetwork || !isSteady) return null;
@@ -178,13 +180,13 @@ function placeFinding(
   return { rule: 'new-network', pattern: `new-network:${network ?? ''}`, at, message, address, country, asNumber };
 }
 
-/** A part of the new state, and what is unusual. */
+/** A partial new state, and findings. */
 interface ObservedPart {
   readonly state: Partial<KeyState>;
   readonly found: readonly Finding[];
 }
 
-/** Compares the times of the accepted requests with the last use. */
+/** Compares the time of the first accepted request with the last use. */
 function observeUse(
   state: KeyState,
   { lastUse }: KeyUsage,
@@ -206,7 +208,7 @@ function observeUse(
     longestGap: Math.max(state.longestGap, gap),
   };
   if (state.lastUse === null) return { state: after, found: [] };
-  // The key may have been used unseen while nothing was observed.
+  // While nothing was observed, the key may have been used, so that time does not count as idle.
   const idle = first - Math.max(state.lastUse, watchedSince);
   const least = idleDays * dayMilliseconds * (state.activeDays < daysOfRhythm ? withoutRhythmFactor : 1);
   if (idle < least || idle <= longerGapFactor * state.longestGap) return { state: after, found: [] };
@@ -218,12 +220,12 @@ function observeUse(
 
 interface HourContext {
   readonly now: number;
-  /** Whether the key has been used for long enough. */
+  /** Whether the key has been used for at least `learnDays`. */
   readonly learned: boolean;
   readonly thresholds: Thresholds;
 }
 
-/** Adds the counts to their hours, and compares each of these hours with the busiest other one. */
+/** Adds the counts to their hours, and compares each of these hours with the busiest earlier hour. */
 function observeHours(
   state: KeyState,
   { codes }: KeyUsage,
@@ -248,7 +250,7 @@ function observeHours(
   return { state: { hours: after.hours, weeks: after.weeks }, found };
 }
 
-/** Whether salaries are usually paid about that day: in the middle and at the end of a month. */
+/** Whether salaries are usually paid on a day like this: in the middle or at the end of a month. */
 function isPayday(hour: number): boolean {
   const day = new Date(hour).getUTCDate();
   return day <= 2 || (day >= 13 && day <= 16) || day >= 24;
@@ -256,7 +258,7 @@ function isPayday(hour: number): boolean {
 
 function* hourFindings(state: KeyState, hour: number, now: number, thresholds: Thresholds): Iterable<Finding> {
   const held = state.hours.find((one) => one.hour === hour);
-  // An hour that is no longer held came late, and its count is not whole.
+  // The counts of this hour came late and were merged into its week, so they are incomplete.
   if (held === undefined) return;
   const own = busiestHours(state);
   const at = Math.max(hour, Math.min(now, hour + hourMilliseconds) - 1_000);

@@ -16,7 +16,7 @@ export interface Place {
 
 const blocksInMemory = 50_000;
 
-/** Two names of an address: its block, and its network for addresses without an AS number. */
+/** Returns the block of an address, and the network that is used if its AS number is unknown. */
 const namesOf = memoize(blocksInMemory, (text) => {
   // The registry may store networks, such as 192.0.2.0/24, in place of addresses.
   const address = parseIpAddress(text.split('/', 1)[0] ?? '');
@@ -33,7 +33,7 @@ function networkOf(address: IpAddress): string {
   return `${high.toString(16)}:${low.toString(16)}::/32`;
 }
 
-/** Returns where the requests of a row came from; null for the row of all further addresses. */
+/** Returns where the requests of a row came from; null for the row of all addresses beyond the limit. */
 export function placeOf({ address, country, asNumber }: AddressCount): Place | null {
   if (address === null) return null;
   const { block, network } = namesOf(address);

@@ -2,7 +2,10 @@ import { Buffer } from 'node:buffer';
 import { type GatewayMessage, maxMessageBytes } from '../../../gateway/channel-ports.js';
 import type { Seals } from '../seal.js';
 
-/** A message from a gateway to the registry, as stored in the Redis stream. The name of the reply contains its id. */
+/**
+ * A message from a gateway to the registry, as stored in the Redis stream. Redis stores the reply under a name with
+ * this id.
+ */
 export interface StoredMessage extends GatewayMessage {
   readonly id: string;
 }
@@ -15,11 +18,14 @@ export interface MessageStream {
   readonly maxMessages: number;
 }
 
-/** Checkpoints. The maximum exceeds the number of messages that all gateway processes can have pending. */
+/**
+ * The stream of audit-log checkpoints. Its maximum exceeds the number of messages that all gateway processes can have
+ * pending.
+ */
 export const checkpointStream: MessageStream = { name: 'messages', maxMessages: 10_000 };
 /**
- * Counts of requests. They have a stream of their own, so that they do not delay checkpoints, and because former
- * releases of the registry reject messages of this kind. The maximum keeps the stream below 32 MB.
+ * The stream of request counts. It is separate so that counts do not delay checkpoints, and because earlier releases of
+ * the registry reject this kind of message. The maximum keeps the stream below 32 MB.
  */
 export const usageStream: MessageStream = { name: 'usage', maxMessages: 400 };
 /** Maximum size of a stored text, in bytes. Twice the body, because JSON escapes quotes and line ends. */

@@ -20,8 +20,9 @@ const firstPauseMilliseconds = 10;
 const longestPauseMilliseconds = 250;
 
 /**
- * Lua: appends a message to the stream, unless the entry of an earlier attempt is still there. Returns the entry's id,
- * or false if the stream is full. XTRIM is not used, because it would delete messages that the registry has not read.
+ * Lua: appends a message to the stream. If the entry of an earlier attempt still exists, appends nothing. Returns the
+ * entry's id, or false if the stream is full. XTRIM is not used, because it would delete messages that the registry has
+ * not read.
  */
 const script = `
 if ARGV[1] ~= '' and #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 1 then return ARGV[1] end
@@ -30,8 +31,8 @@ return redis.call('XADD', KEYS[1], '*', ARGV[3], ARGV[4])
 `;
 
 /**
- * Lua: reads a reply unless it is too large. An attacker who can write to Redis could store hundreds of megabytes
- * there.
+ * Lua: reads a reply, but not if it is too large. An attacker who can write to Redis could store hundreds of megabytes
+ * in it.
  */
 const replyScript = `
 local reply = redis.call('GET', KEYS[1])
@@ -45,8 +46,8 @@ export class RedisChannel implements RegistryChannel {
   readonly #seals: Seals;
   readonly #stream: MessageStream;
   /**
-   * The stream entries of messages without a reply, by message content. If `send` is repeated, the message is not
-   * appended twice.
+   * The stream entries of messages without a reply, by message content. With them, a repeated `send` does not append
+   * the message twice.
    */
   readonly #entries = new Map<string, { readonly id: string; readonly entry: string }>();
 

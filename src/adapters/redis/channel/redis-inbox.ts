@@ -7,15 +7,15 @@ import { checkpointStream, messageField, mostTextBytes, readMessage, replyText }
 
 const pollMilliseconds = 100;
 const messagesAtATime = 100;
-/** A message that fails for this long, while others succeed, is discarded. Its gateway then sends it again. */
+/** A message that fails for this long, while other messages succeed, is discarded. Its gateway then sends it again. */
 const failingMilliseconds = 10_000;
 const mostFailing = 1_000;
 /** Lifetime of a reply. It is long enough for a gateway that was stalled. */
 const replyMilliseconds = 60_000;
 
 /**
- * Lua: reads the oldest entries of the stream. An oversized entry is returned without its fields; otherwise a client
- * that can write to Redis could exhaust the registry's memory.
+ * Lua: reads the oldest entries of the stream. Returns an oversized entry without its fields; otherwise a client that
+ * can write to Redis could exhaust the registry's memory.
  */
 const readScript = `
 local entries = redis.call('XRANGE', KEYS[1], ARGV[1], '+', 'COUNT', ARGV[2])
@@ -59,7 +59,7 @@ export class RedisInbox implements GatewayInbox {
   /** The error reply with which Redis last refused to read the stream; null if it did not. */
   #refusal: string | null = null;
 
-  /** @param failing milliseconds after which a message that fails, while others succeed, is discarded */
+  /** @param failing milliseconds after which a message that fails, while other messages succeed, is discarded */
   constructor(
     address: RedisAddress,
     prefix: string,
@@ -114,7 +114,7 @@ export class RedisInbox implements GatewayInbox {
       this.#workingSince = hasFailed ? null : (this.#workingSince ?? Date.now());
       this.#refusal = null;
     } catch (error) {
-      this.#workingSince = null; // unknown until the next poll
+      this.#workingSince = null; // until a poll succeeds, Redis may be failing
       // Report only an error reply for this stream, such as WRONGTYPE. The record store reports outages.
       const refusal = error instanceof Error && error.name === 'ReplyError' ? error.message : null;
       if (refusal !== null && refusal !== this.#refusal) this.#events.onFailure(error);
@@ -122,7 +122,10 @@ export class RedisInbox implements GatewayInbox {
     }
   }
 
-  /** @returns whether the entry can be deleted, because its message was handled or discarded */
+  /**
+   * Handles one entry of the stream.
+   * @returns whether the entry can be deleted, because its message was handled or discarded
+   */
   async #handle([, fields]: Entry): Promise<boolean> {
     const text = fields[0] === messageField ? (fields[1] ?? '') : '';
     const message = readMessage(this.#seals, this.#stream, text);
@@ -149,8 +152,8 @@ export class RedisInbox implements GatewayInbox {
   }
 
   /**
-   * Whether the message itself causes its failures. The database works, because other messages succeeded after the
-   * first failure of this one.
+   * Whether the message itself, and not the database, causes its failures: other messages have succeeded since it first
+   * failed.
    */
   #isHopeless(id: string): boolean {
     const now = performance.now();

@@ -20,8 +20,8 @@ export interface NamedCall {
 type Rescue = (error: unknown) => unknown;
 
 /**
- * The slot has another master than the confirmed slot map shows. The command can be retried once all masters have
- * confirmed a new map.
+ * Thrown when a slot has another master than the confirmed slot map shows. The command can be retried once all masters
+ * have confirmed a new map.
  */
 export class SlotMoved extends KeyStoreUnavailable {
   constructor() {
@@ -88,13 +88,13 @@ export async function callEach(
 
 /**
  * Writes texts, each with an expiry (PX).
- * @throws Error as `callEach`
+ * @throws Error if a command fails; other texts may have been written
  */
 export function writeEach(masters: ClusterMasters, texts: readonly AcknowledgementText[]): Promise<unknown[]> {
   return callEach(masters, texts.map(setCommand));
 }
 
-/** The reply if it is a string; null for any other reply. */
+/** Returns the reply if it is a string; null for any other reply. */
 export function stringReply(reply: unknown): string | null {
   return typeof reply === 'string' ? reply : null;
 }

@@ -9,7 +9,10 @@ import type { ClusterNode, ClusterView } from './cluster-view.js';
 
 /** Events of one master of the Cluster. */
 export interface MasterEvents extends InvalidationEvents {
-  /** Both connections are ready and lead to the same server. Also called after each reconnect. */
+  /**
+   * The connections for commands and for invalidation messages are ready and lead to the same server. Also called after
+   * each reconnect.
+   */
   readonly onReady: () => void;
   /** A connection was lost. A new connection may lead to another server. */
   readonly onLost: () => void;
@@ -64,8 +67,8 @@ export class ClusterMaster {
   }
 
   /**
-   * Identifies a period without a restart of tracking, a lost connection or a flush. Data that was read in an earlier
-   * session must be read again.
+   * An object that is replaced after each lost connection, restart of CLIENT TRACKING, or flush. Data that was read
+   * under an earlier object must be read again.
    */
   get session(): object {
     return this.#session;

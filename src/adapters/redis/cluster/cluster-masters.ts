@@ -21,9 +21,9 @@ const attempts = 5;
 const betweenAttemptsMilliseconds = 20;
 
 /**
- * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed: a promoted replica
- * may have lost a revocation, so it is checked before keys are read from it. An isolated former master still replies
- * for a while, but the masters that voted for its successor no longer confirm the old map.
+ * The masters of a Cluster and a slot map that every master has confirmed. MOVED is not followed, because a promoted
+ * replica may have lost a revocation: it is checked before keys are read from it. An isolated former master still
+ * replies for a while. But the masters that elected its successor no longer confirm the old map.
  */
 export class ClusterMasters {
   readonly #options: ClusterOptions;
@@ -55,8 +55,8 @@ export class ClusterMasters {
   }
 
   /**
-   * The run ids of the masters with slots; an element is null if INFO omits it. Null while the slot map is not
-   * confirmed.
+   * The run ids of the masters that have slots. An element is null if INFO omits the run id. The list is null while the
+   * slot map is not confirmed.
    */
   get runIds(): readonly (string | null)[] | null {
     return this.#isAgreed ? [...new Set(this.#owners)].map(({ runId }) => runId) : null;
@@ -67,7 +67,7 @@ export class ClusterMasters {
   }
 
   /**
-   * The master of a slot.
+   * Returns the master of a slot.
    * @throws Error while the slot map is not confirmed
    */
   owner(slot: number): ClusterMaster {
@@ -76,7 +76,7 @@ export class ClusterMasters {
     return owner;
   }
 
-  /** Requires all masters to confirm the slot map now. If the current map is not confirmed, adopts a new one first. */
+  /** Makes all masters confirm the slot map now. If the current map is not confirmed, adopts a new one first. */
   async agree(): Promise<void> {
     if (!this.#isAgreed) await (this.#adopting ??= this.#adopt().finally(() => (this.#adopting = null)));
     try {
@@ -129,7 +129,10 @@ export class ClusterMasters {
     if (isAnother) this.#missed();
   }
 
-  /** The slot map with the highest epoch. Queries the connected masters; if they do not reply, the configured nodes. */
+  /**
+   * Returns the slot map with the highest epoch. Queries the connected masters; if they do not reply, the configured
+   * nodes.
+   */
   async #propose(): Promise<ClusterView> {
     const { address } = this.#options;
     const known = await Promise.allSettled(this.all.map((master) => master.view()));

@@ -57,7 +57,7 @@ export function readView(info: string, nodes: string, asked: QueriedNode): Clust
 }
 
 /**
- * The master of each slot, as an index into `masters`.
+ * Returns the master of each slot, as an index into `masters`.
  * @throws Error if a slot has no master
  */
 export function ownersOf({ ranges }: ClusterView): Uint16Array {
@@ -72,7 +72,10 @@ export function ownersOf({ ranges }: ClusterView): Uint16Array {
   return owners;
 }
 
-/** Parses a line of CLUSTER NODES; null unless the line describes a master that is not marked as failed. */
+/**
+ * Parses a line of CLUSTER NODES. Returns null for a replica, and for a master that has failed or is not fully known
+ * yet.
+ */
 function readMaster(line: string, asked: QueriedNode): { node: ClusterNode; ranges: string[] } | null {
   const [id = '', address = '', flags = '', , , , , , ...slots] = line.trim().split(' ');
   const is = new Set(flags.split(','));
@@ -87,7 +90,7 @@ function readMaster(line: string, asked: QueriedNode): { node: ClusterNode; rang
       port: Number(port),
       hosts: [known, ip, name],
     },
-    // A slot in brackets is migrating or being imported. It still belongs to the former master.
+    // A slot in brackets is being migrated. Its present owner also lists it without brackets.
     ranges: slots.filter((slot) => /^\d+(?:-\d+)?$/.test(slot)),
   };
 }

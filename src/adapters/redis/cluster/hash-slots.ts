@@ -10,7 +10,7 @@ const crcOfByte = Uint16Array.from({ length: 256 }, (_, byte) => {
   return crc;
 });
 
-/** The hash slot of a Redis name. If the name contains a hash tag in braces, only the tag is hashed. */
+/** Returns the hash slot of a Redis name. If the name contains a hash tag in braces, only the tag is hashed. */
 export function slotOf(name: string): number {
   const open = name.indexOf('{');
   const close = open === -1 ? -1 : name.indexOf('}', open);
@@ -22,7 +22,7 @@ export function slotOf(name: string): number {
 
 let tags: readonly string[] | null = null;
 
-/** A short hash tag for each slot. A name that contains `{tag}` belongs to that slot. */
+/** Returns a short hash tag for each slot. A name that contains `{tag}` belongs to that slot. */
 export function slotTags(): readonly string[] {
   if (tags !== null) return tags;
   const found: string[] = [];
@@ -48,7 +48,7 @@ export interface SlotMarker {
 
 const form = Compile(Type.Object({ generation: Type.String(), revision: Type.Integer({ minimum: 0 }) }));
 
-/** The marker as JSON, the form in which Redis stores it. */
+/** Serializes the marker as JSON, the form in which Redis stores it. */
 export function slotMarkerText({ generation, revision }: SlotMarker): string {
   return JSON.stringify({ generation, revision });
 }

@@ -11,7 +11,9 @@ import {
   slotTags,
 } from './hash-slots.js';
 
-/** Stands for all slots in the change index (a sorted set), because a rewrite of all records changes every slot. */
+/**
+ * The member of the change index (a sorted set) that stands for all slots. It is used after a rewrite of all records.
+ */
 const everySlot = 'all';
 
 const slotsOfStep = 2_000;
@@ -33,7 +35,7 @@ export class SlotProofs {
   #newest = -1;
   #generation: string | null = null;
   #seed: string | null = null;
-  /** The newest check of the markers; resolved if no check is running. */
+  /** The newest check of the slots' markers; a resolved promise if no check is running. */
   #checking: Promise<void> = Promise.resolve();
 
   constructor(masters: ClusterMasters, names: RecordNames) {
@@ -57,8 +59,8 @@ export class SlotProofs {
   }
 
   /**
-   * Reads the marker (which states the revision up to which a slot is complete) of each slot that may have changed: its
-   * index entry is newer, or its master was replaced or flushed.
+   * Reads the marker of each slot that may have changed: its index entry is newer, or its master was replaced or
+   * flushed. A marker states the revision up to which its slot is complete.
    * @param seed the text of the meta record; a different text means that all records were rewritten
    */
   check(seed: string, generation: string): Promise<void> {
@@ -68,8 +70,8 @@ export class SlotProofs {
   }
 
   /**
-   * Whether the slot has every change. Waits for a running check: until that check has read the marker of a changed
-   * slot, the slot counts as incomplete, and requests would fail.
+   * Whether the slot has every change. First waits for a running check, because a slot with a recent change counts as
+   * incomplete until the check has read its marker. Without the wait, requests would fail.
    */
   async provesWhole(slot: number): Promise<boolean> {
     if (!this.isWhole(slot)) await this.#checking;
@@ -82,8 +84,8 @@ export class SlotProofs {
     this.#begin(generation);
     await this.#readIndex();
     const open = [...this.#sessions.keys()].filter((slot) => !this.#wasSeen(slot));
-    // Keep the results of each batch. If one late reply discarded them all, a busy gateway would start again in each
-    // heartbeat.
+    // Keep the results of each batch. Otherwise one late reply would discard all results, and a busy gateway would
+    // start again in each heartbeat.
     for (let start = 0; start < open.length; start += slotsOfStep) {
       const slots = open.slice(start, start + slotsOfStep);
       // Read the sessions before the markers: a flush begins a new session, and then a marker read before the flush
@@ -99,17 +101,14 @@ export class SlotProofs {
     }
   }
 
-  /**
-   * Whether the slot's marker was read in the current session of its master, that is without a reconnect or flush
-   * since.
-   */
+  /** Whether the slot's marker was read after the last reconnect or flush of its master. */
   #wasSeen(slot: number): boolean {
     return this.#sessions[slot] === this.#masters.owner(slot).session;
   }
 
   /**
-   * Raises the markers of complete slots to this revision: they state up to which revision a slot has every change. The
-   * marker of an incomplete slot is not changed.
+   * Raises the markers of complete slots to this revision. A marker states up to which revision its slot has every
+   * change, so the marker of an incomplete slot is left unchanged.
    */
   async advance(slots: readonly number[], revision: number): Promise<void> {
     const whole = slots.filter((slot) => this.isWhole(slot));
@@ -196,7 +195,7 @@ export class SlotProofs {
   }
 }
 
-/** The slots of these names, without duplicates. */
+/** Returns the slots of these names, without duplicates. */
 export function slotsOf(names: readonly string[]): number[] {
   return [...new Set(names.map(slotOf))];
 }

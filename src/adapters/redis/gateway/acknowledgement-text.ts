@@ -3,18 +3,21 @@ import type { AcknowledgementText } from '../records-link.js';
 import type { Seals } from '../seal.js';
 import type { BelievedState } from '../store-state.js';
 
-/** The gateway that writes the acknowledgement. */
+/** The fields of an acknowledgement that identify its gateway. */
 export type GatewayIdentity = Pick<Acknowledgement, 'instanceId' | 'environment' | 'host' | 'startedAt' | 'version'>;
 
 /**
- * An acknowledgement expires after three lifetimes. The registry needs it for one lifetime without a heartbeat; then it
- * removes the gateway.
+ * Redis keeps an acknowledgement for this many lease lifetimes. The registry needs it for one lifetime after the last
+ * heartbeat and then removes the gateway.
  */
 const lifetimesOfAcknowledgement = 3;
-/** A registry of an earlier release waits for a gateway this much longer than the gateway serves stale records. */
+/**
+ * Addition to the lifetime for a registry of an earlier release. It waits this much longer than the gateway serves
+ * stale records.
+ */
 const formerMarginMilliseconds = 5_500;
 
-/** An acknowledgement in the form in which Redis stores it. */
+/** Builds an acknowledgement in the form in which Redis stores it. */
 export function acknowledgementText(
   identity: GatewayIdentity,
   { generation, revision, replicas }: BelievedState,
@@ -25,8 +28,8 @@ export function acknowledgementText(
   const acknowledgement: Acknowledgement = { revision, generation, ...reported, ...identity };
   const { lifetimeMilliseconds, leaving } = reported;
   const granted = lifetimeMilliseconds * (leaving === true ? 1 : lifetimesOfAcknowledgement);
-  // A registry of an earlier release does not wait for a gateway whose acknowledgement has expired, so it must not
-  // expire while the gateway serves stale records.
+  // A registry of an earlier release stops waiting for a gateway when the acknowledgement expires. So the
+  // acknowledgement must last as long as the gateway serves stale records.
   const former = lifetimeMilliseconds + formerMarginMilliseconds;
   return {
     name,

@@ -73,7 +73,7 @@ const textsAtATime = 100;
 /** How often to check whether records can be read, while they cannot. */
 const pollMilliseconds = 100;
 
-/** One type of record (key or merchant): its cache, and how to read it. */
+/** The cache and the reader for one type of record (key or merchant). */
 interface Kind<Compiled extends object> {
   readonly cache: RecordCache<Compiled>;
   readonly nameOf: (id: string) => string;

@@ -57,9 +57,9 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * The slot map must be confirmed before the invalidation messages are awaited. The records of the caller's revision
-   * were written under a map that all masters had confirmed. If all confirm the same map now, these masters have sent
-   * the messages for those records.
+   * Makes all masters confirm the slot map, then waits for the invalidation messages. The registry writes records only
+   * under a confirmed map. If the masters confirm that map again now, they are the ones that sent the messages for
+   * those records.
    */
   async catchUp(): Promise<void> {
     await this.#masters.agree();
@@ -110,7 +110,10 @@ export class ClusterLink implements RecordsLink {
     return grant;
   }
 
-  /** `catchUp` has already made all masters confirm the slot map, so no other proof is needed. */
+  /**
+   * Returns `masters`: in `catchUp`, all masters confirmed the slot map, which proves that no other server has taken
+   * over.
+   */
   witness(): 'masters' {
     return 'masters';
   }
@@ -128,8 +131,8 @@ export class ClusterLink implements RecordsLink {
   }
 
   /**
-   * A missing record counts as absent only if its slot still has its marker (a record that states which changes the
-   * slot contains). One master may have been flushed while the meta record on another still exists.
+   * Reads a record, and accepts its absence only if the slot still has its marker (a record that states which changes
+   * the slot contains). One master may have been flushed while the meta record on another still exists.
    */
   async #readWithMarker(name: string, slot: number, generation: string): Promise<string | null> {
     const reply = await callOne(this.#masters, { name, command: ['MGET', name, this.#proofs.markerName(slot)] });

@@ -22,7 +22,10 @@ export interface HeartbeatOptions extends StandingOptions {
    * reported to the registry as applied. `hasMissed`: messages may have been missed since the last call.
    */
   readonly onCaughtUp: (hasMissed: boolean) => void;
-  /** Called when the gateway must drop all cached records, because the registry no longer waits for this gateway. */
+  /**
+   * Called when the gateway must drop all cached records: the registry now reports changes as in force without waiting
+   * for it.
+   */
   readonly onForget: () => void;
   /** Lists the cached keys and merchants that are inactive or have an expiry. */
   readonly inactive: InactiveMemoryOptions['held'];
@@ -30,25 +33,25 @@ export interface HeartbeatOptions extends StandingOptions {
 
 const everyMilliseconds = 500;
 /**
- * How old the registry's newest confirmation of a heartbeat may be. If it is older, the sentinels or replicas are
- * queried as well.
+ * How old the registry's newest confirmation of a heartbeat may be. If it is older, the sentinels or replicas must also
+ * confirm that the server is still the master.
  */
 const oldEchoMilliseconds = 1_000;
 
 /**
  * Every 500 ms, reads the newest revision, handles all pending invalidation messages, and then acknowledges the
- * revision to the registry. Records are written before their revision, so every record changed up to it has been
- * dropped from the cache by then. A result is valid only for the connections over which it was obtained.
+ * revision to the registry. The registry writes records before it raises the revision, so by then the cache has dropped
+ * every changed record. A result is valid only for the connections over which it was obtained.
  */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
   readonly standing: Standing;
   /**
-   * Keeps the gateway unready after its start until the registry's first grant (the lease for its cache), although it
-   * already serves requests.
+   * Makes the gateway report that it is not ready until the registry's first grant (the lease for its cache). Meanwhile
+   * it already serves requests.
    */
   readonly firstGrant: FirstGrant;
-  /** Signals that the current connections have been judged, as trusted or not trusted. */
+  /** Wakes waiting requests once a heartbeat has decided whether the current connections can be trusted. */
   readonly verdict = new Signal();
   readonly #inactive: InactiveMemory;
   readonly #seals: SealCheck;
@@ -88,7 +91,7 @@ export class Heartbeat {
     return this.#next;
   }
 
-  /** Tries to make the cache fresh again within a bounded time. Returns at once if that is known to fail. */
+  /** Tries to make the cache fresh again within a bounded time. Returns at once if the attempt cannot succeed. */
   async catchUp(): Promise<void> {
     if ((!this.standing.lease.enrolled && this.standing.proof !== null) || this.standing.filling !== null) return;
     // During an outage, another heartbeat would only delay the request.
@@ -98,8 +101,8 @@ export class Heartbeat {
 
   /**
    * Handles changed records.
-   * @returns whether to drop them now. While the store is not trusted, they stay as stale, because no replacement can
-   * be read; the next successful heartbeat drops everything.
+   * @returns whether the cache must drop them now. While the store is not trusted, no new version can be read, so they
+   * stay cached as stale; the next successful heartbeat drops everything.
    */
   changed(): boolean {
     if (this.standing.state.isFormer || this.standing.isBelieved) return true;
@@ -108,17 +111,17 @@ export class Heartbeat {
   }
 
   /**
-   * Handles that any record may have changed: cached records are stale until a heartbeat trusts the store again and
-   * drops them.
+   * Makes all cached records stale until a heartbeat trusts the store again and drops them. Must be called when any
+   * record may have changed.
    */
   everythingChanged(): void {
-    // Drop at once, because a registry of an earlier release does not wait for a gateway that does not trust its store.
+    // Drop at once: a registry of an earlier release reports a change as in force without waiting for this gateway.
     if (this.standing.state.isFormer) this.#drop();
     this.#heldEpoch = NaN;
     this.markUnverified();
   }
 
-  /** Distrusts all earlier results, and starts a heartbeat. */
+  /** Discards the trust in the current connections, and starts a heartbeat to check them again. */
   markUnverified(): void {
     this.standing.markUnverified();
     void this.beat();
@@ -126,7 +129,7 @@ export class Heartbeat {
 
   /**
    * Stops the heartbeats and writes an acknowledgement with `leaving`, so that the registry no longer waits for this
-   * gateway. Must be called after the last decision.
+   * gateway. Must be called after the last request has been decided.
    */
   async close(): Promise<void> {
     this.isClosed = true;
@@ -167,8 +170,8 @@ export class Heartbeat {
       }
       if (servers === null && found.replicas !== null) throw new Error('INFO has not yet identified this Redis server');
       await link.checkParts(meta, found.generation);
-      // On a busy machine, the check of a Cluster's slots takes longer than the result stays valid. The masters confirm
-      // the slot map after it, so its end counts.
+      // On a busy machine, the check of a Cluster's slots can take longer than its result stays valid. The masters
+      // confirm the slot map after the check, so the result counts from the end of the check.
       const at = link.witness(found.replicas ?? 0) === 'masters' ? this.standing.lease.now() : begunAt;
       await link.catchUp();
       if (this.standing.epoch !== epoch) return; // the connections changed; a new heartbeat is requested
@@ -190,8 +193,8 @@ export class Heartbeat {
       this.standing.goodAt = at.monotonic;
       if (isAsked && this.standing.lease.sinceEchoed > oldEchoMilliseconds) {
         this.#asking ??= this.#queryWitnesses(acknowledgement, found.replicas, at, epoch);
-        // Wait for the sentinels or replicas before judging new connections, because a failover would otherwise reject
-        // the waiting requests. If no proof is missing, do not wait: a sentinel that hangs must not delay the verdict.
+        // After a failover, wait for the sentinels or replicas to confirm the new server; otherwise waiting requests
+        // would be rejected. If the server is already confirmed, do not wait, because a sentinel may hang.
         if (!this.standing.isWitnessed) await this.#asking;
         if (this.standing.epoch !== epoch) return;
       }
@@ -217,8 +220,8 @@ export class Heartbeat {
   }
 
   /**
-   * Keeps trusting a server that refuses writes because it is full or cannot save: it refuses the registry's writes
-   * too, so its records are current.
+   * Keeps trusting a server that refuses writes because it is full or cannot save. It refuses the registry's writes
+   * too, so its records are still current.
    */
   #writeFailed(error: unknown, found: BelievedState, epoch: number): never {
     this.standing.acknowledgement.failed(error);

@@ -5,7 +5,7 @@ import type { RecordNames } from '../record-names.js';
 import type { RecordsLink } from '../records-link.js';
 import type { Seals } from '../seal.js';
 
-/** Dependencies of the memory for inactive records. */
+/** Options of the memory for inactive records. */
 export interface InactiveMemoryOptions {
   readonly link: Pick<RecordsLink, 'write'>;
   readonly names: RecordNames;
@@ -69,8 +69,8 @@ export class InactiveMemory {
   }
 
   /**
-   * Deletes the remembered records once the gateway is enrolled: either nothing was lost, or the registry read the
-   * report before it enrolled the gateway.
+   * Deletes the remembered records. Must be called once the gateway is enrolled: either the store has lost nothing, or
+   * the registry read the report first.
    */
   clear(): void {
     if (this.#known === null) return;
@@ -94,7 +94,7 @@ export class InactiveMemory {
 
 /**
  * Selects the records that are inactive or have an expiry, in the form for reports. Omits permissions and allowlists,
- * because the registry needs only what makes a record inactive.
+ * because the registry uses only the fields that make a record inactive.
  */
 export function* inactiveAmong(
   keys: Iterable<readonly [lookupId: string, key: CompiledKey]>,

@@ -18,15 +18,16 @@ export const freshMilliseconds = 1_500;
 const marginMilliseconds = 1_000;
 const longestLifetimeMilliseconds = 86_400_000;
 /**
- * How many heartbeats' start times are stored, and their minimum distance. A heartbeat in between is not stored; the
- * one before it counts.
+ * How many start times of heartbeats are stored, and the minimum distance between two of them. For a heartbeat that is
+ * not stored, the start time of the one before it is used.
  */
 const mostBeats = 1_000;
 const betweenBeatsMilliseconds = 100;
 
 /**
- * A gateway's permission to use its cache. The registry gives it with a grant and, before it confirms a change, waits
- * for this gateway for up to the lease's lifetime. On the gateway's own clock, the lease ends one second earlier.
+ * A gateway's permission to use its cache, which the registry gives with a grant. Before the registry confirms a
+ * change, it waits for this gateway for up to the lease's lifetime. On the gateway's own clock, the lease ends one
+ * second earlier.
  */
 export class Lease {
   /** How long the registry must wait for this gateway, counted from the last proof that its server is the master. */
@@ -53,7 +54,10 @@ export class Lease {
     this.#milliseconds = this.#ownMilliseconds;
   }
 
-  /** Whether the registry has enrolled this gateway: it waits for this gateway, which may therefore cache records. */
+  /**
+   * Whether the registry has enrolled this gateway. The registry then waits for it before it confirms a change, so the
+   * gateway may cache records.
+   */
   get enrolled(): boolean {
     return this.#enrolled;
   }
@@ -89,8 +93,8 @@ export class Lease {
   }
 
   /**
-   * The newest heartbeat for which the registry confirmed that the store lacks no record; -1 without one in this
-   * generation.
+   * The newest heartbeat for which the registry confirmed that the store has every record. -1 if there is no such
+   * heartbeat in this generation.
    */
   get vouchedBeat(): number {
     return this.#vouchedBeat;
@@ -111,12 +115,12 @@ export class Lease {
     return begun;
   }
 
-  /** The current time on both clocks. */
+  /** Returns the current time on both clocks. */
   now(): ClockReading {
     return { wall: this.#clock.now(), monotonic: performance.now() };
   }
 
-  /** Whether the lease has run out: the registry no longer waits for this gateway. */
+  /** Whether the lease has run out. The registry then confirms changes without waiting for this gateway. */
   get isOver(): boolean {
     return this.#enrolled && this.sinceSure > this.#milliseconds;
   }
@@ -127,7 +131,7 @@ export class Lease {
 
   /**
    * Applies the grant that a heartbeat has read; null: no valid grant.
-   * @param generation of the trusted store
+   * @param generation the generation of the trusted store
    */
   granted(grant: Grant | null, generation: string): void {
     if (this.#generation !== generation) {
@@ -151,8 +155,8 @@ export class Lease {
   }
 
   /**
-   * Enrols the gateway without a grant. A registry of an earlier release grants no leases, but waits until an
-   * acknowledgement expires.
+   * Enrols the gateway without a grant. A registry of an earlier release writes no grants; it waits for a gateway until
+   * the gateway's acknowledgement expires.
    */
   assume(generation: string): void {
     [this.#enrolled, this.#generation, this.#milliseconds] = [true, generation, this.#ownMilliseconds];

@@ -32,19 +32,19 @@ const maxSuspects = 10_000;
 
 /**
  * Distinguishes a record that was evicted or deleted in Redis from one that never existed. Each grant states whether
- * the store lacks no record, and Redis reports each later deletion to the gateway. Where that is not enough, and during
- * a rebuild, the gateway queries the registry, which reads its database.
+ * the store has every record, and Redis reports each later deletion to the gateway. If that does not decide it, or
+ * during a rebuild, the gateway queries the registry, which reads its database.
  */
 export class MissingRecords {
   readonly #options: MissingRecordsOptions;
   readonly #asks = new TokenBucket(queriesPerSecond, queryBurst, () => performance.now());
   readonly #asksOfFilling = new TokenBucket(queriesPerSecondOfRebuild, queryBurst, () => performance.now());
   #count = 0;
-  /** Names from invalidation messages. If such a record is absent, it may have been evicted or deleted. */
+  /** Names from invalidation messages. If one of these records is absent, it may have been evicted or deleted. */
   readonly #suspects = new Set<string>();
   /**
-   * The first heartbeat whose grant counts as proof that the store lacks no record. Before it, invalidation messages
-   * may have been missed.
+   * The number of the first heartbeat whose grant proves that the store has every record. Before that heartbeat,
+   * invalidation messages may have been missed.
    */
   #firstBeat = 0;
 
@@ -58,14 +58,17 @@ export class MissingRecords {
     if (this.#suspects.size > maxSuspects) this.missed();
   }
 
-  /** Must be called when invalidation messages may have been missed. */
+  /**
+   * Stops trusting earlier grants as proof that the store has every record. Must be called when invalidation messages
+   * may have been missed.
+   */
   missed(): void {
     this.#suspects.clear();
     this.#firstBeat = this.#options.standing.lease.beats + 1;
   }
 
   /**
-   * The text of a record; null if the registry has no such record.
+   * Reads the text of a record; null if the registry has no such record.
    * @param name with the prefix of the store
    * @throws KeyStoreUnavailable
    */
@@ -87,7 +90,7 @@ export class MissingRecords {
   async #mayBeMissing(name: string): Promise<boolean> {
     const { link, standing } = this.#options;
     const { lease, last } = standing;
-    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // an earlier release does not reply
+    if (!(lease.enrolled ? lease.asks : last?.asks === true)) return false; // earlier releases do not reply
     const isKnown = (): boolean => lease.enrolled && lease.vouchedBeat >= this.#firstBeat && !this.#suspects.has(name);
     if (!isKnown()) return true;
     // Redis may have returned no record before the message about its deletion arrived, so wait for pending messages.
@@ -99,8 +102,8 @@ export class MissingRecords {
   }
 
   /**
-   * Reads a record during a rebuild of the store. A record counts only if it names the new generation, because it was
-   * then written after the store was emptied.
+   * Reads a record during a rebuild of the store. Accepts only a record that names the new generation: it was written
+   * after the store was emptied.
    * @returns undefined if the rebuild has ended
    */
   async #textOfFilling(name: string, { generation }: Filling): Promise<string | null | undefined> {

@@ -48,14 +48,14 @@ export class Preload {
     return this.#seen;
   }
 
-  /** Must be called after the cache was dropped. Loads all records again. */
+  /** Loads all records again. Must be called after the cache was dropped. */
   restart(): void {
     this.#state = 'loading';
     this.#requestScan();
     this.#begin();
   }
 
-  /** Must be called for records that are new or were dropped from the cache. Loads them soon. */
+  /** Loads these records soon. Must be called for records that are new or were dropped from the cache. */
   changed(lookupIds: readonly string[], merchantIds: readonly string[]): void {
     this.#reader.add(lookupIds, merchantIds);
     if (this.#reader.waiting > mostWaiting) this.#requestScan();
@@ -98,7 +98,7 @@ export class Preload {
         if (this.#isRefused(error)) break;
       }
       if (!this.#hasWork()) this.#settle();
-      // Try again: some records could not be read, or have just changed.
+      // Some records could not be read, or have just changed: try again.
       else await rest(retryMilliseconds);
     }
     this.#isRunning = false;
@@ -111,9 +111,8 @@ export class Preload {
   }
 
   /**
-   * Whether the user of Redis lacks an ACL right, so that a retry is useless. Other errors are temporary, such as an
-   * outage or a failover.
-   * @returns whether Redis refused the read with NOPERM
+   * Whether Redis refused the read with NOPERM: its user lacks an ACL right, so a retry is useless. Other errors are
+   * temporary, such as an outage or a failover.
    */
   #isRefused(error: unknown): boolean {
     if (!(error instanceof Error) || !error.message.startsWith('NOPERM ')) return false;
@@ -140,7 +139,7 @@ export class Preload {
     }
   }
 
-  /** Reads the keys of one page of the scan. If that fails, the scan continues and the records stay queued. */
+  /** Reads the keys of one page of the scan. If the read fails, the records stay queued and the scan continues. */
   async #readOnWay(ids: readonly string[]): Promise<void> {
     try {
       await this.#reader.readKeys(ids);

@@ -6,16 +6,16 @@ import { StoreUnseeded } from '../records-link.js';
 import type { RecordsLink } from '../records-link.js';
 
 /**
- * How often a read is attempted. It is repeated if the connection or the generation changed before the reply. If a
- * recent heartbeat succeeded, it is also repeated once after a missing reply.
+ * How often a read is attempted. It is repeated if the connection or the generation changed before the reply. After a
+ * missing reply, it is repeated once if a recent heartbeat succeeded.
  */
 const attempts = 4;
 /**
- * How many times, of at most 250 ms each, a read waits for a verdict on the connection. One suffices for a planned
- * failover; a busy machine needs more.
+ * How many times a read waits, for at most 250 ms each, until a heartbeat decides whether the connection is trusted.
+ * One wait suffices for a planned failover; a busy machine needs more.
  */
 const turnsOfPatience = 6;
-/** Pause after a failed command, because the end of its connection may be noticed a little later. */
+/** Pause after a failed command, because Node may notice a little later that the connection has ended. */
 const endMilliseconds = 5;
 
 /** Reads records only from a server that is trusted both before the query and after the reply. */
@@ -28,7 +28,7 @@ export class ProvenReads {
   }
 
   /**
-   * The text of a record; null if it does not exist.
+   * Reads the text of a record; null if it does not exist.
    * @throws KeyStoreUnavailable
    */
   async text(name: string): Promise<string | null> {
@@ -64,8 +64,8 @@ export class ProvenReads {
   }
 
   /**
-   * Waits until the current connections are trusted, for a limited number of turns. Returns at once if no verdict can
-   * be expected soon.
+   * Waits until the current connections are trusted, for a limited number of turns. Returns at once if no decision
+   * about them is expected soon.
    */
   async #proven(patience: { turns: number }): Promise<number> {
     const { standing, verdict } = this.#heartbeat;
@@ -75,7 +75,7 @@ export class ProvenReads {
       await verdict.next();
     }
     const { proof } = standing;
-    // `standing.reason` is null while cached records can be served; then use the reason of the store.
+    // While cached records can be served, `standing.reason` is null; then use the reason of the store.
     if (proof === null || !standing.hasReplied)
       throw new KeyStoreUnavailable(standing.reason ?? standing.state.reason ?? 'Redis did not reply');
     return proof;

@@ -90,8 +90,7 @@ export class RedisRecords implements Records {
       },
       onListening: () => {
         this.#missing.missed();
-        // The next heartbeat drops the cached records before it acknowledges a revision. Until then they may be served
-        // as stale.
+        // Until the next heartbeat drops the cached records, they may be served as stale.
         void this.#heartbeat.beat();
       },
       onDisconnected: () => {
@@ -125,7 +124,7 @@ export class RedisRecords implements Records {
       ...{ link: this.#link, reads: new ProvenReads(this.#link, this.#heartbeat), standing: this.#heartbeat.standing },
       ...{ names, instanceId: identity.instanceId, seals },
     });
-    // The caches use ids as keys, because full Redis names would have to be built and hashed for each lookup.
+    // The caches are keyed by id: full Redis names would have to be built and hashed for each lookup.
     this.#known = new KnownKeys(cache.maxEntries);
     this.#keys = new RecordCache(cache, this.#heartbeat, (id) => this.#readKey(id));
     this.#merchants = new RecordCache(cache, this.#heartbeat, (id) => this.#readMerchant(id));
@@ -208,7 +207,7 @@ export class RedisRecords implements Records {
   }
 
   /**
-   * Reads the merchant of a key. A missing merchant record means that the store is damaged, and requests with the key
+   * Reads the merchant of a key. If the merchant's record is missing, the store is damaged, and requests with the key
    * get 503.
    */
   async #readMerchant(id: string): Promise<CompiledMerchant | KeyStoreUnavailable | null> {

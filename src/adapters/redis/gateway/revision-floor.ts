@@ -10,9 +10,9 @@ interface Known {
 }
 
 /**
- * Remembers the revision of dropped records, to detect an attacker who writes to Redis. Within a generation (one
- * unbroken history of changes) the revision of a record never decreases. An older copy must not reactivate a revoked
- * key, and a deletion must not make a valid key unknown.
+ * Remembers the revisions of dropped records, to detect an attacker who writes to Redis. Within a generation (one
+ * unbroken history of changes) the revision of a record never decreases. So an attacker can neither reactivate a
+ * revoked key with an older copy nor make a valid key unknown by deleting its record.
  */
 export class RevisionFloor {
   readonly #known: LRUCache<string, Known>;
@@ -24,7 +24,7 @@ export class RevisionFloor {
 
   /**
    * Records the revision of a record that is dropped because it may have changed. Ignores a revision that the registry
-   * cannot have written, because a forged record must not block the genuine one later.
+   * cannot have written: a forged high revision would later block the genuine record.
    * @param held the cached record; undefined if none was cached
    * @param last the gateway's trusted state of the store
    */

@@ -7,11 +7,11 @@ import { type BelievedState, type MetaCheck, StoreState } from '../store-state.j
 /** Why requests are refused while Redis does not reply. */
 export const noReply = 'Redis does not reply';
 
-/** Dependencies and callbacks of the decision whether a gateway may serve requests. */
+/** Options for deciding whether a gateway may serve requests. */
 export interface StandingOptions {
   readonly link: Pick<RecordsLink, 'epoch' | 'connected' | 'witness'>;
   readonly clock: Clock;
-  /** How long cached records may be served that cannot be checked. */
+  /** How long cached records may be served while they cannot be checked. */
   readonly maxStaleMilliseconds: number;
   /** Rejects a meta record that must not be trusted; null or omitted: every meta record is trusted. */
   readonly checkMeta?: MetaCheck | null;
@@ -42,7 +42,7 @@ export class Standing {
   goodAt = performance.now();
   readonly #options: StandingOptions;
   #distrusts = 0;
-  /** The connection epochs that were last judged, and last trusted. */
+  /** The epoch of the connections about which a heartbeat last decided, and the epoch that it last trusted. */
   #judged = NaN;
   #believed = NaN;
   /** Whether no other server can replace this one, so that it may be read without further proof. */
@@ -58,12 +58,12 @@ export class Standing {
     this.acknowledgement = new AcknowledgementState(clock, maxStaleMilliseconds + freshMilliseconds);
   }
 
-  /** Changes when the connections change, or when earlier results are distrusted. */
+  /** A number that changes when the connections change, or when earlier results are distrusted. */
   get epoch(): number {
     return this.#options.link.epoch + this.#distrusts;
   }
 
-  /** The state of the store that was last trusted; null before the first. */
+  /** The state of the store that was last trusted; null if no state has been trusted yet. */
   get last(): BelievedState | null {
     return this.#last;
   }
@@ -95,16 +95,16 @@ export class Standing {
     return this.state.generation ?? '';
   }
 
-  /** Identifies the current connections if their server is trusted and may be read; otherwise null. */
+  /** The epoch of the current connections if their server is trusted and may be read; otherwise null. */
   get proof(): number | null {
     const epoch = this.epoch;
     return this.#believed === epoch && this.#whyNotAsked() === null ? epoch : null;
   }
 
   /**
-   * The store while the registry refills it, if this gateway may read it; otherwise null. If a record is missing then,
-   * the registry is queried for it. Null where another server could take over, because such a store is used without a
-   * grant.
+   * The store while the registry refills it, if this gateway may read it; otherwise null. If a record is missing from
+   * such a store, the gateway queries the registry for it. Null where another server could take over: the gateway then
+   * reads the refilled store without a grant.
    */
   get filling(): Filling | null {
     const { filling } = this.state;
@@ -112,13 +112,14 @@ export class Standing {
     return this.#options.link.witness(filling.replicas ?? 0) === 'none' ? filling : null;
   }
 
-  /** Why the gateway must refuse every request; null if it can serve some, even if only from its cache. */
+  /** Why the gateway must refuse every request; null if it can serve some requests, even if only from its cache. */
   get reason(): string | null {
     if (this.hasReplied && this.isBelieved)
       return this.lease.enrolled ? this.acknowledgement.reason : this.#whyNotAsked();
     if (this.filling !== null) return null;
     const refused = this.hasReplied ? (this.state.reason ?? this.acknowledgement.reason) : null;
-    // A registry of an earlier release does not wait for a gateway that does not trust its store.
+    // A registry of an earlier release confirms changes without waiting for a gateway that distrusts its store. So such
+    // a gateway must refuse.
     if (refused !== null && this.#judged === this.epoch && this.state.isFormer) return refused;
     const mayServe = this.sinceKnownTrue <= this.staleMilliseconds;
     if (mayServe && (refused === null || this.#options.holds())) return null;
@@ -131,7 +132,7 @@ export class Standing {
     return this.#believed === this.epoch;
   }
 
-  /** Whether a trusted server may be read now, because it is proved to be the master or no proof is needed. */
+  /** Whether a trusted server may be read now: either it is proved to be the master, or no other server could be. */
   get isWitnessed(): boolean {
     return this.#whyNotAsked() === null;
   }
@@ -141,14 +142,14 @@ export class Standing {
     return performance.now() - this.goodAt <= freshMilliseconds;
   }
 
-  /** Whether the current connections have been judged, as trusted or not trusted. */
+  /** Whether a heartbeat has decided to trust or distrust the current connections. */
   get isJudged(): boolean {
     return this.#judged === this.epoch;
   }
 
   /**
-   * Whether the next heartbeat is likely to succeed soon: the current connections have no verdict yet, or Redis left
-   * one heartbeat without a reply.
+   * Whether the next heartbeat is likely to succeed soon. Either no heartbeat has decided about the current connections
+   * yet, or Redis left only one heartbeat without a reply.
    */
   get isJudgedSoon(): boolean {
     if (this.isJudged) return !this.hasReplied && this.isRecent;
@@ -161,8 +162,8 @@ export class Standing {
   }
 
   /**
-   * Withdraws a negative verdict, because the running heartbeat may trust the store again. Requests then wait for its
-   * result.
+   * Withdraws a decision to distrust the connections, because the running heartbeat may trust the store again. Requests
+   * then wait for its result.
    */
   reconsider(): void {
     if (!this.isBelieved) this.#judged = NaN;
@@ -174,8 +175,8 @@ export class Standing {
   }
 
   /**
-   * Judges the state that was read from the store, with the generation in which this gateway is enrolled. Parameters
-   * and result are those of `StoreState.judge`.
+   * Decides whether to trust the state that was read from the store, given the generation in which this gateway is
+   * enrolled. Parameters and result are those of `StoreState.judge`.
    */
   judgeState(meta: string | null, newest: string | null, servers: RecordsLink['servers']): BelievedState | null {
     return this.state.judge(meta, newest, servers, this.state.isFormer ? null : this.lease.generation);
@@ -191,7 +192,7 @@ export class Standing {
     this.#cannotFailOver = found.replicas === null || this.#options.link.witness(found.replicas) === 'none';
   }
 
-  /** Why a trusted server must not be read; null if it may be. */
+  /** Returns why a trusted server must not be read; null if it may be. */
   #whyNotAsked(): string | null {
     if (this.acknowledgement.reason !== null) return this.acknowledgement.reason;
     const { enrolled, milliseconds, sinceSure } = this.lease;
@@ -201,9 +202,9 @@ export class Standing {
 }
 
 /**
- * Tracks whether the registry may still wait for this gateway, that is while its acknowledgement has not expired. A
- * server that replies but refuses writes may have been replaced by another, on which keys are revoked. A server that is
- * full or cannot save refuses the registry's writes too, so no change is confirmed meanwhile.
+ * Tracks whether this gateway's acknowledgement has expired, so that the registry no longer waits for it. A server that
+ * replies but refuses writes may have been replaced by a server on which keys are revoked. A server that is full or
+ * cannot save refuses the registry's writes too, so the registry confirms no change meanwhile.
  */
 export class AcknowledgementState {
   readonly #clock: Clock;
@@ -211,13 +212,16 @@ export class AcknowledgementState {
   #put = { wall: -Infinity, monotonic: -Infinity };
   #isRefused = false;
 
-  /** @param lifetimeMilliseconds how long an acknowledgement allows decisions, counted from before its write */
+  /**
+   * @param lifetimeMilliseconds how long an acknowledgement allows the gateway to decide requests, counted from before
+   * its write
+   */
   constructor(clock: Clock, lifetimeMilliseconds: number) {
     this.#clock = clock;
     this.#lifetimeMilliseconds = lifetimeMilliseconds;
   }
 
-  /** Why no request may be decided; null if requests may be decided. */
+  /** Why the gateway must refuse all requests; null if it may decide them. */
   get reason(): string | null {
     if (!this.#isRefused) return null;
     const age = Math.max(this.#clock.now() - this.#put.wall, performance.now() - this.#put.monotonic);
@@ -240,7 +244,7 @@ export class AcknowledgementState {
 
   /** Records why the write of an acknowledgement failed. */
   failed(error: unknown): void {
-    // Another error reply means another server or another cause. A missing reply proves nothing.
+    // Any other error reply has another cause, or comes from another server. A missing reply proves nothing.
     if (error instanceof Error && error.name === 'ReplyError') this.#isRefused = refusesWrites.test(error.message);
   }
 }

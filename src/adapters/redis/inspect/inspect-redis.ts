@@ -6,7 +6,10 @@ import type { Fault, InspectedServer } from './failure.js';
 import { missingRights } from './rights.js';
 import type { RedisUse } from './rights.js';
 
-/** A problem that was found. `error`: the part cannot use Redis. `warning`: a feature fails, or a risk exists. */
+/**
+ * A problem that was found. `error`: the gateway or registry cannot use Redis. `warning`: a feature fails, or a risk
+ * exists.
+ */
 export interface Finding extends Fault {
   readonly severity: 'error' | 'warning';
 }
@@ -21,7 +24,7 @@ export interface Inspection {
 }
 
 /**
- * Connects as a gateway or a registry does, and looks for mistakes in the configuration. Changes nothing in Redis.
+ * Connects as a gateway or a registry does, and checks for mistakes in the configuration. Changes nothing in Redis.
  * Never rejects.
  */
 export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
@@ -31,7 +34,7 @@ export async function inspectRedis(inspection: Inspection): Promise<Finding[]> {
     const each = await Promise.all(
       address.cluster.map((at) => inspectServer(inspection, at, 'keyStore.redis.cluster')),
     );
-    // Report each problem once, because the nodes of a Cluster mostly lack the same rights.
+    // Report each problem once: the nodes of a Cluster usually lack the same rights.
     return each.flat().filter(({ message }, index, all) => all.findIndex((one) => one.message === message) === index);
   }
   const { hostname, port } = new URL(address.url);
@@ -129,7 +132,7 @@ async function checkInfo(redis: Redis, address: RedisAddress, { what, options: {
 type Credentials = Pick<RedisAddress, 'username' | 'password' | 'ca'>;
 type Visit<Result> = { readonly result: Result } | { readonly fault: Fault };
 
-/** Connects, authenticates and calls `act`. Returns its result, or a fault. */
+/** Connects, authenticates and calls `act`. Returns the result of `act`, or a fault. */
 async function connected<Result>(
   whose: InspectedServer,
   { username, password, ca }: Credentials,

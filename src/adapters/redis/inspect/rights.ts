@@ -34,7 +34,8 @@ const registryClientRights = ['client|id', 'client|tracking'];
 const clusterRights = ['mget', 'zrange', 'asking', 'cluster|info', 'cluster|nodes', 'cluster|slots'];
 
 /**
- * The commands that a user needs, in ACL syntax, in addition to `subscribe`. docs/records.md contains the same list.
+ * Returns the commands that a user needs, in ACL syntax, in addition to `subscribe`. docs/records.md contains the same
+ * list.
  */
 export function neededCommands(use: RedisUse): string[] {
   const own =
@@ -56,8 +57,8 @@ export function neededCommands(use: RedisUse): string[] {
 }
 
 /**
- * For each right, a command to test whether Redis permits it. Redis checks rights before arguments; with the right, the
- * command changes no data. `$` stands for the name of a record that does not exist.
+ * A command per right that tests whether Redis permits it. Redis checks rights before arguments; even with the right,
+ * the command changes no data. `$` stands for the name of a record that does not exist.
  */
 const probes: Readonly<Record<string, string>> = {
   get: 'GET $',
@@ -91,11 +92,11 @@ const probes: Readonly<Record<string, string>> = {
 
 /**
  * Lists the rights that the user lacks, in ACL syntax: for commands, keys and the channel of invalidation messages.
- * Afterwards the connections cannot be used: `redis` may be in a MULTI, and `listening` subscribed.
+ * Afterwards the connections must be closed: `redis` may be in a MULTI, and `listening` subscribed.
  */
 export async function missingRights(redis: Redis, listening: Redis, prefix: string, use: RedisUse): Promise<string[]> {
   const missing = new Set<string>();
-  // MULTI is last, because Redis would queue all commands after it.
+  // Test MULTI last, because Redis queues all commands after it.
   const commands = neededCommands(use).toSorted((one, other) => Number(one === 'multi') - Number(other === 'multi'));
   for (const command of commands) {
     const [name = '', ...args] = (probes[command] ?? '').replaceAll('$', `${prefix}self-check`).split(' ');
@@ -107,14 +108,14 @@ export async function missingRights(redis: Redis, listening: Redis, prefix: stri
   return [...missing];
 }
 
-/** The kind of right that the call lacks; null if no right is missing. */
+/** Returns the kind of right that the user lacks for the call; null if no right is missing. */
 async function refusalOf(act: () => Promise<unknown>): Promise<'command' | 'key' | 'channel' | null> {
   try {
     await act();
     return null;
   } catch (error) {
     const { message } = error as Error;
-    // EXEC without a right is refused with EXECABORT, followed by NOPERM.
+    // Redis refuses EXEC without a right with EXECABORT, followed by NOPERM.
     if (!message.includes('NOPERM ')) return null;
     if (/access (?:a|one of the) channel/.test(message)) return 'channel';
     return /access (?:a|one of the) key/.test(message) ? 'key' : 'command';

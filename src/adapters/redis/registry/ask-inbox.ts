@@ -5,13 +5,13 @@ import type { Seals } from '../seal.js';
 
 /** Access to the queries and replies in Redis, by full names. */
 export interface QuerySource {
-  /** The stored bytes of these names, in the same order; null for a missing name. */
+  /** Reads the stored bytes of these names, in the same order; null for a missing name. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
   /** Writes texts, each with an expiry (PX). */
   write(texts: readonly AcknowledgementText[]): Promise<unknown>;
 }
 
-/** Maximum number of queued queries. The gateway repeats a query that was dropped. */
+/** Maximum number of queued queries. A query beyond it is dropped, and the gateway repeats it. */
 const maxQueries = 10_000;
 /** Maximum length of a query's name. No gateway writes a longer one. */
 const longestName = 256;
@@ -33,7 +33,7 @@ export class QueryInbox implements RecordInbox {
     [this.#prefix, this.#seals, this.#source] = [prefix, seals, source];
   }
 
-  /** Handles invalidation messages for these names. Some name queries, which are then read. */
+  /** Handles invalidation messages for these names. Reads the names of queries among them. */
   received(names: readonly string[]): void {
     for (const name of names) {
       if (!name.startsWith(this.#prefix) || name.length > longestName || this.#received.size >= maxQueries) continue;
@@ -53,8 +53,8 @@ export class QueryInbox implements RecordInbox {
       ...{ name, text: this.#seals.seal(name, queryReplyText(present.has(record), generation)) },
       lifetimeMilliseconds: queryLifetimeMilliseconds,
     }));
-    // Ignore a failure, because the gateway repeats a query without a reply. Writing records must not fail because of
-    // it.
+    // Ignore a failure: a gateway repeats a query that gets no reply, and the registry's write of the records has
+    // succeeded.
     await this.#source.write(texts).catch(() => undefined);
   }
 
@@ -62,7 +62,8 @@ export class QueryInbox implements RecordInbox {
     const names = [...this.#received];
     this.#received = new Set();
     const texts = await this.#source.read(names).catch(() => []);
-    // In a registry that does not write records, nothing takes queries out of the queue, so the queue is cleared.
+    // A registry that does not write records never takes queries out of the queue, so the queue is cleared when it is
+    // full.
     if (this.#asks.size > maxQueries) this.#asks.clear();
     let isAsked = false;
     for (const [index, name] of names.entries()) {

@@ -7,9 +7,9 @@ import { callEach, callOne } from '../cluster/cluster-calls.js';
 import type { ClusterMasters } from '../cluster/cluster-masters.js';
 
 /**
- * Lua: writes a revision and the id of its change, unless a later valid revision is stored. A registry that was paused
- * and has lost its lease would otherwise publish an older revision, and gateways would assume that the store has lost
- * changes.
+ * Lua: writes a revision and the id of its change, but not if a later valid revision is stored. A registry that was
+ * paused and has lost its lease would otherwise publish an older revision, and gateways would assume that the store has
+ * lost changes.
  * KEYS: the revision, the change. ARGV: their new values. Returns 1 if they were written, otherwise 0.
  */
 const unlessLaterPublished = `
@@ -37,16 +37,17 @@ export async function publishUnlessLater(
 }
 
 /**
- * Determines the generation (one unbroken history of changes) in which the slots of a Cluster must be complete. A
- * forged meta record may name any generation; every slot would then seem incomplete, and all records would be
- * rewritten.
+ * Determines the generation (one unbroken history of changes) in which the slots of a Cluster must be complete. Forged
+ * meta records are ignored. A forged generation would make every slot seem incomplete, and the registry would rewrite
+ * all records.
  */
 export class StatedGeneration {
   #sealed = '';
 
   /**
-   * @returns the latest generation in a validly sealed meta record. Before the first such record: the generation in
-   * this one.
+   * Returns the generation that the slots must have.
+   * @returns the latest generation in a validly sealed meta record; the one in this record before any was validly
+   * sealed
    */
   of({ meta, seal }: Pick<StoreSnapshot, 'meta' | 'seal'>): string {
     const stated = meta?.generation ?? '';
@@ -69,7 +70,7 @@ const ifUnchanged = `
   if ARGV[2] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[2]) end
   return 1`;
 
-/** The stored bytes of the records with these full names, in the same order; null for a missing record. */
+/** Reads the stored bytes of the records with these full names, in the same order; null for a missing record. */
 export async function readEach(masters: ClusterMasters, names: readonly string[]): Promise<(Buffer | null)[]> {
   const calls = names.map((name) => ({ name, command: ['GET', name], inBytes: true }));
   const replies = await callEach(masters, calls, malformedText);

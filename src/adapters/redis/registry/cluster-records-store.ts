@@ -30,8 +30,8 @@ import { memoryOf } from '../server/server-memory.js';
 
 /**
  * The registry's access to the record store on the masters of a Cluster. It writes records, then the markers of their
- * slots, the change index, and finally the revision. A gateway that reads a revision therefore finds in the index what
- * has changed, and in the markers whether the slots are complete.
+ * slots, then the change index, and finally the revision. A gateway that reads a revision finds in the index which
+ * slots have changed, and in the markers whether those slots are complete.
  */
 export class ClusterRecordsStore implements RecordsStore {
   readonly endsWithProcess = false;
@@ -85,8 +85,8 @@ export class ClusterRecordsStore implements RecordsStore {
     );
     this.#directory = new GatewayDirectory({
       ...{ prefix: gateways, seals },
-      // Always true, because `catchUp` waits until all masters agree on the slot map. An acknowledgement may be on a
-      // master that is not known yet.
+      // Always true, because `catchUp` waits until all masters agree on the slot map. Until they do, an acknowledgement
+      // may be on a master that is not known yet.
       connected: true,
       get epoch() {
         return masters.epoch;
@@ -249,7 +249,7 @@ export class ClusterRecordsStore implements RecordsStore {
   }
 }
 
-/** What the masters of a Cluster report in INFO. */
+/** The run ids of the Cluster's masters, which the masters report in INFO. */
 export class MasterServers {
   readonly #masters: ClusterMasters;
   #known: { readonly epoch: number; readonly runIds: readonly string[] } = { epoch: -1, runIds: [] };
@@ -258,7 +258,10 @@ export class MasterServers {
     this.#masters = masters;
   }
 
-  /** The sorted run ids of all masters; empty if INFO of any master omits it. Reads INFO once per connection epoch. */
+  /**
+   * Returns the sorted run ids of all masters; empty if INFO of any master omits it. Reads INFO once per connection
+   * epoch.
+   */
   async runIds(): Promise<readonly string[]> {
     const { all, epoch } = this.#masters;
     if (this.#known.epoch === epoch) return this.#known.runIds;

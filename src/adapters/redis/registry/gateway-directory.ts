@@ -24,11 +24,12 @@ export interface DirectorySource {
   readonly epoch: number;
   /** Resolves once the invalidation messages for all earlier writes have been handled. */
   catchUp(): Promise<void>;
-  /** Scans for the names of all acknowledgements. One that is added or removed during the scan may be absent. */
+  /** Scans for the names of all acknowledgements. A name that is added or removed during the scan may be absent. */
   names(): AsyncIterable<string>;
   /**
-   * The texts of these names, in the same order; null for a missing one. Also reads the generation of the meta record,
-   * at the same time or earlier. It is null if the meta record names no generation, or other servers.
+   * Reads the texts of these names, in the same order; null for a missing one. Also reads the generation of the meta
+   * record, at the same time or earlier. The generation is null if the meta record does not name one, or names other
+   * servers.
    */
   read(names: readonly string[]): Promise<DirectoryTexts>;
   /** Verifies the seals (HMACs) of acknowledgements. */
@@ -60,7 +61,7 @@ export class GatewayDirectory {
   readonly #known = new Map<string, SignOfLife>();
   #signsOfLife = 0;
   #isComplete = false;
-  /** The earliest time from which the silence of a gateway counts, on the monotonic clock. */
+  /** The earliest time from which a gateway counts as silent, on the monotonic clock. */
   #since: number;
   #next: { readonly notice: Promise<void>; readonly settle: () => void } | null = null;
 
@@ -71,7 +72,10 @@ export class GatewayDirectory {
     this.#since = monotonic();
   }
 
-  /** Handles invalidation messages for these names. Acknowledgements among them were written or removed. */
+  /**
+   * Handles invalidation messages for these names. A message about an acknowledgement means that it was written or
+   * removed.
+   */
   received(names: readonly string[]): void {
     const acknowledgements = names.filter((name) => name.startsWith(this.#source.prefix));
     if (acknowledgements.length === 0) return;
@@ -90,7 +94,10 @@ export class GatewayDirectory {
     return this.#next.notice;
   }
 
-  /** Must be called when invalidation messages may have been missed. */
+  /**
+   * Makes the next `list` scan for all acknowledgements. Must be called when invalidation messages may have been
+   * missed.
+   */
   missed(): void {
     this.#isComplete = false;
     this.#since = this.#monotonic();
@@ -117,9 +124,9 @@ export class GatewayDirectory {
       const text = texts[index] ?? null;
       const lastSign = this.#known.get(name);
       const receivedAt = Math.max(lastSign?.at ?? began, this.#since);
-      // Keep a gateway that gave a sign of life during this read, because its acknowledgement may have been written
-      // after it. Keep also a gateway of the roster, with its last sign of life: it may use its cache although its
-      // acknowledgement was lost.
+      // Keep a gateway that gave a sign of life during this read: it may have written its acknowledgement after the
+      // read. Keep also a gateway in the registry's own list (roster): its acknowledgement may be lost, but it may
+      // still use its cache.
       if (text === null && !askedFor.has(name) && (lastSign?.count ?? 0) <= asked) this.#known.delete(name);
       const read = readAcknowledgement(text);
       const acknowledgement = read?.instanceId === instanceId ? read : null;
@@ -143,7 +150,7 @@ export class GatewayDirectory {
   async #scan(): Promise<void> {
     const { epoch, connected } = this.#source;
     for await (const name of this.#source.names()) if (!this.#known.has(name)) this.#recordSignOfLife([name], null);
-    // If messages could not arrive during the scan, acknowledgements may have been missed, so the next call scans
+    // If messages could not arrive during the scan, an acknowledgement may have been missed, so the next call scans
     // again.
     this.#isComplete = connected && this.#source.connected && this.#source.epoch === epoch;
   }

@@ -12,7 +12,7 @@ export class InactiveReports {
   readonly #scan: (prefix: string) => AsyncIterable<string>;
   readonly #read: (name: string) => Promise<string | null>;
   readonly #seals: Seals;
-  /** Incremented by each invalidation message for a report, and each time that such messages may have been missed. */
+  /** Incremented by each invalidation message for a report, and each time that such a message may have been missed. */
   #count = 1;
   #readUpTo = 0;
 
@@ -36,7 +36,10 @@ export class InactiveReports {
     if (names.some((name) => name.startsWith(this.#prefix))) this.#count += 1;
   }
 
-  /** Must be called when reports may have been written without an invalidation message. */
+  /**
+   * Marks reports as pending, so that they are scanned for again. Must be called when reports may have been written
+   * without an invalidation message.
+   */
   missed(): void {
     this.#count += 1;
   }

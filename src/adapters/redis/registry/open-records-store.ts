@@ -12,7 +12,7 @@ export interface OpenedRecordsStore extends RecordsStore {
 }
 
 /**
- * Opens the registry's connection to the record store in Redis, which it writes for the gateways.
+ * Opens the registry's connection to the record store in Redis, to which the registry writes the records for gateways.
  * @param seals signs the records (HMAC)
  */
 export function openRecordsStore(

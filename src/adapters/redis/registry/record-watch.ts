@@ -17,9 +17,9 @@ export interface WatchSource {
   /** The prefix of all names of the store. */
   readonly prefix: string;
   epoch(): number;
-  /** The text that a record should have; empty if the record should not exist. */
+  /** Builds the text that a record should have; empty if the record should not exist. */
   textOf(entry: StoreEntry, generation: string): string;
-  /** The stored bytes of these names, in the same order; null for a missing record. */
+  /** Reads the stored bytes of these names, in the same order; null for a missing record. */
   read(names: readonly string[]): Promise<readonly (Buffer | null)[]>;
   /** Resolves once the invalidation messages for all earlier changes have been handled. */
   catchUp(): Promise<void>;
@@ -34,11 +34,17 @@ export interface WatchSource {
 export const digestOfNothing = 'nothing';
 
 const mostTexts = 20_000;
-/** A longer text is not remembered, so its record is compared with the database. Nearly all records are shorter. */
+/**
+ * A text longer than this is not remembered: its record is compared with the database instead. Nearly all records are
+ * shorter.
+ */
 const longestText = 4_096;
 /** Maximum number of names that wait for comparison. If there are more, all records are compared with the database. */
 const mostNames = 100_000;
-/** Names of records in the database are shorter. A comparison of all records finds one with a longer name. */
+/**
+ * Longest name that is queued for comparison; names of records in the database are shorter. A record with a longer name
+ * is found when all records are compared.
+ */
 const longestName = 256;
 const namesAtATime = 500;
 
@@ -66,7 +72,10 @@ export class RecordWatch implements WatchedRecords {
     this.#prefixes = prefixes;
   }
 
-  /** Must be called before texts are written, so that the registry's own writes do not count as foreign changes. */
+  /**
+   * Remembers texts, so that the registry's own writes do not count as foreign changes. Must be called before they are
+   * written.
+   */
   writing(records: readonly Pick<Replacement, 'name' | 'text'>[]): void {
     if (!this.#isWatching) return;
     for (const { name, text } of records) this.#remember(name, text);
@@ -86,7 +95,10 @@ export class RecordWatch implements WatchedRecords {
     });
   }
 
-  /** Must be called when invalidation messages may have been lost, or any record may have changed. */
+  /**
+   * Stops watching until the next `take`. Must be called when invalidation messages may have been lost, or any record
+   * may have changed.
+   */
   missed(): void {
     this.rest();
     this.#settle();
@@ -137,7 +149,7 @@ export class RecordWatch implements WatchedRecords {
       const read = bytes === null ? null : objectIn(bytes.toString('utf8'));
       return [{ ...entry, isStored: bytes !== null, stored: read, digest: digestOf(bytes) }];
     });
-    // Wait for a pending message about a flush: a flush must not be treated as many single deletions.
+    // A flush must not be treated as many single deletions, so wait for a pending message about a flush.
     if (differences.length > 0) await source.catchUp();
     return { epoch: source.epoch(), differences };
   }

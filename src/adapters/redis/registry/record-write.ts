@@ -3,7 +3,7 @@ import { highestOfRecords, recordText } from '../record-text.js';
 import type { Seals } from '../seal.js';
 
 /**
- * Lua: writes a record, unless a valid one with a later revision is stored. When a network heals, the kernel may
+ * Lua: writes a record, but not if a valid record with a later revision is stored. When a network heals, the kernel may
  * deliver an old write after those of a newer connection, and a revoked key would work again.
  * KEYS: the record. ARGV: its text, or an empty text to delete it; the revision of the change. Returns 0, or the
  * revision of the record that was kept.
@@ -31,12 +31,12 @@ export interface RecordWrite {
   /** The full name, with the prefix of the store. */
   readonly name: string;
   readonly text: string;
-  /** A stored record is replaced only if its revision is at most this one. */
+  /** The stored record is replaced only if its revision is at most this one. */
   readonly newest: number;
 }
 
 /**
- * The text of an entry as stored in Redis; empty if the record must not exist.
+ * Builds the text of an entry as stored in Redis; empty if the record must not exist.
  * @param prefix of the store
  */
 export function entryText(seals: Seals, prefix: string, { name, value }: StoreEntry, generation: string): string {
@@ -46,7 +46,7 @@ export function entryText(seals: Seals, prefix: string, { name, value }: StoreEn
 /**
  * Prepares an entry of the registry for writing.
  * @param prefix of the store
- * @param of the revision of the change, and the generation
+ * @param of the revision and the generation to write
  */
 export function recordWrite(
   seals: Seals,
@@ -55,7 +55,7 @@ export function recordWrite(
   { change, generation }: { readonly change: number; readonly generation: string },
 ): RecordWrite {
   const { name, value } = entry;
-  // If a write is repeated, its change number may be lower than the record's revision. The higher one counts.
+  // A repeated write may have a change number below the record's revision, so the higher of the two is used.
   const newest = value !== null && 'revision' in value ? Math.max(change, Number(value.revision)) : change;
   return { name: prefix + name, newest, text: entryText(seals, prefix, entry, generation) };
 }

@@ -96,7 +96,7 @@ export class RedisRecordsStore implements RecordsStore {
       read: (names) => this.#readAcknowledgements(names),
     });
     this.#sentinels = address.sentinels === null ? null : new SentinelMajority(address);
-    // Without Sentinel, a managed Redis may hide its replicas behind one host name. Only the operator then knows their
+    // Without Sentinel, a managed Redis may hide its replicas behind one host name, so only the operator knows their
     // number.
     this.#replicas = new ReplicaCount(redis, address.sentinels === null ? (address.replicas ?? 0) : 0);
     this.#mark = new WriterMark(redis, this.#names.writer);
@@ -117,8 +117,8 @@ export class RedisRecordsStore implements RecordsStore {
   }
 
   /**
-   * The snapshot always says that no part is missing: a single server can only be emptied or rolled back as a whole,
-   * which its run id, the meta record and the revision reveal.
+   * Reads a snapshot that never reports a missing part. A single server can only lose data as a whole, when it is
+   * emptied or rolled back; its run id, meta record and revision reveal that.
    */
   async snapshot(): Promise<StoreSnapshot> {
     const { meta, revision, change } = this.#names;

@@ -31,8 +31,8 @@ const recordsAtATime = 50;
 
 /**
  * A fencing token in Redis, which changes with each write of records. Redis replicates writes in order, so a server
- * with the newest mark has all earlier writes. The newest mark is missing if a replica was promoted without it, the
- * server was emptied, or another registry writes to it.
+ * with the newest mark has all earlier writes. The newest mark is missing if a promoted replica lacks writes, the
+ * server was emptied, or another registry wrote to it.
  */
 export class WriterMark {
   readonly #redis: Redis;
@@ -53,8 +53,8 @@ export class WriterMark {
   }
 
   /**
-   * The command that changes the mark. Must be sent after the commands that write records; its reply must be passed to
-   * `changed`.
+   * Returns the command that changes the mark. It must be sent after the commands that write records; its reply must be
+   * passed to `changed`.
    */
   change(): readonly [string, ...string[]] {
     const before = this.#text;
@@ -63,7 +63,7 @@ export class WriterMark {
   }
 
   /**
-   * @param reply to the command of `change`
+   * Checks the reply to the command of `change`.
    * @throws Error if the mark was not the expected one
    */
   changed(reply: unknown): void {
@@ -74,8 +74,8 @@ export class WriterMark {
   }
 
   /**
-   * Writes all texts in one script if the mark is the expected one.
-   * @throws Error otherwise
+   * Writes all texts in one script if the mark (fencing token) in Redis is this writer's newest one.
+   * @throws Error if the mark is missing or has changed
    */
   async set(entries: readonly (readonly [name: string, text: string])[]): Promise<void> {
     const names = [this.#name, ...entries.map(([name]) => name)];
@@ -84,8 +84,8 @@ export class WriterMark {
   }
 
   /**
-   * Replaces records, in batches, and changes the mark. Does not check the records' old texts.
-   * @throws Error if the mark is not the expected one
+   * Replaces records, in batches, and changes the mark (fencing token). Does not check the records' old texts.
+   * @throws Error if the mark in Redis is not this writer's newest one
    */
   async replace(records: readonly { readonly name: string; readonly text: string }[]): Promise<void> {
     for (let start = 0; start < records.length; start += recordsAtATime) {

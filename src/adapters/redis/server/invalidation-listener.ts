@@ -13,13 +13,13 @@ export interface InvalidationEvents {
 }
 
 const channel = '__redis__:invalidate';
-/** Retry delay after an error reply. The cause, such as a missing ACL right, lasts for a while. */
+/** Retry delay after an error reply, because its cause lasts for a while, for example a missing ACL right. */
 const refusedMilliseconds = 1_000;
 
 /**
- * Receives an invalidation message for every change of a tracked name (CLIENT TRACKING in broadcasting mode). Messages
- * are redirected to the connection that enabled tracking: with two connections, tracking could end while the subscriber
- * stays connected and receives nothing.
+ * Receives an invalidation message for every change of a tracked name (CLIENT TRACKING in broadcasting mode). Tracking
+ * and messages use the same connection. With two connections, tracking could end while the subscribed one stays open
+ * and receives nothing.
  */
 export class InvalidationListener {
   readonly #redis: Redis;

@@ -24,7 +24,10 @@ export class SameServer {
   /** What the server of each connection reported in INFO. */
   readonly #servers = new Map<Redis, ServerFacts>();
   #differed = false;
-  /** Counts connects and disconnects of both connections. Facts from an earlier epoch may belong to another server. */
+  /**
+   * Counts connects and disconnects of both connections. What a server reported in an earlier epoch may belong to
+   * another server.
+   */
   epoch = 0;
 
   /** @param onSame called each time both connections are found to lead to one server */
@@ -62,7 +65,7 @@ export class SameServer {
           this.#servers.set(redis, server);
           this.#compare(other);
         })
-        .catch(() => stream.destroy()); // INFO failed: reconnect, and send it again
+        .catch(() => stream.destroy()); // INFO failed: reconnect, then send INFO again
     });
   }
 

@@ -6,7 +6,7 @@ import type { HostAndPort, RedisAddress } from '../connection.js';
 const reconnectIntervalMilliseconds = 1_000;
 
 /**
- * Queries the sentinels for the master, and requires the same result from a majority of all configured sentinels. In a
+ * Queries the sentinels for the master, and requires the same reply from a majority of all configured sentinels. In a
  * network partition, a sentinel that is isolated together with a former master still names that master.
  */
 export class SentinelMajority {
@@ -48,10 +48,10 @@ export class SentinelMajority {
   }
 
   /**
-   * Requires that a majority of sentinels names the server of this connection as the master, because a former master
-   * still replies after a failover.
-   * @param others connections to the same server, which are reopened together with it
-   * @throws Error if no majority names it
+   * Requires that a majority of sentinels names the server of this connection as the master. A former master still
+   * replies after a failover.
+   * @param others connections to the same server, which are reopened together with `redis`
+   * @throws Error if no majority names the server
    */
   async require(redis: Redis, ...others: readonly Redis[]): Promise<void> {
     const named = await this.judge(redis);

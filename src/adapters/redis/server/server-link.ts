@@ -12,8 +12,8 @@ import { factsOf, SameServer } from './same-server.js';
 import { SentinelMajority } from './sentinel-majority.js';
 
 /**
- * Minimum time between two reconnects away from a server that is not the master. Its host name, or most sentinels, may
- * still lead to it.
+ * Minimum time between two reconnects away from a server that is not the master, because its host name may still lead
+ * to it.
  */
 const reconnectIntervalMilliseconds = 1_000;
 
@@ -74,8 +74,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Reads without MULTI, which a full server refuses. The meta record must be read first: in the other order, a new
-   * generation could be paired with a revision of the former one.
+   * Reads without MULTI, which a full server refuses. Reads the meta record first; in the other order, a new generation
+   * could be paired with a revision of the earlier generation.
    */
   readState(): Promise<[string | null, string | null]> {
     return Promise.all([this.#get(this.#names.meta), this.#get(this.#names.revision)]);
@@ -101,8 +101,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Without replicas and Sentinel, no other server can take over. Without Sentinel, an operator may promote any replica
-   * that the registry has seen.
+   * Returns `none` without replicas and Sentinel: no other server can take over. With replicas but without Sentinel, an
+   * operator may promote any replica that the registry has seen.
    */
   witness(replicas: number): 'none' | 'others' {
     return this.#sentinels === null && this.#expected(replicas) === 0 ? 'none' : 'others';
@@ -157,8 +157,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * How many replicas must confirm, because any of them may have been promoted. A configured number also covers
-   * replicas that INFO hides or that are gone.
+   * Returns how many replicas must confirm that this server is still their master, because any other replica may have
+   * been promoted. A configured number also covers replicas that INFO hides or that are gone.
    */
   #expected(replicas: number): number {
     return this.#address.replicas ?? replicas;
@@ -177,8 +177,8 @@ export class ServerLink implements RecordsLink {
   }
 
   /**
-   * Sends all commands of one event-loop turn in one write to the socket. A write per command would wake Redis each
-   * time, and cost twice as much as everything else.
+   * Sends all commands of one event-loop turn in one write to the socket. One write per command would wake Redis each
+   * time, which costs twice as much as the rest of the read.
    */
   #batchWrites(): void {
     const stream = this.#redis.stream as Socket | undefined; // undefined before the first connection
@@ -208,8 +208,8 @@ export class ServerLink implements RecordsLink {
 
 /**
  * Proves, without Sentinel, that no replica has been promoted: a replica that received this write still follows the
- * server. WAIT must cover all replicas. It needs a separate connection, because it blocks later commands and counts
- * only writes of its own connection.
+ * server. WAIT must cover all replicas. It needs its own connection, because it blocks later commands and counts only
+ * the writes of that connection.
  */
 class ReplicaWitness {
   readonly #redis: Redis;
@@ -231,8 +231,8 @@ class ReplicaWitness {
   }
 
   /**
-   * Writes this gateway's acknowledgement on the server if it has this run id. Returns whether this many replicas
-   * received the write. Never rejects.
+   * Writes this gateway's acknowledgement on the server with this run id. Returns whether this many replicas received
+   * the write. Never rejects.
    */
   async confirms({ name, text, lifetimeMilliseconds }: AcknowledgementText, replicas: number, runId: string | null) {
     if (runId === null || this.#runId !== runId) return false;

@@ -23,7 +23,7 @@ export async function memoryOf(servers: readonly Redis[]): Promise<StoreMemory> 
   };
 }
 
-/** The `maxmemory_policy` in a section of INFO; null if INFO omits it. */
+/** Returns the `maxmemory_policy` in a section of INFO; null if INFO omits it. */
 export function policyIn(memory: string): string | null {
   return /^maxmemory_policy:([\w-]+)\r?$/m.exec(memory)?.[1] ?? null;
 }
@@ -32,7 +32,7 @@ function numberIn(section: string, field: string): number {
   return Number(new RegExp(`^${field}:(\\d{1,15})\\r?$`, 'm').exec(section)?.[1] ?? 0);
 }
 
-/** One section of INFO; empty if Redis refuses INFO. Rejects if Redis does not reply. */
+/** Reads one section of INFO; empty if Redis refuses INFO. Rejects if Redis does not reply. */
 export async function sectionOf(redis: Redis, section: string): Promise<string> {
   try {
     return await redis.info(section);
