@@ -3,7 +3,7 @@ import Type, { Compile, type Static } from '../typebox/typebox.js';
 
 const text = Type.Optional(Type.String());
 
-/** The members of a request's log line that search, summary and explain read. Other members are ignored. */
+/** The members of a request's log line that the commands `search`, `summary` and `explain` read. */
 const entrySchema = Type.Object({
   '@timestamp': Type.String(),
   event: Type.Object({
@@ -64,7 +64,7 @@ export function parseAccessEntry(line: string): AccessEntry | null {
   return entries.Check(value) ? value : null;
 }
 
-/** A line about a request, as found in a log. */
+/** A log line about a request: its parsed members and its text. */
 export interface FoundEntry {
   readonly entry: AccessEntry;
   /** The unparsed line. */
@@ -84,7 +84,10 @@ export function findEntry(bytes: Buffer | null): FoundEntry | null {
   return entry === null ? null : { entry, line, isSealed: parseSealedLine(bytes) !== null };
 }
 
-/** Returns the number of requests in a line for each code. @param code counts only requests with this code */
+/**
+ * Returns how many requests a line is about, for each code.
+ * @param code if given, counts only requests with this code
+ */
 export function requestsIn(
   { event, gateway: { aggregate } }: CountedEntry,
   code?: string,

@@ -9,7 +9,7 @@ interface Range {
 
 /** The hash functions that the lines of a log may use. */
 export interface LineHashes {
-  /** One per secret of the log; plain SHA-256 if there is no secret. */
+  /** One hash function per secret of the log; plain SHA-256 if the log has no secret. */
   readonly given: readonly LineHash[];
   readonly plain: LineHash;
   readonly tree: LineHash;
@@ -23,8 +23,8 @@ export function lineHashesOf(secrets: readonly LogSecret[]): LineHashes {
 }
 
 /**
- * Limits the list of gaps in the line numbers, and so the memory and the time per line, even for a forged log full of
- * gaps.
+ * Maximum number of stored gaps in the line numbers. Otherwise a forged log full of gaps could exhaust the memory and
+ * slow down the check of each line.
  */
 const mostGaps = 1_000;
 
@@ -33,7 +33,10 @@ export class ChainCheck {
   readonly id: string;
   /** The newest line: its position, and the number and the hash that it states. */
   newest: { readonly sequence: number; readonly hash: string; readonly place: Position } | null = null;
-  /** Whether the newest line is the last one of the chain, as it states itself or as the next process states. */
+  /**
+   * Whether the newest line is known to end the chain: the line itself says so, or the next process found it as the
+   * last line.
+   */
   closed = false;
   /** Whether the last line states that the chain continues in another file. */
   goesOn = false;
@@ -41,7 +44,7 @@ export class ChainCheck {
   next: string | null = null;
   lines = 0;
   /**
-   * Lines that cannot be verified because the hash of the line before is unknown. Their own hash is only used to verify
+   * Lines that cannot be verified because the hash of the line before is unknown. Their own hash only serves to verify
    * the next line.
    */
   unchecked = 0;
@@ -55,13 +58,18 @@ export class ChainCheck {
    * The hash functions that the chain may use. After the first line with a correct hash, only the matching one remains.
    */
   #hashes: readonly LineHash[];
-  /** The possible hashes of the newest line: none if it is unknown, several if the line was edited. */
+  /** The hashes that the newest line may have. Empty if its hash is unknown; several if the line was edited. */
   #previous: readonly string[] = [];
   #expected: number;
   #gaps: Range[] = [];
-  /** Whether the list of gaps was full. Then a line out of order cannot be distinguished from a repeated one. */
+  /**
+   * Whether a gap was dropped from the full list. Then a line out of order cannot be distinguished from a repeated one.
+   */
   #forgotGap = false;
-  /** The last gap in the line numbers. If a changed number caused it, the next line has the number `resume`. */
+  /**
+   * The newest gap in the line numbers; null after the next line in order. If an attacker changed the number of one
+   * line, the line after it has the number `resume`.
+   */
   #jump: { readonly finding: Finding; readonly resume: number } | null = null;
   readonly #onFinding: (finding: Finding) => void;
 
@@ -122,7 +130,8 @@ export class ChainCheck {
   }
 
   #checkHash(line: SealedLine, place: Position): boolean {
-    // Before the first given line and after a gap, the previous hash is unknown, except if a checkpoint line states it.
+    // The previous hash is unknown for the first line of the input and after a gap. A checkpoint line states it, so
+    // that line can still be verified.
     const isKnown = this.#previous.length > 0 || line.checkpoint === null;
     const previous = isKnown ? this.#previous : [line.checkpoint.previous];
     if (previous.length === 0) {
@@ -166,16 +175,17 @@ export class ChainCheck {
   }
 
   /**
-   * Takes back the last gap. Lines 5, 9, 7 are lines 5, 6, 7, of which line 6 was changed to 9: no line is missing.
-   * @param sequence the number of the line after the changed one, such as 7
+   * Withdraws the last gap, because a changed line number caused it. Lines 5, 9, 7 mean that line 6 was renumbered to
+   * 9; no line is missing.
+   * @param sequence the number of the line after the changed one, 7 in this example
    */
   #undoJump(sequence: number): void {
     if (this.#jump !== null) {
       this.#jump.finding.kind = 'edited';
       this.#jump.finding.message = `line ${sequence - 1} of its chain was changed: its number is wrong`;
     }
-    // Removes the gap that the changed number caused. The list may lack it because it was full, or out-of-order lines
-    // may have split it.
+    // Removes the gap that the changed number caused. The gap may be absent, because the list was full or out-of-order
+    // lines split it.
     this.#gaps = this.#gaps.filter(({ from }) => from < sequence - 1);
     this.#jump = null;
     this.#previous = this.newest === null ? [] : [this.newest.hash];
@@ -221,8 +231,8 @@ export function hintsOf(findings: readonly Finding[], chains: readonly ChainChec
 }
 
 /**
- * If the secret is wrong, every line of a chain looks edited. A single edited line is a sign of a wrong secret only if
- * no line of any chain has a correct hash.
+ * Returns a hint that the secret may be wrong; empty if nothing suggests it. With a wrong secret, every line of a chain
+ * counts as edited. A single edited line suggests it only if no line of any chain has a correct hash.
  */
 function secretHint(chains: readonly ChainCheck[]): string[] {
   const isProvedAnywhere = chains.some(({ proved }) => proved > 0);
@@ -233,18 +243,18 @@ function secretHint(chains: readonly ChainCheck[]): string[] {
   return [`no line of ${which} could be proved: did it use an earlier secret? Pass that with a second --secret-file`];
 }
 
-/** Which lines of one run, which are the lines of one gateway process, are proved by signatures. */
+/** How far signatures and receipts cover a run, which is the lines of one gateway process. */
 export interface RunProof {
   readonly run: string;
   /** The name of the gateway that signed; null if no line is signed. */
   readonly name: string | null;
-  /** The number of the last line that a signature proves, together with all lines before it; 0 if there is none. */
+  /** The number of the last signed line; 0 if no line is signed. The signature also covers all lines before it. */
   readonly signedTo: number;
-  /** When that signature was made, in milliseconds since 1970; null if no line is signed. */
+  /** When the gateway signed that line, in milliseconds since 1970; null if no line is signed. */
   readonly signedAt: number | null;
   /**
-   * The number of the last line that a receipt covers, the registry's signature that it stored a checkpoint; 0 if there
-   * is none.
+   * The number of the last line that a receipt covers; 0 without a receipt. With a receipt, the registry signs that it
+   * stored a checkpoint.
    */
   readonly witnessedTo: number;
   /** When the registry signed that receipt, in milliseconds since 1970; null without a receipt. */
@@ -263,7 +273,7 @@ export interface Verdict {
   /** The number of requests in the lines of all chains. Several requests may share a line. */
   readonly requests: number;
   readonly chains: readonly ChainCheck[];
-  /** Which lines of each gateway process are proved by signatures; null if no checkpoints were given. */
+  /** How far signatures cover the lines of each gateway process; null if no checkpoints were given. */
   readonly proofs: readonly RunProof[] | null;
   /** The first 1,000 findings of each kind, in the order of their detection; those from signatures come first. */
   readonly findings: readonly Finding[];

@@ -45,7 +45,9 @@ export interface Finding extends Position {
   message: string;
 }
 
-/** Limit per kind, so that many findings of one kind do not hide findings of other kinds. */
+/**
+ * Maximum number of stored findings per kind. Otherwise many findings of one kind would displace those of other kinds.
+ */
 const mostOfKind = 1_000;
 
 /** Stores the first 1,000 findings of each kind. */
@@ -62,8 +64,8 @@ class FirstOfKind {
 }
 
 /**
- * The findings of a log. Counts all of them and stores the first 1,000 of each kind. Findings from signed checkpoints
- * have their own limit: an attacker could insert chains with so many gaps that the limit hides them.
+ * The findings of a log. Counts all of them and stores the first 1,000 of each kind. An attacker could insert chains
+ * with thousands of gaps, so findings from signed checkpoints have a limit of their own.
  */
 export class Findings {
   readonly #ofLines = new FirstOfKind();

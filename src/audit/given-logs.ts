@@ -17,11 +17,13 @@ export interface GivenLog {
   /** The newest line of this log that belongs to a hash chain; null before the first one. */
   newest: ChainCheck['newest'];
   /**
-   * Incomplete ends of the newest files. They are only notes if the gateway still writes and nothing follows them;
-   * otherwise they are findings.
+   * Incomplete lines at the end of the newest files. A gateway that still writes explains them, so they become notes.
+   * Otherwise, or if another line follows, they become findings.
    */
   unfinished: { readonly finding: Finding; readonly note: string }[];
-  /** The newest line if it does not belong to a chain: a killed process may have left an incomplete line. */
+  /**
+   * The newest line if it belongs to no chain, otherwise null. A killed process may have left such an incomplete line.
+   */
   fragment: Fragment | null;
 }
 
@@ -66,8 +68,8 @@ export class GivenLogs {
   }
 
   /**
-   * Whether a file overlaps in time with the newest line, so that another worker wrote it. The file name is not enough:
-   * rotated files of one log can have names like those of workers, but their times never overlap.
+   * Whether a file began before the newest line was written, so that another worker wrote it. The file name does not
+   * show this: rotated files of one log can have names like those of workers.
    */
   #wasWrittenMeanwhile({ checkpoint }: SealedLine): boolean {
     return checkpoint !== null && this.#newest !== null && checkpoint.at < timeOf(this.#newest);

@@ -3,14 +3,17 @@ import type { ChainCheck } from './chain-check.js';
 const mostChains = 100_000;
 
 /**
- * The hash chains of a log, in bounded memory. An attacker can insert any number of chains, so chains without signed
- * checkpoints are evicted: first those without a proved line, then the oldest. Chains with signed checkpoints need no
- * limit, because each needs a given checkpoint.
+ * The hash chains of a log, in bounded memory. An attacker can insert any number of chains, so unsigned chains are
+ * evicted: first those without a verified line, then the oldest. Signed chains need no limit: there are at most as many
+ * as checkpoints that the user passed.
  */
 export class KnownChains<Chain extends Pick<ChainCheck, 'id' | 'proved'>> {
   readonly #all = new Map<string, Chain>();
   readonly #unsigned = new Map<string, Chain>();
-  /** Unsigned chains in the order in which they began. An eviction skips and forgets those that have a proved line. */
+  /**
+   * Unsigned chains in the order in which they began. Some have a verified line by now; an eviction skips and removes
+   * these.
+   */
   readonly #unproved: Chain[] = [];
 
   get(id: string): Chain | undefined {

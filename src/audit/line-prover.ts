@@ -69,7 +69,7 @@ export class LineProver {
     this.#previous = line.hash;
   }
 
-  /** Returns the proof, not yet verified; null if a line that the checkpoint covers is missing. */
+  /** Returns the proof without verifying it; null if a line that the checkpoint covers is missing. */
   proof(): LineProof | null {
     if (this.#found === null || this.#count < this.#checkpoint.size) return null;
     const { note } = this.#checkpoint;

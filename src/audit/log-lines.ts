@@ -17,7 +17,7 @@ export interface RawLine {
   readonly ended: boolean;
 }
 
-/** A log file cannot be read to its end. The lines before that position were already returned. */
+/** A log file cannot be read to its end. The lines before the failure were already returned. */
 export class UnreadableLog extends OperatorError {}
 
 const lineEnd = 0x0a;
@@ -88,7 +88,7 @@ class LineSplitter {
     for (let at = chunk.indexOf(lineEnd); at !== -1; at = chunk.indexOf(lineEnd, from)) {
       const piece = chunk.subarray(from, at);
       if (this.#restBytes > 0) this.#hold(piece);
-      // A line within one chunk, as most are, needs no copy.
+      // Most lines are within one chunk and need no copy.
       lines.push(
         this.#restBytes > 0 ? this.#rejoined(true) : this.#line(piece.length > maxLineBytes ? null : piece, true),
       );

@@ -36,7 +36,7 @@ export function readPinned(
   if (ofName.every(({ from, to }) => from <= at && at <= to)) return checkpoint;
   const signed = parseNote(note);
   const receivedAt = witness?.receiptTimeOf(signed) ?? null;
-  // An expired key may be stolen, so it must not become valid because a newer key of the same name is.
+  // An expired key may be stolen. A newer key with the same name must not make its signatures valid again.
   const isValid = ({ from, to }: PinnedKey): boolean =>
     receivedAt === null
       ? from - clockToleranceMilliseconds <= at && at <= to

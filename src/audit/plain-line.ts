@@ -47,9 +47,9 @@ const form = new RegExp(
 const mostBytes = 16 * 1024;
 
 /**
- * Reads the members to count from a line in the exact form in which a gateway writes one request. Returns the same
- * values as JSON.parse, which takes three times as long because it creates all members.
- * @returns null for a line in another form, which may still be valid
+ * Reads the members that a summary counts from a line about one request. Returns the same values as JSON.parse, which
+ * takes three times as long because it creates all members.
+ * @returns null if a gateway would write the line differently; the line may still be valid
  */
 export function readPlainLine(bytes: Buffer): CountedEntry | null {
   const match = bytes.length > mostBytes ? null : form.exec(bytes.toString('latin1'));
@@ -69,13 +69,14 @@ export function readPlainLine(bytes: Buffer): CountedEntry | null {
   } as CountedEntry;
 }
 
-/** The members to count of a line about a request. */
+/** The members that a summary counts, of a line about a request. */
 interface CountedLine extends Pick<FoundEntry, 'isSealed'> {
   readonly entry: CountedEntry;
 }
 
 /**
- * Reads the members to count of a line, like `findEntry` but faster. Returns null if the line is not about a request.
+ * Reads the members that a summary counts, like `findEntry` but faster. Returns null if the line is not about a
+ * request.
  */
 export function findCounted(bytes: Buffer | null): CountedLine | null {
   const entry = bytes === null ? null : readPlainLine(bytes);

@@ -112,8 +112,8 @@ function hasCheckpointMark(line: Buffer): boolean {
 }
 
 /**
- * Returns where the digits before `end` begin. Searching backwards for the text before them would take most of the
- * parsing time.
+ * Returns the index of the first of the digits that end before `end`. A backward search for the text before these
+ * digits would take most of the parsing time.
  */
 function beforeDigits(text: string, end: number): number {
   for (let at = end; at > 0; at -= 1) {
@@ -142,7 +142,7 @@ function requestsIn(line: Buffer): number {
   return Number(/^\d+/.exec(line.toString('latin1', from, from + longestCount))?.[0] ?? 1);
 }
 
-/** Whether these bytes may be the beginning of a line whose end is missing. Such a beginning is never complete JSON. */
+/** Whether these bytes may be the beginning of a line whose end is missing. Complete JSON is not. */
 export function mayBeginLine(bytes: Buffer): boolean {
   const text = bytes.toString('utf8');
   if (!text.startsWith(head) && !head.startsWith(text)) return false;

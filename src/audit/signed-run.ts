@@ -12,11 +12,14 @@ export interface GivenCheckpoint extends ReadCheckpoint {
 /** How a line differs from a signed checkpoint. */
 export type Mismatch = Pick<Finding, 'kind' | 'message'>;
 
-/** The part of a checkpoint that is kept in memory. It is small, because each process signs 8,640 checkpoints a day. */
+/**
+ * The members of a checkpoint that stay in memory. They must be small, because each process signs 8,640 checkpoints a
+ * day.
+ */
 interface KeptCheckpoint extends Pick<GivenCheckpoint, 'size' | 'at' | 'place'> {
   /**
-   * The root in hex. A Buffer of 32 bytes would retain its slab of Node's buffer pool, which is a hundred times as
-   * large.
+   * The Merkle root in hex. A Buffer of 32 bytes would keep its whole slab of Node's buffer pool in memory, which is a
+   * hundred times as large.
    */
   readonly root: string;
   /**
@@ -34,18 +37,18 @@ export class SignedRun {
   readonly checkpoints = new Map<number, KeptCheckpoint>();
   newest: GivenCheckpoint;
   /**
-   * The last line of this run, according to the next process: it found the line at the end of the log and signed it in
-   * its start checkpoint.
+   * The last line of this run as the next process found it in the log. The next process signed this in its start
+   * checkpoint.
    */
   found: { readonly size: number; readonly hash: Buffer; readonly by: GivenCheckpoint } | null = null;
   /** The newest checkpoint that matches the lines. */
   proved: KeptCheckpoint | null = null;
   /**
-   * The newest checkpoint that matches the lines and has a receipt, which is the registry's signature that it stored
-   * the checkpoint.
+   * The newest checkpoint that matches the lines and has a receipt: the registry's signature that it stored the
+   * checkpoint.
    */
   witnessed: KeptCheckpoint | null = null;
-  /** The number of the first line that was compared; 0 before it. */
+  /** The number of the first line that was compared; 0 if no line was compared yet. */
   first = 0;
   /** Whether a line differs from a checkpoint. */
   isUnlike = false;
@@ -55,29 +58,32 @@ export class SignedRun {
     this.newest = first;
   }
 
-  /** How many lines this gateway process wrote at least, and the checkpoint that states this. */
+  /** The least number of lines that this gateway process wrote, and the checkpoint that states it. */
   get required(): { readonly size: number; readonly by: GivenCheckpoint } {
     const { size } = this.newest;
     return this.found !== null && this.found.size > size ? this.found : { size, by: this.newest };
   }
 
   /**
-   * The number of the last line of the run, and the checkpoint that states it. This is the end checkpoint of the run,
-   * or the start checkpoint of the next process, which found that line. Null if neither exists.
+   * The number of the last line of the run, and the checkpoint that states it: the end checkpoint of the run, or the
+   * start checkpoint of the next process. Null if neither exists.
    */
   get last(): { readonly size: number; readonly by: GivenCheckpoint } | null {
     if (this.newest.occasion === 'end') return { size: this.newest.size, by: this.newest };
     return this.found;
   }
 
-  /** Returns the size of the largest checkpoint that covers no line after this one. */
+  /**
+   * Returns the number of lines in the largest checkpoint that ends at or before this line; 0 if there is no such
+   * checkpoint.
+   */
   signedUpTo(sequence: number): number {
     return [...this.checkpoints.keys()].reduce((most, size) => (size <= sequence ? Math.max(most, size) : most), 0);
   }
 
   /**
-   * Stores when the registry received a checkpoint, by a receipt that a line of the log contains. @param root the root
-   * in that checkpoint, in hex
+   * Stores when the registry received a checkpoint, according to a receipt in a line of the log.
+   * @param root the Merkle root in that checkpoint, in hex
    */
   receive(size: number, root: string, receivedAt: number): void {
     const kept = this.checkpoints.get(size);
@@ -103,7 +109,8 @@ export class SignedRun {
       };
     const tree = this.#tree;
     if (tree === null) return null;
-    // Stays null after a missing, changed or added line: the roots of later checkpoints can no longer be computed.
+    // After a missing, changed or added line, the roots of later checkpoints cannot be computed any more. The tree then
+    // stays null.
     this.#tree = null;
     if (sequence !== tree.size + 1) return null;
     if (this.found?.size === sequence && this.found.hash.toString('hex') !== hash)

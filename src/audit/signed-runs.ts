@@ -8,8 +8,8 @@ import { type GivenCheckpoint, SignedRun, timeOf, type Mismatch } from './signed
 import type { WitnessedList } from './witnessed-list.js';
 
 /**
- * The value of `--checkpoints` that fetches the checkpoints from the registry. Findings use it as the file name of
- * these checkpoints.
+ * The value of `--checkpoints` that stands for the checkpoints of the registry. In findings, it replaces their file
+ * name.
  */
 export const registryWord = 'registry';
 
@@ -38,15 +38,15 @@ export class SignedRuns {
   readonly #starts: GivenCheckpoint[] = [];
 
   /**
-   * @param since in milliseconds since 1970: all lines of a gateway process may be missing if its newest checkpoint is
-   *   older
+   * @param since in milliseconds since 1970. If the newest checkpoint of a gateway process is older, all its lines may
+   *   be missing.
    * @param witnessed the registry's list of checkpoints; null: the registry's receipts are ignored
    */
   constructor(keys: readonly PinnedKey[], since: number, witnessed: WitnessedList | null = null) {
     [this.#keys, this.#since, this.#witnessed] = [keys, since, witnessed];
   }
 
-  /** Adds the notes and findings that resulted from fetching the checkpoints. */
+  /** Adds notes and findings of the fetch of checkpoints from the registry. */
   add({ notes, findings }: { readonly notes: readonly string[]; readonly findings: readonly Finding[] }): void {
     this.notes.push(...notes);
     this.#findings.push(...findings);
@@ -80,7 +80,7 @@ export class SignedRuns {
         this.#fork(place, `two runs continue the run ${previous.run}: ${other.run} and ${run}`);
       followers.set(previous.run, start);
       const found = this.#runs.get(previous.run);
-      // The key of another gateway may be stolen, so its start checkpoint must not decide where this gateway's log
+      // A thief of another gateway's key could forge a start checkpoint. It must not decide where this gateway's log
       // ended.
       if (found !== undefined && !this.#isOneInstance(found.newest, start))
         this.#fork(place, `the run ${run} of ${start.name} continues the run ${previous.run} of ${found.newest.name}`);
@@ -88,7 +88,10 @@ export class SignedRuns {
     }
   }
 
-  /** Whether the same key signed both checkpoints. A gateway keeps its key when it is renamed. */
+  /**
+   * Whether both checkpoints are of the same gateway: they have the same name, or the same key signed both. A gateway
+   * keeps its key when it is renamed.
+   */
   #isOneInstance(one: GivenCheckpoint, other: GivenCheckpoint): boolean {
     if (one.name === other.name) return true;
     const [signers, others] = [one, other].map(({ name, note }) => {
@@ -108,8 +111,8 @@ export class SignedRuns {
   }
 
   /**
-   * Compares a checkpoint line with the registry's list of checkpoints. The line contains a receipt and a signed list
-   * head, its length and Merkle root.
+   * Compares a checkpoint line of the log with the registry's list of checkpoints. The line contains a receipt, and a
+   * list head: the length and the Merkle root of the list, as signed by the registry.
    * @returns how they differ; null if they match
    */
   compareWitnessed({ note, head }: Pick<LineCheckpoint, 'note' | 'head'>): Mismatch | null {
@@ -134,14 +137,13 @@ export class SignedRuns {
     return this.#runs.has(run);
   }
 
-  /** The time of the newest checkpoint, in milliseconds since 1970; -Infinity if there is none. */
+  /** The time of the newest checkpoint, in milliseconds since 1970; -Infinity without a checkpoint. */
   get newestAt(): number {
     return this.#newestAt;
   }
 
   /**
-   * Returns which lines of each gateway process are proved by signatures. Includes processes whose lines are all
-   * missing.
+   * Returns how far signatures cover the lines of each gateway process. Includes processes whose lines are all missing.
    */
   proofs(chains: readonly Pick<ChainCheck, 'id' | 'lines' | 'newest'>[]): RunProof[] {
     const given = new Set(chains.map(({ id }) => id));
@@ -192,8 +194,8 @@ export class SignedRuns {
   }
 
   /**
-   * Returns findings for missing runs: the end checkpoint of a file names the run that continues it, but neither a line
-   * nor a checkpoint of that run was given.
+   * Returns findings for missing runs. A run is missing if the end checkpoint of a file names it as the continuation,
+   * but neither a line nor a checkpoint of it was given.
    */
   #nextMissing(chains: readonly Pick<ChainCheck, 'id'>[]): Finding[] {
     const given = new Set(chains.map(({ id }) => id));
@@ -206,8 +208,8 @@ export class SignedRuns {
   }
 
   /**
-   * Returns findings for gateway processes whose first lines are missing: their Merkle root cannot be computed and
-   * compared. Skips those that already have a finding.
+   * Returns findings for gateway processes whose first lines are missing, so that no Merkle root can be computed. Skips
+   * processes that already have a finding.
    */
   #unproved(chains: readonly Pick<ChainCheck, 'id' | 'newest' | 'reported'>[]): Finding[] {
     return chains.flatMap(({ id, newest, reported }): Finding[] => {
@@ -269,8 +271,8 @@ export class SignedRuns {
   }
 
   /**
-   * Detects that the registry has removed a checkpoint: it signed a receipt, but stores no checkpoint of that size or
-   * above. If the registry's list is given, only its checkpoints count, not those from files.
+   * Detects that the registry has removed a checkpoint: it signed a receipt, but now stores no checkpoint of that size
+   * or above. If the registry's list is given, checkpoints from files do not count as stored.
    */
   #lostBy(witnessed: WitnessedList, run: string, size: number): Mismatch | null {
     const known = (witnessed.isGiven ? this.#knownToRegistry.get(run) : this.#runs.get(run)?.newest.size) ?? 0;

@@ -16,13 +16,13 @@ export interface VerifierOptions {
   readonly running: boolean;
   /** Whether the input is only a part of a log, which may begin at any line. */
   readonly partial: boolean;
-  /** The signed checkpoints, after all were read and linked; null or omitted if none were given. */
+  /** The signed checkpoints, after all were read and linked; null or omitted without checkpoints. */
   readonly signed?: SignedRuns | null;
-  /** When the log was read, in milliseconds since 1970. With `running`, processes silent for 180 s then have ended. */
+  /** When the log was read, in milliseconds since 1970. With `running`, a process silent for 180 s then has ended. */
   readonly asOf?: number;
 }
 
-/** A chain has ended if its newest checkpoint is older than the newest known time by this much. */
+/** A running process writes a checkpoint every minute. Without one for this long, the process counts as ended. */
 const silentMilliseconds = 180_000;
 
 /** Verifies a log line by line, in bounded memory. */
@@ -41,9 +41,9 @@ export class Verifier {
   #newestAt = 0;
   /** Whether the chains were written to a file and not to standard output; null before the first chain. */
   #inFile: boolean | null = null;
-  /** The first checkpoints of files that continue another file. That file may follow later. */
+  /** The first checkpoints of files that continue another file, which may come later in the input. */
   readonly #continuations: { readonly checkpoint: Checkpoint; readonly place: Position }[] = [];
-  /** The chain of the first line. If another chain begins on line 2, a partial log may contain only that line of it. */
+  /** The chain of the first line. A partial log may contain only one line of it, if another chain begins on line 2. */
   #leading: ChainCheck | null = null;
 
   constructor(options: VerifierOptions) {
@@ -52,7 +52,7 @@ export class Verifier {
     this.#hasSecret = options.secrets.some((secret) => secret !== null);
   }
 
-  /** Verifies the next line. @throws OperatorError if the log is hashed with a secret and none was given */
+  /** Verifies the next line. @throws OperatorError if the log is hashed with a secret but the options have no secret */
   take({ file, number, bytes, ended }: RawLine): void {
     this.#lines += 1;
     const place = { file, line: number };
@@ -164,8 +164,8 @@ export class Verifier {
   }
 
   /**
-   * Verifies what a start checkpoint states about the log before it. If it names another process's last line, that line
-   * must precede it. If it states that the file was empty, it must be the first line.
+   * Verifies what a start checkpoint states about the log before it: either the last line of the previous process,
+   * which must precede it, or an empty file, in which it must be the first line.
    */
   #judgePredecessor({ predecessor, reason }: Checkpoint, place: Position, isFirstOfFile: boolean): void {
     const inFile = predecessor !== undefined;
@@ -204,7 +204,8 @@ export class Verifier {
   }
 
   /**
-   * Standard input and a partial log may consist of several concatenated files, so a new file may begin at any line.
+   * Reports a start checkpoint that claims an empty file but is not its first line. Standard input and a partial log
+   * may be several concatenated files, so there it is only noted.
    */
   #judgeEmptyBefore(place: Position): void {
     if (place.file === '-' || this.#options.partial) {
@@ -227,8 +228,8 @@ export class Verifier {
   #judgeFragment(log: GivenLog, torn: number, next: Position | null): void {
     const { fragment } = log;
     log.fragment = null;
-    // The stated length alone proves nothing: someone could insert a complete line of that length. So the fragment must
-    // also look like an incomplete line.
+    // The stated length alone is no evidence: an attacker could insert a complete line of that length. So the fragment
+    // must also have the form of an incomplete line.
     if (fragment?.mayBegin === true && torn > 0 && fragment.bytes === torn) {
       this.#notes.push(
         `${positionText(fragment.place)}: incomplete line of a process that was killed; the line is lost`,
@@ -256,8 +257,8 @@ export class Verifier {
         `${positionText(newest.place)}: the chain ${chain.id} continues as ${chain.next} in another file, which was not given`,
       );
     if (newest === null || chain.closed) return;
-    // No line of this chain could be verified. Anyone can write such lines without the secret: only a later line whose
-    // hash covers them would prove them.
+    // No line of this chain could be verified. Anyone can write such lines without the secret. Only a later line whose
+    // hash covers them would authenticate them.
     if (areAll && chain.unchecked === chain.lines && chain !== this.#leading) {
       const message = `nothing proves the chain ${chain.id}: no further line follows, and no later process names it`;
       this.#findings.report({ ...newest.place, kind: 'foreign', message });

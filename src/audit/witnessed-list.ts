@@ -22,8 +22,8 @@ export class WitnessKeys {
   }
 
   /**
-   * Returns when the registry received a checkpoint, in milliseconds since 1970; null without a valid receipt of these
-   * keys.
+   * Returns when the registry received a checkpoint, in milliseconds since 1970; null without a receipt that one of
+   * these keys signed.
    */
   receiptTimeOf(note: SignedNote): number | null {
     for (const key of this.#receiptKeys) {
@@ -35,7 +35,8 @@ export class WitnessKeys {
 
   /**
    * Returns which of these keys claims to have signed a list head (length and Merkle root of the registry's list); null
-   * if none does. Does not verify the signature. @throws InvalidNote
+   * if no key does. Does not verify the signature.
+   * @throws InvalidNote
    */
   headKeyOf(head: string): NoteKey | null {
     const { signatures } = parseNote(head);
@@ -53,9 +54,7 @@ export class WitnessedList {
   readonly keys: WitnessKeys;
   /** Whether the list itself is given; otherwise only the public keys of the registry are. */
   readonly isGiven: boolean;
-  /**
-   * How many signed list heads could not be compared, because they were signed with another key than the given ones.
-   */
+  /** How many signed list heads could not be compared, because their key is not among the given ones. */
   #unknownHeads = 0;
   readonly #tree = new MerkleTree();
   /** The Merkle root of the list at each size, in hex. */
@@ -85,8 +84,8 @@ export class WitnessedList {
   }
 
   /**
-   * Compares the list with its length and Merkle root, as signed by the registry earlier. Call it after the last
-   * checkpoint. Returns how they differ; null if they match, or if another key signed.
+   * Compares the list with a list head (length and Merkle root) that the registry signed earlier. Call it after the
+   * last checkpoint. Returns how they differ; null if they match, or if the key of the head is unknown.
    */
   unlike(head: string): string | null {
     if (!this.isGiven) return null;

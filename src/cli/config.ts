@@ -75,7 +75,7 @@ function check(
     const comments = [memoryPlan === null ? '' : planComment(memoryPlan), unusualComment(config, command)];
     out(escapeVariables(stringify(shown, { lineWidth: 0 })) + comments.join(''));
   }
-  // This is not an error, because the file may be meant for another command.
+  // Report no error, because the file may be meant for another command.
   for (const other of command === undefined ? serverCommands : []) {
     const problems = startProblems(other, config);
     if (problems.length > 0) err(`Valid, but the ${other} command would not start with it:\n${listOf(problems)}`);
@@ -85,7 +85,10 @@ function check(
   return config;
 }
 
-/** Says which rules about unusual use report nothing, because gateways do not know the countries. */
+/**
+ * Describes which rules about unusual use report nothing, because without a GeoIP database gateways do not know the
+ * countries.
+ */
 function unusualComment({ geoip, registry: { unusual } }: Config, command?: ServerCommand): string {
   const off = (['new-country', 'new-network'] as const).filter((rule) => !unusual.off.includes(rule));
   const concerns = command === undefined || command === 'registry';

@@ -67,7 +67,10 @@ interface BackupOptions {
   readonly json?: true;
 }
 
-/** The URL of a database. With `existingOf`, the database of that part must exist; otherwise it may be created. */
+/**
+ * The URL of a database. `existingOf` is the server whose database must exist; undefined: a missing database may be
+ * created.
+ */
 interface Target {
   readonly url: string;
   readonly existingOf: Part | undefined;

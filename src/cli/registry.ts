@@ -125,15 +125,15 @@ async function registry({ config: file, create }: RegistryCommandOptions): Promi
 }
 
 /**
- * Creates the client of the OpenID provider; null without `registry.oidc`. It sends no request: the registry starts
- * while the provider is away.
+ * Creates the client of the OpenID provider; null without `registry.oidc`. Sends no request, so that the registry can
+ * start while the provider is unavailable.
  * @throws OperatorError if the client secret cannot be read
  */
 async function openIdentityProvider(oidc: Config['registry']['oidc']): Promise<IdentityProvider | null> {
   if (oidc === null) return null;
   const { clientSecretFile, roles, merchant, ...rest } = oidc;
   const secret = await readSecretFile(clientSecretFile, 'The client secret');
-  // Import these modules only here, because a registry without a provider needs neither.
+  // Import these modules only here, because only a registry with a provider needs them.
   const [{ IdentityProvider }, { ClaimRules }] = await Promise.all([
     import('../registry/sign-in/provider.js'),
     import('../registry/sign-in/claims.js'),

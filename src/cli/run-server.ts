@@ -6,15 +6,15 @@ import { createLogger, type Logger } from '../telemetry/logger.js';
 import type { Build } from '../telemetry/process-metrics.js';
 import { version } from './version.js';
 
-/** Added to the drain delay and the drain timeout; after that time the process is forced to exit. */
+/** Added to the drain delay and the drain timeout. After the sum of all three, the process is forced to exit. */
 const marginMilliseconds = 5_000;
 
 /** Maximum time that a forced exit waits until data is saved. */
 export const saveMilliseconds = 1_000;
 
 /**
- * Checks the certificate files of a server without an access log on SIGHUP, and warns about reload signals without an
- * effect.
+ * Handles the reload signals of a server without an access log: SIGHUP checks the certificate files, and a signal
+ * without an effect is logged as a warning.
  * @param certFile the certificate of the server's only TLS listener; null without one
  * @param reload checks the files; called only once the server has started
  */
@@ -29,7 +29,7 @@ export function onReloadSignals(log: Logger, certFile: string | null, reload: ()
 
 /**
  * Starts a server, and stops it before the process exits. Handles signals from the beginning, so that a signal during
- * the start closes everything that is open by then.
+ * the start closes everything that is already open.
  * @param start opens the resources one by one; it registers with `closeLater` how each is closed, and with `saveAnyhow`
  *   what a forced exit still saves
  */
@@ -48,7 +48,7 @@ export async function runServer(
     for (const close of closeFunctions.splice(0).toReversed()) await close();
   };
   const progress = { isStopping: false };
-  // main.ts ignores SIGUSR1, because it would open Node's debugger. This warning shows that the signal has no effect.
+  // Without a listener, SIGUSR1 would open Node's debugger, so main.ts ignores it. Warn that the signal has no effect.
   process.on('SIGUSR1', () => {
     log.warn('SIGUSR1 has no effect; SIGUSR2 reopens the access log of a gateway');
   });
@@ -57,7 +57,7 @@ export async function runServer(
     stop: async () => {
       progress.isStopping = true;
       log.info('draining');
-      await starting.catch(() => undefined); // then a resource that is just being opened is closed too
+      await starting.catch(() => undefined); // wait, so that a resource that is still being opened is closed too
       await stop();
       log.info('drained');
     },
@@ -86,7 +86,7 @@ export async function runServer(
   }
 }
 
-/** What a process does before it exits. */
+/** What a process does when it ends. */
 interface ShutdownHandlers {
   /** Stops everything that has been started. */
   readonly stop: () => Promise<void>;
@@ -94,7 +94,7 @@ interface ShutdownHandlers {
   readonly save: () => Promise<void>;
   /** Returns the maximum time for `stop`. */
   readonly timeoutMilliseconds: () => number;
-  /** Called with uncaught errors, and with errors and timeouts of `stop`, before the process exits with code 1. */
+  /** Called with uncaught errors, and with the error or timeout of `stop`. The process then exits with code 1. */
   readonly onFailure: (error: unknown) => void;
 }
 

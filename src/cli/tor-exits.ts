@@ -82,7 +82,7 @@ async function check(address: IpAddress, { config: file, json }: Options, io: Co
     const listed = available ? exits.has(address) : null;
     const known = geoIp?.isTorExit(address) ?? null;
     geoIp?.close();
-    // Without a loaded list the result is unknown, because the configured sources may contain the address.
+    // Without a loaded list the result is unknown (null), because the configured sources may contain the address.
     const open = listed === null && config.torExits.sources.length > 0 ? null : (listed ?? known);
     const isExit = listed === true || known === true ? true : open;
     const result = { address: address.text, exit: isExit, listed, anonymousIp: known, digest };
@@ -98,7 +98,7 @@ const switchedOff = 'torExits.enabled is false.';
 const noList =
   'The Tor exit list is missing or too old: see tor-exits status, and read the sources with tor-exits refresh.';
 
-/** Opens the list as gateways see it, runs `act`, and closes the list. */
+/** Opens the list with the contents that gateways use, runs `act`, and closes the list. */
 async function withList(
   config: Config,
   { err }: CommandIo,

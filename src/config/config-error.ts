@@ -58,11 +58,11 @@ function quoted(name: string): string {
   );
 }
 
-/** A problem of a rule between options. */
+/** A violation of a rule that concerns several options. */
 export interface RuleProblem extends Problem {
   /** Paths of the other options on which the violated rule depends. */
   readonly others?: readonly string[];
 }
 
-/** Checks one rule between options; returns a problem per violation. */
+/** Checks a rule that concerns several options; returns a problem per violation. */
 export type Rule = (config: Config) => RuleProblem[];

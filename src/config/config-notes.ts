@@ -15,7 +15,10 @@ export function configNotes(command: ServerCommand, config: Config, processes = 
   return [...replicaNotes(redis), ...(command === 'gateway' ? [memoryNote(cache)] : []), ...gatewayNotes];
 }
 
-/** Notes for routes that replace a response of the gateway itself. They are not errors: services may have had the path. */
+/**
+ * Returns notes for routes that replace a path of the gateway itself. They are no errors: a service may have used the
+ * path before the gateway did.
+ */
 function replacedPaths({ routes }: Config): Problem[] {
   return routes.flatMap(({ path }, index) =>
     ownPaths.some((own) => own === path)
@@ -25,8 +28,8 @@ function replacedPaths({ routes }: Config): Problem[] {
 }
 
 /**
- * Notes for limits that the memory allows only in part. They are not errors, so that configurations from before
- * `limits.memory` stay valid.
+ * Returns notes for limits that are reduced because they do not fit into the memory. They are no errors, so that
+ * configurations without `limits.memory` stay valid.
  */
 function reducedLimits(config: Config, processes: number): Problem[] {
   const { allows, memory } = planMemory(config, processes);
@@ -76,7 +79,7 @@ export const serverCommands = ['gateway', 'registry', 'services'] as const;
 /** Name of a command that runs a server. */
 export type ServerCommand = (typeof serverCommands)[number];
 
-/** Returns the problems with which this command cannot start, although the configuration is valid in general. */
+/** Returns problems that keep this command from starting, although the configuration is valid for other commands. */
 export function startProblems(command: ServerCommand, config: Config): Problem[] {
   if (command === 'gateway') return gatewayProblems(config);
   if (command === 'services') return [];
@@ -92,8 +95,8 @@ export function startProblems(command: ServerCommand, config: Config): Problem[]
 }
 
 /**
- * The problem of a missing record secret. Without that secret, an attacker with write access to Redis could register
- * any public key as the key of a gateway.
+ * Returns the problem of a missing record secret. Without that secret, an attacker with write access to Redis could
+ * register any public key as the key of a gateway.
  */
 function needsSecret(path: string): Problem {
   const message =
@@ -101,7 +104,7 @@ function needsSecret(path: string): Problem {
   return { path, message };
 }
 
-/** Returns the problems with which only the gateway cannot start, although the configuration is valid in general. */
+/** Returns problems that keep the gateway from starting, although the configuration is valid for other commands. */
 export function gatewayProblems(config: Config): Problem[] {
   const { accessLog, geoip, keyStore, keys, listen, torExits, trustedProxies } = config;
   const problems: Problem[] = [];

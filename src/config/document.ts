@@ -36,7 +36,7 @@ function documentOption(name: string, option: Option, value: unknown, indent = '
     ];
     return [...about, ...(option.default === null ? block.map((line) => commentedOut(line, indent)) : block)];
   }
-  // An uncommented example would be in force.
+  // An example that is not commented out would take effect, so an empty list stays empty.
   const isEmpty = depth === 0 && Array.isArray(value) && value.length === 0;
   const lines = isEmpty ? [] : (documentEntries(inner, value, `${indent}  `) ?? []);
   return [...about, ...(lines.length > 0 ? [`${indent}${name}:`, ...lines] : [`${indent}${name}: ${flow(value)}`])];

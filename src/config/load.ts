@@ -20,8 +20,8 @@ export interface ConfigSource {
 }
 
 /**
- * Reads a configuration, fills in its defaults, validates it, and makes its paths absolute. Opens no connection and
- * none of the files that the configuration names.
+ * Reads a configuration, fills in its defaults, validates it, and makes its paths absolute. Opens no connection, and no
+ * file that the configuration names.
  * @throws ConfigError with all problems
  */
 export function loadConfig({ file, text, presets = {}, env = process.env }: ConfigSource = {}): Config {
@@ -41,10 +41,11 @@ function fileText(file: string | undefined): string {
   return file === undefined ? '' : readConfigFile(file);
 }
 
-/** Merges two values; the upper one takes precedence, and groups are merged name by name. */
+/** Merges two values; the upper one takes precedence. Groups of options are merged option by option. */
 function layer(option: Option, lower: unknown, upper: unknown): unknown {
   if (upper === undefined) return lower;
-  // Null means an empty section here, but for an option that is not a section null is a value.
+  // A section is null if all its options are commented out, and then changes nothing. For any other option, null is a
+  // value.
   if (upper === null && option.properties !== undefined) return lower;
   const [below, above] = [asMapping(lower), asMapping(upper)];
   if (below === null || above === null) return upper;
@@ -63,7 +64,9 @@ function own(mapping: Readonly<Record<string, unknown>>, name: string): unknown 
   return Object.hasOwn(mapping, name) ? mapping[name] : undefined;
 }
 
-/** Returns the violated rules, except rules that read a replacement for an invalid value. */
+/**
+ * Returns the violated rules. Skips rules that depend on an invalid option, because a default replaces its value here.
+ */
 function soundRuleProblems(config: Config, wrong: readonly Problem[]): Problem[] {
   const wrongPaths = new Set(wrong.map(({ path }) => path));
   const isSound = ({ path, others = [] }: RuleProblem): boolean =>

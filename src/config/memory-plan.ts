@@ -5,22 +5,22 @@ import type { Config } from './schema.js';
 export const mebibyte = 1024 ** 2;
 /** Memory of an idle gateway after its warm-up: 116 MiB on Node 20, 132 on Node 24 (`npm run bench:connections`). */
 const processBytes = 136 * mebibyte;
-/** Memory of an idle TLS connection after a request: 37 KiB on Node 20, 61 on Node 24. TLS takes 28 and 52 of these. */
+/** Memory of an idle TLS connection after a request: 37 KiB on Node 20 (of which TLS takes 28), 61 on Node 24 (52). */
 const tlsConnectionBytes = 64 * 1024;
 /** Memory of an idle connection without TLS after a request: 14 KiB measured on Node 24, and a margin. */
 const plainConnectionBytes = 16 * 1024;
-/** Maximum share of the memory for the process and for idle connections. Requests use the rest. */
+/** Maximum share of the memory for the idle process and for idle connections. Requests use the rest. */
 const restingShare = 0.6;
 /** Share of the memory for request bodies that wait until their upstream may take another request. */
 const bodyShare = 0.1;
 /** Share of the memory for requests in flight, upstream connections, log lines and garbage. */
 const spareShare = 0.1;
-/** Maximum share for caches, of the memory beyond `processBytes`. */
+/** Maximum share for caches of the memory that remains after `processBytes`. */
 const cacheShare = 0.5;
 
 /** Heap bytes per byte of live data, because garbage collection needs headroom. */
 export const heapFactor = 1.5;
-/** Heap bytes of one cached key with a label and of one cached merchant with short lists, as measured in docs/records.md. */
+/** Heap bytes of one cached key with a label and of one cached merchant with short lists (see docs/records.md). */
 export const bytesOfKey = 460;
 export const bytesOfMerchant = 650;
 /** Assumed average number of keys per merchant. */

@@ -11,7 +11,7 @@ const reasons: Readonly<Record<string, string>> = {
   EISDIR: 'it is a directory',
 };
 
-/** Tells whether a file's contents are secret; a secret file must not be world-readable. */
+/** Whether a file's contents are secret. A secret file must not be world-readable. */
 export type IsSecret = (contents: Buffer) => boolean;
 
 /** For files that always contain a secret. */
@@ -55,8 +55,8 @@ export async function readOperatorFile(
 }
 
 /**
- * Describes why a file cannot be read. The system's own message is not used, because it contains the file name, which
- * may be a secret.
+ * Describes why a file cannot be read. Omits the system's own message, because it contains the file name, which may be
+ * a secret.
  */
 export function fileProblemOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
@@ -64,12 +64,14 @@ export function fileProblemOf(error: unknown): string {
 }
 
 /**
- * Stands between a directory and a file name that may be a secret, so that `mayBeSecret` finds that name in the path.
+ * Separates a directory from a file name that may be a secret, so that `mayBeSecret` can extract that name from the
+ * path.
  */
 const nameMark = '/./';
 
 /**
- * Makes a file name absolute. A name that may be a secret is appended unchanged after `nameMark`, and not normalised.
+ * Makes a file name absolute. Appends a name that may be a secret unchanged after `nameMark`, because normalising could
+ * hide it from `mayBeSecret`.
  */
 export function absolutePath(directory: string, file: string): string {
   return secretPattern.test(file) ? `${directory}${nameMark}${file}` : path.resolve(directory, file);
@@ -87,7 +89,7 @@ function mayBeSecret(file: string): boolean {
 const secretPattern = /^[A-Za-z0-9_+-][A-Za-z0-9._~+/=-]{31,}$/;
 
 /**
- * Permission bits for reading and writing by all users. Group access is allowed, because the secrets of a Kubernetes
+ * Permission bits for reading and writing by other users. Group access is allowed, because the secrets of a Kubernetes
  * pod belong to root and the group of the pod.
  */
 const othersAccess = 0o006;

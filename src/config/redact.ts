@@ -32,7 +32,7 @@ export function configDigest(config: Config): string {
   return createHash('sha256').update(text).digest('hex').slice(0, digits);
 }
 
-/** Replacer for JSON.stringify that sorts names, so that their order does not change the digest. */
+/** Sorts the names of an object as a replacer for JSON.stringify, so that their order does not change the digest. */
 function sorted(_name: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)));

@@ -25,8 +25,7 @@ export function baseOf(file: string | undefined): string {
 
 /**
  * Makes all paths in a complete configuration absolute.
- * @param isGiven whether the file sets the option with this path; only such paths are checked for a file in the working
- *   directory
+ * @param isGiven whether the file sets the option with this path; problems are reported only for such options
  */
 export function resolvePaths(
   schema: Option,
@@ -70,7 +69,7 @@ function resolveHeld(text: string, held: PathForm, resolve: (file: string) => st
   if (held !== 'database') return resolve(text);
   const [, file] = /^sqlite:(.*)$/s.exec(text) ?? [];
   if (file !== undefined) return file === ':memory:' ? text : `sqlite:${resolve(file)}`;
-  // libpq and this program's PostgreSQL client read these URL parameters as file paths.
+  // Resolve these URL parameters too: libpq and this program's PostgreSQL client read them as file paths.
   return text.replaceAll(/(?<=[?&]ssl(?:rootcert|cert|key)=)[^&#]+/g, (value) => {
     const file = decoded(value);
     return file === null ? value : encodeURIComponent(resolve(file)).replaceAll('%2F', '/');
@@ -86,8 +85,8 @@ function decoded(text: string): string | null {
 }
 
 /**
- * Reports a relative path whose file exists only in the working directory, which earlier releases used as the base. The
- * operator means that file, and a start must not create a second one.
+ * Reports a relative path whose file exists only in the working directory, from which earlier releases resolved paths.
+ * Otherwise a start could silently create a second file, such as an empty database.
  */
 function strayProblem(given: string, resolved: string): string | null {
   const former = path.resolve(given);

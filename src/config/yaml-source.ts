@@ -51,7 +51,8 @@ export function readYaml(text: string, env: Readonly<Record<string, string | und
   const tooDeep = deepIndentation.exec(text);
   if (tooDeep !== null) return rejectedSource(notYaml(nestedTooDeep), text.slice(0, tooDeep.index).split('\n').length);
   // `uniqueKeys` is off, because the parser's check for duplicates takes minutes for a large file; `#mappingOf` checks
-  // instead. `messageOf` replaces the parser's messages, because they quote the text and so could reveal a secret.
+  // for them instead. `messageOf` replaces the parser's messages, because they quote the text and so could reveal a
+  // secret.
   const documents = parseAllDocuments(text, {
     lineCounter,
     prettyErrors: false,

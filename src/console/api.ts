@@ -4,7 +4,7 @@ export interface FieldProblem {
   readonly message: string;
 }
 
-/** What a list says about its pages. */
+/** Pagination data of a list. */
 interface Meta {
   readonly total_records: number;
   readonly current_page: number;
@@ -26,13 +26,13 @@ export class ApiProblem extends Error {
     readonly code: string | null,
     readonly errors: readonly FieldProblem[],
     readonly details: Readonly<Record<string, unknown>> = {},
-    /** Whether the change may have been made although no response says so. */
+    /** Whether the change may have been made, although no response confirms it. */
     readonly isUnclear = false,
   ) {
     super(message);
   }
 
-  /** Returns the message about a field; undefined if there is none. */
+  /** Returns the message about a field; undefined without a message. */
   about(field: string): string | undefined {
     return this.errors.find(({ path }) => path === field || path.startsWith(`${field}.`))?.message;
   }
@@ -45,7 +45,7 @@ interface Call {
   readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly query?: Query;
   readonly body?: object;
-  /** Why the person sends it. */
+  /** The person's reason for the change, which the audit trail records. */
   readonly reason?: string;
   readonly signal?: AbortSignal | undefined;
 }
@@ -57,7 +57,7 @@ interface Envelope {
   readonly meta?: Meta;
 }
 
-/** After this time without input, requests are those of the page, not of a person. */
+/** After this time without input, requests count as automatic and do not keep the session open. */
 const attendedMilliseconds = 60_000;
 let lastInput = Date.now();
 for (const event of ['pointerdown', 'keydown'])
@@ -80,9 +80,9 @@ export async function call<Data>(
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       headers: {
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        // A header holds only ASCII reliably.
+        // HTTP headers carry only ASCII reliably.
         ...(reason === undefined ? {} : { 'x-reason': encodeURIComponent(reason) }),
-        // Otherwise a page that somebody left open would keep the session open.
+        // Without this header, the polls of a page that a person left open would keep the session open.
         ...(Date.now() - lastInput < attendedMilliseconds ? {} : { 'x-unattended': 'yes' }),
       },
       ...(signal === undefined ? {} : { signal }),
@@ -121,7 +121,7 @@ export interface Me {
   };
   readonly administratorId: string | null;
   readonly hasSignIn: boolean;
-  /** Whether the registry relays to the wallets of the services. */
+  /** Whether the registry forwards requests about wallets to the services. */
   readonly hasWallets?: boolean;
   readonly session: {
     readonly id: string;
@@ -129,7 +129,7 @@ export interface Me {
   } | null;
 }
 
-/** Which gateways have confirmed a change. */
+/** How many gateways have confirmed a change, and which have not. */
 export interface Propagation {
   readonly gateways: number | null;
   readonly confirmed: number;
@@ -142,7 +142,7 @@ export interface Propagation {
   readonly projected?: false;
 }
 
-/** A key, without the key itself. */
+/** The record of an API key. It does not contain the key itself. */
 export interface ApiKey {
   readonly keyId: string;
   readonly merchantId: string;
@@ -158,7 +158,7 @@ export interface ApiKey {
   readonly lastUse?: { readonly at: string; readonly address: string; readonly country: string | null } | null;
 }
 
-/** A new key. Only this response contains it. */
+/** A new API key. Only the response to its creation contains the key itself. */
 export interface CreatedKey extends ApiKey {
   readonly key: string;
   readonly propagation: Propagation;
@@ -218,7 +218,7 @@ export interface UsageRow {
   readonly codes: readonly { readonly code: string; readonly requests: number }[];
 }
 
-/** What an allowlist would have refused. */
+/** Which past requests of a merchant an allowlist would have refused. */
 export interface Verdict {
   readonly requests: number;
   readonly refused: { readonly requests: number; readonly addresses: number };
@@ -235,7 +235,7 @@ export interface Verdict {
   }[];
 }
 
-/** The requests from one address on one day; null: all further addresses. */
+/** The requests from one address on one day. `address` is null for the sum of all further addresses. */
 export interface SeenAddress {
   readonly address: string | null;
   readonly accepted: number;

@@ -4,7 +4,7 @@ import { Dialog, Problem } from './elements';
 import { Prove } from './sign-in';
 import { texts } from './texts';
 
-/** A change that a dialog sends, and what became of it. */
+/** A change that a dialog sends, and its result or error. */
 export interface Sent<Result> {
   readonly result: Result | null;
   readonly error: unknown;
@@ -12,7 +12,10 @@ export interface Sent<Result> {
   readonly send: (request: () => Promise<Result>) => void;
 }
 
-/** The state of a change that a dialog sends. No cache has the result, because it may contain a secret. */
+/**
+ * Holds the state of a change that a dialog sends. The result stays out of the query cache, because it may contain a
+ * secret.
+ */
 export function useChange<Result>(): Sent<Result> {
   const [state, setState] = useState<Omit<Sent<Result>, 'send'>>({ result: null, error: null, isBusy: false });
   const send = (request: () => Promise<Result>): void => {
@@ -26,12 +29,14 @@ export function useChange<Result>(): Sent<Result> {
   return { ...state, send };
 }
 
-/** Returns the message about a field of a failed change; undefined if there is none. */
+/** Returns the message about a field of a failed change; undefined without a message. */
 export function about(error: unknown, field: string): string | undefined {
   return error instanceof ApiProblem ? error.about(field) : undefined;
 }
 
-/** Why a change failed. If it needs a recent proof of identity, asks for that and sends the change again. */
+/**
+ * Shows why a change failed. If the API requires a recent sign-in, asks for it, and sends the change again afterwards.
+ */
 export function ChangeProblem({
   error,
   me,
@@ -48,7 +53,7 @@ export function ChangeProblem({
   return <Problem error={error} roles={me.roles.join(', ')} />;
 }
 
-/** A dialog that sends one change. The focus of a dangerous one begins at the button that changes nothing. */
+/** A dialog that sends one change. In a dangerous dialog, the focus begins at the button that changes nothing. */
 export function FormDialog({
   title,
   action,

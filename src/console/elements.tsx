@@ -3,8 +3,8 @@ import { ApiProblem } from './api';
 import { texts } from './texts';
 
 /**
- * A text that somebody outside has chosen. Its direction cannot change the text around it, and characters that nobody
- * sees are shown as their code: otherwise one name could look like another.
+ * Shows a text that a client or another person has chosen. The text cannot change the direction of the text around it.
+ * Invisible characters are shown as their code, because otherwise one name could pass for another.
  */
 export function Text({ children }: { readonly children: string }): ReactNode {
   return <bdi>{children.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, asCode)}</bdi>;
@@ -29,7 +29,7 @@ export function inWords(moment: string, now = Date.now()): string {
   return relative.format(Math.round(seconds / length), unit);
 }
 
-/** A time in words, with the exact times of the reader's zone and of UTC in its title. */
+/** Shows a time in words. Its title has the exact time in the reader's time zone and in UTC. */
 export function Time({ at }: { readonly at: string }): ReactNode {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -43,7 +43,7 @@ export function Time({ at }: { readonly at: string }): ReactNode {
   );
 }
 
-/** A table with a caption for screen readers. A narrow page scrolls the table, not itself. */
+/** A table with a caption for screen readers. In a narrow window, only the table scrolls sideways, not the page. */
 export function Table({
   caption,
   columns,
@@ -72,7 +72,7 @@ export function Table({
   );
 }
 
-/** A dialog that keeps the focus. Escape calls `onClose` and does not close it by itself. */
+/** A dialog that keeps the focus. Escape calls `onClose`, and the caller decides whether to close the dialog. */
 export function Dialog({
   title,
   onClose,
@@ -87,7 +87,7 @@ export function Dialog({
   useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
-    // Gives the focus back to where it was.
+    // Closing returns the focus to the element that had it before.
     return () => element?.close();
   }, []);
   const escape = (event: SyntheticEvent): void => {
@@ -111,12 +111,15 @@ export function Dialog({
   );
 }
 
-/** As a `ref`: gives the focus to an element that appears in an open dialog. Otherwise the focus would leave the dialog. */
+/**
+ * Moves the focus to an element that appears in an open dialog, if used as its `ref`. Otherwise the focus would leave
+ * the dialog.
+ */
 export function focusNow(element: HTMLElement | null): void {
   element?.focus();
 }
 
-/** The pages of a list. */
+/** Buttons for the previous and next page of a list. */
 export function Pager({
   page,
   pages,
@@ -140,7 +143,7 @@ export function Pager({
   );
 }
 
-/** What went wrong, in words. Screen readers announce it. */
+/** Shows an error in words. Screen readers announce it. */
 export function Problem({ error, roles = '' }: { readonly error: unknown; readonly roles?: string }): ReactNode {
   if (error === null || error === undefined) return null;
   return (
@@ -160,7 +163,7 @@ function wordsOf(error: unknown, roles: string): string {
   return error.message;
 }
 
-/** The state before and after a change, which opens on request. */
+/** Shows the state before and after a change once the reader opens it. */
 export function Change({
   before,
   after,
@@ -178,7 +181,7 @@ export function Change({
   );
 }
 
-/** A command line to copy. */
+/** Shows a command line that the reader can copy. */
 export function CommandLine({ children }: { readonly children: string }): ReactNode {
   return (
     <pre tabIndex={0}>

@@ -2,7 +2,7 @@ import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
 import { useSearchParams } from 'wouter';
 import { texts } from './texts';
 
-/** A labelled field with its help and its problem. */
+/** A labelled field with its help text and its error message. */
 export function Field({
   label,
   help,
@@ -91,14 +91,14 @@ export function TextField({
 /** An API key, or a token of an administrator. */
 const secretForm = /(?:svc_(?:live|test)|mga)_/i;
 
-/** Whether a text looks like a secret. Such a text is never sent, and never becomes part of an address. */
+/** Whether a text has the form of a secret. The page never sends such a text to the API or puts it into a URL. */
 export function isSecret(text: string): boolean {
   return secretForm.test(text);
 }
 
 const pauseMilliseconds = 300;
 
-/** A labelled field that filters a list, once somebody pauses typing. */
+/** A labelled field that filters a list once the person pauses typing. */
 export function TextFilter({
   label,
   value,
@@ -112,7 +112,7 @@ export function TextFilter({
   const applied = useRef(value);
   const id = useId();
   useEffect(() => {
-    // The filter was cleared elsewhere.
+    // The filter was changed outside this field, for example cleared.
     if (value !== applied.current) setText(value);
     applied.current = value;
   }, [value]);
@@ -123,7 +123,7 @@ export function TextFilter({
       onChange(applied.current);
     }, pauseMilliseconds);
     return () => clearTimeout(timer);
-    // `onChange` is a new function each time, and must not begin the pause anew.
+    // `onChange` is missing here: it is a new function at each render and would restart the pause each time.
   }, [text]);
   return (
     <span>
@@ -147,16 +147,16 @@ export function TextFilter({
   );
 }
 
-/** The page and the filters of a list, which are in the address. */
+/** Returns the page number and the filters of a list, which the URL stores. */
 export function useFilters<Name extends string>(names: readonly Name[]) {
   const [parameters, setParameters] = useSearchParams();
   const given = Object.fromEntries(names.map((name) => [name, parameters.get(name) ?? ''])) as Record<Name, string>;
   return {
     page: Number(parameters.get('page') ?? 1),
-    /** Empty texts for filters that are not set. */
+    /** The value of each filter; empty if the filter is not set. */
     given,
     isFiltered: names.some((name) => given[name] !== ''),
-    /** Sets a filter and shows the first page, or another page. */
+    /** Sets a filter and returns to the first page, or sets the page. */
     set: (name: Name | 'page', value: string): void =>
       setParameters((former) => {
         if (value === '') former.delete(name);

@@ -7,7 +7,10 @@ import { useChanges } from './live';
 import { Search } from './search';
 import { texts } from './texts';
 
-/** Who is signed in; undefined until that is known, or if nobody was. The last one stays while they are signed out. */
+/**
+ * Returns the signed-in person; undefined until the first response, or if no person has signed in. After a sign-out,
+ * the last person remains.
+ */
 export function useMe(): { readonly me: Me | undefined; readonly isSignedOut: boolean } {
   const { data, error } = useQuery({
     queryKey: ['me'],
@@ -22,7 +25,7 @@ export function may(me: Me, permission: string): boolean {
   return me.permissions.includes(permission);
 }
 
-/** What surrounds each page. */
+/** The header and the navigation around each page. */
 export function Frame({
   me,
   isSignedOut,
@@ -166,7 +169,7 @@ function SignOut({ me }: { readonly me: Me }): ReactNode {
   const client = useQueryClient();
   const end = async (): Promise<void> => {
     if (me.session !== null) {
-      // A session that has ended already is signed out too.
+      // Ignore an error: if the session has already ended, the person is signed out too.
       await call(`/sessions/${me.session.id}`, { method: 'DELETE' }).catch(() => undefined);
     }
     client.clear();

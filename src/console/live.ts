@@ -1,7 +1,10 @@
 import { type QueryClient, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 
-/** The lists that a change concerns, by the beginning of its kind. `merchant.changed` changes the list of merchants. */
+/**
+ * The query keys of the lists to read again after an event, by the first part of its action: `merchant.changed`
+ * concerns the list of merchants.
+ */
 const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = [
   ['merchant', ['merchants']],
   ['approval', ['approvals', 'merchants']],
@@ -15,8 +18,8 @@ const listsOf: readonly (readonly [kind: string, lists: readonly string[]])[] = 
 ];
 
 /**
- * Reads again what changes elsewhere, while the page is visible: a browser has six connections to a server, and each
- * visible page takes one.
+ * Reads lists again when the server reports a change. Only a visible page holds the event stream, because a browser has
+ * only six connections to a server.
  */
 export function useChanges(): void {
   const client = useQueryClient();
@@ -39,7 +42,7 @@ export function useChanges(): void {
 
 function open(client: QueryClient): EventSource {
   const source = new EventSource('/console/api/stream');
-  // Whatever changed before the stream was open, or while it was not.
+  // Read everything again, because the page received no changes before the stream was open.
   source.addEventListener('open', () => void client.invalidateQueries());
   source.addEventListener('ended', () => void client.invalidateQueries({ queryKey: ['me'] }));
   source.addEventListener('change', ({ data }: MessageEvent<string>) => {

@@ -21,7 +21,7 @@ import { WalletsPage } from './operators/wallets';
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      // Changes are pushed; the rest is read again when somebody looks at the page again.
+      // The server pushes changes. Other data is read again when the person returns to the page.
       staleTime: 30_000,
       retry: (count, error) => count < 2 && !(error instanceof ApiProblem && error.status > 0 && error.status < 500),
     },

@@ -15,14 +15,14 @@ interface Found {
 
 const pauseMilliseconds = 250;
 
-/** The button that opens the search. Ctrl K opens it too. */
+/** A button that opens the search. Ctrl+K opens it too. */
 export function Search(): ReactNode {
   const [isOpen, setIsOpen] = useState(false);
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== 'k') return;
       event.preventDefault();
-      // A dialog may have input that must not be lost.
+      // An open dialog may contain input that must not be lost.
       if (document.querySelector('dialog[open]') === null) setIsOpen(true);
     };
     document.addEventListener('keydown', onKey);

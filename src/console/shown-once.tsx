@@ -4,8 +4,8 @@ import { Field } from './fields';
 import { texts } from './texts';
 
 /**
- * A dialog with a secret that nothing shows again. Only its caller's state has the secret: it is gone when the dialog
- * closes. Escape warns before the secret was copied.
+ * A dialog with a secret that cannot be shown again. Only the caller's state holds the secret, so it is gone when the
+ * dialog closes. If it was not copied yet, Escape only warns.
  */
 export function SecretOnce({
   secret,
@@ -29,7 +29,7 @@ export function SecretOnce({
   const field = useRef<HTMLInputElement>(null);
   const copy = (): void => {
     field.current?.select();
-    // Without the permission, the field is selected: the person copies it with the keyboard.
+    // If the browser denies access to the clipboard, the person can copy the selected field with the keyboard.
     navigator.clipboard.writeText(secret).then(
       () => setIsCopied(true),
       () => undefined,

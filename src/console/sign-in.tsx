@@ -5,7 +5,7 @@ import { ApiProblem, call } from './api';
 import { CommandLine } from './elements';
 import { texts } from './texts';
 
-/** Shown without a session: how to get one. */
+/** Shows how to sign in if there is no session. */
 export function SignInPage(): ReactNode {
   const [parameters] = useSearchParams();
   const failure = texts.signIn.failures[parameters.get('sign-in') ?? ''];
@@ -29,7 +29,10 @@ export function SignInPage(): ReactNode {
   );
 }
 
-/** Exchanges the token of a one-time link for a session. The token is in the fragment, which no server sees. */
+/**
+ * Exchanges the token of a one-time link for a session. The token is in the URL fragment, which browsers send to no
+ * server.
+ */
 export function EnterPage(): ReactNode {
   const client = useQueryClient();
   const [, navigate] = useLocation();
@@ -39,7 +42,7 @@ export function EnterPage(): ReactNode {
     if (hasBegun.current) return;
     hasBegun.current = true;
     const token = location.hash.slice(1);
-    // Neither the address bar nor the history keeps the token.
+    // Remove the token from the address bar and the browser history.
     history.replaceState(null, '', '/console/enter');
     if (!/^[\w-]{43}$/.test(token)) {
       setProblem(texts.enter.noToken);
@@ -71,7 +74,7 @@ export function EnterPage(): ReactNode {
   );
 }
 
-/** Asks a person to prove who they are, in another tab, so that nothing typed here is lost. */
+/** Asks the person to sign in again in another tab, so that the input on this page is not lost. */
 export function Prove({
   hasSignIn,
   onRetry,

@@ -1,4 +1,4 @@
-/** All texts of the console. Another language is another file like this one. */
+/** All texts of the console. A translation is a file with the same members. */
 export const texts = {
   product: 'merchant-gateway',
   skip: 'Skip to the content',

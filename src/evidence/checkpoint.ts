@@ -2,12 +2,12 @@ import { digestBytes } from './merkle-tree.js';
 import { InvalidNote, isSignedBy, keyText, type NoteKey, type NoteSigner, parseKey, parseNote } from './signed-note.js';
 
 /**
- * Why a checkpoint was signed: its run (the lines of one gateway process) began, the interval between checkpoints
- * passed, or the run ended.
+ * Why a checkpoint was signed: a run (the lines of one gateway process) began, the interval between checkpoints passed,
+ * or the run ended.
  */
 type CheckpointOccasion = 'start' | 'periodic' | 'end';
 
-/** The last line of a run. A run is the chain of lines that one gateway process writes, or writes to one file. */
+/** The last line of a run. A run is the hash chain of one gateway process, or of one file of that process. */
 export interface RunEnd {
   readonly run: string;
   /** The number of lines of the run, which is also the number of its last line. */
@@ -23,22 +23,22 @@ export interface Checkpoint {
    * The id of the run (the lines of one gateway process). Each of its lines contains the id as `service.ephemeral_id`.
    */
   readonly run: string;
-  /** How many lines, from the first one on, the checkpoint covers. */
+  /** How many lines the checkpoint covers, counted from the first line of the run. */
   readonly size: number;
-  /** The root of the Merkle tree over the hashes of these lines. */
+  /** The root of the Merkle tree over the hashes of the covered lines. */
   readonly root: Buffer;
   readonly occasion: CheckpointOccasion;
   /** When the checkpoint was signed, by the gateway's clock, in milliseconds since 1970. */
   readonly at: number;
-  /**
-   * The last line of the log before this run began; null if the log was empty. Undefined except in a start checkpoint.
-   */
+  /** The last line of the log before this run began; null if the log was empty. Only a start checkpoint has it. */
   readonly previous?: RunEnd | null | undefined;
   /** The id of the run that continues in the next file. Only in the end checkpoint of a rotated file. */
   readonly next?: string | undefined;
 }
 
-/** A parsed checkpoint, with the public key that exists only for its run (the lines of one gateway process). */
+/**
+ * A parsed checkpoint, with the public run key. A run key exists only for one run (the lines of one gateway process).
+ */
 export interface ReadCheckpoint extends Checkpoint {
   readonly runKey: NoteKey;
 }
@@ -58,7 +58,8 @@ export function signCheckpoint(checkpoint: Checkpoint, instance: NoteSigner, run
 }
 
 /**
- * A checkpoint has a valid signature of the gateway's long-lived key, but not of the key that exists only for its run.
+ * The instance key (the gateway's long-lived key) signed a checkpoint, but the run key, which exists only for one run,
+ * did not.
  */
 export class NotSignedByRun extends InvalidNote {
   constructor(
@@ -70,8 +71,8 @@ export class NotSignedByRun extends InvalidNote {
 }
 
 /**
- * Parses a checkpoint and verifies the signatures of its instance key and its run key. @throws InvalidNote,
- * NotSignedByRun
+ * Parses a checkpoint and verifies the signatures of its instance key and its run key.
+ * @throws InvalidNote, NotSignedByRun
  */
 export function readCheckpoint(note: string, instances: readonly NoteKey[]): ReadCheckpoint {
   const signed = parseNote(note);

@@ -1,23 +1,23 @@
 import { hash } from 'node:crypto';
 import { InvalidNote, isSignedBy, type NoteKey, type NoteSigner, parseNote } from './signed-note.js';
 
-/** An event with its place in the chain. */
+/** An audit event with its position in the hash chain. */
 export interface ChainedEvent {
   /** Number of the event in the chain, from 1 without gaps. */
   readonly position: number;
   /** All columns of the event, as JSON (`eventContent`); null if the event is missing. */
   readonly content: string | null;
-  /** SHA-256 over the hash of the event before and the content, in hex. */
+  /** SHA-256 over the hash of the previous event and over the content, in hex. */
   readonly hash: string;
 }
 
-/** The end of the chain: the position and the hash of its newest event. */
+/** The head of the chain: the position and the hash of its newest event. */
 export interface ChainHead {
   readonly position: number;
   readonly hash: string;
 }
 
-/** The hash before the first event of a chain. */
+/** The head of an empty chain. */
 export const chainStart: ChainHead = { position: 0, hash: '0'.repeat(64) };
 
 const hashForm = /^[0-9a-f]{64}$/;
@@ -28,18 +28,19 @@ export function eventHash(previous: string, content: string): string {
 }
 
 /**
- * What a signed note is about: the end of the chain, or the end of a range that retention deleted. Each has its own
- * origin. Otherwise the signed end of a chain would also prove that retention deleted the events before it.
+ * What a signed note states: the head of the chain (`events`), or the last event that retention deleted
+ * (`events/pruned`). The origins differ. Otherwise an old signed head could pass as evidence that retention deleted the
+ * events before it.
  */
 export type ChainNote = 'events' | 'events/pruned';
 
-/** Signs an end of a chain as a note with the origin `<name>/events`, or `<name>/events/pruned`. */
+/** Signs a position and hash of the chain as a note with the origin `<name>/events`, or `<name>/events/pruned`. */
 export function signChainHead({ position, hash }: ChainHead, signer: NoteSigner, about: ChainNote = 'events'): string {
   const text = `${signer.key.name}/${about}\n${position}\n${Buffer.from(hash, 'hex').toString('base64')}\n`;
   return `${text}\n${signer.lineFor(text)}`;
 }
 
-/** Parses a signed end of a chain, and verifies its signature. @throws InvalidNote */
+/** Parses a signed position and hash of the chain, and verifies the signature. @throws InvalidNote */
 export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'events'): ChainHead {
   const signed = parseNote(note);
   if (!isSignedBy(signed, key)) throw new InvalidNote('the given key has not signed it');
@@ -52,19 +53,19 @@ export function readChainHead(note: string, key: NoteKey, about: ChainNote = 'ev
 }
 
 /**
- * What is wrong with a trail:
- * - `changed`: the content, or the hash, of the event is not what was stored;
- * - `removed`: an event is missing;
- * - `reordered`: an event has another place than at first;
- * - `added`: an event is not in the chain, although the events before it are;
- * - `forged-signature`: a stored signature is invalid, or was made for another end of the chain;
- * - `unsigned-deletion`: no signature proves that retention deleted the events up to this one;
- * - `rolled-back`: a checkpoint names an event that the trail does not have.
+ * What is wrong with the audit trail, the chain of all events.
+ * - `changed`: the content or the hash of the event is not what was stored.
+ * - `removed`: an event is missing.
+ * - `reordered`: an event was moved to another position.
+ * - `added`: an event is not in the chain, although the events before it are.
+ * - `forged-signature`: a stored signature is invalid, or is for another position of the chain.
+ * - `unsigned-deletion`: no signature confirms that retention deleted the events up to this one.
+ * - `rolled-back`: an earlier checkpoint names an event that is no longer in the trail.
  */
 export type ChainFault =
   'changed' | 'removed' | 'reordered' | 'added' | 'rolled-back' | 'forged-signature' | 'unsigned-deletion';
 
-/** A fault of a trail, and the position and number (`seq`) of the event; `seq` is null if unknown. */
+/** A fault of the audit trail, with the position and the number (`seq`) of the event; `seq` is null if unknown. */
 export interface ChainFinding {
   readonly fault: ChainFault;
   readonly position: number;
@@ -73,16 +74,16 @@ export interface ChainFinding {
 
 /** Options of a verification. */
 export interface ChainCheckOptions {
-  /** The chain before the first event that is checked: the start, or the end of what was pruned. */
+  /** The chain before the first event to verify: the start, or the last event that retention deleted. */
   readonly from: ChainHead;
-  /** Earlier ends of the chain that must be part of it. */
+  /** Heads of the chain that were saved earlier. The chain must still contain them. */
   readonly checkpoints: readonly ChainHead[];
 }
 
 const mostFindings = 1000;
 
 /**
- * Verifies a chain of events, event by event in the order of the positions. After a fault it goes on with the stored
+ * Verifies a chain of events, one by one in the order of their positions. After a fault, continues with the stored
  * hash, so that each fault is reported once.
  */
 export class ChainCheck {
@@ -90,7 +91,7 @@ export class ChainCheck {
   readonly findings: ChainFinding[] = [];
   #head: ChainHead;
   #seq = 0;
-  /** Number of faults, which may exceed the number of findings. */
+  /** Number of faults. `findings` stores only the first ones. */
   faults = 0;
 
   constructor({ from, checkpoints }: ChainCheckOptions) {
@@ -100,7 +101,7 @@ export class ChainCheck {
     this.#compareWithCheckpoint(null);
   }
 
-  /** The end of the chain so far. */
+  /** The position and hash of the last event that was verified. */
   get head(): ChainHead {
     return this.#head;
   }
@@ -113,7 +114,7 @@ export class ChainCheck {
     const seq = content === null ? null : seqIn(content);
     if (content === null) this.#report('removed', position, null);
     else if (seq === null || eventHash(previous, content) !== hash) {
-      // Behind a gap the hash before this event is unknown.
+      // After a gap, the previous hash is unknown, so a different hash does not show that this event was changed.
       if (position === last + 1) this.#report('changed', position, seq);
     } else if (seq <= this.#seq) this.#report('reordered', position, seq);
     this.#head = { position, hash };
@@ -121,23 +122,26 @@ export class ChainCheck {
     this.#compareWithCheckpoint(seq);
   }
 
-  /** Reports events that are not in the chain, by the first of them. */
+  /** Reports events that are not in the chain, as one finding. @param seq the number of the first of these events */
   addUnchained(seq: number, count: number): void {
     this.#report('added', this.#head.position, seq);
     this.faults += count - 1;
   }
 
-  /** Reports that the signature at a position is missing or covers something else. */
+  /** Reports that the signature at a position is invalid or is for another position. */
   reportForgedSignature(position: number): void {
     this.#report('forged-signature', position, null);
   }
 
-  /** Reports that nothing proves that retention deleted the events before the first one. */
+  /** Reports that no signature confirms the deletion of the events before the first one. */
   reportUnsignedDeletion(): void {
     this.#report('unsigned-deletion', this.#head.position, null);
   }
 
-  /** Must be called after the last event. Compares with the stored end, and with checkpoints that are not reached. */
+  /**
+   * Compares the chain with its stored head, and reports checkpoints beyond the last event. Call it after the last
+   * event.
+   */
   end(stored: ChainHead): void {
     for (let missing = this.#head.position + 1; missing <= stored.position && this.faults < mostFindings; missing += 1)
       this.#report('removed', missing, null);

@@ -34,8 +34,8 @@ export function entryHash(entry: string): string {
 }
 
 /**
- * Returns the hash of an inner node (RFC 6962, section 2.1) in lower-case hex. @param left and right: the hashes of its
- * children, in hex
+ * Returns the hash of an inner node (RFC 6962, section 2.1) in lower-case hex.
+ * @param left and right: the hashes of its children, in hex
  */
 export function nodeHash(left: string, right: string): string {
   node.write(left, 1, 'hex');
@@ -134,15 +134,18 @@ export class MerkleRange {
   }
 }
 
-/** How a tree has grown: its leaves at the previous snapshot, and the leaves added since then. */
+/**
+ * How a tree has grown: its leaves at the previous snapshot, and the leaves added since then. A snapshot is a call of
+ * `takeGrowth`.
+ */
 export interface TreeGrowth {
   readonly before: MerkleRange;
   readonly added: MerkleRange;
 }
 
 /**
- * Leaves are hashed in batches of this size. Decoding the hex of a whole tree level at once saves a third of the time
- * per node.
+ * Number of leaves that are hashed as one batch. Decoding the hex of a whole tree level at once saves a third of the
+ * time per node.
  */
 const batchLeaves = 256;
 const nodesOfLevel = Buffer.alloc((batchLeaves / 2) * node.length);
@@ -190,7 +193,7 @@ export class MerkleTree {
     }
   }
 
-  /** Returns the Merkle root over all leaves; the SHA-256 of the empty string if there are none. */
+  /** Returns the Merkle root over all leaves; the SHA-256 of the empty string if the tree is empty. */
   root(): Buffer {
     this.#hashPending();
     const all = this.#before.to === 0 ? this.#added : this.#before.with(this.#added);

@@ -29,7 +29,7 @@ export type KeyPurpose = 'note' | 'receipt';
 export interface NoteKey {
   readonly name: string;
   readonly purpose: KeyPurpose;
-  /** The first four bytes of a hash over the name, the purpose and the key. Signature lines contain them. */
+  /** The first four bytes of a hash over the name, the purpose and the key. Signature lines contain it. */
   readonly id: Buffer;
   readonly publicKey: KeyObject;
   /** The 32 bytes of the Ed25519 public key. */
@@ -66,7 +66,7 @@ const spkiHead = Buffer.from('302a300506032b6570032100', 'hex');
 /** Signs notes and receipts with an Ed25519 private key. */
 export class NoteSigner {
   readonly key: NoteKey;
-  /** The same key for verifying receipts, which are this signer's statements that it saw a note at a given time. */
+  /** The same public key with the purpose `receipt`, which verifies the receipts of this signer. */
   readonly receiptKey: NoteKey;
   readonly #privateKey: KeyObject;
 
@@ -135,8 +135,8 @@ export function forPurpose({ name, publicKey }: NoteKey, purpose: KeyPurpose): N
 }
 
 /**
- * Caches the last parsed key. All checkpoints of one gateway process contain the same key, and parsing it takes longer
- * than verifying a signature.
+ * Caches the last parsed key. All checkpoints of one gateway process contain the same key, and parsing a key takes
+ * longer than verifying a signature.
  */
 let latest: { readonly text: string; readonly key: NoteKey } | null = null;
 

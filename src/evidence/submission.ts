@@ -2,12 +2,13 @@ import { parseDigest } from './checkpoint.js';
 import { InvalidNote, isSignedBy, type NoteKey, type NoteSigner, parseNote, type SignedNote } from './signed-note.js';
 
 /**
- * A checkpoint that a gateway sends to the registry as its witness (c2sp.org/tlog-witness), to get a receipt signed.
+ * A checkpoint that a gateway sends to the registry (c2sp.org/tlog-witness). The registry acts as the witness and signs
+ * a receipt.
  */
 export interface Submission {
   /**
-   * How many access-log lines the previous checkpoint of this gateway process covers, as far as the registry knows; 0 if
-   * there is no previous one.
+   * How many access-log lines the previous checkpoint of this gateway process covers, according to the registry; 0
+   * without a previous checkpoint.
    */
   readonly oldSize: number;
   /** The Merkle consistency proof that this checkpoint's lines begin with the lines of the previous checkpoint. */
@@ -45,7 +46,7 @@ export interface ListHead {
   readonly root: Buffer;
 }
 
-/** Returns the first line (the origin) of the signed state of a witness's list. */
+/** Returns the origin (first line) of the signed head of a witness's list. */
 function listName(witness: string): string {
   return `${witness}/checkpoints`;
 }
@@ -60,8 +61,9 @@ export function signListHead({ size, root }: ListHead, witness: NoteSigner): str
 }
 
 /**
- * Parses the signed length and Merkle root of a witness's list, and verifies the signature. @param witness the note key
- * of the witness @throws InvalidNote
+ * Parses the signed length and Merkle root of a witness's list, and verifies the signature.
+ * @param witness the note key of the witness
+ * @throws InvalidNote
  */
 export function readListHead(note: string, witness: NoteKey): ListHead {
   const signed: SignedNote = parseNote(note);

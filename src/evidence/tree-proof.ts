@@ -1,8 +1,6 @@
 import { type LeafRange, MerkleTree, nodeHash, type TreeGrowth } from './merkle-tree.js';
 
-/**
- * Returns where RFC 6962 splits a tree: the left half has the largest power of two that is below the number of leaves.
- */
+/** Returns where RFC 6962 splits a tree: the left subtree has the largest power of two below the number of leaves. */
 function middleOf({ from, to }: LeafRange): number {
   let half = 1;
   while (2 * half < to - from) half *= 2;
@@ -70,7 +68,10 @@ export function rootOfPath(index: number, size: number, leaf: string, path: read
   return Buffer.from(root, 'hex');
 }
 
-/** Returns the leaf ranges whose roots form the consistency proof from an older size (RFC 6962, section 2.1.2). */
+/**
+ * Returns the leaf ranges whose roots form the consistency proof from an older size (RFC 6962, section 2.1.2).
+ * @param isKnown whether the verifier knows the root over the older leaves in this range, so that the proof omits it
+ */
 function rangesOfGrowth(older: number, { from, to }: LeafRange, isKnown: boolean): LeafRange[] {
   if (older === to) return isKnown ? [] : [{ from, to }];
   const middle = middleOf({ from, to });

@@ -1,4 +1,6 @@
-/** The paths below basePath that the gateway itself responds to, unless a route has exactly this path. */
+/**
+ * The paths below basePath to which the gateway itself responds. A configured route with exactly this path replaces it.
+ */
 export const ownPaths = ['/whoami', '/openapi.json'] as const;
 
 /**

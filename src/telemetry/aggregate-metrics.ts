@@ -25,8 +25,8 @@ export async function combineMetrics(processes: readonly MetricObjects[]): Promi
 }
 
 /**
- * Returns only the metrics that never decrease. They must stay in the sum while a process does not respond: Prometheus
- * takes a decrease for a restart, and would count the remaining value again.
+ * Returns only the metrics that never decrease. If a process does not respond, the sum must still contain its last
+ * counters. Prometheus takes a decrease for a restart, and would count the remaining value again.
  */
 export function counterMetrics(metrics: MetricObjects): MetricObjects {
   return metrics.filter((metric) => ['counter', 'histogram'].includes(String((metric as Partial<MetricObject>).type)));

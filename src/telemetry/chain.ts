@@ -7,11 +7,11 @@ import { uniqueId } from './unique-id.js';
 /** The previous hash in the first line of a hash chain, which has no previous line. */
 const noHash = '0'.repeat(64);
 
-/** Length of the end of a line: `,"hash":"`, 64 hex digits and `"}}`. The hash covers everything before it. */
+/** Length of the end of each line: `,"hash":"`, 64 hex digits and `"}}`. The hash covers everything before it. */
 export const sealLength = 76;
 
 /**
- * The secret with which the lines of a log are hashed. Null if there is none: then the hash chain detects accidental
+ * The secret with which the lines of a log are hashed. Null without a secret: the hash chain then detects accidental
  * damage but no attack.
  */
 export type LogSecret = KeyObject | null;
@@ -36,18 +36,21 @@ export interface Predecessor {
   readonly id: string | null;
   readonly sequence: number | null;
   readonly hash: string | null;
-  /** Number of bytes after that line that are an incomplete line. A killed process leaves such a line. */
+  /** Number of bytes of an incomplete line after that line. A process that was killed leaves such a fragment. */
   readonly torn: number;
 }
 
 /**
- * Converts the last line of a run (the lines of one process) to the form in which the next run states it in the log.
+ * Converts the last line of a run (the lines of one process) to the `predecessor` of the next run's start checkpoint.
  */
 export function predecessorOf({ run, size, hash }: RunEnd): Predecessor {
   return { id: run, sequence: size, hash: hash.toString('hex'), torn: 0 };
 }
 
-/** Returns the last line that a process found in its log file; null if there is none. */
+/**
+ * Returns the last line that a process found in its log file; null if the file was empty or the line belongs to no
+ * chain.
+ */
 export function runEndOf(predecessor: Predecessor | null | undefined): RunEnd | null {
   const { id = null, sequence = null, hash = null } = predecessor ?? {};
   if (id === null || sequence === null || hash === null) return null;
@@ -86,7 +89,8 @@ interface CheckpointMembers {
   readonly next?: string;
   /**
    * The newest signed checkpoint with the registry's receipt, and the signed head (length and Merkle root) of the
-   * registry's list of checkpoints. While these lines exist, the registry cannot remove entries of its list unnoticed.
+   * registry's list of checkpoints. As long as the log contains them, the registry cannot remove these checkpoints
+   * unnoticed.
    */
   readonly note?: string | undefined;
   readonly head?: string | undefined;
@@ -106,7 +110,7 @@ export class Chain {
   #previous = noHash;
   #sequence = 0;
 
-  /** @param secret the secret that hashes the lines, or the algorithm of a Merkle tree, which needs none */
+  /** @param secret the secret for the hashes; `treeAlgorithm` for a Merkle tree, whose hashes need no secret */
   constructor(secret: LogSecret | typeof treeAlgorithm, environment: string, origin: LogOrigin | null = null) {
     this.tree = secret === treeAlgorithm ? new MerkleTree() : null;
     this.#algorithm = typeof secret === 'string' ? secret : secret === null ? 'sha256' : 'hmac-sha256';
@@ -173,33 +177,34 @@ const endBytes = 128;
 const comma = 0x2c;
 
 /**
- * Hashes the lines of a chain with HMAC-SHA-256, with SHA-256 if there is no secret, or as leaves of a Merkle tree (RFC
- * 6962). A hash covers the hash of the previous line, then the line without its last 76 bytes, and is lower-case hex.
+ * Hashes the lines of a chain. The hash is HMAC-SHA-256, plain SHA-256 without a secret, or the leaf hash of a Merkle
+ * tree (RFC 6962).
+ * A hash covers the hash of the previous line, then the line without its last 76 bytes.
  * HMAC is two hashes (RFC 2104), so this class calls `hash` twice: a Hmac object of Node takes twice as long. Each line
  * is encoded once into a buffer and hashed there, because joining strings would copy it twice more.
  */
 export class LineHash {
   /**
-   * The hashed bytes: the HMAC key block with the inner padding, the previous hash, the common beginning of the lines,
-   * and the rest of the line.
+   * The bytes to hash: the HMAC key block with the inner padding, the previous hash, the beginning that all lines
+   * share, and the rest of the line.
    */
   #inner = Buffer.allocUnsafeSlow(firstBytes);
   /** The HMAC key block with the outer padding, and the inner digest; null if there is no secret. */
   readonly #outer: Buffer | null;
   /**
-   * Offset of the hashed bytes if there is no secret. A leaf of a Merkle tree begins one byte earlier, with a zero byte
-   * (RFC 6962).
+   * Offset at which hashing starts if there is no secret. For a leaf of a Merkle tree, it is one byte earlier, where a
+   * zero byte precedes the text (RFC 6962).
    */
   readonly #from: number;
-  /** The secret of the HMAC, null if there is none, or the algorithm of a Merkle tree. */
+  /** The secret of the HMAC; null without a secret; `treeAlgorithm` for a Merkle tree. */
   readonly secret: LogSecret | typeof treeAlgorithm;
   /** Offset of the end of the common beginning of the lines. */
   readonly #headEnd: number;
   #length = 0;
 
   /**
-   * @param secret the secret of the HMAC, or the algorithm of a Merkle tree, which needs none
-   * @param head the common beginning of the lines in ASCII: JSON from an object's opening brace to the comma after a
+   * @param secret the secret of the HMAC; `treeAlgorithm` for a Merkle tree, whose hashes need no secret
+   * @param head the beginning that all lines share, in ASCII: JSON from an object's opening brace to the comma after a
    *   member
    */
   constructor(secret: LogSecret | typeof treeAlgorithm, head = '') {
@@ -217,14 +222,15 @@ export class LineHash {
   }
 
   /**
-   * Hashes a line that is about to be written. The line is the common beginning, then the members of an object, then an
-   * addition to the last member.
+   * Hashes a line that is about to be written. The line consists of the shared beginning, the members of an object, and
+   * an addition to the last member.
    * @param members the JSON text of the object; its last member must be an object
    * @param more the addition to that member, in ASCII
    * @returns the hash in lower-case hex
    */
   of(previous: string, members: string, more: string): string {
-    // Writes the members over the comma that ends the common beginning. The comma then replaces their opening brace.
+    // The shared beginning ends with a comma, and `members` begins with `{`. Writes the brace over the comma, then
+    // restores the comma.
     const start = this.#headEnd - 1;
     this.#makeRoom(start + members.length * bytesPerCharacter + more.length + endBytes);
     const inner = this.#inner;

@@ -71,7 +71,7 @@ export class ChainedLog implements LineSink {
   #reportedProblem: string | null = null;
   #reopening = false;
   #reopenFailed = false;
-  /** Whether the file was removed and no new file can be opened: its lines are then lost at exit. */
+  /** Whether the file was removed and no new file can be opened, so that its lines are lost at exit. */
   #isFileRemoved = false;
   #closing: Promise<void> | null = null;
 
@@ -185,7 +185,7 @@ export class ChainedLog implements LineSink {
     return new Chain(this.#checkpoints === null ? secret : treeAlgorithm, environment, origin);
   }
 
-  /** If the file was removed by the end of the process, writes its last lines to a new file. */
+  /** Writes the last lines to a new file at shutdown if the current file was removed. */
   #replaceIfGone(): void {
     if (this.#file === null || fstatSync(this.#descriptor).nlink > 0) return;
     this.#isFileRemoved = true;

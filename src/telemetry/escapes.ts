@@ -78,14 +78,14 @@ class EscapeReader {
     return this.#skip(hash) ? this.#numericEntity() : this.#namedEntity();
   }
 
-  /** Skips a character if it is the wanted one. Returns whether it was. */
+  /** Skips the next character if it is `wanted`. Returns whether it was. */
   #skip(wanted: number): boolean {
     if (this.#codes[this.next] !== wanted) return false;
     this.next += 1;
     return true;
   }
 
-  /** Skips a letter in upper or lower case. Returns whether it was the wanted one. */
+  /** Skips the next letter if it is `lowerCase` or its upper-case form. Returns whether it was. */
   #skipLetter(lowerCase: number): boolean {
     return this.#skip(lowerCase) || this.#skip(lowerCase - 0x20);
   }
@@ -146,8 +146,8 @@ class EscapeReader {
   }
 
   /**
-   * `\t` is a tab, except in `\te`: a client may have written a backslash before each character of the prefix
-   * `svc_test_`.
+   * Decodes `\t` to a tab, except in `\te`. There, a client may have written a backslash before each character of the
+   * prefix `svc_test_`.
    */
   #tab(): number {
     this.next += 1;
@@ -161,8 +161,8 @@ class EscapeReader {
   }
 
   /**
-   * Decodes octal escapes of C and hexadecimal escapes of CSS. The code of a letter begins with 1 in octal (three
-   * digits), and with a larger digit in CSS (two digits).
+   * Decodes octal escapes of C and hexadecimal escapes of CSS. The first digit tells them apart: the octal code of a
+   * letter has three digits and begins with 1, and the hexadecimal code has two and begins with a larger digit.
    */
   #digits(): number {
     const start = this.next;

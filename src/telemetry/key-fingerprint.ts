@@ -3,14 +3,15 @@ import { LRUCache } from 'lru-cache';
 import type { LogSecret } from './chain.js';
 
 /**
- * 32 hex digits are 128 bits: enough that two keys never have the same fingerprint, and short enough for each log line.
+ * Number of hex digits. 32 of them are 128 bits, enough that no two keys have the same fingerprint, and short enough
+ * for each log line.
  */
 const fingerprintLength = 32;
 const maxCached = 10_000;
 
 /**
- * Identifies an API key in the log: the first 32 hex digits of its HMAC-SHA-256 with the log's secret. Null if there is
- * no secret: a plain hash would reveal the key's record name in the stores.
+ * Identifies an API key in the log: the first 32 hex digits of its HMAC-SHA-256 with the log's secret. Null without a
+ * secret: a plain hash would reveal under which name the stores keep the record of the key.
  */
 export function keyFingerprint(secret: LogSecret, key: string): string | null {
   if (secret === null) return null;
@@ -21,8 +22,8 @@ export function keyFingerprint(secret: LogSecret, key: string): string | null {
 export class KeyFingerprints {
   readonly #secret: LogSecret;
   /**
-   * The cache is indexed by look-up id, because neither that nor a fingerprint is secret, unlike a key. With the option
-   * `max` instead of `maxSize`, the cache would allocate all its memory at once.
+   * Maps lookup ids to fingerprints, because neither is secret, unlike a key. With the option `max` instead of
+   * `maxSize`, the cache would allocate all its memory at once.
    */
   readonly #known = new LRUCache<string, string>({ maxSize: maxCached, sizeCalculation: () => 1 });
 
@@ -30,7 +31,10 @@ export class KeyFingerprints {
     this.#secret = secret;
   }
 
-  /** Returns the fingerprint of a key that has this look-up id; null if the log has no secret. */
+  /**
+   * Returns the fingerprint of a key; null if the log has no secret.
+   * @param lookupId the hash under which the stores keep the record of this key
+   */
   of(key: string, lookupId: string): string | null {
     const known = this.#known.get(lookupId);
     if (known !== undefined) return known;

@@ -17,7 +17,7 @@ export interface LineSink {
    * checked.
    */
   hasOnlyReserve?(): boolean;
-  /** Returns the state of the signed checkpoints; null or absent if none are signed. */
+  /** Returns the state of the signed checkpoints; null or absent if the log signs no checkpoints. */
   checkpoints?(): CheckpointStatus | null;
   /**
    * Registers a callback that writes the last lines before the log ends. If it is absent, the owner of the log writes

@@ -7,7 +7,10 @@ export const appending = constants.O_WRONLY | constants.O_APPEND | constants.O_C
 
 /** Detects that another process appends to the same file. */
 export class FileGrowth {
-  /** Bytes in the file that this process has not written since it opened the file. */
+  /**
+   * Bytes in the file that this process did not write: its size at opening, and the bytes that other processes added
+   * later.
+   */
   #before: number;
 
   constructor(size: number) {
@@ -15,11 +18,11 @@ export class FileGrowth {
   }
 
   /**
-   * Compares the file's size with the bytes that this process has written. If the file is shorter than expected, it was
-   * truncated (`copytruncate` of logrotate), so its size is the new baseline.
+   * Compares the file's size with the bytes that this process has written. A file shorter than expected was truncated
+   * (`copytruncate` of logrotate), so its size becomes the new baseline.
    * @param written bytes of this process that were in the file when its size was requested
    * @param handed bytes of this process that may have been in the file when the size was returned
-   * @returns how many new bytes of another process were found; never too many
+   * @returns how many new bytes of another process were found; if in doubt, too few
    */
   foreignBytes(size: number, written: number, handed: number): number {
     if (size < this.#before + written) this.#before = size - written;
@@ -93,7 +96,10 @@ export class NotARegularFile extends Error {
   }
 }
 
-/** @throws NotARegularFile for a FIFO, a socket or a device; for a directory, opening the file fails later */
+/**
+ * Checks that lines written to the file are stored.
+ * @throws NotARegularFile for a FIFO, a socket or a device; for a directory, opening the file fails later
+ */
 export function requireLogFile(file: string): void {
   const found = statSync(file, { throwIfNoEntry: false });
   if (found !== undefined && !found.isFile() && !found.isDirectory()) throw new NotARegularFile(found);

@@ -51,7 +51,8 @@ export function createLogger(
 }
 
 /**
- * Removes API keys, in any encoding, from a log line. Parsing every line is affordable, because this log has few lines.
+ * Removes API keys, in any encoding, from a log line. The program's log has few lines, so each line can be parsed for
+ * this.
  */
 function withoutKeys(line: string): string {
   return `${JSON.stringify(cutKeysIn(JSON.parse(line)))}\n`;
@@ -73,8 +74,8 @@ function standardError(): DestinationStream {
 }
 
 /**
- * Returns the properties of an error that may be logged. The others are omitted, because errors of the Redis client
- * contain commands, and so a password.
+ * Returns the properties of an error that may be logged. Omits all other properties, because errors of the Redis client
+ * contain commands, and a command may contain a password.
  */
 function errorView(error: unknown, causes: number): unknown {
   if (!(error instanceof Error)) return 'not an Error object';

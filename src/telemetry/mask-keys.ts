@@ -4,7 +4,7 @@ import { decodeEscapes, escapeBeginning } from './escapes.js';
 const keyForm = /svc_(?:live|test)_\s*[^\s"']*/gi;
 const keyBeginning = /svc_(?:live|test)_/i;
 
-/** A token of an administrator, also one that was cut at its end. */
+/** A token of an administrator, even if its end was cut off. */
 const tokenForm = /mga_[A-Za-z0-9_-]{16,}/g;
 
 /** Replaces each token of an administrator in a text with its prefix. */
@@ -19,7 +19,8 @@ export function containsKey(text: string): boolean {
 
 /**
  * Replaces each API key in a text with its prefix, so that the log stores no key. Clients put keys into paths, user
- * agents and other fields. If a key is encoded, even several times, the decoded text is returned.
+ * agents and other fields. If decoding the escapes of the text shows a key, even behind nested escapes, returns the
+ * decoded text.
  */
 export function maskKeys(text: string): string {
   if (!mayContainKey.test(text) && !keyBeginning.test(text)) return text;
@@ -29,7 +30,7 @@ export function maskKeys(text: string): string {
 
 const prefixes = ['svc_live_', 'svc_test_'];
 /**
- * The characters that may separate the characters of a split prefix: anything but letters and digits. A gap cannot
+ * Separators between the characters of a split prefix, such as `s-v-c`: anything but letters and digits. A gap cannot
  * contain the letter or digit after it, so the search takes time linear in the text.
  */
 const gap = '[^0-9A-Za-z]*';
@@ -42,7 +43,7 @@ const underscore = '[^0-9A-Za-z_]*_';
 const secretBeginning = `(?:${gap}[0-9A-Za-z]){5}`;
 /**
  * A prefix with other punctuation than underscores (`svc-live-`) is an ordinary name. It counts as a key only if 32
- * characters follow that look random.
+ * characters follow that seem random.
  */
 const separator = '[^0-9A-Za-z]{1,3}';
 const randomText = '(?=[A-Za-z]*[0-9])(?=[0-9A-Fa-f]*[G-Zg-z])[0-9A-Za-z]{32}';
@@ -91,8 +92,8 @@ function base64Behind(before: number, prefix: string): string {
 export const anyForm = new RegExp([...splitForms, ...hexForms, ...base64Forms].join('|'));
 
 /**
- * A fast test: a text that does not match contains no key. It looks for an escape, or for the middle of each form of a
- * key. Most texts fail it, so it decides how long masking takes; for speed, it tests for rare characters first.
+ * A fast test for all texts: without a match, a text contains no key. Matches the start of an escape, or the middle of
+ * any form of a key. Most texts contain neither, so the alternatives with rare characters come first for speed.
  */
 const mayContainKey = new RegExp(
   [
@@ -103,8 +104,8 @@ const mayContainKey = new RegExp(
 );
 
 /**
- * Cuts a client's text where an API key begins. The rest is removed, because the end of an encoded or split key is
- * unknown.
+ * Cuts a client's text where an API key begins. Removes the rest of the text too, because the end of an encoded or
+ * split key is unknown.
  */
 export function cutAtKey(text: string): string {
   if (!mayContainKey.test(text)) return text;
@@ -121,7 +122,9 @@ function keyInEscapes(text: string): { readonly start: number; readonly key: str
   return found === null ? null : { start: origins[found.index] ?? 0, key: found[0] };
 }
 
-/** Cuts a text at a key. An unsplit prefix is kept, because it shows that the text contained a key. */
+/**
+ * Cuts a text where a key begins. Keeps the prefix of an unsplit key, because it shows that the text contained a key.
+ */
 function cutAt(text: string, start: number, key: string): string {
   const prefix = key.slice(0, 'svc_live_'.length);
   return `${text.slice(0, start)}${keyBeginning.test(prefix) ? prefix : ''}…`;
@@ -130,10 +133,12 @@ function cutAt(text: string, start: number, key: string): string {
 /** A masked key, as `maskKeys` writes it. */
 const writtenForm = /svc_(?:live|test)_…/gi;
 
-/** A complete key: it has at least 49 characters after the prefix, so the text after it cannot belong to it. */
+/** A complete key. It has at least 49 characters after the prefix, so the text that follows is not part of it. */
 const wholeForm = /svc_(?:live|test)_[^\s"']{49,}/gi;
 
-/** Masks complete API keys and tokens of administrators in each line. Cuts a line where an encoded or split key begins. */
+/**
+ * Masks complete API keys and tokens of administrators in each line. Cuts a line where an encoded or split key begins.
+ */
 export function cutKeysInLines(text: string): string {
   return text
     .split('\n')
@@ -141,7 +146,7 @@ export function cutKeysInLines(text: string): string {
     .join('\n');
 }
 
-/** Cuts a text, in which some keys are already masked, where any other key begins. */
+/** Cuts a text where a key begins that is not masked yet. Ignores keys that are already masked. */
 function cutOthers(masked: string): string {
   const others = masked.replaceAll(writtenForm, '');
   return cutAtKey(others) === others ? masked : cutAtKey(masked);

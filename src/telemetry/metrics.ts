@@ -21,7 +21,7 @@ import {
 export interface RequestDurations {
   readonly whole: number;
   readonly decision: number;
-  /** The key look-up: the source of the record, or `unavailable`. Null if no key was looked up. */
+  /** The key lookup: `source` is where the record came from, or `unavailable`. Null if no key was looked up. */
   readonly lookup: { readonly source: string; readonly duration: number } | null;
   /** The time until the upstream's response headers arrived; null if there was no upstream response. */
   readonly upstream: { readonly name: string; readonly duration: number } | null;
@@ -181,7 +181,7 @@ export class GatewayMetrics {
     if (upstream !== null) this.#upstream.observe(upstream.name, upstream.duration / 1000);
   }
 
-  /** @param reason one of the `refusals` that the constructor got */
+  /** Counts a rejected connection. @param reason one of the `refusals` that the constructor received */
   countRefusedConnection(reason: string): void {
     this.#refusedConnections.inc({ reason });
   }

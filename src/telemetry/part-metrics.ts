@@ -29,7 +29,7 @@ export function registerTorExitMetrics(register: Registry, stats: () => TorExitS
       name,
       help,
       labelNames,
-      // Not the sum, because every process has the same list.
+      // Combine by minimum or maximum, not by sum, because every process has the same list.
       aggregator: name === 'gateway_tor_list_available' ? 'min' : 'max',
       registers: [register],
       collect() {

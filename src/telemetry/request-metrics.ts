@@ -13,7 +13,7 @@ export interface DurationHistogramOptions {
 }
 
 interface Series {
-  /** The number of observations in each bucket, not cumulative. The last bucket is for values above all bounds. */
+  /** The number of observations in each bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[];
   sum: number;
 }
@@ -41,7 +41,7 @@ export class DurationHistogram {
     for (const word of label === null ? [''] : words) this.#seriesOf(word);
   }
 
-  /** @param word the label value, from a bounded set; empty if there is no label */
+  /** Adds a duration to the histogram. @param word the label value, from a bounded set; empty if there is no label */
   observe(word: string, seconds: number): void {
     const series = this.#seriesOf(word);
     const { counts } = series;
@@ -97,7 +97,7 @@ interface RequestCount extends RequestLabels {
 
 /**
  * Counts requests by their labels, in nested maps. A single map would need a combined key: building and hashing it for
- * each request takes longer than three look-ups.
+ * each request takes longer than three map accesses.
  */
 export class RequestCounts {
   readonly #counts: RequestCount[] = [];
@@ -121,7 +121,7 @@ export class RequestCounts {
   }
 }
 
-/** The requests of one merchant, or of all merchants without a row of their own. */
+/** The requests of one merchant. All merchants beyond the limit share one row. */
 interface MerchantRow {
   readonly merchantId: string;
   accepted: number;
@@ -129,15 +129,15 @@ interface MerchantRow {
 }
 
 /**
- * Counts requests by merchant, for as many merchants as the operator allows. So the number of series does not grow with
- * the number of merchants.
+ * Counts requests by merchant, up to a number of merchants that the operator configures. This bounds the number of
+ * metric series.
  */
 export class MerchantCounts {
   readonly #most: number;
   readonly #rows = new Map<string, MerchantRow>();
   readonly #others: MerchantRow = { merchantId: 'others', accepted: 0, refused: 0 };
 
-  /** @param most how many merchants have a row of their own: those that are seen first */
+  /** @param most the maximum number of merchants with a row of their own; the first merchants seen get these rows */
   constructor(most: number) {
     this.#most = most;
   }
@@ -148,7 +148,7 @@ export class MerchantCounts {
     else row.refused += 1;
   }
 
-  /** Returns the rows of the merchants, then that of all others. */
+  /** Returns the rows of single merchants, then the row of all other merchants. */
   all(): readonly Readonly<MerchantRow>[] {
     return [...this.#rows.values(), this.#others];
   }

@@ -22,7 +22,7 @@ export function quote(text: string): string {
 
 /**
  * Formats a number as JSON with a fixed number of decimals. A template string would fill V8's number-to-string cache
- * with texts that never recur, which made up a third of the objects surviving garbage collection.
+ * with texts that never recur: a third of all objects that survive garbage collection.
  */
 export function decimal(value: number, digits: number): string {
   // Null keeps the line valid JSON if a clock returns no number.

@@ -97,10 +97,7 @@ export class RecordCache<Compiled extends object> {
     return this.#mayServeStale(id) ? this.#stale(id) : this.#resultOf(await asked, 'store', 0);
   }
 
-  /**
-   * Returns the cached record as a stale result.
-   * @throws KeyStoreUnavailable if the cached record could not be parsed
-   */
+  /** Returns the cached record as a stale result. @throws KeyStoreUnavailable if it could not be parsed */
   #stale(id: string): RecordRead<Compiled> {
     return this.#resultOf(this.#known.get(id)?.value ?? null, 'stale', this.#standing.sinceKnownTrue);
   }

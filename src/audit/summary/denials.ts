@@ -19,8 +19,8 @@ const mostSeries = 6;
 const mostBuckets = 2_000;
 const mostCodes = 100;
 /**
- * Lengths of the counted time buckets in minutes. Each length divides every longer span of the chart, for logs of up to
- * ten years with 2,000 buckets.
+ * Possible lengths of a counted time bucket, in minutes. Each one divides all longer time spans of the chart, so
+ * buckets can be merged into spans. 2,000 buckets suffice for logs of up to ten years.
  */
 const lengths = [1, 5, 15, 60, 360, 1440];
 

@@ -6,8 +6,8 @@ export interface Html {
 type Part = string | number | Html | readonly Html[];
 
 /**
- * Control, format and bidirectional characters. They are escaped, because they are invisible but can change how the
- * page is displayed.
+ * Control, format and bidirectional characters. They are invisible but can change how the page is displayed, so they
+ * are escaped.
  */
 const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const entities: Readonly<Record<string, string>> = {
@@ -18,7 +18,10 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** A template tag that escapes every value. Values may be the text of an element or a quoted attribute. */
+/**
+ * Builds HTML from a tagged template and escapes every value. Values may be the text of an element or a quoted
+ * attribute.
+ */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   return { html: strings.reduce((text, string, index) => text + textOf(parts[index - 1] ?? '') + string) };
 }

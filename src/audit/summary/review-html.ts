@@ -10,8 +10,8 @@ const colors = ['#d6453d', '#d98a1f', '#8e5bb5', '#3b82c4', '#2f9e6e', '#b0568a'
 export const chartColors = colors.map((color, index) => `--series-${index}: ${color}`).join('; ');
 
 /**
- * Returns the sections that an auditor should read first. @param exposedKeys the section about exposed keys, to insert
- * among them
+ * Returns the sections that an auditor should read first.
+ * @param exposedKeys the section about exposed keys, which is inserted among them
  */
 export function reviewSections(summary: Summary, verdict: Verdict | null, exposedKeys: Html): readonly Html[] {
   return [
@@ -61,7 +61,7 @@ function proof(verdict: Verdict): Html {
   </section>`;
 }
 
-/** How the lines of a gateway process are proved, from weakest to strongest. */
+/** How well signatures and receipts cover the lines of a gateway process, from weakest to strongest. */
 const states = ['chain only', 'partly signed', 'signed', 'receipt for a part', 'receipt'];
 
 function rankOf({ signedAt, signedTo, unsigned, witnessedAt, witnessedTo }: RunProof): number {

@@ -6,10 +6,10 @@ import { RefusalsOfMerchants, type UnusualMerchant } from './unusual-merchants.j
 import { ownText, Tally } from './tally.js';
 import type { Count } from './tally.js';
 
-/** A key that was used from a second or further IP address, for the first time in the log. */
+/** The first use of a key from a new IP address. The key was used from another address before. */
 export interface NewAddress {
   readonly keyId: string;
-  /** The same value as `keyId`. This was its former name. */
+  /** Deprecated alias of `keyId`. */
   readonly key: string;
   readonly merchant: string | null;
   readonly address: string;
@@ -43,7 +43,7 @@ export interface Summary {
   readonly accepted: number;
   /** The number of lines that are not about requests. */
   readonly otherLines: number;
-  /** Lines that look like requests but belong to no chain: inserted or damaged. They are counted only here. */
+  /** Lines in the form of requests that belong to no hash chain (inserted or damaged). Other counts omit them. */
   readonly leftOutLines: number;
   readonly from: string | null;
   readonly to: string | null;
@@ -53,7 +53,7 @@ export interface Summary {
   readonly silences: readonly Silence[];
   /** Denied requests by code, in the same time spans as `spans`. */
   readonly denials: Denials;
-  /** Merchants whose share of denied requests is much higher than that of the others. */
+  /** Merchants with a much higher share of denied requests than all other merchants together. */
   readonly unusualMerchants: readonly UnusualMerchant[];
   /** The codes of requests that were not accepted. */
   readonly codes: readonly Count[];
@@ -161,7 +161,7 @@ export class SummaryBuilder {
     if (span !== null) this.#noteTime(entry['@timestamp'], span, accepted, count);
   }
 
-  /** Counts a line that looks like a request but belongs to no chain. */
+  /** Counts a line that has the form of a request but belongs to no chain. */
   leaveOut(): void {
     this.#leftOutLines += 1;
   }

@@ -1,13 +1,13 @@
 import { type Count, ownText, type Tally } from './tally.js';
 
-/** A merchant whose share of denied requests is much higher than that of all other merchants. */
+/** A merchant with a much higher share of denied requests than all other merchants together. */
 export interface UnusualMerchant {
   readonly merchant: string;
   readonly requests: number;
   readonly refused: number;
   /** The share of its requests that were denied, from 0 to 1. */
   readonly share: number;
-  /** The denied share of the requests of all other merchants. */
+  /** The denied share of the requests of all other merchants together, from 0 to 1. */
   readonly shareOfOthers: number;
   /** The three most frequent denial codes of the merchant. */
   readonly reasons: readonly Count[];
@@ -19,7 +19,7 @@ const mostMerchants = 20_000;
 const mostReasons = 50;
 const shown = 10;
 
-/** Explains to the reader of the page which merchants are listed. */
+/** The text on the page that explains which merchants are listed. */
 export const unusualRule = `A merchant is listed if it has at least ${fewest} refused requests and its refused share is at least ${times} times that of all other merchants together.`;
 
 /** Counts the denial codes of each merchant. */

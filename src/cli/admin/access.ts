@@ -31,7 +31,10 @@ export async function accessOf(options: AccessOptions, env: Environment, peer: P
   return { peer, ...target, token: await tokenOf(options, env, config, peer, target) };
 }
 
-/** Determines the address of an API and which certificates are trusted, like `accessOf`. @throws WrongUsage, ConfigError */
+/**
+ * Determines the address of an API and which certificates are trusted, like `accessOf`.
+ * @throws WrongUsage, ConfigError
+ */
 export function targetOf(options: AccessOptions, env: Environment, peer: Peer): Promise<ApiTarget> {
   return targetIn(options, env, loadConfig({ file: options.config, env }), peer);
 }
@@ -47,8 +50,8 @@ async function targetIn(options: AccessOptions, env: Environment, config: Config
 }
 
 /**
- * Determines which certificates a client trusts: the CAs of the option or the environment variable, otherwise the
- * certificate of the configured listener, otherwise, as null, the CAs of the system.
+ * Determines which certificates a client trusts: the CAs that the option or the environment variable names, or else the
+ * certificate of the configured listener. Null: the CAs that the system trusts.
  */
 async function trustOf(
   caFile: string | undefined,
@@ -61,7 +64,7 @@ async function trustOf(
   try {
     return await trustCertificate(ownCertFile);
   } catch (error) {
-    // The file may exist only where the server runs. The CAs of the system may still verify the certificate.
+    // The file may exist only on the server's machine. The CAs of the system may still verify the certificate.
     if (error instanceof OperatorError) return null;
     throw error;
   }
@@ -83,7 +86,7 @@ async function tokenOf(
   if (token === undefined) {
     const configured = peer.settings(config).tokenFile;
     if (configured !== null) return readToken(configured, peer.tokenFile);
-    // Only the registry has sign-ins; the operators' API takes its own token.
+    // Only the registry supports sign-in; the operators' API requires a token of its own.
     const session =
       peer.section === 'registry' ? await sessionToken(sessionFileOf(target.address, env), target, Date.now) : null;
     if (session !== null) return session;

@@ -17,7 +17,7 @@ export interface AdminCall<Options> {
   readonly show: (data: unknown, lines: readonly string[]) => void;
   /**
    * Prints a change, and on which gateways it is in force.
-   * @throws OperatorError if the change is not in force on every gateway, so that scripts notice
+   * @throws OperatorError if the change is not in force on every gateway, so that a script sees a failure
    */
   readonly showChange: (data: { readonly propagation: Propagation }, lines: readonly string[]) => void;
 }

@@ -8,11 +8,11 @@ import { type RequestTarget, nextAfter, unexpectedResponse, failureOf, unreachab
 /** A request to the admin API. */
 export interface AdminRequest<Schema extends TSchema> {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
-  /** Path below the address, one part per segment. The parts are percent-encoded. */
+  /** The path segments below the address. The client percent-encodes each of them. */
   readonly path: readonly string[];
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: object;
-  /** Marks an idempotent request, which the user may safely repeat after any failure. */
+  /** Whether the user may safely repeat the request after any failure, because it is idempotent. */
   readonly isRepeatable?: true;
   /** Advice for the user if it is unknown whether the change was made. Default: check before a retry. */
   readonly ifUnclear?: string | undefined;
@@ -20,7 +20,7 @@ export interface AdminRequest<Schema extends TSchema> {
   readonly expects: Schema;
 }
 
-/** Address of an API, and which server certificates are trusted; null: those of the system's CAs. */
+/** Address of an API, and the CAs of server certificates that are trusted; null: the CAs that the system trusts. */
 export interface ApiTarget {
   readonly address: URL;
   readonly trust: ClientTrust | null;
@@ -38,7 +38,7 @@ export interface AdminAccess {
   readonly actor?: string | null;
   /** Reason for the event (`x-reason`); null without one. */
   readonly reason?: string | null;
-  /** Called with the expiry of a token that the API announces because it is near. */
+  /** Called with the expiry time (ISO 8601) if the API announces that the token expires soon. */
   readonly onExpiry?: (at: string) => void;
   readonly timeoutMilliseconds?: number;
   readonly maxBytes?: number;
@@ -102,7 +102,7 @@ export class AdminClient {
           authorization: `Bearer ${token}`,
           accept: 'application/json',
           ...(method !== 'GET' && actor !== null ? { 'x-actor': actor } : {}),
-          // A header holds only ASCII reliably.
+          // HTTP headers carry only ASCII reliably.
           ...(reason === null ? {} : { 'x-reason': encodeURIComponent(reason) }),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
@@ -119,7 +119,9 @@ export class AdminClient {
   }
 }
 
-/** Returns the function that sends requests. Node's own `fetch` takes no CA, so with `trust` undici sends them. */
+/**
+ * Returns the function that sends requests. With `trust`, undici sends them, because Node's own `fetch` accepts no CA.
+ */
 export async function senderFor(
   trust: ClientTrust | null,
 ): Promise<(url: URL, init: RequestInit) => Promise<Response>> {

@@ -9,7 +9,7 @@ export const failureSchema = Type.Object({
   data: Type.Union([Type.Null(), Type.Object({ errors: Type.Array(problem), code: Type.Optional(Type.String()) })]),
 });
 
-/** Schema of the position of a page in a list. */
+/** Schema of the pagination data of a list. */
 export const pageSchema = Type.Object({
   total_records: Type.Integer(),
   current_page: Type.Integer(),
@@ -19,7 +19,7 @@ export const pageSchema = Type.Object({
 /** The content of a success response. */
 export interface AdminResponse<Data> {
   readonly data: Data;
-  /** Position of the page in a paginated list; null for other responses. */
+  /** Pagination data of a list; null for other responses. */
   readonly page: Static<typeof pageSchema> | null;
 }
 

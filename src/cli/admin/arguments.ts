@@ -62,7 +62,7 @@ export function loggedIdIn(value: string): string {
   return value;
 }
 
-/** Creates the option `--key`, the earlier name of `--key-id`. It still works, but help texts omit it. */
+/** Creates the option `--key`, a deprecated alias of `--key-id` that help texts omit. */
 export function formerKeyOption(): Option {
   return new Option('--key <keyid>').conflicts('keyId').hideHelp();
 }

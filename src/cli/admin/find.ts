@@ -7,7 +7,7 @@ import { loggedIdIn } from './arguments.js';
 import type { Environment } from './peer.js';
 import { tableLines } from './table.js';
 
-/** Creates the command `find`, which says what an id, a name or an address stands for. */
+/** Creates the command `find`, which shows to which records an id, a name or an address belongs. */
 export function findCommand(io: CommandIo, env: Environment = process.env): Command {
   const command = new Command('find')
     .description('find what a name, an id or an IP address stands for')

@@ -1,6 +1,8 @@
 import type { Config } from '../../config/schema.js';
 
-/** An API that administration commands call: its options, its part of the configuration, and its names in messages. */
+/**
+ * An API that administration commands call: its options, its section of the configuration, and its names in messages.
+ */
 export interface Peer {
   /** Name of the API within a sentence. */
   readonly name: string;

@@ -39,12 +39,12 @@ const advice = ({
   503: 'Try again when its database or store is available.',
 });
 
-/** Matches the API's request for a confirmation, which the command line shows as an option. */
+/** Matches the advice of the API to send `confirm`. The command line replaces it with the option that confirms. */
 const confirmationForm = /send "confirm": \["([a-z_]+)"\] too if/;
 
 /**
- * Describes an error response and what to do next. For a change, also states whether it may have been made
- * nevertheless.
+ * Describes an error response and what to do next. For a change, also states whether the API may have made it despite
+ * the error.
  */
 export function failureOf(asked: RequestTarget, response: Response, body: unknown): OperatorError {
   const { peer, address, isChange } = asked;
@@ -68,7 +68,7 @@ export function failureOf(asked: RequestTarget, response: Response, body: unknow
     return new OperatorError([`${name} rejected the request (${count}):`, ...lines].join('\n'));
   }
   const message = shown(body.message).replace(/\.$/, '');
-  // Nothing failed: the change waits, and the message says for whom and until when.
+  // The request did not fail: the change waits for an approval. The message states who must approve it and until when.
   const { code = null } = body.data ?? {};
   if (code === 'approval_required') return new RejectedByApi(`${message}.`, status, code);
   const what = status >= 500 ? `${name} failed (status ${status})` : `${name} rejected the request (status ${status})`;
@@ -101,8 +101,8 @@ const optionNames: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the usage error for a list query that the API rejected, with option names. Null if the response has another
- * reason.
+ * Returns the usage error for a list query that the API rejected, with option names instead of parameter names. Null if
+ * the response is no such rejection.
  */
 export function wrongFilter({ status }: Response, body: unknown, query: object): WrongUsage | null {
   if (status !== 422 || !Check(failureSchema, body)) return null;
@@ -159,8 +159,7 @@ function certificateProblem({ name, option }: Peer, code: string): string | unde
 }
 
 /**
- * Describes why there is no response, and what to do next. For a change, also states whether it may have been made
- * nevertheless.
+ * Describes why there is no response, and what to do next. For a change, also states whether the API may have made it.
  */
 export function unreachable(asked: RequestTarget, cause: unknown, timeoutMilliseconds: number): OperatorError {
   const { peer, address } = asked;
@@ -174,7 +173,10 @@ export function unreachable(asked: RequestTarget, cause: unknown, timeoutMillise
   return new OperatorError(`Cannot reach ${peer.name} at ${address}: ${reason}. ${nextAfter(asked)}`, { cause });
 }
 
-/** A server with TLS closes a connection that begins with plain HTTP. */
+/**
+ * Returns a hint to use https; empty if it does not apply. A TLS server closes a connection that begins with plain
+ * HTTP.
+ */
 function hintOfTls(address: string, code: string): string {
   const isClosed = code === 'UND_ERR_SOCKET' || code === 'ECONNRESET';
   return isClosed && address.startsWith('http:') ? '; if it serves TLS, the address must begin with https://' : '';

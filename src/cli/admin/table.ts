@@ -9,8 +9,8 @@ const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' });
 /** How a table adapts to a narrow terminal. */
 export interface TableOptions {
   /**
-   * Headings of the columns whose cells may be truncated. Such cells are only read, whereas ids must stay complete for
-   * pasting.
+   * Headings of the columns whose cells may be truncated. Other cells, such as ids, stay complete so that users can
+   * copy them.
    */
   readonly cut?: readonly string[];
   /** Headings of the columns whose cells may wrap between words. */
@@ -78,7 +78,7 @@ function graphemeWidth(grapheme: string): number {
   return grapheme.includes('\ufe0f') ? 2 : eastAsianWidth(grapheme.codePointAt(0) ?? 0);
 }
 
-/** Shrinks the widest column that may shrink until all columns fit; null if they cannot fit. */
+/** Shrinks the widest column that may shrink until all columns fit, and returns the widths. Null if they cannot fit. */
 function fitted(wanted: readonly number[], least: readonly number[], room: number): number[] | null {
   if (least.reduce((sum, one) => sum + one, 0) > room) return null;
   const widths = [...wanted];

@@ -50,7 +50,7 @@ function filesIn(directory: string): string[] {
   try {
     return readdirSync(directory === '' ? '.' : directory);
   } catch {
-    return []; // the log itself is then unreadable too, and that is reported
+    return []; // the log itself is then unreadable too, and opening it reports the error
   }
 }
 
@@ -73,10 +73,7 @@ export function searchOptions(command: Command): Command {
 /** The parsed options that `searchOptions` adds. */
 export type SearchOptions = Search & { readonly key?: string };
 
-/**
- * Returns the search that the options describe.
- * @param command reports a usage error if no line could match
- */
+/** Returns the search that the options describe. @param command reports a usage error if the time range is empty */
 export function searchIn(command: Command, { key, keyId = key, ...search }: SearchOptions): Search {
   const { since = -Infinity, until = Infinity } = search;
   if (since >= until) command.error('error: --until must be later than --since');

@@ -9,8 +9,8 @@ export interface SecretOptions {
 }
 
 /**
- * Reads the secrets of the access log from the named files, or from the configured file if none is named.
- * @returns in the order of the files; empty without a secret
+ * Reads the secrets of the access log from the named files, or from the configured file if no file is named.
+ * @returns the secrets in the order of the files; empty without a secret
  * @throws OperatorError, ConfigError
  */
 export async function readLogSecrets({ secretFile = [], config }: SecretOptions): Promise<LogSecret[]> {

@@ -116,8 +116,8 @@ async function findOne(files: readonly string[], id: string): Promise<FoundLine>
 }
 
 /**
- * Returns the best checkpoint that covers the line. A checkpoint with a receipt of the registry is better, because it
- * proves more. Otherwise the smallest is best, because its proof needs the fewest lines.
+ * Returns the best checkpoint that covers the line. A receipt makes a checkpoint better, because the registry confirms
+ * when it existed. Otherwise the smallest is best, because its proof needs the fewest lines.
  */
 async function covering({ run, sequence }: FoundLine, given: GivenCheckpoints): Promise<GivenCheckpoint> {
   const witness = given.witnessed?.keys ?? null;

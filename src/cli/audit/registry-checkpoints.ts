@@ -20,9 +20,9 @@ export interface RegistryOptions {
   readonly config?: string;
 }
 
-/** The checkpoints that the registry has stored, the keys that verify them, and its list of checkpoints. */
+/** The checkpoints that the registry has stored, the keys that verify them, and the registry's list of checkpoints. */
 export interface RegistryCheckpoints {
-  /** The checkpoints in the list and the newest one of each gateway run, in the form of lines of a checkpoint file. */
+  /** The checkpoints in the list and the newest one of each gateway run, as if they were lines of a checkpoint file. */
   readonly lines: readonly RawLine[];
   readonly keys: readonly PinnedKey[];
   /** Names of gateway instances whose key no administrator has confirmed yet. */
@@ -71,7 +71,8 @@ export async function fetchRegistryCheckpoints(
     }
   };
   const keys = await all('instance-keys', instanceKeySchema);
-  // Read the signed head before the list. Checkpoints that are added meanwhile then follow those that the head covers.
+  // Read the signed head before the list. Checkpoints that the registry adds in between then follow those that the head
+  // covers.
   const { data: witness } = await client.ask({ method: 'GET', path: ['checkpoints', 'head'], expects: witnessSchema });
   const listed = await all('checkpoints', checkpointSchema, { of: 'list' });
   const ofRuns = await all('checkpoints', checkpointSchema, { of: 'runs' });

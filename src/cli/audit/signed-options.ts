@@ -131,8 +131,8 @@ export interface GivenCheckpoints {
 }
 
 /**
- * Describes which option is missing; null if the options are complete. With the registry, no key is needed, because the
- * registry supplies its own.
+ * Describes which option is missing; null if the options are complete. Checkpoints from the registry need no key
+ * option, because the registry supplies its keys.
  */
 export function usageProblem({ checkpoints, publicKey, head }: SignedOptions): string | null {
   const isOfRegistry = checkpoints?.includes(registryWord) === true;
@@ -182,8 +182,8 @@ function rewritten(file: string, message: string): Finding {
 }
 
 /**
- * Compares signed heads, each a signed summary of the list, that the user has stored elsewhere with the registry's list
- * of checkpoints.
+ * Compares signed heads with the registry's list of checkpoints. A head is the length and Merkle root of the list, as
+ * the registry signed it earlier and the user stored it elsewhere.
  * @throws OperatorError
  */
 async function headFindings(files: readonly string[], list: WitnessedList): Promise<Finding[]> {
@@ -210,8 +210,8 @@ function isSigned(head: string, { keys }: WitnessedList): boolean {
 }
 
 /**
- * Returns the signed head of a list of checkpoints, from the output of `checkpoints head --json` or from the head
- * itself.
+ * Returns the signed head of a list of checkpoints. The text is the head itself, or the output of `checkpoints head
+ * --json`.
  */
 function headIn(text: string): string {
   try {
@@ -225,7 +225,7 @@ function headIn(text: string): string {
 /**
  * Reads all checkpoints and verifies their signatures.
  * @param since in milliseconds since 1970; the log may lack a gateway run whose newest checkpoint is older
- * @param err writes the progress, because each checkpoint takes 0.25 ms
+ * @param err prints the progress, because verifying a checkpoint takes 0.25 ms
  * @throws OperatorError
  */
 export async function readSignedRuns(

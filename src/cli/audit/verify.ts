@@ -105,8 +105,8 @@ async function verify(files: readonly string[], options: VerifyOptions, { out, e
 }
 
 /**
- * Passes the lines of all files to the verifier. Stops at an unreadable file and returns its error, so that the
- * findings up to there are still reported.
+ * Passes the lines of all files to the verifier. Stops at an unreadable file and returns its error, so that the command
+ * can still report the findings before it.
  */
 async function takeAll(
   files: readonly string[],

@@ -24,8 +24,8 @@ import { readWebhookSecrets } from '../compose/unusual.js';
 import { inspectionOf } from '../compose/redis-self-check.js';
 
 /**
- * A problem outside the configuration. With an `error` the command would not work; with a `warning` it would work in
- * part.
+ * A problem outside the configuration. An `error` prevents the command from working; after a `warning`, some functions
+ * may fail.
  */
 export interface Finding {
   readonly severity: 'error' | 'warning';
@@ -207,7 +207,9 @@ function exitSource(source: string, index: number): Check {
       });
 }
 
-/** Creates a check that a file is writable or, if it does not exist, that its nearest existing parent directory is. */
+/**
+ * Creates a check that a file is writable. If the file does not exist, its nearest existing parent directory must be.
+ */
 function canWrite(option: string, file: string, severity: Finding['severity']): Check {
   return async () => {
     try {

@@ -29,12 +29,12 @@ import { readPublicApi } from '../openapi/public-api.js';
 import { openTorExits, type TorExitEvents } from './tor-exits.js';
 import { openTraces } from './traces.js';
 
-/** Resources that are already open, and the role of this process among several. */
+/** Resources that are already open, and the role of this process among the processes of the gateway. */
 interface GivenPorts {
   readonly records?: Records;
   /** Channel to a registry in this process; null or absent if there is no such registry. */
   readonly channel?: RegistryChannel | null;
-  /** The same for what the gateway counts. */
+  /** Channel for request counts to a registry in this process; null or absent if there is no such registry. */
   readonly usageChannel?: RegistryChannel | null;
   /** Whether this process fetches the Tor exit list, instead of another process. Default: true. */
   readonly fetchesTorExits?: boolean;
@@ -84,14 +84,16 @@ export async function openPorts(
     await checkpoints?.register();
     return ports;
   } catch (error) {
-    // Close what is already open. It would keep the process alive, and the process would confirm changes to the
-    // registry without serving requests.
+    // Close what is already open. Otherwise it would keep the process alive: the process would confirm changes of
+    // records to the registry, but serve no requests.
     for (const close of closers.toReversed()) await close();
     throw error;
   }
 }
 
-/** Opens the way to the registry for what is counted; null if `usage.enabled` is false or there is no such way. */
+/**
+ * Opens the channel to the registry for request counts. Null if `usage.enabled` is false or no channel is configured.
+ */
 async function openUsage(
   config: Config,
   log: Logger,
@@ -237,7 +239,8 @@ export async function openGeoIp({ geoip, torExits }: Config, log: Logger): Promi
 /**
  * Opens the Tor exit list and loads its stored snapshot. The start does not wait for a slow fetch, but the gateway is
  * not ready until a list is loaded.
- * @param upkeep `fetched`: this process fetches updates; `followed`: another process does; `none`: no updates
+ * @param upkeep `fetched`: this process fetches updates; `followed`: it reads the updates that another process fetches;
+ *   `none`: no updates
  */
 export async function openLoadedTorExits(
   config: Config,
@@ -262,7 +265,7 @@ export async function openLoadedTorExits(
     onRecovered: (what) => {
       log.info(what);
     },
-    onConnectionError: () => undefined, // ignored, because the read that fails is reported
+    onConnectionError: () => undefined, // ignored, because the failing read reports the error
   };
   const exits = await openTorExits(config, events, upkeep === 'followed');
   await exits.load();

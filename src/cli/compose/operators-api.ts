@@ -8,8 +8,8 @@ export interface OpenedOperatorsApi extends OperatorsApi {
 }
 
 /**
- * Opens the client of the configured operators' API; null if the console has no wallets. It sends no request: the
- * registry starts while the services are away.
+ * Opens the client of the configured operators' API; null if the console has no wallets. Sends no request, so that the
+ * registry can start while the services are unavailable.
  * @throws OperatorError if the CA file cannot be read
  */
 export async function openOperatorsApi({ registry: { console } }: Config): Promise<OpenedOperatorsApi | null> {

@@ -13,9 +13,7 @@ import { evictionLog, redisAddressOf, redisOutageLog } from './redis-address.js'
 import type { RedisSelfCheck } from './redis-self-check.js';
 import { systemClock } from './system-clock.js';
 
-/**
- * Opens the records in Redis under a new instance id, which differs from those of other gateways and of earlier runs.
- */
+/** Opens the records in Redis under a new instance id. Other gateways and earlier runs have other ids. */
 export async function openRedisRecords(
   config: Config,
   log: Logger,

@@ -4,11 +4,11 @@ import type { Config } from '../../config/schema.js';
 import type { Logger } from '../../telemetry/logger.js';
 import { redisAddressOf, redisOutageLog } from './redis-address.js';
 
-/** Pause between checks while there are findings, so that a corrected problem is soon no longer reported. */
+/** Milliseconds between checks while there are findings, so that a finding soon disappears after its correction. */
 const againMilliseconds = 15_000;
 
 /**
- * Returns what the inspection of Redis needs to know about a gateway or registry.
+ * Returns the settings of a gateway or registry with which Redis is inspected.
  * @throws OperatorError for a secret file that cannot be read
  */
 export async function inspectionOf(config: Config, part: 'gateway' | 'registry'): Promise<Inspection> {
@@ -63,7 +63,7 @@ export class RedisSelfCheck {
     };
   }
 
-  /** Starts an inspection, unless one is running. */
+  /** Starts an inspection if no other inspection is running. */
   check(): void {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);

@@ -75,8 +75,8 @@ const trailPeer: Peer = {
 };
 
 /**
- * Opens the client that sends changes by operators to the registry. It sends nothing yet: the services start while the
- * registry is away. The token is read for each request, so that it can be replaced.
+ * Opens the client that reports changes by operators to the registry. Sends no request, so that the services can start
+ * while the registry is unavailable. Reads the token for each request, so that it can be replaced.
  * @throws OperatorError for an invalid token or CA file
  */
 async function openTrail(at: NonNullable<Config['services']['operators']['trail']>): Promise<Trail> {
@@ -96,7 +96,7 @@ async function openTrail(at: NonNullable<Config['services']['operators']['trail'
 }
 
 const fetchTimeoutMilliseconds = 5_000;
-/** Audience in assertions of the previous release if `identity.audience` is not configured. */
+/** Audience in assertions from gateways of the previous release without `identity.audience`. */
 const formerDefaultAudience = 'merchant-gateway';
 
 /**
@@ -111,8 +111,8 @@ export async function openAssertionVerifier(config: Config): Promise<AssertionVe
     return 'route' in found ? found.route.upstream : null;
   };
   const former = audience ?? formerDefaultAudience;
-  // If an upstream has this name, its assertions would look like assertions of the previous release. All services would
-  // then accept them.
+  // If an upstream has this name, all services would accept its assertions, because these have the same audience as
+  // assertions of the previous release.
   const formerAudience = Object.hasOwn(config.upstreams, former) ? null : former;
   const known = { issuer, upstreamOf, formerAudience, clock: systemClock };
   if (publicKeysUrl !== null) {

@@ -67,7 +67,10 @@ function onlyRead(snapshot: SnapshotFile): Pick<SnapshotFile, 'readChanged' | 'w
   return { readChanged: () => snapshot.readChanged(), write: () => Promise.resolve() };
 }
 
-/** Returns the shared lists for a gateway that never fetches, because its `claim` always fails. */
+/**
+ * Returns the shared lists for a gateway that never fetches. A gateway fetches only after a successful `claim`, so
+ * `claim` always fails.
+ */
 function onlyFollowed(shared: SharedExitLists | null): SharedExitLists {
   return {
     read: () => shared?.read() ?? Promise.resolve(null),

@@ -15,8 +15,9 @@ export interface DemoTokenFiles {
 }
 
 /**
- * Creates an owner, a support, a treasurer and a member of the demo merchant, each with a token in a file, unless they
- * exist. Each shows what its role may do. The services get an administrator too, for their events.
+ * Creates demo administrators with their token files if they are missing: an owner, a support, a treasurer and a member
+ * of the demo merchant. They show what each role may do. The services get an administrator too, with which they send
+ * events.
  */
 export async function ensureDemoAdministrators(
   admin: AdminClient,

@@ -52,8 +52,8 @@ async function createMerchant(registry: AdminClient): Promise<string> {
 const paths = ['/payouts', '/transactions', '/payouts?per_page=5', '/transactions', '/payouts', '/transactions'];
 
 /**
- * Sends requests with the demo key, and some with a key that was revoked before, so that the console and the commands
- * `usage` and `refusals` have something to show. If the gateway does not accept them, the demo starts without them.
+ * Sends requests with the demo key and with a revoked key, so that the console and the commands `usage` and `refusals`
+ * have data to show. If the requests fail, the demo starts without this data.
  */
 export async function sendDemoRequests(
   registry: AdminClient,
@@ -71,7 +71,8 @@ export async function sendDemoRequests(
   await registry.ask({ method: 'POST', path: ['keys', old.keyId, 'revoke'], expects: storedKey });
   const ca = await readFile(certFile);
   const send = async (at: string, apiKey: string): Promise<void> => {
-    // The certificate of the demo names no host that is certain, and the address is that of this process.
+    // Skip the check of the host name. The configured certificate may name any host, and the connection stays on this
+    // machine.
     const options = { ca, checkServerIdentity: () => undefined, agent: false, headers: { 'x-api-key': apiKey } };
     const request = https.get(`${baseUrl}${at}`, { ...options, timeout: 1_000 });
     request.on('timeout', () => request.destroy(new Error('the gateway does not respond')));

@@ -164,7 +164,7 @@ function reachable(url: string): string {
 
 /**
  * Returns values that the configuration file may override: loopback listeners, and files in the data directory.
- * @param operators those for the operators' API that are known once the registry runs
+ * @param operators options of the operators' API that are known only once the registry runs
  */
 function presetsFor(
   directory: DataDirectory,
@@ -185,7 +185,7 @@ function presetsFor(
       servicesToken: { keyFile: directory.servicesTokenKeyFiles.privateKey },
       console: { listen: { port: 0 } },
     },
-    // The list comes from a file, so that `dev` works without a network.
+    // Read the list from a file, so that `dev` works without a network.
     torExits: {
       sources: [exampleExits],
       allowReserved: true,
@@ -215,7 +215,7 @@ async function demoLink(admin: AdminClient): Promise<string> {
 }
 
 /**
- * Pins the instance key, so that the registry trusts it. No administrator has to compare it, because gateway and
+ * Pins the instance key, so that the registry trusts it. No administrator has to compare the key, because gateway and
  * registry are one process.
  */
 async function pinOwnKey(admin: AdminClient, key: SignerOptions | null): Promise<void> {

@@ -27,18 +27,18 @@ export interface EmbeddedRegistry {
   readonly records: Records;
   /** Carries checkpoints from the gateway to the registry. */
   readonly channel: RegistryChannel;
-  /** Carries what the gateway counts. */
+  /** Carries request counts from the gateway to the registry. */
   readonly usageChannel: RegistryChannel;
   close(): Promise<void>;
 }
 
-/** What the registry gets from the command. */
+/** Options that the command `dev` passes to its registry. */
 interface EmbeddedOptions {
   /** Prefix in Redis whose records `close` removes; null: `close` removes nothing. */
   readonly temporaryPrefix: string | null;
   /** Returns the URL of the services' operators' API; null while they have not started. */
   readonly operatorsUrl: () => string | null;
-  /** Returns where merchants reach the gateway. */
+  /** Returns the address at which merchants reach the gateway. */
   readonly merchantApi: () => MerchantApi;
 }
 

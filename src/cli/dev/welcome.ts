@@ -17,7 +17,7 @@ export interface Welcome {
   /** A link that signs the owner in to the console once; null without a console. */
   readonly consoleLink: string | null;
   readonly registryUrl: string;
-  /** File with the shared token, which is the owner `bootstrap`. */
+  /** File with the shared token, which authenticates as the owner `bootstrap`. */
   readonly adminTokenFile: string;
   readonly demoTokenFiles: DemoTokenFiles;
   readonly dataDirectory: string;
@@ -89,7 +89,7 @@ ${operators.lines}${verifyLines(welcome)}
 `;
 }
 
-/** Returns the commands that verify the access log with nothing but the public key of its checkpoints. */
+/** Returns commands that verify the access log and need only the public key of its checkpoints. */
 function verifyLines({ accessLog, instanceKeyFile, checkpoints }: Welcome): string {
   if (checkpoints === null || instanceKeyFile === null || accessLog === 'stdout') return '';
   const keys = quote(`${checkpoints}.keys`);

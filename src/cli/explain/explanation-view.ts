@@ -26,8 +26,8 @@ const explicable: ReadonlySet<string> = new Set(['not_found', 'method_not_allowe
 export function explanationView({ environment, request, record, explanation, logged }: Explained) {
   const { code, detail, facts, hops, route, torListDigest, keyLookup, rules } = explanation;
   const { method, target, remote, tls, at } = request;
-  // Outages, rate limits, upstream failures and header problems appear only in the log line, not in configuration and
-  // records. For these errors, the verdict is the logged one.
+  // Configuration and records do not show outages, rate limits, upstream failures and header problems. If the log line
+  // contains such an error, it is the verdict.
   const isOfItsMoment =
     logged !== null && logged.code !== code && logged.code in gatewayErrors && !explicable.has(logged.code);
   const byRules = { code, detail };

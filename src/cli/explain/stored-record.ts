@@ -25,8 +25,8 @@ export interface StoredRecord {
    */
   readonly seals: { readonly proven: boolean; readonly problem: string | null } | null;
   /**
-   * The problem if a record comes from an earlier generation (history of the database) than the meta record, because
-   * gateways reject it; otherwise null.
+   * The problem if gateways reject a record because it is from an earlier generation (history of the database) than the
+   * meta record; otherwise null.
    */
   readonly generationProblem: string | null;
   /** A key store that returns this record for every lookup, after the same checks as in a gateway. */
@@ -144,8 +144,8 @@ async function keyIn(
 const highestRank = 4;
 
 /**
- * Rates how well a key fits: 0 means that it does not match. Of a merchant's keys, an active key of this environment
- * fits best.
+ * Rates how well a key fits: 0 means that it does not match, and higher is better. The best key of a merchant is an
+ * active key of this environment.
  */
 function rankOf(
   record: Readonly<Record<string, unknown>> | null,

@@ -21,7 +21,10 @@ A method that a path does not support gets 405, with the header \`allow\`.`;
 /** Merchants never see the 403 of the services, because the gateway sends its own 403 responses instead. */
 const gatewayOnlyStatus = '403';
 
-/** Omitted from the description, because each described operation has a method that its path supports. */
+/**
+ * Omitted from the description: each described operation has a method that its path supports, so it never returns this
+ * status.
+ */
 const seenWithoutOperation = 405;
 
 const license = { name: 'Apache License 2.0', identifier: 'Apache-2.0' };
@@ -35,7 +38,10 @@ const tags: Readonly<Record<string, string>> = {
   gateway: 'What the gateway itself responds to',
 };
 
-/** Statuses that the gateway's own operations cannot have: they need no permission and no service, and their paths exist. */
+/**
+ * Statuses that the gateway's own operations never return: they need no permission and no service, and their paths
+ * exist.
+ */
 const notOfOwnOperations: ReadonlySet<number> = new Set([403, 404, 502, 504]);
 
 /** The OpenAPI description of the merchant API. */
@@ -107,8 +113,8 @@ function throughGateway(
 }
 
 /**
- * Adds a response to the shared ones, unless it is already there, and returns a reference to it. A number is appended
- * if the name belongs to a different response.
+ * Adds a response to the shared ones if it is missing there, and returns a reference to it. If the name belongs to a
+ * different response, a number is appended to the name.
  */
 function referenceTo(name: string, response: object, shared: SharedResponses): { readonly $ref: string } {
   for (let number = 1; ; number += 1) {

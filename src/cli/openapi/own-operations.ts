@@ -45,7 +45,7 @@ const whoami = Type.Object(
   { title: 'Whoami' },
 );
 
-/** The schemas to which the own operations refer, by title. */
+/** The schemas that the gateway's own operations use, by title. */
 export const ownSchemas = namedSchemas([whoami]);
 
 /** The OpenAPI operations of the routes that the gateway itself responds to. */

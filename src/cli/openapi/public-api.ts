@@ -12,7 +12,8 @@ export function restrictToRoutes(api: MerchantApi, { basePath, routes }: RouteOp
   const own: readonly string[] = ownPaths;
   const isServed = (path: string): boolean => {
     const place = routeOf(path.replaceAll(/\{(\w+)\}/g, '$1'));
-    // A configured route may replace one of the gateway's own.
+    // If a configured route replaces one of the gateway's own paths, the upstream serves it, and the own operation is
+    // omitted.
     return 'route' in place && (place.route.upstream === null) === own.includes(path);
   };
   const paths = Object.fromEntries(Object.entries(api.paths).filter(([path]) => isServed(path)));
@@ -26,7 +27,10 @@ export function restrictToRoutes(api: MerchantApi, { basePath, routes }: RouteOp
   };
 }
 
-/** The description that the build generates with the command `openapi`. Loading the services would slow the start. */
+/**
+ * The description that the build generates with the command `openapi`. Generating it at startup would load all
+ * services.
+ */
 const generated = new URL('../../merchant-api.json', import.meta.url);
 
 /** Returns the OpenAPI description of the merchant API that a gateway serves, as JSON. */

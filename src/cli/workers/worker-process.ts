@@ -68,8 +68,8 @@ export class WorkerProcess {
   }
 
   /**
-   * Sends a signal to the worker. SIGHUP and SIGUSR2 are sent only to a started worker, because before it listens for
-   * them they would end it.
+   * Sends a signal to the worker. Only a started worker receives SIGHUP and SIGUSR2: without its listeners for them,
+   * they would end the process.
    */
   signal(signal: 'SIGHUP' | 'SIGUSR2' | 'SIGTERM'): void {
     if (this.#isStarted || signal === 'SIGTERM') this.#worker.process.kill(signal);

@@ -13,7 +13,10 @@ import { readinessMetric } from '../../telemetry/metrics.js';
 import { WorkerProcess } from './worker-process.js';
 import type { WorkerStatus } from './worker.js';
 
-/** Keeps the last counters of workers that are slow or have ended, so that no aggregated counter decreases. */
+/**
+ * Keeps the last counters of workers that do not reply or have ended. Without these, the sum of a counter would
+ * decrease.
+ */
 export class WorkerMetrics<Worker extends object> {
   readonly #last = new Map<Worker, MetricObjects>();
   readonly #gone = new WeakSet<Worker>();
@@ -21,8 +24,8 @@ export class WorkerMetrics<Worker extends object> {
 
   /**
    * Returns the metrics of all workers, including ended ones.
-   * @param replies the metrics of each running worker; null for a worker that did not reply, whose last counters then
-   *   apply
+   * @param replies the metrics of each running worker; null for a worker that did not reply, which then counts with its
+   *   last counters
    */
   async all(replies: readonly (readonly [worker: Worker, metrics: MetricObjects | null])[]): Promise<MetricObjects[]> {
     const ended = this.#ended;
@@ -134,7 +137,7 @@ export class WorkerPool {
     this.#log.info({ worker: number, pid: worker.pid }, 'worker process started');
     void worker.ended.then((end) => {
       this.#metrics.ended(worker);
-      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // in this case `start` throws
+      if (this.#stopping || !(this.#allStarted || worker.isStarted)) return; // after a failed start, `start` throws
       this.#log.error({ worker: number, ...end }, 'worker process ended unexpectedly; starting a replacement');
       setTimeout(
         () => {

@@ -33,8 +33,8 @@ export function ownWorkerNumber(): number | null {
 }
 
 /**
- * Returns the configuration of a worker. It has its own log file, and no management listener, because the primary
- * process serves that.
+ * Returns the configuration of a worker: with a log file of its own, and without the management listener, which the
+ * primary process serves.
  */
 export function configOfWorker(config: Config, number: number): Config {
   const { dir, name, ext } = path.parse(config.accessLog.destination);

@@ -5,7 +5,7 @@ import { isLoopback } from './loopback.js';
 /** Rules for the OpenID provider at which administrators sign in. */
 export const oidcRules: readonly Rule[] = [issuerIsHttps, scopeIsOpenId, rolesAreReadable, ownersAreApproved];
 
-/** Requires https beyond loopback, because otherwise anyone on the network could sign in as anyone. */
+/** Requires https except on loopback, because otherwise an attacker on the network could sign in as any person. */
 function issuerIsHttps({ registry: { oidc } }: Config): RuleProblem[] {
   if (oidc === null) return [];
   const { issuer } = oidc;
@@ -22,7 +22,10 @@ function scopeIsOpenId({ registry: { oidc } }: Config): RuleProblem[] {
   ];
 }
 
-/** Rejects entries of which one has no effect, or which would refuse the person. */
+/**
+ * Rejects a role entry without an effect, because an earlier entry has the same claim and value. Also rejects roles
+ * that no person can have.
+ */
 function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
   const { roles = [], merchant = null } = oidc ?? {};
   return roles.flatMap(({ claim, value, roles: given }, index) => {
@@ -45,7 +48,10 @@ function rolesAreReadable({ registry: { oidc } }: Config): RuleProblem[] {
   });
 }
 
-/** Claims that make owners would bypass the approval of owners. */
+/**
+ * Rejects claims that give the role of owner while owners need an approval, because a sign-in would bypass the
+ * approval.
+ */
 function ownersAreApproved({ registry: { oidc, approvals } }: Config): RuleProblem[] {
   if (approvals?.owners !== true) return [];
   return (oidc?.roles ?? []).flatMap(({ roles }, index) => {

@@ -47,7 +47,10 @@ function upstreamIsNotForOperators({ upstreams, services: { operators } }: Confi
   });
 }
 
-/** Requires the events of changes by administrators, because otherwise the registry would not know of them. */
+/**
+ * Requires `trail` if administrators of the registry may use the operators' API. Otherwise the registry's audit trail
+ * would lack their changes.
+ */
 function administratorsNeedTrail({ services: { operators } }: Config): RuleProblem[] {
   if (operators.registryKeys.length === 0 || operators.trail !== null) return [];
   const path = 'services.operators.trail';
@@ -55,7 +58,7 @@ function administratorsNeedTrail({ services: { operators } }: Config): RuleProbl
   return [{ path, message, others: ['services.operators.registryKeys'] }];
 }
 
-/** Requires TLS except on loopback, because otherwise the token would be readable on the network. */
+/** Requires TLS except on loopback, because otherwise the token for the registry would be readable on the network. */
 function trailNeedsTls({ services: { operators } }: Config): RuleProblem[] {
   return operators.trail === null ? [] : clientProblems('services.operators.trail', operators.trail);
 }

@@ -2,9 +2,9 @@ import { type IpRange, parseIpRange } from '../../policy/ip-ranges.js';
 import type { RuleProblem } from '../config-error.js';
 
 /**
- * Returns the problems of a list of trusted proxies: entries that are no addresses, and ranges that are wider than the
- * largest private networks, because clients would be among them. The limits are 10/8 and fc00::/7, and /16 for other
- * IPv6.
+ * Returns the problems of a list of trusted proxies: entries that are no addresses, and ranges that are too wide. A
+ * range wider than the largest private network would include clients. The limits are 10/8 and fc00::/7, and /16 for
+ * other IPv6.
  * @param path the option with the list
  */
 export function proxyProblems(path: string, proxies: readonly string[]): RuleProblem[] {

@@ -1,7 +1,7 @@
 import type { Rule, RuleProblem } from '../config-error.js';
 import type { Config } from '../schema.js';
 
-/** Rules between the options for Redis. */
+/** Rules about combinations of the Redis options. */
 export const redisRules: readonly Rule[] = [
   redisUrlIsUrl,
   caFileRequiresTls,
@@ -45,8 +45,8 @@ function sentinelsAreNamed({ keyStore }: Config): RuleProblem[] {
 }
 
 /**
- * Requires a password for a Sentinel user: the AUTH command cannot name a user without one, so the client would not
- * authenticate.
+ * Requires a password for a Sentinel user. The AUTH command cannot name a user without a password, so the client would
+ * not authenticate.
  */
 function sentinelUserHasPassword({ keyStore }: Config): RuleProblem[] {
   const { sentinel } = keyStore.redis;

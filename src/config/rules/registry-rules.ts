@@ -7,7 +7,7 @@ const listen = 'registry.listen';
 const consoleListen = 'registry.console.listen';
 const servicesOption = 'registry.console.services';
 
-/** Rules for the listener of the admin API. */
+/** Rules for the options of the registry: the admin API, the webhooks and the console. */
 export const registryRules: readonly Rule[] = [
   certificateIsWhole,
   clientCertificatesNeedTls,
@@ -37,7 +37,10 @@ export function certificateProblems(
   return [{ path: `${path}.${missing}`, message, others: [`${path}.${other}`] }];
 }
 
-/** Rejects a CA of client certificates without TLS, because it would suggest protection. */
+/**
+ * Rejects a CA of client certificates without TLS. The option would suggest protection, but no certificate would be
+ * checked.
+ */
 function clientCertificatesNeedTls({
   registry: {
     listen: { certFile, clientCaFile },
@@ -55,7 +58,10 @@ function proxiesAreAddresses({ registry: { behindProxy } }: Config): RuleProblem
   return proxyProblems(path, behindProxy ?? []);
 }
 
-/** Rejects webhooks whose requests others could read or receive, and a second one with the same URL. */
+/**
+ * Rejects webhooks over plain HTTP except on loopback, because others on the network could read the requests. Also
+ * rejects a URL that is configured twice.
+ */
 function webhooksAreProtected({ registry: { unusual } }: Config): RuleProblem[] {
   const urls = unusual.webhooks.map(({ url }) => url);
   return urls.flatMap((url, index) => {
@@ -73,8 +79,8 @@ function consoleCertificateIsWhole({ registry }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects an origin that browsers would never send, and one over plain HTTP, where the session would be readable.
- * Without an origin, only a browser on the same machine can use the console.
+ * Rejects an origin that no browser sends, and an origin over plain HTTP, where the session would be readable on the
+ * network. Without an origin, only a browser on the same machine can use the console.
  */
 function consoleOriginIsProtected({ registry }: Config): RuleProblem[] {
   if (registry.console === null) return [];
@@ -118,7 +124,7 @@ export function clientProblems(
   ];
 }
 
-/** Requires the key of services tokens, because the services would otherwise refuse each request of the console. */
+/** Requires the key that signs services tokens. Without it, the services would reject each request of the console. */
 function servicesNeedTokens({ registry: { console, servicesToken } }: Config): RuleProblem[] {
   if (!console?.services || servicesToken !== null) return [];
   const message = `expected keyFile, because ${servicesOption} is set`;
@@ -128,8 +134,8 @@ function servicesNeedTokens({ registry: { console, servicesToken } }: Config): R
 const noUrl = { protocol: '', hostname: '', origin: '' };
 
 /**
- * Returns the problem of an admin API or a console that the network reaches without TLS, where the token would be readable. Only a
- * registry cannot start with it, because other commands may read the same file.
+ * Returns the problem of an admin API or console that is reachable over the network without TLS, so that its token
+ * would be readable. Only the registry refuses to start with it, because other commands may use the same file.
  */
 export function unprotectedRegistry({ registry }: Config): RuleProblem[] {
   const { behindProxy, console } = registry;

@@ -70,7 +70,10 @@ function hostsOverlap(one: string, other: string): boolean {
   return one.toLowerCase() === other.toLowerCase() || coversHost(one, other) || coversHost(other, one);
 }
 
-/** Whether a socket on a wildcard address also accepts connections to the host. A socket on `::` accepts IPv4 too. */
+/**
+ * Whether a listener on the wildcard address `everyAddress` also accepts connections to the host. A socket on `::`
+ * accepts IPv4 too.
+ */
 function coversHost(everyAddress: string, host: string): boolean {
   return everyAddress === '::' || (everyAddress === '0.0.0.0' && !host.includes(':'));
 }
@@ -103,7 +106,7 @@ function upstreamUrlsAreUrls({ upstreams }: Config): RuleProblem[] {
   );
 }
 
-/** Rejects a CA file that has no effect, because it would suggest protection. */
+/** Rejects a CA file for an upstream without TLS. It would suggest protection, but have no effect. */
 function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
   return Object.entries(upstreams).flatMap(([name, { url, caFile }]) =>
     caFile === null || url.startsWith('https:')
@@ -119,7 +122,7 @@ function authoritiesAreForHttps({ upstreams }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects a CA file or token that has no effect. Also rejects an invalid URL, which would otherwise fail only at the
+ * Rejects a CA file or token without an effect. Also rejects an invalid URL, which would otherwise fail only at the
  * first trace.
  */
 function tracesHaveEndpoint({ traces: { endpoint, tokenFile, caFile } }: Config): RuleProblem[] {
@@ -155,8 +158,8 @@ function routesAreDistinct({ routes }: Config): RuleProblem[] {
 }
 
 /**
- * Rejects two paths with different resources that some services treat as equal. There, a key for one resource would
- * also give access to the other.
+ * Rejects two paths with different resources that some services treat as equal. In such a service, a key for one
+ * resource would also give access to the other resource.
  */
 function routesDifferForServices({ routes }: Config): RuleProblem[] {
   const first = new Map<string, number>();
@@ -190,7 +193,7 @@ function routesHaveUpstreams({ routes, upstreams }: Config): RuleProblem[] {
 
 /**
  * Rejects an audience that is the name of an upstream. Every assertion contains the audience, so this upstream would
- * accept the assertions for all others.
+ * also accept the assertions for other upstreams.
  */
 function audienceIsNoUpstream({ identity: { audience }, upstreams }: Config): RuleProblem[] {
   if (audience === null || !Object.hasOwn(upstreams, audience)) return [];

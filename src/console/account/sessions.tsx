@@ -4,7 +4,7 @@ import { call, type ConsoleSession } from '../api';
 import { Problem, Table, Text, Time } from '../elements';
 import { texts } from '../texts';
 
-/** The open sessions of the person who is signed in, or with an id, of another administrator. */
+/** Lists the open sessions of the signed-in person, or of the administrator with the id `of`. */
 export function SessionsPage({ of = null }: { readonly of?: string | null }): ReactNode {
   const client = useQueryClient();
   const { data, error } = useQuery({
@@ -16,7 +16,7 @@ export function SessionsPage({ of = null }: { readonly of?: string | null }): Re
   });
   const title = of === null ? texts.sessions.title : texts.sessions.titleOf(of);
   const end = async (id: string): Promise<void> => {
-    // One that has ended meanwhile is no longer in the list either.
+    // Ignore an error: a session that has already ended disappears from the list too.
     await call(`/sessions/${id}`, { method: 'DELETE' }).catch(() => undefined);
     await client.invalidateQueries();
   };

@@ -21,7 +21,9 @@ interface Token {
   readonly lastSource: string | null;
 }
 
-/** The tokens with which an administrator uses the command line and programs: one's own, or with an id, another's. */
+/**
+ * Lists the tokens for the command line and for programs: those of the signed-in person, or of the administrator `of`.
+ */
 export function TokensPage({ me, of = null }: { readonly me: Me; readonly of?: string | null }): ReactNode {
   const client = useQueryClient();
   const [parameters, setParameters] = useSearchParams();

@@ -9,7 +9,7 @@ import { texts } from '../texts';
 import { UsageChart } from './usage-chart';
 
 const number = new Intl.NumberFormat();
-/** Days are counted in UTC, hours in the zone of the reader. */
+/** Days are in UTC, hours in the time zone of the reader. */
 const formats = {
   day: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' }),
   hour: new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' }),
@@ -19,7 +19,7 @@ const everyMilliseconds = 5_000;
 const periods = { hour: { unit: 3_600_000, count: 48 }, day: { unit: 86_400_000, count: 30 } } as const;
 const filters = ['code', 'key', 'address', 'requestId'] as const;
 
-/** What the gateways have seen of a merchant's requests, and why some were refused. */
+/** Shows a merchant's requests as counted by the gateways, and why some were refused. */
 export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const { page, given, isFiltered, set, clear } = useFilters(filters);
   const refusals = useQuery({
@@ -69,7 +69,7 @@ export function ActivityPage({ merchant, me }: { readonly merchant: Merchant; re
   );
 }
 
-/** The requests by hour or day, or by code: a chart, and a table with the same numbers. */
+/** Shows the requests by hour or day, or by code: as a chart, and as a table with the same numbers. */
 function Requests({ merchant, me, of }: { readonly merchant: Merchant; readonly me: Me; readonly of: string }) {
   const [by, setBy] = useState<'hour' | 'day'>('day');
   const [environment, setEnvironment] = useState('');

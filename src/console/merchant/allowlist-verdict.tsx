@@ -13,7 +13,10 @@ function monthAgo(): string {
   return new Date(Date.now() - days * dayMilliseconds).toISOString();
 }
 
-/** What each entry of a list means, and what the list would have refused. Read on request: it reads a whole month. */
+/**
+ * Shows what each entry of an allowlist means, and which requests the list would have refused. Loads only on request,
+ * because the API reads the requests of a whole month.
+ */
 export function AllowlistVerdict({
   merchant,
   entries,
@@ -68,7 +71,7 @@ export function AllowlistVerdict({
   );
 }
 
-/** Buttons that add addresses to a list: that of this browser, and those that accepted requests came from. */
+/** Buttons that add addresses to an allowlist: the address of this browser, or the addresses of accepted requests. */
 export function AddAddresses({
   merchant,
   own,

@@ -12,7 +12,7 @@ import { texts } from '../texts';
 type ListName = 'ipAllowlist' | 'originAllowlist';
 type Saved = Merchant & { readonly propagation: Propagation };
 
-/** The addresses and origins from which a merchant's keys may be used. */
+/** Shows and changes the addresses and origins from which a merchant's keys may be used. */
 export function AllowlistsPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const [parameters] = useSearchParams();
   const added = parameters.get('add');
@@ -50,7 +50,7 @@ function Allowlist({
   const [isOn, setIsOn] = useState(stored !== null || added !== null);
   const [text, setText] = useState([...(stored ?? []), ...(added === null ? [] : [added])].join('\n'));
   const [confirmed, setConfirmed] = useState<readonly string[]>([]);
-  // The change is based on what the person saw, even if the page has read the merchant again since.
+  // The revision that the person saw. If another person has changed the merchant since, the API rejects the change.
   const [base, setBase] = useState(merchant.revision);
   const [state, setState] = useState<{
     readonly saved: Saved | null;
@@ -179,7 +179,10 @@ function Allowlist({
   );
 }
 
-/** What the API asks to confirm, such as an empty list. Its message names the word that confirms it. */
+/**
+ * Returns what the API asks to confirm, such as an empty list, and the word that confirms it; empty for any other
+ * message.
+ */
 function concernIn(message: string): { readonly flag: string; readonly what: string }[] {
   const [, what = '', flag = ''] = /^\w+(?:\[\d+\])?: (.*); send "confirm": \["(\w+)"\]/.exec(message) ?? [];
   return flag === '' ? [] : [{ flag, what }];

@@ -7,7 +7,7 @@ import { InForce, ShownOnce } from './shown-once';
 import { about, ChangeProblem, FormDialog, useChange } from '../change';
 import { texts } from '../texts';
 
-/** How a key is called: its label, or its id. */
+/** Returns the name to show for a key: its label, or its id if it has no label. */
 export function nameOf({ label, keyId }: ApiKey): string {
   return label ?? keyId;
 }
@@ -67,7 +67,7 @@ export function CreateKey({ merchant, me, onClose }: DialogProps): ReactNode {
   );
 }
 
-/** Replaces a key by a new one, and shows that once. */
+/** Replaces a key by a new one, and shows the new key once. */
 export function ResetKey({ of: key, me, onClose }: DialogProps & { readonly of: ApiKey }): ReactNode {
   const [grace, setGrace] = useState<'0' | '3600' | '86400' | '604800'>('86400');
   const { result, error, isBusy, send } = useChange<CreatedKey>();
@@ -93,7 +93,7 @@ export function ResetKey({ of: key, me, onClose }: DialogProps & { readonly of: 
   );
 }
 
-/** Revokes a key, and says on which gateways that is in force. */
+/** Revokes a key, and shows on which gateways the change is in force. */
 export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of: ApiKey }): ReactNode {
   const { result, error, isBusy, send } = useChange<{ readonly propagation: Propagation }>();
   const revoke = (): void => {
@@ -128,7 +128,7 @@ export function RevokeKey({ of: key, me, onClose }: DialogProps & { readonly of:
   );
 }
 
-/** When and from where a key was last used, if that was not long ago. */
+/** Shows when and from which address a key was last used, if that was recently. */
 function LastUse({ of: { keyId } }: { readonly of: ApiKey }): ReactNode {
   const { data } = useQuery({
     queryKey: ['last-use', keyId],

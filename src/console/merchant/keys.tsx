@@ -12,7 +12,7 @@ type OpenDialog = { readonly kind: 'create' } | { readonly kind: 'reset' | 'revo
 
 const filters = ['environment', 'status', 'label'] as const;
 
-/** The API keys of a merchant. */
+/** Lists the API keys of a merchant. */
 export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const client = useQueryClient();
   const { page, given, isFiltered, set, clear } = useFilters(filters);
@@ -68,7 +68,8 @@ export function KeysPage({ merchant, me }: { readonly merchant: Merchant; readon
       )}
       <Pager page={page} pages={data?.meta?.total_pages ?? 1} onPage={(to) => set('page', String(to))} />
       {dialog === null ? null : (
-        // Outside the table: a row that is read again would take the dialog, and the new key in it, away.
+        // Render the dialog outside the table. A reload of the rows would otherwise remove the dialog, and with it the
+        // new key.
         <KeyDialog
           open={dialog}
           merchant={merchant}

@@ -23,7 +23,7 @@ type Role = keyof typeof texts.members.roles;
 
 type OpenDialog = { readonly kind: 'invite' } | { readonly kind: 'change' | 'link'; readonly member: Member };
 
-/** The people of a merchant, who see only this merchant. */
+/** Lists the people of a merchant, who see only this merchant. */
 export function MembersPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const client = useQueryClient();
   const [parameters, setParameters] = useSearchParams();
@@ -102,7 +102,7 @@ export function MembersPage({ merchant, me }: { readonly merchant: Merchant; rea
   );
 }
 
-/** Returns the name of a role; that of the API for one that this page does not know. */
+/** Returns the name to show for a role. If this page does not know the role, returns the API's name. */
 function roleName(role: string): string {
   return (texts.members.roles as Readonly<Record<string, string>>)[role] ?? role;
 }

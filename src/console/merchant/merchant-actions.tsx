@@ -13,7 +13,7 @@ interface Action {
   readonly change: object;
 }
 
-/** Returns what can be done with a merchant in its current state. */
+/** Returns the actions that are possible in the current state of a merchant. */
 function actionsFor({ name, status, goLive }: Merchant): Action[] {
   const words = texts.merchant;
   return [
@@ -37,7 +37,7 @@ function actionsFor({ name, status, goLive }: Merchant): Action[] {
   ];
 }
 
-/** Buttons that change the state of a merchant, each with a question that names what follows. */
+/** Buttons that change the state of a merchant. Each asks for a confirmation and states the consequences. */
 export function MerchantActions({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const [action, setAction] = useState<Action | null>(null);
   if (!may(me, 'merchants:write')) return null;
@@ -65,7 +65,8 @@ function Confirm({
   readonly onClose: () => void;
 }): ReactNode {
   const client = useQueryClient();
-  // The change is based on what the person saw when the dialog opened.
+  // The revision that the person saw when the dialog opened. If the merchant has changed since, the API rejects the
+  // change.
   const [revision] = useState(merchant.revision);
   const [state, setState] = useState<{
     readonly done: Propagation | null;

@@ -20,7 +20,7 @@ const pages: Readonly<Record<string, (props: { readonly merchant: Merchant; read
   members: MembersPage,
 };
 
-/** One page of one merchant. */
+/** Shows one of the pages of a merchant. */
 export function MerchantPage({
   id,
   page,

@@ -4,7 +4,7 @@ import { CommandLine } from '../elements';
 import { SecretOnce } from '../shown-once';
 import { texts } from '../texts';
 
-/** On which gateways a change is in force. */
+/** Shows on which gateways a change is in force. */
 export function InForce({ propagation }: { readonly propagation: Propagation }): ReactNode {
   const { gateways, confirmed, pending, milliseconds, projected } = propagation;
   if (projected === false || gateways === null) {
@@ -40,7 +40,7 @@ export function InForce({ propagation }: { readonly propagation: Propagation }):
   );
 }
 
-/** A new key, shown once. */
+/** Shows a new API key, which cannot be shown again. */
 export function ShownOnce({
   created: { key, propagation },
   onClose,

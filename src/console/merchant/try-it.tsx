@@ -6,10 +6,10 @@ import { texts } from '../texts';
 import { nameOf } from './key-dialogs';
 
 const everyMilliseconds = 1_000;
-/** The clocks of a gateway and of this browser may differ by this much. */
+/** Allowed difference between the clocks of a gateway and of this browser. */
 const skewMilliseconds = 5_000;
 
-/** Shows how to send a first request, and what became of it. The page takes no key. */
+/** Shows how to send a first request, and its result once a gateway reports it. The person never enters a key here. */
 export function TryItPage({ merchant, me }: { readonly merchant: Merchant; readonly me: Me }): ReactNode {
   const [since] = useState(() => Date.now() - skewMilliseconds);
   const keys = useQuery({
@@ -56,7 +56,7 @@ export function TryItPage({ merchant, me }: { readonly merchant: Merchant; reado
 }
 
 function requestLine(url: string, caFile: string | null): string {
-  // The shell itself runs printf, so the key is in no list of processes.
+  // printf is built into the shell, so the key does not appear in the list of processes.
   const ca = caFile === null ? '' : ` --cacert '${caFile}'`;
   return `printf 'x-api-key: %s' "$SVC_API_KEY" | curl${ca} -H @- '${url}/payouts'`;
 }

@@ -12,7 +12,7 @@ interface Bar {
   readonly refused: number;
 }
 
-/** Returns a bar for each hour or day until now, oldest first. The API leaves out those without a request. */
+/** Returns a bar for each hour or day until now, oldest first. The API omits hours and days without a request. */
 function barsOf(rows: readonly UsageRow[], unit: number, count: number): Bar[] {
   const found = new Map(rows.map((row) => [Date.parse(row.from ?? ''), row]));
   const last = Math.floor(Date.now() / unit) * unit;
@@ -24,8 +24,8 @@ function barsOf(rows: readonly UsageRow[], unit: number, count: number): Bar[] {
 }
 
 /**
- * A chart of accepted and refused requests, oldest first. The table below it has the same numbers, so screen readers
- * get only its title. Refused requests are hatched, because colours alone do not tell them apart.
+ * A chart of accepted and refused requests, oldest first. Screen readers get only its title, because the table below it
+ * has the same numbers. Refused requests are hatched, because not every reader can distinguish the colours.
  */
 export function UsageChart({
   rows,

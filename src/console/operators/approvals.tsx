@@ -17,7 +17,7 @@ interface Approval {
   readonly expiresAt: string;
 }
 
-/** Changes that wait for another administrator. */
+/** Lists changes that wait for the approval of another administrator. */
 export function ApprovalsPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();

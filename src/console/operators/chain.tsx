@@ -25,7 +25,10 @@ const chainStart = '0'.repeat(64);
 /** The result of a verification: the number of events, or the first event at which the chain breaks. */
 type Verdict = { readonly events: number } | { readonly brokenAt: number };
 
-/** Whether the chain of events is whole. This browser computes the hashes itself; the command also checks signatures. */
+/**
+ * Verifies that the chain of events is intact. This browser computes the hashes itself; only the command `events
+ * verify` also checks signatures.
+ */
 export function Chain(): ReactNode {
   const { data, error } = useQuery({
     queryKey: ['events', 'chain'],
@@ -96,7 +99,7 @@ async function verifyChain(onProgress: (events: number) => void): Promise<Verdic
     onProgress(position - pruned.position);
     after = page.next;
   }
-  // Events may have been added since.
+  // New events may have followed the head meanwhile, so a later end of the chain is no break.
   return position < head.position || (position === head.position && hash !== head.hash)
     ? { brokenAt: position + 1 }
     : { events: position - pruned.position };

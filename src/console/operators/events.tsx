@@ -9,7 +9,7 @@ import { Chain } from './chain';
 
 const filters = ['merchantId', 'keyId', 'actor', 'requestId'] as const;
 
-/** Who changed what, and when. */
+/** Lists the events of the audit trail: who changed what, and when. */
 export function EventsPage(): ReactNode {
   const { me } = useMe();
   const { page, given, isFiltered, set, clear } = useFilters(filters);

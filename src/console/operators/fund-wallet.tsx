@@ -17,21 +17,23 @@ export interface Wallet {
   readonly createdAt: string;
 }
 
-/** What a person typed about a funding. The page keeps it while the dialog is closed, and so the reference too. */
+/** The input for a funding. The page keeps it while the dialog is closed, so a retry has the same reference. */
 export interface Draft {
   readonly amount: string;
   readonly reference: string;
   readonly reason: string;
-  /** The approved request, whose amount and reference stay as they are; null without one. */
+  /** The id of the approved request, whose amount and reference must not change; null without an approval. */
   readonly approvalId: string | null;
 }
 
-/** Returns an empty draft with a reference of its own, under which the money moves once. */
+/** Returns an empty draft with a new reference. The services move money only once per reference. */
 export function newDraft(): Draft {
   return { amount: '', reference: `console-${crypto.randomUUID()}`, reason: '', approvalId: null };
 }
 
-/** What went wrong between the console and the services, in the words of the registry, which name the next step. */
+/**
+ * Shows an error of a request about wallets. If the services failed, the message of the registry states the next step.
+ */
 export function WalletProblem({ error, me }: { readonly error: unknown; readonly me: Me | undefined }): ReactNode {
   const isOfServices = error instanceof ApiProblem && error.code?.startsWith('services_') === true;
   if (!isOfServices) return <Problem error={error} roles={me?.roles.join(', ') ?? ''} />;
@@ -71,7 +73,7 @@ export function FundWallet({
   readonly me: Me;
   readonly draft: Draft;
   readonly onDraft: (draft: Draft) => void;
-  /** `isDone`: the draft is of no use any more. */
+  /** `isDone`: the money was moved or its approval was requested, so the draft can be discarded. */
   readonly onClose: (isDone: boolean) => void;
 }): ReactNode {
   const client = useQueryClient();

@@ -19,7 +19,7 @@ interface Gateway {
 const number = new Intl.NumberFormat();
 const everyMilliseconds = 5_000;
 
-/** The gateways that may use cached records. */
+/** Lists the gateways that may use cached records. */
 export function GatewaysPage(): ReactNode {
   const { data, error } = useQuery({
     queryKey: ['gateways'],

@@ -11,7 +11,7 @@ const number = new Intl.NumberFormat();
 
 const filters = ['name'] as const;
 
-/** All merchants, for operators. */
+/** Lists all merchants, for operators. */
 export function MerchantsPage(): ReactNode {
   const { me } = useMe();
   const [isCreating, setIsCreating] = useState(false);

@@ -14,7 +14,7 @@ interface Finding {
   readonly keyId: string;
 }
 
-/** Use of keys that differs from their former use, until somebody answers it. */
+/** Lists unusual use of keys that nobody has assessed yet. */
 export function UnusualPage(): ReactNode {
   const { me } = useMe();
   const client = useQueryClient();

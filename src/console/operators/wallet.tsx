@@ -22,7 +22,7 @@ interface Entry {
   readonly createdAt: string;
 }
 
-/** One wallet, with its entries. */
+/** Shows one wallet and its ledger entries. */
 export function WalletPage({ id }: { readonly id: string }): ReactNode {
   const { me } = useMe();
   const [draft, setDraft] = useState(newDraft);
@@ -77,7 +77,7 @@ export function WalletPage({ id }: { readonly id: string }): ReactNode {
           onDraft={setDraft}
           onClose={(isDone) => {
             setIsFunding(false);
-            // An approved amount is not the draft of the next funding.
+            // The next funding must not start with an amount that was approved for this one.
             if (isDone || draft.approvalId !== null) setDraft(newDraft());
           }}
         />
@@ -146,7 +146,7 @@ interface ApprovedFunding {
 
 const approvalMilliseconds = 24 * 3_600_000;
 
-/** The approved fundings of a wallet that the reader has requested in the last 24 hours. */
+/** Lists the approved fundings of a wallet that the reader has requested in the last 24 hours. */
 function ApprovedFundings({
   wallet: { id, currency },
   administratorId,
@@ -165,7 +165,8 @@ function ApprovedFundings({
   const { data: entries } = useEntries(id, 1);
   const own = data.filter(
     ({ change, subject, requestedBy, decidedAt, after }) =>
-      // The first page has what was just funded. To fund it again would move nothing.
+      // Hide a funding that is among the newest entries. Another attempt would move no money, because its reference is
+      // used.
       entries?.data.every(({ reference }) => reference !== after?.reference) === true &&
       change === 'wallet.fund' &&
       subject === id &&

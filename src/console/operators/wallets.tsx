@@ -12,7 +12,7 @@ import { moneyText } from './money';
 const words = texts.wallets;
 const filterNames = ['merchantId', 'environment', 'currency'] as const;
 
-/** The wallets of all merchants. */
+/** Lists the wallets of all merchants. */
 export function WalletsPage(): ReactNode {
   const { me } = useMe();
   const { page, given, isFiltered, set, clear } = useFilters(filterNames);
@@ -20,7 +20,7 @@ export function WalletsPage(): ReactNode {
     queryKey: ['wallets', 'list', page, given],
     queryFn: ({ signal }) =>
       call<readonly Wallet[]>('/wallets', {
-        // Three letters are typed one after another.
+        // Ignore the currency until the person has typed all three letters.
         query: { ...given, page, per_page: 50, currency: given.currency.length === 3 ? given.currency : '' },
         signal,
       }),

@@ -30,7 +30,7 @@ export interface CheckpointLogOptions {
   /** Called with the destination and the reason when storing fails, and with null when it succeeds again. */
   readonly onProblem?: (place: string, problem: string | null) => void;
   /**
-   * Options for the registry's receipts, its signatures that it stored a checkpoint. Null or omitted: no receipts are
+   * Options for receipts, the registry's signatures that it stored a checkpoint. Null or omitted: no receipts are
    * requested.
    */
   readonly receipts?: ReceiptOptions | null;
@@ -38,7 +38,7 @@ export interface CheckpointLogOptions {
 
 /** The state of all checkpoints of a process. */
 export interface CheckpointStatus extends QueueStatus {
-  /** The state of the registry's receipts; null if none are requested. */
+  /** The state of the registry's receipts; null if the configuration requests no receipts. */
   readonly receipts: ReceiptStatus | null;
 }
 
@@ -82,16 +82,16 @@ export class CheckpointLog {
   }
 
   /**
-   * The newest checkpoint with a receipt, which is the registry's signature that it stored the checkpoint; null if
-   * there is none.
+   * The newest checkpoint with a receipt; null before the first receipt. A receipt is the registry's signature that it
+   * stored the checkpoint.
    */
   get received(): Received | null {
     return this.#receipts?.received ?? null;
   }
 
   /**
-   * Sets the callback for a run (the lines of one process) that the registry has rejected. The registry accepts no
-   * further checkpoints of that run.
+   * Sets the callback for a run (the lines of one process) that the registry rejects, and with it all its further
+   * checkpoints.
    */
   onRefused(callback: (run: string) => void): void {
     if (this.#receipts !== null) this.#receipts.onRefused = callback;
@@ -142,8 +142,8 @@ export class LineSigner {
   /** Whether a periodic checkpoint waits until its lines are on disk. */
   #isSigning = false;
   /**
-   * How the tree has grown in checkpoints that were not signed because a sync to disk failed. The next checkpoint
-   * includes it.
+   * How the tree has grown without a signed checkpoint, because a sync to disk failed. The next checkpoint includes
+   * this growth.
    */
   #unsigned: TreeGrowth | null = null;
 
@@ -153,8 +153,8 @@ export class LineSigner {
   }
 
   /**
-   * Signs a checkpoint of all lines of a chain once they are on disk. If it were signed earlier, lines lost in a crash
-   * would look like lines removed by an attacker.
+   * Signs a checkpoint of all lines of a chain once they are on disk. Otherwise, lines that a crash loses after the
+   * signature could not be distinguished from lines that an attacker removed.
    */
   sign(
     { id: run, tree }: Pick<Chain, 'id' | 'tree'>,

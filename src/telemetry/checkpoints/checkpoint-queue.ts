@@ -12,7 +12,7 @@ export interface SignedCheckpoint extends Pick<Checkpoint, 'run' | 'size' | 'occ
 
 /**
  * The result of a delivery; null if the checkpoint was stored. `isRefused`: the registry accepts no more checkpoints of
- * this run (the lines of one process), so none of them is retried.
+ * this run (the lines of one process), so the queue drops them all without a retry.
  */
 export type Delivery = { readonly problem: string; readonly isRefused?: boolean } | null;
 
@@ -22,7 +22,10 @@ export interface QueueStatus {
   readonly problem: string | null;
   /** How many checkpoints the destination has stored. */
   readonly kept: number;
-  /** Milliseconds since the newest stored checkpoint was signed; if none is stored, since the process started. */
+  /**
+   * Milliseconds since the newest stored checkpoint was signed. Before the first stored checkpoint: since the process
+   * started.
+   */
   readonly ageMilliseconds: number;
 }
 
@@ -40,20 +43,20 @@ export interface QueueDestination {
 
 const retryMilliseconds = 1_000;
 /**
- * A destination may hang without an error. So it counts as failing if the newest stored checkpoint is this many
- * intervals old.
+ * A destination may hang without an error. Therefore it counts as failing once its newest stored checkpoint is older
+ * than this number of intervals.
  */
 const lateIntervals = 3;
 const lateMilliseconds = 5_000;
 /**
- * Limits the queue. It could grow in an outage, because the start and end checkpoints of each rotated file are not
- * replaced by newer ones.
+ * Maximum number of queued checkpoints. The queue grows in an outage: each rotated file adds a start and an end
+ * checkpoint, which newer checkpoints do not replace.
  */
 const mostWaiting = 1_000;
 
 /**
- * The queue of checkpoints for one destination. Sends the oldest one unchanged until it is stored. A newer checkpoint
- * replaces a waiting periodic one of the same run (the lines of one process).
+ * The queue of checkpoints for one destination. Sends the oldest checkpoint unchanged until it is stored. A newer
+ * checkpoint replaces a waiting periodic one of the same run (the lines of one process).
  */
 export class CheckpointQueue {
   readonly #place: QueueDestination;

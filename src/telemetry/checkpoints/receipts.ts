@@ -41,26 +41,27 @@ export interface ReceiptOptions {
   readonly submit: (submission: string) => Promise<WitnessReply>;
   /**
    * Path next to which checkpoints without a reply are stored in files, so that the next process can send them. Null:
-   * they are lost when this process ends.
+   * these checkpoints are lost when this process ends.
    */
   readonly besideFile: string | null;
   /**
-   * Milliseconds between two updates of the modification time of these files. The updates show other processes that
-   * this process still runs.
+   * Milliseconds between two updates of the modification time of the files with checkpoints without a reply. The
+   * updates show other processes that this process still runs.
    */
   readonly refreshMilliseconds?: number;
   /** Closes the connection to the registry. */
   readonly close: () => Promise<void>;
   /**
-   * The public key of the registry, if it is configured; no other key is accepted then. Null: the key in the registry's
-   * first reply is trusted, because the channel is authenticated, and a new key must sign a receipt and a list head.
+   * The configured public key of the registry; no other key is accepted. Null: the key in the registry's first reply is
+   * trusted, because the channel is authenticated. A later key must sign a receipt and the head of the registry's list
+   * of checkpoints.
    */
   readonly key: NoteKey | null;
   /** Called after a new key of the registry was accepted. */
   readonly onKeyChange?: (change: KeyChange) => void;
   /** How long the gateway waits at most for the first receipt before it serves requests, in milliseconds. */
   readonly registerMilliseconds: number;
-  /** Whether the gateway is not ready until it has the first receipt. */
+  /** Whether the gateway must have the first receipt before it is ready. */
   readonly isRequired: boolean;
   /** Called with the reason when receipts fail, and with null when they succeed again. */
   readonly onProblem?: (problem: string | null) => void;
@@ -74,8 +75,8 @@ export interface ReceiptStatus extends QueueStatus {
 }
 
 /**
- * The newest checkpoint with a receipt: the note with all its signatures, and the signed head of the registry's list
- * from the same reply.
+ * The newest checkpoint with a receipt: the note with all its signatures. With it, the signed head of the registry's
+ * list of checkpoints from the same reply.
  */
 export interface Received {
   readonly note: string;
@@ -89,7 +90,10 @@ type Submitted = (NonNullable<Delivery> & { readonly isUnanswered?: boolean }) |
 /** A receipt was signed with a key that is not accepted. */
 class WrongKey extends Error {}
 
-/** Obtains receipts for the checkpoints of this process, and for checkpoints of ended processes that got no reply. */
+/**
+ * Obtains receipts for the checkpoints of this process, and for checkpoints to which an ended process received no
+ * reply.
+ */
 export class Receipts {
   readonly #options: ReceiptOptions;
   readonly #files: UnansweredFiles | null;
@@ -109,7 +113,7 @@ export class Receipts {
   readonly #registered = new Promise<void>((resolve) => (this.#register = resolve));
   #isRegistered = false;
   /**
-   * Called when the registry rejects a run (the lines of one process). It accepts no further checkpoints of that run.
+   * Called when the registry rejects a run (the lines of one process), and with it all further checkpoints of that run.
    */
   onRefused: (run: string) => void = () => undefined;
 
@@ -156,12 +160,12 @@ export class Receipts {
   }
 
   async #deliver(checkpoint: SignedCheckpoint): Promise<Delivery> {
-    // The checkpoints of ended processes are sent first. The start checkpoint of this process names the previous
-    // process, which the registry must know.
+    // Send the checkpoints of ended processes first. The start checkpoint of this process names the previous process,
+    // so the registry must know that process.
     await this.#submitFormer(checkpoint);
     const reply = await this.#submit(submissionOf(checkpoint));
-    // A rejected start checkpoint is retried. A new run would not help, because its start checkpoint would be rejected,
-    // too.
+    // The gateway replaces a rejected run by a new one. That does not help if the registry rejects the start
+    // checkpoint, because it would reject the next one too. So a start checkpoint is retried.
     const outcome = reply && { ...reply, isRefused: reply.isRefused === true && checkpoint.occasion !== 'start' };
     if (outcome === null) {
       this.#isRegistered = true;
@@ -186,8 +190,8 @@ export class Receipts {
       if (size < this.#listSize)
         return { problem: `the list of the registry has shrunk from ${this.#listSize} checkpoints to ${size}` };
       const former = this.#key;
-      // The key is stored only after the receipt was verified. Otherwise a forged reply could set a key that rejects
-      // all later receipts.
+      // Store the key only after the receipt was verified. Otherwise a forged reply could set a key that rejects all
+      // later receipts.
       [this.#key, this.#received, this.#listSize] = [witness, { note, head }, size];
       if (former !== null && former !== witness) this.#replace(former, witness);
       return null;
@@ -199,8 +203,8 @@ export class Receipts {
   }
 
   /**
-   * Returns the key that signed a receipt: the current key, or a new one unless the key is configured. The registry
-   * cannot sign with its former key any more, so a new key is authenticated like the first one, by the channel.
+   * Returns the key that signed a receipt: the current key or, if no key is configured, a new one. A new key is trusted
+   * like the first one, because the channel is authenticated: the registry may have lost its former key.
    * @throws InvalidNote, WrongKey
    */
   #keyOf(note: string, { key = '', head }: WitnessReply): NoteKey {
@@ -232,7 +236,10 @@ export class Receipts {
     this.#options.onKeyChange?.({ former: keyText(former), current: keyText(current) });
   }
 
-  /** Sends the checkpoints of ended processes that got no reply. Those that the registry rejects are dropped. */
+  /**
+   * Sends the checkpoints to which an ended process received no reply. Drops a process's checkpoints if the registry
+   * rejects one of them.
+   */
   async #submitFormer({ occasion, note }: SignedCheckpoint): Promise<void> {
     const [, previous = null] = /\nprevious (\S+) \d/.exec(occasion === 'start' ? note : '') ?? [];
     for (const { submissions, remove } of (await this.#files?.take(previous)) ?? []) {
@@ -241,7 +248,7 @@ export class Receipts {
         const outcome = await this.#submit(submission);
         if (outcome?.isUnanswered === true) return;
         isDone = outcome === null || outcome.isRefused === true;
-        if (!isDone) break; // the later ones build on this one
+        if (!isDone) break; // later checkpoints build on this one
       }
       if (isDone) await remove();
     }

@@ -10,38 +10,38 @@ export interface FormerSubmissions {
   readonly remove: () => Promise<void>;
 }
 
-/** What is known about the file of another process. */
+/** What the scans of the folder have shown about the file of another process. */
 interface Sighting {
   /** The inode and modification time of the file; they change each time its process touches the file. */
   readonly stamp: string;
   /** How many consecutive scans of the folder found the file unchanged. */
   readonly idleScans: number;
-  /** Whether a scan saw the file change, so that its process runs or did run a moment ago. */
+  /** Whether the file changed between two scans, which shows that its process was running at that time. */
   readonly wasTouched: boolean;
 }
 
 const defaultRefreshMilliseconds = 2_000;
 /**
- * The number of unchanged scans after which a process has ended. Scans are counted instead of seconds, because after a
- * pause of the whole machine all files would look old.
+ * The number of scans without a change after which the process of a file counts as ended. Seconds would not work: after
+ * a pause of the whole machine, all files would be old.
  */
 const idleScansOfGone = 5;
 const suffix = '.unanswered';
 /**
- * Suffix for the file of a process that has shut down normally. The previous release of the gateway reads such files,
- * too.
+ * Suffix for the file of a process that has shut down normally. The previous release of the gateway also reads files
+ * with this suffix.
  */
 const releasedSuffix = `.released${suffix}`;
 /**
- * Suffix for the file of a running process. The previous release takes every file that ends with `.unanswered`, so this
- * suffix ends differently.
+ * Suffix for the file of a running process. The previous release would take over a file that ends with `.unanswered`,
+ * so this suffix ends differently.
  */
 const liveSuffix = `${suffix}.live`;
 const nameForm = /^\.([0-9A-Z]{26})(?:\.[0-9A-Z]{26})?((?:\.released)?\.unanswered|\.unanswered\.live)$/;
 
 /**
- * Stores checkpoints that were sent to the registry without a reply, and takes over those of ended processes. A process
- * shows that it runs by touching its files: process ids do not work, because containers may share the folder.
+ * Stores checkpoints to which the registry sent no reply, and takes over the files of ended processes. A process
+ * touches its files to show that it runs. Process ids would not show this, because containers may share the folder.
  */
 export class UnansweredFiles {
   readonly #beside: string;
@@ -73,15 +73,15 @@ export class UnansweredFiles {
     }, refreshMilliseconds).unref();
   }
 
-  /** Replaces the unanswered checkpoints in the file of this process. Deletes the file if there are none. */
+  /** Replaces the checkpoints in the file of this process. Deletes the file if the list is empty. */
   save(submissions: readonly string[]): void {
     this.#saving = this.#saving.then(() => this.#save(submissions));
   }
 
   /**
-   * Returns the unanswered checkpoints of ended processes, oldest process first.
-   * @param previous the previous process, which a waiting start checkpoint names; this method waits until it is known
-   *   whether that process has ended
+   * Returns the checkpoints to which ended processes received no reply, oldest process first.
+   * @param previous the id of the run that this process continues, or null. This method waits until it is known whether
+   *   the process of that run has ended.
    */
   async take(previous: string | null): Promise<readonly FormerSubmissions[]> {
     await this.#scanning;
@@ -101,7 +101,7 @@ export class UnansweredFiles {
     );
   }
 
-  /** Gives the files of this process to other processes. */
+  /** Renames the files of this process, so that other processes can take them over. */
   async release(): Promise<void> {
     clearInterval(this.#timer);
     await Promise.all([this.#saving, this.#scanning]);
@@ -151,8 +151,8 @@ export class UnansweredFiles {
     const ending = this.#partsOf(file)?.ending;
     if (ending === releasedSuffix) return true;
     if (ending === liveSuffix) return idleScans >= idleScansOfGone;
-    // The previous release does not touch its files, but rewrites them with each new checkpoint. If this process
-    // continues the log of that process, that process has ended.
+    // A process of the previous release does not touch its files, but rewrites them with each new checkpoint. It has
+    // also ended if this process continues its log.
     const idleMilliseconds = idleScans * this.#refreshMilliseconds;
     const isIdle = idleScans >= idleScansOfGone && idleMilliseconds >= 3 * this.#everyMilliseconds;
     return isIdle || (previous !== null && (await hasRun(file, previous)));
@@ -162,7 +162,7 @@ export class UnansweredFiles {
   async #claim(file: string): Promise<void> {
     const own = this.#nameOf(this.#partsOf(file)?.id ?? uniqueId(), `.${uniqueId()}${liveSuffix}`);
     try {
-      await touch(file); // renaming does not change the time, so another process would take the file as well
+      await touch(file); // renaming keeps the modification time, so another process would take over the file as well
       await rename(file, own);
       this.#taken.add(own);
     } catch {

@@ -20,7 +20,7 @@ export class LineBuffer {
     return bytes;
   }
 
-  /** Removes and returns the buffered bytes; null if there are none. They are valid until the next call. */
+  /** Removes and returns the buffered bytes; null if the buffer is empty. They are valid until the next call. */
   take(): Buffer | null {
     if (this.#length === 0) return null;
     const taken = this.#bytes.subarray(0, this.#length);
@@ -38,21 +38,19 @@ export class LineBuffer {
   }
 }
 
-/**
- * If the log file is removed, its newest lines are written again. This is the maximum number of bytes kept for that.
- */
+/** Maximum number of bytes kept in memory to write the newest lines again if the log file is removed. */
 const mostBytes = 16 * 1024 * 1024;
 
 /**
- * Stores the lines written since the file was last seen under its name. Writing to a removed file succeeds, so the
- * lines are lost if they are not written again.
+ * Stores the lines written since the last check found the file under its name. If the file is removed, writing to it
+ * still succeeds, so its lines would be lost without a second write to the new file.
  */
 export class UnconfirmedLines {
   #bytes: Buffer = Buffer.allocUnsafeSlow(firstBytes);
   #length = 0;
   /** How many bytes were written to the file before these lines. */
   #start = 0;
-  /** How many lines were dropped for lack of memory since the file was last seen under its name. */
+  /** How many lines were dropped for lack of memory since the last check found the file under its name. */
   #dropped = 0;
 
   get length(): number {
@@ -93,7 +91,7 @@ export class UnconfirmedLines {
     this.#dropped = 0;
   }
 
-  /** @returns the lines with their line ends, and how many more lines were dropped */
+  /** Removes and returns all lines, with their line ends, and the number of lines that were dropped. */
   take(): { readonly bytes: Buffer; readonly lost: number } {
     const taken = { bytes: this.#bytes.subarray(0, this.#length), lost: this.#dropped };
     [this.#bytes, this.#length, this.#dropped] = [Buffer.alloc(0), 0, 0];

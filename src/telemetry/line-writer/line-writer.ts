@@ -4,7 +4,7 @@ import { LineBuffer, UnconfirmedLines } from './line-buffers.js';
 /** Maximum number of bytes in memory while the destination is slow. Further lines are lost. */
 const maxHeldBytes = 16 * 1024 * 1024;
 /**
- * Above this number of bytes in memory, the destination counts as too slow. The rest of the limit is for the lines of
+ * Above this number of bytes in memory, the writer reports a problem. The rest of the limit is for the lines of
  * requests in progress.
  */
 const slowBytes = 8 * 1024 * 1024;
@@ -59,8 +59,7 @@ export class LineWriter {
   #onIdle: (() => void) | null = null;
 
   /**
-   * @param isFile false for a stream; lines of a file are kept in memory until `confirm`, because the file may be
-   *   removed
+   * @param isFile false for a stream. Lines of a file stay in memory until `confirm`, because the file may be removed.
    */
   constructor(descriptor: number, isFile: boolean) {
     this.#segments = [segmentFor(descriptor, isFile)];
@@ -80,7 +79,7 @@ export class LineWriter {
     return this.#newest.written;
   }
 
-  /** How many bytes the newest file may contain by now, including those of the write in progress. */
+  /** Upper limit of the bytes in the newest file: those already written and those of the write in progress. */
   get handed(): number {
     const { written, pending, taken } = this.#newest;
     return written + (pending === null ? 0 : pending.length - taken);
@@ -115,14 +114,14 @@ export class LineWriter {
   }
 
   /**
-   * Confirms that the newest file still existed under its name after this many bytes were written, so they need not be
-   * written again.
+   * Records that the newest file still had its name after this many bytes were written. These bytes need not be written
+   * again.
    */
   confirm(written: number): void {
     this.#newest.unconfirmed?.confirm(written);
   }
 
-  /** How many bytes are lost if the newest file was removed. */
+  /** How many bytes of the newest file would be lost if it was removed. */
   get unconfirmedBytes(): number {
     return this.#newest.unconfirmed?.length ?? 0;
   }
@@ -149,7 +148,7 @@ export class LineWriter {
     return lost;
   }
 
-  /** Writes the queued lines, but not longer than the timeout, and closes the file. */
+  /** Writes the queued lines until the timeout, then closes the file. */
   async close(timeoutMilliseconds: number): Promise<void> {
     if (!this.#writing) this.#writeNext();
     await new Promise<void>((resolve) => {
@@ -216,7 +215,7 @@ export class LineWriter {
 
   #write(segment: Segment, bytes: Buffer, next: Segment | undefined): void {
     write(segment.descriptor, bytes, segment.taken, (error, written) => {
-      const isFullPipe = error?.code === 'EAGAIN'; // no failure: the number of waiting bytes is limited
+      const isFullPipe = error?.code === 'EAGAIN'; // a full pipe is no failure: the number of waiting bytes is limited
       this.#failure = error === null || isFullPipe ? null : `writing fails: ${error.code ?? error.message}`;
       this.#heldBytes -= written;
       segment.taken += written;

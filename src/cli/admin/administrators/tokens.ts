@@ -40,7 +40,8 @@ export function tokensCommand(io: CommandIo, env: Environment = process.env): Co
     const { name, administrator, role: roles, source: sources, expiresIn: expiresInSeconds, output } = options;
     const administratorId = administrator === undefined ? undefined : administratorIdIn(administrator);
     const body = { name, administratorId, roles, sources, expiresInSeconds };
-    // Creates the file first: a token whose only copy cannot be written would be lost, but valid.
+    // Create the file first. If it could not be written after the request, the only copy of a valid token would be
+    // lost.
     if (output !== undefined) await createPrivate(output, '');
     const { data } = await client.ask({ method: 'POST', path: ['tokens'], body, expects: createdTokenSchema });
     const { token, ...shown } = data;

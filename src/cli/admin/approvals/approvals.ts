@@ -78,7 +78,10 @@ function approvalLines(one: Approval): string[] {
   ]);
 }
 
-/** Each field that would change, with its value before and after; all fields of a new record. */
+/**
+ * Returns a line for each field that would change, with its value before and after. A new record has a line for each
+ * field.
+ */
 function changesIn({ before, after }: Approval): string[] {
   const names = Object.keys(after ?? {});
   const text = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));

@@ -5,7 +5,7 @@ import { printable } from '../printable.js';
 /** An event of an export. A newer registry may have actions that this version does not know. */
 export interface ExportedEvent extends Omit<RegistryEvent, 'action'> {
   readonly action: string;
-  /** Its hash in the chain; null if it is not in the chain. */
+  /** The event's hash in the chain of events; null if the event is not in the chain. */
   readonly hash: string | null;
 }
 
@@ -57,8 +57,9 @@ const kindOfOther: Kind = ['configuration', 'info'];
 const failureForm = /\.(?:failed|refused|forged)$/;
 
 /**
- * Formats an event as one line of JSON with the field names of ECS. What ECS has no field for is below `gateway`, like
- * in the access log. The states are text, because a SIEM would create a field for each of their members.
+ * Formats an event as one line of JSON with the field names of ECS. Values without an ECS field are below `gateway`, as
+ * in the access log. `before` and `after` are strings, because a SIEM would create a field for each member of an
+ * object.
  */
 export function ecsLine(event: ExportedEvent): string {
   const { seq, at, action, actor, merchantId, keyId, before, after, revision, hash } = event;
@@ -84,7 +85,8 @@ export function ecsLine(event: ExportedEvent): string {
       after: after === null ? undefined : JSON.stringify(after),
     },
   };
-  // JSON escapes most control characters; the others are invisible or change the direction of a text.
+  // JSON escapes most control characters. `printable` escapes the others, which are invisible or change the direction
+  // of a text.
   return printable(JSON.stringify(line));
 }
 

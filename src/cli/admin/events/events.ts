@@ -48,7 +48,10 @@ function eventTable(events: readonly Static<typeof anyEvent>[]): string[] {
   );
 }
 
-/** Returns the actor, and what nothing proves: the name of an event of an earlier release, or a claimed one. */
+/**
+ * Returns the actor of an event. Marks a name that no authentication confirms: a claimed name, or the actor in an event
+ * of an earlier release.
+ */
 function whoOf({ actor, proof, claimed }: Static<typeof anyEvent>): string {
   if (typeof claimed === 'string') return `${actor} (claims ${claimed})`;
   return typeof proof === 'string' ? actor : `${actor} (not proven)`;

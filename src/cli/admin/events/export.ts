@@ -43,7 +43,7 @@ export function eventsExportCommand(events: Command, edge: AdminEdge): void {
         if (io.isTerminal === true) io.err(`\r${exported} events exported`);
       }
       const end = place;
-      // If the file cannot be synced, nothing in it counts.
+      // If syncing the file fails, its lines may not be on disk. The export must then continue from its start.
       place = options.after ?? 0;
       await target.close();
       const count = exported === 1 ? '1 event' : `${exported} events`;
@@ -86,11 +86,11 @@ async function* pagesOf(client: AdminClient, { seq, after }: BegunExport) {
   }
 }
 
-/** Where an export is written. */
+/** The destination of an export: a new file or standard output. */
 interface Target {
   write: (text: string) => Promise<void>;
   close: () => Promise<void>;
-  /** Ends an export that failed. @param keeps whether to keep what was written */
+  /** Ends an export that failed. @param keeps whether to keep the text that was written */
   abandon: (keeps: boolean) => Promise<void>;
 }
 

@@ -20,7 +20,10 @@ export interface FilterOptions {
   readonly until?: string;
 }
 
-/** Adds the options that filter events. The names `--actor` and `--reason` are those of the caller's own request. */
+/**
+ * Adds the options that filter events. `--actor` and `--reason` already describe the caller's own request, so the
+ * filters have other names.
+ */
 export function filterOptions(command: Command): Command {
   return command
     .option('--merchant <id>', 'only events of this merchant')

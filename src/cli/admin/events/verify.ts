@@ -99,7 +99,7 @@ interface VerifyInput {
   readonly progress: (done: number, all: number) => void;
 }
 
-/** Reads the chain page by page, up to the end that it had at the beginning, and verifies it. */
+/** Reads the chain page by page and verifies it, up to the event that was the newest when the command started. */
 async function verifyTrail(
   client: AdminClient,
   { head, pruned, unchained }: Static<typeof chainStateSchema>,

@@ -30,13 +30,14 @@ export interface CheckedFile extends Totals {
 export interface CheckOptions {
   readonly client: AdminClient;
   readonly stream: AsyncIterable<Buffer>;
-  /** Called with each line that is valid on its own, and with undefined for every other line. */
+  /** Called with each line that is valid without the registry, and with undefined for every other line. */
   readonly keep: (line: string | undefined) => Promise<void>;
   readonly onProgress: (lines: number, bytes: number) => void;
 }
 
 /**
- * Checks every line of a file: on its own, against earlier lines, and against the registry, which stores nothing.
+ * Checks every line of a file: on its own, against earlier lines, and in a dry run by the registry, which stores
+ * nothing.
  * @throws OperatorError if the registry is unreachable or rejects the request, or if the file has too many lines
  */
 export async function checkFile({ client, stream, keep, onProgress }: CheckOptions): Promise<CheckedFile> {

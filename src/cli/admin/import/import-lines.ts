@@ -22,8 +22,8 @@ export interface ImportOptions {
 }
 
 /**
- * Imports checked lines in atomic batches. Existing records stay unchanged, so an interrupted import can simply be
- * repeated.
+ * Imports checked lines in atomic batches. Records that already exist stay unchanged, so the user can simply repeat an
+ * interrupted import.
  * @throws OperatorError with the last imported line and how to continue
  */
 export async function importLines({ client, stream, onProgress, signal }: ImportOptions): Promise<ImportedFile> {

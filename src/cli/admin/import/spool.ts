@@ -5,8 +5,8 @@ import path from 'node:path';
 const flushBytes = 256 * 1024;
 
 /**
- * Copies the valid lines to a temporary file, so that exactly the checked lines are imported, even from a pipe or if
- * the input file changes. The temporary file is unlinked while open, so it always disappears with the process.
+ * Copies the valid lines to a temporary file, so that exactly the checked lines are imported. The input may be a pipe,
+ * or may change after the check. The temporary file is unlinked while open, so it always disappears with the process.
  */
 export class Spool {
   readonly #file: FileHandle;
@@ -26,7 +26,7 @@ export class Spool {
     }
   }
 
-  /** Adds a line; without an argument an empty one, so that line numbers stay the same. */
+  /** Adds a line. Without an argument, adds an empty line, so that line numbers stay the same. */
   async add(line = ''): Promise<void> {
     const bytes = Buffer.from(`${line}\n`);
     this.#waiting.push(bytes);

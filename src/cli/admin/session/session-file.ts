@@ -7,7 +7,7 @@ import { OperatorError } from '../../../config/operator-error.js';
 import Type, { Check, type Static } from '../../../typebox/typebox.js';
 import type { Environment } from '../peer.js';
 
-/** What a token file of `merchant-gateway login` contains. */
+/** Schema of the token file that `merchant-gateway login` writes. */
 const storedSession = Type.Object({
   registry: Type.String(),
   token: Type.String(),
@@ -15,7 +15,7 @@ const storedSession = Type.Object({
   handle: Type.Union([Type.String(), Type.Null()]),
 });
 
-/** What a token file of `merchant-gateway login` contains. */
+/** The content of the token file that `merchant-gateway login` writes. */
 export type StoredSession = Static<typeof storedSession>;
 
 const mostBytes = 8192;
@@ -60,7 +60,7 @@ export async function readSession(file: string): Promise<StoredSession | null> {
   }
 }
 
-/** Whether a file is one of `merchant-gateway login`: JSON, which no other token file contains. */
+/** Whether `merchant-gateway login` wrote the file. Only such a token file contains JSON. */
 export async function isSessionFile(file: string): Promise<boolean> {
   const handle = await open(file, 'r').catch(() => null);
   if (handle === null) return false;
@@ -81,7 +81,7 @@ export async function writeSession(file: string, session: StoredSession): Promis
     await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
     const existing = await lstat(file).catch(() => null);
     if (existing !== null && !existing.isFile()) throw new OperatorError(`${file} is not a regular file.`);
-    // `wx` fails for an existing file or link, so nobody else can have opened it before.
+    // `wx` fails if the file or a link exists, so no other process can have opened the file before.
     const handle = await open(temporary, 'wx', 0o600);
     try {
       await handle.writeFile(`${JSON.stringify(session)}\n`);

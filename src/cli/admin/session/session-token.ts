@@ -20,7 +20,7 @@ export type SignInResult<Data> = { readonly data: Data } | { readonly code: stri
 const timeoutMilliseconds = 20_000;
 const mostCharacters = 64 * 1024;
 
-/** Sends a request to an open sign-in route. @throws OperatorError if the registry is unreachable */
+/** Sends a request to a sign-in route, which needs no token. @throws OperatorError if the registry is unreachable */
 export async function askSignIn<Schema extends TSchema>(
   { address, trust }: ApiTarget,
   route: 'device' | 'token' | 'refresh',
@@ -55,14 +55,15 @@ const leastMilliseconds = 5 * 60_000;
 const betweenReadsMilliseconds = 200;
 
 /**
- * Returns the token of a sign-in, and refreshes it if it ends within 5 minutes. Null without a sign-in.
+ * Returns the token of the sign-in, and refreshes it if it expires within 5 minutes. Null if the user has not signed
+ * in.
  * @throws OperatorError if the sign-in has ended, or the registry is unreachable
  */
 export async function sessionToken(file: string, target: ApiTarget, now: () => number): Promise<string | null> {
   const { address } = target;
   const session = await readSession(file);
   if (session === null) return null;
-  // The token must reach no other registry.
+  // Sending the token to another registry would disclose it.
   if (session.registry !== address.href) throw new OperatorError(`The token file ${file} is for another registry.`);
   const left = Date.parse(session.expiresAt) - now();
   if (left >= leastMilliseconds) return session.token;
@@ -81,7 +82,7 @@ export async function sessionToken(file: string, target: ApiTarget, now: () => n
   throw new OperatorError(`${refreshed.message}. Run merchant-gateway login.`);
 }
 
-/** Waits until the other command that refreshes the sign-in has written the token file. */
+/** Waits until another command that refreshes the sign-in has written the token file, and returns its new token. */
 async function otherToken(file: string, former: StoredSession): Promise<string> {
   for (let tries = 0; tries < 25; tries += 1) {
     const session = await readSession(file);

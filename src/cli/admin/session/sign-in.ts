@@ -28,10 +28,7 @@ const deviceData = Type.Object({
   expiresInSeconds: Type.Integer(),
 });
 
-/**
- * Creates the command `login`.
- * @param pause waits between two questions whether the person has signed in
- */
+/** Creates the command `login`. @param pause waits before the next poll of the registry for the completed sign-in */
 export function loginCommand(
   io: CommandIo,
   env: Environment = process.env,
@@ -78,7 +75,7 @@ export function logoutCommand(io: CommandIo, env: Environment = process.env): Co
     if (session.registry !== target.address.href)
       throw new OperatorError(`The token file ${file} is for another registry.`);
     try {
-      // An expired session is refreshed first: only a valid one can end the sign-in at the registry.
+      // Refresh an expired session first, because only a valid session can end the sign-in at the registry.
       const token = await sessionToken(file, target, Date.now);
       const client = new AdminClient({ ...target, token: token ?? session.token });
       await client.ask({ method: 'POST', path: ['sign-in', 'out'], isRepeatable: true, expects: Type.Null() });

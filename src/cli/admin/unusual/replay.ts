@@ -37,7 +37,7 @@ export function replayCommand(io: CommandIo): Command {
   return command;
 }
 
-/** A request in a log, at a time. */
+/** A request in a log, and its time in milliseconds since 1970. */
 interface TimedEntry {
   readonly at: number;
   readonly entry: AccessEntry;
@@ -45,7 +45,7 @@ interface TimedEntry {
 
 const progressMilliseconds = 500;
 
-/** Reads the files at the same time, and takes their lines in the order of their times. */
+/** Reads the files in parallel, and merges their requests by time. */
 async function replayFiles(files: readonly string[], replay: Replay, { err, isTerminal }: CommandIo): Promise<void> {
   const cursors = await Promise.all(files.map(async (file) => Cursor.open(file, replay)));
   let open = cursors.filter(({ next }) => next !== null);
@@ -65,7 +65,7 @@ async function replayFiles(files: readonly string[], replay: Replay, { err, isTe
   if (isTerminal === true) err('\r\u001b[K');
 }
 
-/** A file and its next request. */
+/** A read position in a file, and the next request from there. */
 class Cursor {
   next: TimedEntry | null = null;
   readonly #chunks: AsyncIterator<readonly RawLine[]>;
@@ -84,7 +84,7 @@ class Cursor {
     return cursor;
   }
 
-  /** Goes to the next request in the lines that were read. @returns false if there is none */
+  /** Advances to the next request in the lines read so far. @returns false if there is no further request */
   advance(): boolean {
     for (; this.#at < this.#lines.length; this.#at += 1) {
       const found = findEntry(this.#lines[this.#at]?.bytes ?? null);
@@ -102,7 +102,7 @@ class Cursor {
     return false;
   }
 
-  /** Reads further lines until there is a request. @returns false at the end of the file */
+  /** Reads further lines until they contain a request. @returns false at the end of the file */
   async read(): Promise<boolean> {
     for (;;) {
       const chunk = await this.#chunks.next();
@@ -124,7 +124,7 @@ type MutableUsage = { -readonly [Name in keyof KeyUsage]: KeyUsage[Name] };
 const minuteMilliseconds = 60_000;
 const mostFindings = 10_000;
 
-/** Gives the requests of each minute to the detectors, as the registry gives them the batches of gateways. */
+/** Passes the requests to the detectors minute by minute, as the registry does with the batches of the gateways. */
 class Replay {
   readonly #thresholds: Thresholds;
   readonly #states = new Map<string, KeyState>();
@@ -153,7 +153,7 @@ class Replay {
     this.from = Math.min(this.from, at);
     this.to = Math.max(this.to, at);
     this.requests += entry.gateway.aggregate?.count ?? 1;
-    // A shared line names no key.
+    // A line that several requests share names no key.
     const { id, fingerprint } = entry.gateway.key ?? {};
     const name = id ?? fingerprint;
     if (name === undefined || entry.gateway.aggregate !== undefined) return;
@@ -170,7 +170,7 @@ class Replay {
     this.hasCountries ||= entry.client?.geo?.country_iso_code !== undefined;
   }
 
-  /** Observes the requests of the last minute. */
+  /** Passes the requests of the last minute to the detectors. */
   end(): void {
     for (const [key, usage] of this.#minute) {
       const moment = { now: this.#ends, from: this.#ends - minuteMilliseconds, watchedSince: this.from };

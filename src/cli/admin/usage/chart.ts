@@ -18,7 +18,9 @@ const timeLengths = { hour: 16, day: 10 } as const;
 const shortestBar = 10;
 const longestBar = 60;
 
-/** Draws requests by time, oldest first: a table, and on a terminal a bar of accepted and refused requests each. */
+/**
+ * Draws requests by time as a table, oldest first. On a terminal, each row has a bar of accepted and refused requests.
+ */
 export function chartLines(rows: readonly UsageRow[], { by, since, now, width }: ChartOptions): string[] {
   const unit = units[by];
   const counts = new Map(rows.map((row) => [Date.parse(row.from ?? ''), row]));
@@ -43,7 +45,7 @@ export function chartLines(rows: readonly UsageRow[], { by, since, now, width }:
   return table(cells.map(({ accepted, refused }) => barOf(accepted, refused, room / most)));
 }
 
-/** Draws a bar. A count that is not 0 has at least one column, so that no refusal is invisible. */
+/** Draws a bar. A count above 0 takes at least one column, so that even a single refusal is visible. */
 function barOf(accepted: number, refused: number, scale: number): string {
   const columns = (count: number): number => (count === 0 ? 0 : Math.max(1, Math.round(count * scale)));
   const total = columns(accepted + refused);

@@ -27,7 +27,7 @@ interface RefusalsOptions extends PageOptions {
 
 /**
  * Creates the command `refusals`, which shows the refused requests of a merchant.
- * @param pause waits before the next request of `--follow`; it ends if the result is false
+ * @param pause waits before `--follow` polls again; returns false to end it
  */
 export function refusalsCommand(
   io: CommandIo,
@@ -65,7 +65,7 @@ export function refusalsCommand(
   return refusals;
 }
 
-/** Prints refusals in the order in which they become visible. */
+/** Prints refusals, oldest first, and polls the registry for new ones. */
 async function follow(
   { client, options }: AdminCall<RefusalsOptions & { readonly json?: true }>,
   asked: {
@@ -84,7 +84,7 @@ async function follow(
     do {
       for (let isMore = true; isMore;) {
         const page = await read(after);
-        // The first page without an id is the newest one, newest first.
+        // Without `after`, the registry sends its newest page, sorted newest first.
         const data = after === undefined ? page.toReversed() : page;
         for (const one of data)
           io.out(options.json === true ? `${printable(JSON.stringify(one))}\n` : `${refusalLines(one).join('\n')}\n\n`);

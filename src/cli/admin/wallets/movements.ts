@@ -77,7 +77,7 @@ export function movementCommand(wallets: Command, edge: AdminEdge, kind: 'fund' 
   });
 }
 
-/** Requests the approval of a funding from the registry. Returns the error that says how to go on. */
+/** Requests an approval from the registry before a wallet is funded. Returns an error that states the next step. */
 async function requestApproval(registry: AdminClient, body: object): Promise<OperatorError> {
   const { data } = await registry.ask({ method: 'POST', path: ['approvals'], body, expects: approvalSchema });
   const { reference } = data.after as { readonly reference: string };

@@ -29,9 +29,9 @@ const administratorsPeer: Peer = {
 };
 
 /**
- * Determines the address of the operators' API and the token for it. A shared token is used if its file is given, or if
+ * Determines the address of the operators' API and the token for it. Uses the shared token if its file is given, or if
  * one is configured and no registry is given. Otherwise the registry signs a token for the administrator.
- * @param reason why the registry is asked; null without a reason
+ * @param reason sent to the registry with the request for a token; null without a reason
  * @throws WrongUsage if no token is given
  * @throws OperatorError if the registry is unreachable or signs no token
  */

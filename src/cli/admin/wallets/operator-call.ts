@@ -7,7 +7,7 @@ import { operatorAccess, type OperatorAccessOptions, registryAccess } from './op
 
 /** The client, options and output functions of one operators' command. */
 export interface OperatorCall<Options> extends Omit<AdminCall<Options>, 'showChange'> {
-  /** Opens the registry that knows the administrator. @throws WrongUsage */
+  /** Creates a client of the registry that acts for the administrator. @throws WrongUsage */
   readonly openRegistry: () => Promise<AdminClient>;
 }
 
@@ -25,7 +25,7 @@ export function operate<Options extends object>(
   { io, env }: AdminEdge,
   act: (call: OperatorCall<Options>) => Promise<void>,
 ): void {
-  // A movement has its reason in the ledger.
+  // A command that moves money has its own `--reason`, which the ledger stores.
   const isMovement = command.options.some(({ long }) => long === '--reason');
   if (!isMovement) command.option('--reason <text>', 'why you do this; the registry may require it');
   command
