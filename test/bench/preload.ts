@@ -9,11 +9,11 @@ import { openFixedRate } from './load/fixed-rate.js';
 import { requestWith } from './requests.js';
 import { seedKeys } from './seed.js';
 
-// Measures the preload of records: its effect on concurrent requests, alternating with a gateway without preload, and
-// the requests that fail during an outage of Redis.
+// Measures the preload of records: its effect on concurrent requests, by turns with the same gateway when it has all
+// records, and the requests that fail during an outage of Redis.
 
 const options = optionsOf({
-  ...{ keys: '100000', rate: '3000', turns: '2', seconds: '15' },
+  ...{ keys: '100000', rate: '3000', turns: '6', seconds: '12' },
   ...{ outageKeys: '10000', outageRate: '2000', outageSeconds: '20' },
 });
 const keys = numberIn('keys', options.keys);
@@ -24,6 +24,8 @@ const outageKeys = numberIn('outageKeys', options.outageKeys);
 const outageRate = numberIn('outageRate', options.outageRate);
 const outageSeconds = numberIn('outageSeconds', options.outageSeconds);
 const [connections, gatewayCount, usedKeys, warmSeconds] = [64, 3, 1_000, 10];
+/** After this time the keys in use are cached again. */
+const settleSeconds = 3;
 
 interface Preloading extends GatewayProcess {
   readonly state: () => Promise<string>;
@@ -36,16 +38,13 @@ try {
   const result = { keys, rate, beside, outage };
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`);
   else {
-    const lines = beside.map(
-      ({ preload, completeSeconds, mebibytes, milliseconds }) =>
-        `${preload ? 'with   ' : 'without'} preload: ${distributionText(milliseconds)}; ${mebibytes ?? '?'} MiB` +
-        (preload ? `; complete after ${completeSeconds.join(', ')} s` : ''),
-    );
+    const { alone, beside: during, ratio, completeSeconds, mebibytes } = beside;
     const { requests, errors, stopped } = outage;
     process.stdout.write(
       [
-        `${keys} keys, ${rate} requests a second; everything held is dropped at the beginning of each turn; milliseconds`,
-        ...lines,
+        `${keys} keys, ${rate} requests a second, one gateway by turns of ${seconds} s; milliseconds`,
+        `all records cached: ${distributionText(alone)}`,
+        `preloading:         ${distributionText(during)}; p99 × ${ratio}; complete after ${completeSeconds.join(', ')} s; at most ${mebibytes ?? '?'} MiB`,
         `Redis ${stopped} for ${outageSeconds} s, ${gatewayCount} gateways, ${outageKeys} keys: ${errors} of ${requests} requests failed`,
         '',
       ].join('\n'),
@@ -56,38 +55,52 @@ try {
   await t.close();
 }
 
+/**
+ * Measures one gateway by turns: while it preloads, and while it has all records. Two processes would differ by more than
+ * a preload costs.
+ */
 async function measureBeside() {
   const deployment = await startBenchDeployment(t);
   say(`seeding ${keys} keys`);
   await seedKeys(deployment, keys);
-  const rounds = [];
-  for (const preload of [false, true, false, true]) {
-    const gateway = await start(deployment, preload);
-    const load = await openFixedRate(gateway.target, connections, rate);
-    let number = 0;
-    const next = (): string => requestWith((number += 1) % usedKeys);
-    const run = (forSeconds: number) => load.run({ next, status: 200, seconds: forSeconds });
-    await run(warmSeconds);
-    if (preload) await reaches(gateway, 'complete');
-    const latencies: number[] = [];
-    const completeSeconds: number[] = [];
-    for (let turn = 0; turn < turns; turn += 1) {
-      // A gateway that loses its subscription drops its whole cache.
-      await deployment.redis.client.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
-      const running = run(seconds);
-      if (preload) {
-        await reaches(gateway, 'loading');
-        completeSeconds.push(await reaches(gateway, 'complete'));
-      }
-      for (const latency of (await running).latencies) latencies.push(latency);
-    }
-    load.close();
-    const mebibytes = await residentMebibytes(gateway.pid, 'VmHWM');
-    rounds.push({ preload, completeSeconds, mebibytes, milliseconds: distributionOf(latencies) });
-    say(JSON.stringify(rounds.at(-1)));
-    process.kill(gateway.pid, 'SIGKILL');
+  const ofRegistry = await subscribers(deployment);
+  const gateway = await start(deployment, true);
+  const load = await openFixedRate(gateway.target, connections, rate);
+  let number = 0;
+  const next = (): string => requestWith((number += 1) % usedKeys);
+  const run = async (forSeconds: number) => (await load.run({ next, status: 200, seconds: forSeconds })).latencies;
+  const untilComplete = async (): Promise<void> => {
+    while ((await gateway.state()) !== 'complete') await run(1);
+  };
+  await run(warmSeconds);
+  await untilComplete();
+  const [alone, beside, completeSeconds]: [number[], number[], number[]] = [[], [], []];
+  for (let turn = 0; turn < turns; turn += 1) {
+    for (const latency of await run(seconds)) alone.push(latency);
+    // A gateway that loses its subscription drops its whole cache. The registry keeps its own.
+    const began = performance.now();
+    for (const id of await subscribers(deployment))
+      if (!ofRegistry.includes(id)) await deployment.redis.client.call('CLIENT', 'KILL', 'ID', id);
+    await reaches(gateway, 'loading');
+    await run(settleSeconds);
+    for (const latency of await run(seconds)) beside.push(latency);
+    if ((await gateway.state()) !== 'loading')
+      throw new Error('the preload ended first: give more --keys or fewer --seconds');
+    await untilComplete();
+    completeSeconds.push(round((performance.now() - began) / 1000));
+    say(JSON.stringify({ turn, alone: distributionOf(alone), beside: distributionOf(beside), completeSeconds }));
   }
-  return rounds;
+  load.close();
+  const mebibytes = await residentMebibytes(gateway.pid, 'VmHWM');
+  process.kill(gateway.pid, 'SIGKILL');
+  const result = { alone: distributionOf(alone), beside: distributionOf(beside) };
+  return { ...result, ratio: round(result.beside.p99 / result.alone.p99), completeSeconds, mebibytes };
+}
+
+/** The ids of the connections that receive notices from Redis. */
+async function subscribers({ redis }: Deployment): Promise<string[]> {
+  const list = (await redis.client.call('CLIENT', 'LIST', 'TYPE', 'pubsub')) as string;
+  return [...list.matchAll(/^id=(\d+) /gm)].map(([, id = '']) => id);
 }
 
 async function measureOutage() {
