@@ -32,8 +32,8 @@ export interface DescribedRequest {
 }
 
 /**
- * The inputs of a decision other than the request. Throttles and load are excluded, because they depend on the current
- * state of a gateway.
+ * The inputs of a decision other than the request. Throttles and overload are excluded, because they depend on the
+ * current state of a gateway.
  */
 export type DecisionSources = Omit<
   StepSources,
@@ -84,8 +84,8 @@ export async function explainRequest(described: DescribedRequest, sources: Decis
 }
 
 /**
- * Replacements for the parts that depend on the current state. Nothing is counted, and neither load nor a log problem
- * leads to a rejection.
+ * Stand-ins for the dependencies that hold the state of a running gateway. They count nothing, and report neither an
+ * overload nor a log problem.
  */
 const neutralState = {
   ...{ fingerprints: new KeyFingerprints(null), containsKey, traces: null, throttle: null, merchantRate: null },

@@ -42,7 +42,7 @@ export interface GatewayPorts {
   /** Counts requests per merchant across all gateways; null if each process counts alone or no limit exists. */
   readonly sharedRate: SharedRate | null;
   readonly pepper: Pepper | null;
-  /** Signs the merchant's identity for upstreams; null without a signature. */
+  /** Signs the merchant's identity for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
   /** The OpenAPI description of the merchant API, as JSON. */
   readonly publicApi: string;
@@ -52,7 +52,7 @@ export interface GatewayPorts {
   readonly logSecret: LogSecret;
   /** Warnings from active checks of the environment; null or omitted without checks. */
   readonly selfCheck?: { warnings(): readonly string[]; close(): Promise<void> } | null;
-  /** The way to the registry for what is counted; null or omitted if requests are not counted for it. */
+  /** Sends usage counts to the registry; null or omitted if the registry gets no counts. */
   readonly usage?: UsagePort | null;
   /** The running build; omitted if unknown. */
   readonly build?: Build | undefined;
@@ -92,8 +92,8 @@ export interface RunningGateway {
 const graceMilliseconds = 2_000;
 
 /**
- * Starts the gateway's listeners. Closes the dependencies in `ports` on failure.
- * @param onWarm called after the warm-up; the gateway is not ready before. Null to skip the warm-up.
+ * Starts the gateway's listeners. Closes the dependencies in `ports` if the start fails.
+ * @param onWarm called at the end of the warm-up; until then, the gateway is not ready. Null to skip the warm-up.
  * @throws OperatorError for an unusable certificate or a TCP port in use
  */
 export async function startGateway(
@@ -239,8 +239,7 @@ async function closePorts(ports: GatewayPorts): Promise<void> {
   const { geoIp, accessLog, traces, torExits, sharedRate, keyStore, selfCheck, usage } = ports;
   geoIp?.close();
   const written = [accessLog.close(graceMilliseconds), traces?.close(graceMilliseconds)];
-  // Close all in parallel. Unreachable dependencies use up their full timeouts, so the log would otherwise be closed
-  // last.
+  // Close all in parallel. Otherwise the log would be closed only after the timeouts of unreachable dependencies.
   const others = [torExits, sharedRate, keyStore, selfCheck, usage?.channel];
   await Promise.all([...written, ...others.map((port) => port?.close())]);
 }
@@ -256,10 +255,11 @@ async function closeAll(listeners: readonly Listener[], timeoutSeconds: number):
 
 const maxPemBytes = 1024 * 1024;
 /**
- * How long an upstream connection rests after a response, which is longer than most responses take. A duplicate or late
- * response then arrives during the rest, and closes the connection. Without the rest, one stray response shifted all
- * following ones. Under load, a connection rests only for as long as a response takes. A stray response then affects
- * one request, because that request's own response arrives during the rest.
+ * How long an upstream connection rests (is not reused) after a response. This is longer than most responses take, so a
+ * duplicate or late response arrives during the rest and closes the connection. Without the rest, a stray response
+ * would be taken for the next one, and so on for all later responses. Under load, a connection rests only for as long
+ * as a response takes. A stray response then affects one request, because that request's own response arrives during
+ * the rest.
  */
 const restMilliseconds = 100;
 

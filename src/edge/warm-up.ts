@@ -31,10 +31,13 @@ export interface WarmUpOptions {
 /** Called at the end of a warm-up, with the number of requests and the failure. The failure is null after a success. */
 export type WarmUpEnd = (requests: number, failure: unknown) => void;
 
-/** The address of the warm-up's own listener. Its port is exclusive, even if processes share the gateway's ports. */
+/**
+ * The address of the warm-up's own listener. The listener does not share its port, even if processes share the
+ * gateway's ports.
+ */
 const host = '127.0.0.1';
 const name = 'warm-up';
-/** After this number of requests, the code is compiled, and further requests are no faster. */
+/** After this number of requests, V8 has compiled the code, and further requests are no faster. */
 const mostRequests = 600;
 const atATime = 4;
 /** Maximum duration. On a busy machine, early readiness matters more than the last warm-up requests. */

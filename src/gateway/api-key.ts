@@ -11,8 +11,8 @@ const checksumLength = 6; // a CRC-32 has 6 base62 digits: 62^6 is the first pow
 const beyondAscii = /[\x80-\xff]/;
 
 /**
- * A secret HMAC key for the names under which keys are stored. Without the pepper, nobody can test whether a stolen key
- * store contains a given key.
+ * The secret HMAC key from which the key store's name of each API key is computed. Without it, a thief of the key store
+ * cannot test whether the store contains a given API key.
  */
 export type Pepper = KeyObject;
 
@@ -48,8 +48,8 @@ export function isGeneratedApiKey(text: string): boolean {
 }
 
 /**
- * Verifies the checksum of a key. Returns `none` for a key in another format than that of `generateApiKey`, such as an
- * imported key.
+ * Verifies the checksum of a key. Returns `none` if the key does not have the format of `generateApiKey`, for example
+ * because it was imported.
  */
 export function checksumIn(key: string): 'right' | 'wrong' | 'none' {
   if (!generatedForm.test(key)) return 'none';

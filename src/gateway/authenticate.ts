@@ -6,8 +6,8 @@ import type { Eventual } from './eventual.js';
 import { KeyStoreUnavailable, type KeyLookup, type KeyStore } from './key-store.js';
 
 /**
- * The decision on a request, and the result of the key look-up, which is null if the key was not looked up. A denial
- * includes the credential if the key is known.
+ * The decision on a request, and what the key look-up found. `keyLookup` is null if the key was not looked up.
+ * `credential` is the record of the key and its merchant; it is null if the key is unknown or was not looked up.
  */
 export type Verdict =
   | { readonly denial: null; readonly credential: Credential; readonly keyLookup: KeyLookup }
@@ -16,9 +16,10 @@ export type Verdict =
 /**
  * Decides on a request: checks the request rules, looks up the key, then checks the rules about the key and its
  * merchant.
- * @param lookupId the look-up id of the request's only key; ignored unless the facts contain a valid key format
- * @throws KeyStoreUnavailable if the key cannot be looked up now. This is no decision, so it must not cause a 401
- * @throws Undecidable if a request rule cannot be evaluated
+ * @param lookupId the look-up id of the request's only key; used only if the facts contain a valid key format
+ * @throws KeyStoreUnavailable if the key cannot be looked up now. Callers must not respond with 401, because the key
+ *   may be valid.
+ * @throws Undecidable if a fact that a request rule needs is unknown
  */
 export function authenticate(
   facts: RequestFacts,
@@ -40,7 +41,7 @@ function judgeCredential(facts: RequestFacts, keyLookup: KeyLookup): Verdict {
     );
   }
   const denial = denyCredential(facts, credential);
-  // Denies a request without a credential in any case, even if the rules return no denial by mistake.
+  // Fail closed: deny a request without a known key even if the rules return no denial by mistake.
   return credential === null
     ? { denial: denial ?? 'key_unknown', credential, keyLookup }
     : { denial, credential, keyLookup };

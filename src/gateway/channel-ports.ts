@@ -1,4 +1,4 @@
-/** Maximum length of the body of a message or a reply: the number of its bytes if it is ASCII. */
+/** Maximum length of the body of a message or a reply, in characters. For ASCII, this is also the number of bytes. */
 export const maxMessageBytes = 65_536;
 
 /** A message from a gateway to the registry. */
@@ -9,9 +9,9 @@ export interface GatewayMessage {
 }
 
 /**
- * Sends messages from a gateway to the registry and returns the replies. The secret that seals records also
- * authenticates the messages. Messages and replies may be lost: the sender repeats a message until it gets a reply, so
- * a handler may receive a message twice.
+ * Sends messages from a gateway to the registry and returns the replies. Each message is authenticated with the HMAC
+ * secret that also seals records. Messages and replies may be lost: the sender repeats a message until it gets a reply,
+ * so a handler may receive a message twice.
  */
 export interface RegistryChannel {
   /** Sends one message. @returns the reply; rejects on timeout */
@@ -22,7 +22,8 @@ export interface RegistryChannel {
 /** The registry's receiver for the messages of all gateways. */
 export interface GatewayInbox {
   /**
-   * Since when the receiver has worked without interruption, in milliseconds since 1970; null while it is interrupted.
+   * When the receiver last began to work without interruption, in milliseconds since 1970; null while it is
+   * interrupted.
    */
   readonly workingSince: number | null;
   /**

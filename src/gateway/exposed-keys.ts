@@ -22,7 +22,7 @@ export class ExposedKeys {
     this.#clock = clock;
   }
 
-  /** Looks up a key. Returns null if the store is unavailable or the limit is reached. */
+  /** Looks up a key. Returns null if the store is unavailable or the limit of look-ups is reached. */
   async find(lookupId: string): Promise<KeyLookup | null> {
     if (!this.#mayLookUp()) return null;
     this.#underWay += 1;
@@ -37,9 +37,9 @@ export class ExposedKeys {
   }
 
   /**
-   * Counts a denied request as one that exposed its key.
+   * Counts a denied request as one that exposed its key. Does not count a key that the store does not contain.
    * @param code the denial code; only `https_required` (plain HTTP) and `tor_blocked` are counted
-   * @param keyLookup the result of the look-up; a key unknown to the store is not counted, a key without a result is
+   * @param keyLookup the result of the look-up; null if it failed, in which case the request is counted
    */
   count(code: string, keyLookup: KeyLookup | null): void {
     const before = this.#counts[code];

@@ -3,7 +3,7 @@ import type { Eventual } from './eventual.js';
 
 /**
  * Where a record was read: from the store (`store`), from the cache while it is known to be current (`cache`), or from
- * the cache while no notices of changes arrive (`stale`).
+ * the cache while the gateway receives no change notices (`stale`).
  */
 export type RecordSource = 'store' | 'cache' | 'stale';
 
@@ -27,8 +27,8 @@ export interface KeyStore {
    */
   find(lookupId: string): Eventual<KeyLookup>;
   /**
-   * Whether the result of a look-up is in memory or the key is known to exist. Other look-ups are rate-limited, because
-   * a client may be guessing keys. If the method is absent, every look-up counts as unknown.
+   * Whether a look-up result is cached, or the key is known to exist. The throttle limits all other look-ups, because
+   * their clients may be guessing keys. Without this method, every key counts as unknown.
    */
   knows?(lookupId: string): boolean;
   /** Returns why the key store is unavailable, for operators; null if it is available. */

@@ -11,8 +11,8 @@ export interface TokenTake {
 /** A rate limit per merchant, as token buckets that all gateways share. */
 export interface SharedRate {
   /**
-   * Takes a token from the bucket of a merchant. Returns null if the shared bucket is unavailable, at once or after a
-   * timeout. Never throws or rejects.
+   * Takes a token from the bucket of a merchant. Returns null if the shared store is unavailable: immediately if that
+   * is known, otherwise after a timeout. Never throws or rejects.
    */
   take(merchantId: string): Eventual<TokenTake | null>;
   close(): Promise<void>;
@@ -21,8 +21,8 @@ export interface SharedRate {
 /** The list of Tor exit addresses. */
 export interface TorExits {
   /**
-   * Whether an address is a Tor exit. Null if there is no usable list and the configuration denies requests in that
-   * case.
+   * Whether an address is a Tor exit. Null (unknown) if there is no usable list and the configuration denies requests
+   * in that case.
    */
   has(address: IpAddress): boolean | null;
   /** SHA-256 of the current list in hex; null if there is no list. */
@@ -43,8 +43,8 @@ export interface TorListStatus {
   readonly digest: string | null;
   readonly size: number;
   /**
-   * Age in seconds of the newest source's list, by the date in the list. A list without a date counts from when its
-   * source last confirmed it. Null if no list was read yet.
+   * Age in seconds of the newest list of any source, by the date in the list. The age of a list without a date counts
+   * from when its source last confirmed it. Null if no list was read yet.
    */
   readonly ageSeconds: number | null;
   readonly sources: readonly TorSourceStatus[];
@@ -83,7 +83,7 @@ export interface GeoLocation {
   readonly asNumber: number | null;
 }
 
-/** GeoIP databases. */
+/** Look-ups in the GeoIP databases. */
 export interface GeoIp {
   locate(address: IpAddress): GeoLocation;
   /**

@@ -14,13 +14,13 @@ export interface RecordRead<Compiled> {
 }
 
 /**
- * Reads the records of keys and merchants from any kind of store. Both look-ups fail with `KeyStoreUnavailable` during
- * an outage.
+ * Reads the records of keys and merchants from any kind of store. Reading either kind of record fails with
+ * `KeyStoreUnavailable` during an outage.
  */
 export interface Records {
   key(lookupId: string): Eventual<RecordRead<CompiledKey>>;
   merchant(merchantId: string): Eventual<RecordRead<CompiledMerchant>>;
-  /** Whether the result for this key is in memory or the key is known to exist. */
+  /** Whether the look-up result of this key is cached, or the key is known to exist. */
   knowsKey(lookupId: string): boolean;
   /** Returns why the records are unavailable, for operators; null if they are available. */
   unavailableReason(): string | null;
@@ -51,7 +51,7 @@ export interface PreloadStats {
   readonly state: PreloadState;
   readonly keys: number;
   readonly merchants: number;
-  /** How many keys, of all environments, the current or last scan of the store has found so far. */
+  /** How many keys of all environments the current or the last scan of the store has found so far. */
   readonly seen: number;
 }
 
@@ -110,7 +110,7 @@ function join(record: CompiledKey, key: RecordRead<CompiledKey>, merchant: Recor
   }
   return {
     credential: joinCredential(record, merchant.record),
-    // A credential consists of two records, so it is only as fresh as the older one.
+    // A credential consists of a key record and a merchant record, so it is only as fresh as the older record.
     source: trust.indexOf(key.source) > trust.indexOf(merchant.source) ? key.source : merchant.source,
     ageMilliseconds: Math.max(key.ageMilliseconds, merchant.ageMilliseconds),
   };

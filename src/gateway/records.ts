@@ -26,12 +26,13 @@ const keyRecordSchema = Type.Object({
   expiresAt: Type.Union([Type.String({ maxLength: 40 }), Type.Null()]),
   revision,
   statusChangedAt,
-  // Absent in records of earlier releases, and of keys without a label or that were not reset.
+  // Absent in records of earlier releases. `label` is also absent if the key has no label, `graceEndsAt` if it was not
+  // reset.
   label: Type.Optional(Type.String({ maxLength: 256 })),
   graceEndsAt: Type.Optional(Type.String({ maxLength: 40 })),
 });
 
-// The list must be the first type of each union: validation errors describe the first type if none matches.
+// The list must be the first type of each union: if no type matches, validation errors describe the first one.
 const merchantRecordSchema = Type.Object({
   merchantId: identifier,
   name: Type.String({ maxLength: 256 }),
@@ -64,10 +65,13 @@ const metaMembers = {
   asks: Type.Optional(Type.Boolean()),
 };
 
-/** The record of a complete store. Version 1 is the only record layout that this reader supports. */
+/** The schema of the meta record of a complete store, which contains all records. Its version is always 1. */
 const metaRecordSchema = Type.Object({ version: Type.Literal(1), ...metaMembers });
 
-/** The record of an incomplete store. It has another version, so that gateways of earlier releases reject it. */
+/**
+ * The schema of the meta record of an incomplete store. Its version is 2, so that gateways of earlier releases reject
+ * it.
+ */
 const fillingRecordSchema = Type.Object({ version: Type.Literal(2), filling: Type.Literal(true), ...metaMembers });
 
 /** The value of `mg:meta` in a store that contains all records. It names the registry's database and the servers. */
@@ -91,7 +95,7 @@ export type MerchantRecord = Static<typeof merchantRecordSchema>;
  * - `missing`: a key refers to a merchant without a record;
  * - `unsealed`: it has no seal;
  * - `wrong_seal`: its seal was made with an unknown secret, or for another name or text;
- * - `earlier_generation`: it belongs to a former generation of the store's contents.
+ * - `earlier_generation`: it belongs to an earlier generation (unbroken history of changes) of the store.
  */
 export type RecordProblem = 'malformed' | 'missing' | 'unsealed' | 'wrong_seal' | 'earlier_generation';
 
@@ -107,8 +111,8 @@ export class MalformedRecord extends Error {
 }
 
 /**
- * Parses the JSON of a record, and rejects repeated members. JSON.parse silently keeps the last one, which may have
- * another status or expiry than the writer intended.
+ * Parses the JSON of a record, and rejects repeated members. JSON.parse silently keeps the last member of a name, which
+ * may have another status or expiry than the writer intended.
  * @throws MalformedRecord whose message does not quote the text, which may contain secrets
  */
 export function parseRecordText(text: string): unknown {
@@ -152,7 +156,7 @@ export const parseKeyRecord = recordParser(keyRecordSchema);
  */
 export const parseMerchantRecord = recordParser(merchantRecordSchema);
 
-/** The revision of the database change that wrote a record. */
+/** The revision (change number) of the database change that wrote a record. */
 interface OfRevision {
   readonly revision: number;
 }

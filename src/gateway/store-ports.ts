@@ -3,7 +3,7 @@ import type { Environment } from '../policy/key-format.js';
 
 /**
  * The stored meta record, which describes the whole store. `generation` is null if the record is invalid or the store
- * is being refilled; `filling` is then the generation being written.
+ * is being refilled. During a refill, `filling` is the generation that the registry is writing.
  */
 export type StoredMeta =
   MetaRecord | { readonly generation: null; readonly filling?: string; readonly database?: string | undefined };
@@ -24,7 +24,7 @@ export interface Position {
 
 /** The state of a store at one moment. */
 export interface StoreSnapshot {
-  /** Changes when the connection may lead to another server, or when change notices may have been lost. */
+  /** Number that changes when the connection may lead to another server, or when change notices may have been lost. */
   readonly epoch: number;
   /** Run ids of the Redis servers that store the records, in stable order. Empty if the user may not query them. */
   readonly servers: readonly string[];
@@ -36,11 +36,11 @@ export interface StoreSnapshot {
   readonly revision: number;
   /** Id of the newest published change; null if the store does not contain it. */
   readonly change: string | null;
-  /** False if a part of the store was emptied or has lost changes. */
+  /** False if any server of the store was emptied or has lost changes. */
   readonly isWhole: boolean;
   /**
-   * Which secret sealed (HMAC) the meta record: the current one, another accepted one, an unknown one (`other`), or
-   * none. If no secret is configured, every seal is `other`.
+   * Which secret made the seal (HMAC) of the meta record: the current one, another accepted one, or an unknown one
+   * (`other`). `none` if the record has no seal. If no secret is configured, every seal is `other`.
    */
   readonly seal: 'current' | 'accepted' | 'other' | 'none';
 }
@@ -55,7 +55,7 @@ export interface StoreMemory {
   readonly maxMemory: number;
 }
 
-/** A gateway's acknowledgement of published changes, and when its last notice arrived. */
+/** A gateway as the store shows it: its acknowledgement of published changes, and the time since its last notice. */
 export interface SeenGateway {
   readonly instanceId: string;
   /** Milliseconds since the gateway's last notice. Restarts at 0 if notices may have been lost. */
@@ -68,16 +68,16 @@ export interface SeenGateway {
   readonly isSealed: boolean;
 }
 
-/** A gateway's statement which changes it has applied. Gateways of earlier releases omit the optional fields. */
+/** A gateway's statement of which changes it has applied. Gateways of earlier releases omit the optional fields. */
 interface GatewayAcknowledgement {
   readonly revision: number;
   readonly environment: Environment;
   readonly host: string;
   /** Start time of the gateway (ISO 8601). */
   readonly startedAt: string;
-  /** The generation of the store's contents to which the revision belongs. */
+  /** The generation (unbroken history of changes) to which `revision` belongs. */
   readonly generation?: string | undefined;
-  /** Number of the gateway's heartbeat. */
+  /** Sequence number of the gateway's latest heartbeat. */
   readonly beat?: number | undefined;
   /** How long the gateway may use its cached records during an outage, plus one second, in milliseconds. */
   readonly lifetimeMilliseconds?: number | undefined;
@@ -87,14 +87,14 @@ interface GatewayAcknowledgement {
 }
 
 /**
- * A part of a gateway's list of inactive keys and merchants. Gateways write it after the store lost changes: if the
- * database was restored from a backup, only they may know of a revocation.
+ * A section of a gateway's list of inactive keys and merchants. Gateways write the list after the store lost changes:
+ * if the database was restored from a backup, only the gateways may still know of a revocation.
  */
 export interface InactiveReport {
   /** Name of the report, as `removeReports` takes it. */
   readonly name: string;
   readonly instanceId: string;
-  /** The generation that the gateway knew last. `revision` is the last change that it knew. */
+  /** The generation that the gateway knew last. `revision` is its newest change that the gateway knew. */
   readonly generation: string;
   readonly revision: number;
   readonly entries: readonly StoreEntry[];
@@ -104,13 +104,13 @@ export interface InactiveReport {
 
 /** The state of all gateways at one moment. */
 export interface SeenGateways {
-  /** Changes as in `StoreSnapshot`: when the connection or the notices were interrupted. */
+  /** Number that changes when the connection or the notices were interrupted, as in `StoreSnapshot`. */
   readonly epoch: number;
   /** Generation in the meta record; null if that record is missing, invalid, or names other servers. */
   readonly generation: string | null;
   /** Whether the meta record is sealed with an accepted secret. */
   readonly isSealed: boolean;
-  /** Whether all notices sent before this query were processed. */
+  /** Whether this process has handled all notices that were sent before this query. */
   readonly isFresh: boolean;
   readonly gateways: readonly SeenGateway[];
   /** Whether gateways may have written reports since the last time that all reports were read. */
@@ -121,7 +121,7 @@ export interface SeenGateways {
 export interface GatewayGrant {
   readonly instanceId: string;
   readonly generation: string;
-  /** Number of the gateway's newest heartbeat that the registry has read. */
+  /** Sequence number of the gateway's newest heartbeat that the registry has read. */
   readonly beat: number;
   readonly lifetimeMilliseconds: number;
   /** Whether the store contains every record, as far as the registry knows. */
@@ -140,7 +140,7 @@ export interface RecordDifference {
   readonly digest: string;
 }
 
-/** Records that another writer than the registry may have changed. */
+/** Records that a writer other than the registry may have changed. */
 export interface ChangedRecords {
   readonly names: readonly string[];
   /** Whether more records may have changed, because notices were lost or too many arrived. */
@@ -154,15 +154,15 @@ export interface WatchedRecords {
    * `rest()` is called or notices are lost.
    */
   take(most: number): ChangedRecords;
-  /** Whether all notices were processed, none was lost, and no changed record is left to take. */
+  /** Whether all notices were processed, no notice was lost, and no changed record is left to take. */
   readonly isQuiet: boolean;
   /** Resolves when changed records can be taken again. */
   next(): Promise<void>;
   /** Pauses the watch until the next `take()`. Called while another registry is the writer. */
   rest(): void;
   /**
-   * Compares stored records with their expected values. The returned `epoch` is the store's epoch after all pending
-   * notices.
+   * Compares stored records with their expected values. The returned `epoch` is read after all pending notices were
+   * handled.
    */
   compare(
     entries: readonly StoreEntry[],
@@ -174,22 +174,26 @@ export interface WatchedRecords {
 
 /**
  * The registry's interface to the store that gateways read. Every promise settles within the adapter's timeout, and
- * rejects if the store is unavailable. A write that rejects may still have taken effect.
+ * rejects if the store is unavailable. Even if a write rejects, the store may have executed it.
  */
 export interface RecordsStore {
-  /** Whether the records are in this process's memory and its only gateway has no cache: none needs tracking. */
+  /**
+   * Whether the store is this process's memory. Its only gateway then has no cache, so no gateway needs to be tracked.
+   */
   readonly endsWithProcess: boolean;
-  /** Public ids of the secrets that seal records. The first one seals, all are accepted. Empty: no seals. */
+  /**
+   * Public ids of the accepted secrets for seals; the first secret seals new records. Empty if records are not sealed.
+   */
   readonly sealIds: readonly string[];
   /** Whether a failover can promote a replica without the registry's involvement. */
   readonly canFailOver: boolean;
-  /** Null if no other process can write to the store. */
+  /** Watches for changes by other writers; null if no other process can write to the store. */
   readonly watched: WatchedRecords | null;
-  /** Null if gateways do not request records from the registry. */
+  /** Receives record requests from gateways; null if gateways do not request records from the registry. */
   readonly inbox: RecordInbox | null;
   /**
-   * Reads the store's state. Rejects unless a majority of the sentinels, or of a Cluster's masters, agrees that the
-   * connected server is the primary.
+   * Reads the store's state. Checks that the connected server is the primary: rejects if no majority of the sentinels,
+   * or of a Cluster's masters, agrees.
    */
   snapshot(): Promise<StoreSnapshot>;
   /** Returns memory limits and evictions; null for a store without limits. */
@@ -197,14 +201,17 @@ export interface RecordsStore {
   /** Makes this registry the writer. On a single server, the previous writer can no longer publish. */
   begin(): Promise<void>;
   /**
-   * Writes all entries, in several commands if there are too many for one. If it rejects, some entries may be written.
-   * Never overwrites a stored record of a later change.
+   * Writes all entries, in several commands if there are too many for one. If the promise rejects, some entries may
+   * already be written. Never overwrites a stored record of a later change.
    * @param change the revision of the newest change among the entries
    * @param generation the generation of the entries
    * @returns the highest revision of a record that was not overwritten; 0 if all were written
    */
   write(entries: readonly StoreEntry[], change: number, generation: string): Promise<number>;
-  /** Rewrites unchanged records, like `write`. @param revision stored records up to this revision are replaced */
+  /**
+   * Writes records whose content has not changed; otherwise like `write`.
+   * @param revision stored records up to this revision are replaced
+   */
   rewrite(entries: readonly StoreEntry[], revision: number, generation: string): Promise<number>;
   /**
    * Announces to gateways that all records up to this change are written, so that they acknowledge it. On a single
@@ -214,7 +221,7 @@ export interface RecordsStore {
   publish(position: Position): Promise<void>;
   /**
    * Marks the store as complete by writing the meta record: all records up to this change were written since `begin()`.
-   * Rejects if a part of the store has changed servers or lost writes since then.
+   * Rejects if, since then, a server of the store was replaced or has lost writes.
    */
   complete(meta: MetaRecord, position: Position): Promise<void>;
   /**
@@ -228,8 +235,7 @@ export interface RecordsStore {
    */
   gateways(roster: readonly string[]): Promise<SeenGateways>;
   /**
-   * Resolves at the next notice of any gateway, which may be an acknowledgement. Never resolves if the store has no
-   * notices.
+   * Resolves at the next notice of any gateway, such as an acknowledgement. Never resolves if the store has no notices.
    */
   nextAcknowledgement(): Promise<void>;
   grant(grants: readonly GatewayGrant[]): Promise<void>;
@@ -282,7 +288,7 @@ export interface RecordInbox {
   take(most: number): readonly RecordRequest[];
   /**
    * Replies to requests.
-   * @param present names of the records that were written again; the other requested records do not exist
+   * @param present names of the records that were written again; all other records in `asks` do not exist
    * @param generation the generation in which the records were written
    */
   reply(asks: readonly RecordRequest[], present: ReadonlySet<string>, generation: string): Promise<void>;

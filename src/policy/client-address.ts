@@ -33,7 +33,8 @@ export interface Hop {
 /**
  * Resolves the client address. A peer that is not a trusted proxy is the client. For a trusted proxy, X-Forwarded-For
  * is read from right to left, and the first address that is not a trusted proxy is the client. Entries further left
- * come from untrusted senders. If every entry is a trusted proxy, the left-most entry is the client.
+ * come from untrusted senders, so they are ignored. If every entry is a trusted proxy, the left-most entry is the
+ * client.
  * @param forwardedFor all X-Forwarded-For values of the request, in order
  * @param onHop called for each hop, starting with the peer
  * @returns null if an entry that was read is not an IP address, so that the client is unknown
@@ -99,7 +100,7 @@ const noProxies = compileIpRanges([]);
 
 /**
  * Returns the proxies whose forwarding headers are trusted on a connection.
- * @param mayForward `ConnectionFacts.mayForward`
+ * @param mayForward false if the connection may carry no trusted forwarding headers; see `ConnectionFacts.mayForward`
  */
 export function effectiveTrustedProxies(mayForward: boolean, trustedProxies: IpRanges): IpRanges {
   return mayForward ? trustedProxies : noProxies;

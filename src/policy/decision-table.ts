@@ -141,7 +141,8 @@ export const credentialRules = [
         : `${claimText(origin)} is not on the origin allowlist`,
   },
   {
-    // A path without a route needs no permission, because the gateway later responds with 404. Its own routes need none.
+    // A path without a route needs no permission, because the gateway later responds with 404. A route that the gateway
+    // itself serves needs no permission either.
     code: 'permission_denied',
     status: 403,
     message: 'Forbidden',
@@ -154,22 +155,25 @@ export const credentialRules = [
 /** All rows of the decision table in order. The first row whose rule fails determines the response. */
 export const denials = [...requestRules, ...credentialRules] as const;
 
-/** A row of the table. */
+/** A row of the decision table. */
 export type Denial = (typeof denials)[number];
 
-/** The code of a row. */
+/** A denial code, which identifies a row of the decision table. */
 export type DenialCode = Denial['code'];
 
 const byCode = new Map<string, Denial>(denials.map((denial) => [denial.code, denial]));
 
-/** Returns the row of a code. */
+/** Returns the row of the decision table with this denial code. */
 export function denialOf(code: DenialCode): Denial {
   const denial = byCode.get(code);
   if (denial === undefined) throw new Error(`no denial has the code ${code}`);
   return denial;
 }
 
-/** A rule cannot be evaluated because a fact is unknown. The request is then neither denied nor accepted. */
+/**
+ * A rule cannot be evaluated because a fact is unknown. The request is then neither denied nor accepted, but fails with
+ * 503.
+ */
 export class Undecidable extends Error {
   constructor(
     readonly code: DenialCode,
@@ -181,7 +185,7 @@ export class Undecidable extends Error {
 }
 
 /**
- * Returns the code of the first request rule that fails; null if all pass and the key can be looked up next.
+ * Returns the code of the first request rule that fails. Null if all pass, so that the key is looked up next.
  * @throws Undecidable if a rule cannot be evaluated
  */
 export function denyRequest(facts: RequestFacts): DenialCode | null {

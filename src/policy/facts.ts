@@ -20,8 +20,8 @@ export interface RequestFacts {
   /** The first of Origin, Referer and Host that is present; null if all are missing. */
   readonly origin: OriginClaim | null;
   /**
-   * The API resource of the route, such as `payouts`. Null if no route matches the path, or if the gateway itself
-   * responds; then no permission is needed.
+   * The API resource of the route, such as `payouts`. Null if no permission is needed, because no route matches the
+   * path or the gateway itself responds.
    */
   readonly resource: string | null;
   readonly access: Access;
@@ -32,7 +32,7 @@ export interface RequestFacts {
 /** A key and its merchant from the key store. The allowlists and permissions are compiled for fast checks. */
 export interface Credential {
   readonly keyId: string;
-  /** The text by which the merchant knows the key; null if it has none, or the record is from an earlier release. */
+  /** The merchant's own name for the key; null if the key has no label, or its record is from an earlier release. */
   readonly keyLabel: string | null;
   readonly merchantId: string;
   readonly merchantName: string;
@@ -44,8 +44,8 @@ export interface Credential {
   /** When the key expires, in milliseconds since 1970: it is rejected from this time on. Null if it never expires. */
   readonly expiresAt: number | null;
   /**
-   * The end of the grace period of a key that was reset, in milliseconds since 1970. `expiresAt` is not later. Null if the
-   * key was not reset, or if that is unknown.
+   * The end of the grace period of a key that was reset, in milliseconds since 1970. `expiresAt` is not later. Null if
+   * the key was not reset, or if that is unknown.
    */
   readonly graceEndsAt: number | null;
   readonly permissions: Permissions;
@@ -58,7 +58,7 @@ export interface Credential {
   readonly ipAllowlist: IpRanges | null;
   /** The origins that the merchant may call from; null if it has no allowlist, so that all are allowed. */
   readonly originAllowlist: OriginPatterns | null;
-  /** Revision of the database change that wrote the key record. The next field is the same for the merchant record. */
+  /** Revision of the database change that wrote the key record. `merchantRevision` is that of the merchant record. */
   readonly keyRevision: number;
   readonly merchantRevision: number;
 }

@@ -37,7 +37,7 @@ export const gatewayErrors = {
 /** The error code of a failed request in the access log. Codes are stable and never renamed. */
 export type GatewayErrorCode = keyof typeof gatewayErrors;
 
-/** A code of a refused or failed request, as the access log has it in `event.code`. */
+/** The code of a denied or failed request in the access log (`event.code`). */
 export type Code = DenialCode | GatewayErrorCode;
 
 const responses = new Map<string, CodeResponse>([

@@ -34,7 +34,8 @@ export function parseIpAddress(text: string): IpAddress | null {
   }
   const dottedPart = text.includes('.') ? text.slice(text.lastIndexOf(':') + 1) : null;
   if (dottedPart !== null && !ipaddr.IPv4.isValidFourPartDecimal(dottedPart)) return null;
-  // ipaddr.js reads `::1.2.3.4`, the deprecated IPv4-compatible form, as IPv4. The form `::0:1.2.3.4` is read as IPv6.
+  // ipaddr.js reads `::1.2.3.4`, the deprecated IPv4-compatible form, as IPv4, but the equivalent `::0:1.2.3.4` as
+  // IPv6.
   const unambiguous = dottedPart !== null && text === `::${dottedPart}` ? `::0:${dottedPart}` : text;
   if (!ipaddr.IPv6.isValid(unambiguous)) return null;
   const address = ipaddr.IPv6.parse(unambiguous);

@@ -84,7 +84,8 @@ export function parseIpRange(entry: string): IpRange | null {
   const [addressText = '', lengthText, ...more] = entry.split('/');
   const address = parseIpAddress(addressText);
   if (address === null || more.length > 0 || (lengthText !== undefined && !prefixLength.test(lengthText))) return null;
-  // An IPv4-mapped CIDR such as `::ffff:192.0.2.0/120` counts 96 bits of the IPv6 prefix.
+  // The prefix length of an IPv4-mapped CIDR such as `::ffff:192.0.2.0/120` includes the 96 bits before the IPv4
+  // address.
   const mappedBits = address.family === 4 && addressText.includes(':') ? 96 : 0;
   const bits = address.family === 4 ? 32 : 128;
   const prefix = lengthText === undefined ? bits : Number(lengthText) - mappedBits;
@@ -99,7 +100,7 @@ export function parseIpRange(entry: string): IpRange | null {
   return { family: 6, prefix, first, last: first + (1n << hostBits) - 1n };
 }
 
-/** One empty array for all allowlists, to save memory: most have no ranges of one address family. */
+/** Empty array shared by all allowlists, to save memory: most allowlists have no IPv4 ranges or no IPv6 ranges. */
 const noAddresses: readonly never[] = [];
 
 /**

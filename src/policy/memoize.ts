@@ -1,4 +1,6 @@
-/** Results for longer texts are not cached. Clients choose most of the texts, so long ones could fill the memory. */
+/**
+ * Longest text, in characters, whose result is cached. Clients choose most texts, so long ones could fill the memory.
+ */
 const longestText = 256;
 
 /**

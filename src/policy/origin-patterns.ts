@@ -1,7 +1,7 @@
 import { memoize } from './memoize.js';
 import { longestAuthority, type OriginClaim, type OriginPatterns, parseUrl, upToPath } from './origins.js';
 
-/** An entry of an origin allowlist is invalid. */
+/** Error for an invalid entry of an origin allowlist. */
 export class InvalidOriginPattern extends Error {
   constructor(readonly entry: string) {
     super(
@@ -33,8 +33,8 @@ export function compileOriginPatterns(entries: readonly string[]): OriginPattern
 }
 
 /**
- * Lists of up to this many characters are stored as one string. A Set takes 175 bytes more per list, and 100,000
- * merchants may have one.
+ * Lists up to this length, in characters, are stored as one string. A Set takes 175 bytes more per list, and 100,000
+ * merchants may each have a list.
  */
 const longestText = 1_024;
 
@@ -108,8 +108,8 @@ function patternKeys(entry: string): string[] {
 }
 
 /**
- * Returns a pattern with scheme and port. A pattern for both schemes with their default ports, the most common one, is
- * stored as the host alone.
+ * Returns the stored form of a pattern with scheme and port. The most common pattern, both schemes with their default
+ * ports, is stored as the host alone instead.
  */
 function originKey(scheme: Scheme, host: string, port: string): string {
   return `${scheme}://${host}:${port}`;

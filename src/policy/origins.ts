@@ -18,7 +18,7 @@ export function claimedHost({ value }: OriginClaim): string {
   return schemeAndHost.exec(value)?.[1] ?? '';
 }
 
-/** The compiled origin allowlist of a merchant. A check needs one look-up for each label of the host name. */
+/** The compiled origin allowlist of a merchant. A check needs one hash look-up for each label of the host name. */
 export interface OriginPatterns {
   matches(claim: OriginClaim): boolean;
 }
@@ -31,8 +31,8 @@ const plainText = /^[\x21-\x24\x26-\x7e]*$/;
  */
 const throughAuthority = /^[^:]*:[/\\\t\r\n]*[^/?#]*/;
 /**
- * Longer authorities, in characters with the scheme, are not parsed, because parsing may take 0.33 µs per character. A
- * host name has at most 253 characters (RFC 1035, section 2.3.4).
+ * Maximum length of scheme and authority to parse, in characters: parsing may take 0.33 µs per character. A host name
+ * has at most 253 characters (RFC 1035, section 2.3.4).
  */
 export const longestAuthority = 320;
 /** Maximum number of values of one header to parse. A request normally has one, and a proxy may add another. */

@@ -8,7 +8,7 @@ export interface Permissions {
   allow(resource: string, access: Access): boolean;
 }
 
-/** A permission of a key is invalid. */
+/** Error for an invalid permission of a key. */
 export class InvalidPermission extends Error {
   constructor(readonly entry: string) {
     super(

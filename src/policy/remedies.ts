@@ -1,7 +1,7 @@
 import type { DenialCode } from './decision-table.js';
 import type { Code, GatewayErrorCode } from './gateway-errors.js';
 
-/** What a code of a refused or failed request means, and what to do. No response to a client contains these texts. */
+/** What the code of a denied or failed request means, and what to do. No response to a client contains these texts. */
 export interface Remedy {
   readonly meaning: string;
   readonly remedy: string;
@@ -82,7 +82,9 @@ const ofDenials = {
   },
 } as const satisfies Readonly<Record<DenialCode, Remedy>>;
 
-/** The remedies for the gateway's other errors. `gatewayErrors` in edge/request/errors.ts must have the same codes. */
+/**
+ * The remedies for the gateway's other errors. Must have the same codes as `gatewayErrors` in policy/gateway-errors.ts.
+ */
 const ofErrors = {
   malformed_request: {
     meaning: 'The request violates RFC 9112. The key was not checked.',
@@ -202,7 +204,7 @@ const ofErrors = {
 /** The remedies of all codes: the rules in their order, then the other errors by status. */
 export const remedies: Readonly<Record<Code, Remedy>> = { ...ofDenials, ...ofErrors };
 
-/** Returns the remedy of a code; null if the code is unknown, as for one of a later release or of an accepted request. */
+/** Returns the remedy of a code; null for an unknown code, such as `accepted` or a code of a later release. */
 export function remedyOf(code: string): Remedy | null {
   return Object.hasOwn(remedies, code) ? remedies[code as Code] : null;
 }

@@ -1,5 +1,6 @@
 /**
- * The paths below basePath to which the gateway itself responds. A configured route with exactly this path replaces it.
+ * The paths below basePath to which the gateway itself responds. A configured route with exactly the same path replaces
+ * the gateway's own route.
  */
 export const ownPaths = ['/whoami', '/openapi.json'] as const;
 

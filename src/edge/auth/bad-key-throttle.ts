@@ -9,11 +9,11 @@ import type { KeySender, KeyThrottle } from './step-sources.js';
 
 /** Limits of the throttle for sources (IPv4 addresses or IPv6 /64s) that send invalid keys. */
 export interface ThrottleLimits {
-  /** Number of requests without an acceptable key that throttles a source, if they arrive within `windowSeconds`. */
+  /** A source is throttled after this many requests without an acceptable key within `windowSeconds`. */
   readonly badKeys: number;
   /**
-   * Like `badKeys`, but for all unthrottled sources together. Once they reach this number, the look-up limits apply to
-   * unknown keys from every source.
+   * Like `badKeys`, but for all unthrottled sources together. Once all sources together reach this number, the look-up
+   * limits apply to unknown keys from every source.
    */
   readonly totalBadKeys: number;
   readonly windowSeconds: number;
@@ -21,8 +21,8 @@ export interface ThrottleLimits {
   /** Look-ups per second reserved for each throttled source, for keys that are not known to exist. */
   readonly lookupsPerSecond: number;
   /**
-   * Further look-ups per second, shared by all throttled sources. Two budgets of this size exist: one for generated
-   * keys with a valid checksum, one for imported keys without a checksum.
+   * Further look-ups per second, shared by all throttled sources. This budget exists twice: once for generated keys
+   * with a valid checksum, once for imported keys without a checksum.
    */
   readonly totalLookupsPerSecond: number;
   readonly maxSources: number;
@@ -61,12 +61,14 @@ const revealingNoKey: ReadonlySet<DenialCode> = new Set<DenialCode>([
 
 /**
  * Throttles sources (IPv4 addresses or IPv6 /64s) that send requests without an acceptable key. Counts by source, not
- * by key, so no client can lock a merchant out. A throttled source gets the same 429 for every other request with a
- * key, so it cannot learn which keys exist.
- * The throttle also limits look-ups in the key store, because a made-up key looks like a valid key that this process
- * has not seen. Keys known to exist are always looked up, and keys with a wrong checksum are not. The first other key
- * of each connection is looked up, which costs an attacker a handshake. All further keys are subject to look-up
- * budgets.
+ * by key, so no client can lock a merchant out. A throttled source gets a 429 in place of every response that would
+ * reveal whether a key exists.
+ * While a limit is exceeded, the throttle also limits look-ups in the key store, because the gateway cannot distinguish
+ * a made-up key from a valid key that it has not seen yet:
+ * - A key that is known to exist is always looked up.
+ * - A generated key with a wrong checksum is never looked up.
+ * - Of all other keys, the first one on each connection is looked up, which costs an attacker a handshake.
+ * - All further keys are subject to look-up budgets.
  */
 export class BadKeyThrottle implements KeyThrottle {
   readonly #limits: ThrottleLimits;
@@ -75,13 +77,13 @@ export class BadKeyThrottle implements KeyThrottle {
   readonly #sources: LRUCache<string, Source>;
   readonly #total: BadRequests;
   /**
-   * Look-up budgets by checksum result. Made-up keys without a checksum therefore cannot use up the budget of keys with
-   * a valid one.
+   * Look-up budgets by checksum result. The separate budgets keep made-up keys without a checksum from using up the
+   * budget of keys with a valid checksum.
    */
   readonly #totalLookups: { readonly right: TokenBucket; readonly none: TokenBucket };
-  /** When the last active pause ends, on the `now` clock. */
+  /** End of the last active pause (time for which a source or all sources are throttled), on the `now` clock. */
   #quietFrom = -Infinity;
-  /** Number of keys rejected without a look-up, by reason. */
+  /** Number of keys rejected without a look-up: for a wrong checksum, or because the look-up budget was used up. */
   readonly refusedLookups = { checksum: 0, budget: 0 };
 
   /** @param now monotonic clock in milliseconds */
@@ -113,13 +115,15 @@ export class BadKeyThrottle implements KeyThrottle {
     return this.#total.pauseEnd(this.#now()) !== null;
   }
 
-  /** Whether no pause is active. A request with a key then needs no throttle check. */
+  /**
+   * Whether neither a source nor all sources together are throttled. A request with a key then needs no throttle check.
+   */
   get isQuiet(): boolean {
     return this.#now() >= this.#quietFrom;
   }
 
   /**
-   * Whether requests without an acceptable key from a source exceed its own limit or the total limit.
+   * Whether a source's requests without an acceptable key exceed the limit per source or the total limit.
    * @param source null if unknown
    */
   limits(source: string | null): boolean {
@@ -210,7 +214,10 @@ export class BadKeyThrottle implements KeyThrottle {
   }
 }
 
-/** Number of bad requests that starts a pause, their time window, and the duration of the pause. */
+/**
+ * The number of bad requests within a time window that starts a pause, and the duration of the pause. A source is
+ * throttled during its pause.
+ */
 interface PauseLimits {
   readonly most: number;
   readonly windowMilliseconds: number;
@@ -218,8 +225,8 @@ interface PauseLimits {
 }
 
 /**
- * Counts bad requests of one source, or of all sources. Reaching the threshold within a window starts a pause. Reaching
- * it again during the pause extends the pause.
+ * Counts bad requests of one source, or of all sources together. Reaching the threshold within a window starts a pause,
+ * in which the source is throttled. Reaching the threshold again during the pause extends the pause.
  */
 class BadRequests {
   readonly #limits: PauseLimits;
@@ -236,7 +243,10 @@ class BadRequests {
     return this.#count;
   }
 
-  /** Counts a bad request. @returns whether it starts a pause */
+  /**
+   * Counts a bad request.
+   * @returns whether this request starts a pause
+   */
   add(now: number): boolean {
     const { most, windowMilliseconds, pauseMilliseconds } = this.#limits;
     const wasPaused = this.pauseEnd(now) !== null;

@@ -48,8 +48,8 @@ export class LoopWatch {
   }
 
   /**
-   * Records the mean delay of one window, in milliseconds. For hysteresis, an overload ends only when the delay falls
-   * to half of the limit.
+   * Records the mean delay of one window, in milliseconds. For hysteresis, an overload ends only when the delay has
+   * fallen to half of the limit.
    */
   note(delayMilliseconds: number): void {
     this.#delay = delayMilliseconds;

@@ -8,8 +8,9 @@ import { TokenBucket } from '../../gateway/token-bucket.js';
 import type { RateLimit } from './step-sources.js';
 
 /**
- * Response headers that report a merchant's remaining quota: two of draft-ietf-httpapi-ratelimit-headers-10, and three
- * of its versions up to 06, which many clients read.
+ * Response headers that report a merchant's remaining quota: the two headers of
+ * draft-ietf-httpapi-ratelimit-headers-10, and the three headers of its versions up to 06, which many clients still
+ * read.
  */
 type RateLimitHeader = 'ratelimit-policy' | 'ratelimit' | 'ratelimit-limit' | 'ratelimit-remaining' | 'ratelimit-reset';
 
@@ -19,7 +20,7 @@ type SetHeaders = (headers: Record<RateLimitHeader, string>) => void;
 /** Rate limit of one merchant. */
 export interface MerchantRateLimits {
   readonly requestsPerSecond: number;
-  /** Size of the token bucket: the maximum number of requests at once. */
+  /** Size of the token bucket: the maximum number of requests at once, after an idle time. */
   readonly burst: number;
 }
 
@@ -38,7 +39,7 @@ export class MerchantRate implements RateLimit {
   readonly #counts = { together: 0, alone: 0 };
 
   /**
-   * @param shared null if each process counts alone
+   * @param shared the token buckets that all gateways share; null if each process counts alone
    * @param now monotonic clock in milliseconds
    */
   constructor(
@@ -52,8 +53,8 @@ export class MerchantRate implements RateLimit {
   }
 
   /**
-   * Number of requests counted in the shared store (together) and in this process only (alone); empty without a shared
-   * store.
+   * Number of requests counted in the shared store (`together`) and only in this process (`alone`); empty without a
+   * shared store.
    */
   get stats(): Readonly<Record<string, number>> {
     return this.#shared === null ? {} : { ...this.#counts };
@@ -89,7 +90,7 @@ export class MerchantRate implements RateLimit {
     const secondsUntil = (wanted: number): number => Math.max(0, Math.ceil((wanted - tokens) / requestsPerSecond));
     const [remaining, reset] = [Math.floor(tokens), secondsUntil(burst)];
     setHeaders({
-      // An empty bucket is full again after this window.
+      // `w`: the number of seconds after which an empty bucket is full again.
       'ratelimit-policy': `"merchant";q=${burst};w=${Math.ceil(burst / requestsPerSecond)}`,
       ratelimit: `"merchant";r=${remaining};t=${reset}`,
       'ratelimit-limit': String(burst),

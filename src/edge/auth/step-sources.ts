@@ -16,20 +16,20 @@ export interface StepSources extends FactSources {
   readonly headLimits: HeadLimits;
   readonly maxBodyBytes: number;
   readonly fingerprints: {
-    /** Returns the text that the log has in place of a key with this look-up id; null if the log has no secret. */
+    /** Returns the fingerprint that the log shows instead of this key; null if the log has no secret. */
     of(key: string, lookupId: string): string | null;
   };
-  /** Whether a text contains an API key, also an encoded one. */
+  /** Whether a text contains an API key, plain or encoded. */
   readonly containsKey: (text: string) => boolean;
   /** Decides whether the next request is traced. Null if traces are not exported. */
   readonly traces: { sample(): boolean } | null;
-  /** Null if requests without an acceptable key are not counted. */
+  /** Throttles clients that send requests without an acceptable key; null without a throttle. */
   readonly throttle: KeyThrottle | null;
-  /** Null if merchants have no rate limit. */
+  /** Limits the request rate of each merchant; null without a limit. */
   readonly merchantRate: RateLimit | null;
-  /** Returns why the access log cannot be written; null if it can. */
+  /** The access log. `problem` returns why it cannot be written; null if it can. */
   readonly requiredLog: { problem(): string | null };
-  /** Knows why the process is overloaded; null if it is not. */
+  /** The overload detection. `problem` returns why the process is overloaded; null if it is not. */
   readonly overload: { problem(): string | null };
 }
 
@@ -44,9 +44,12 @@ export interface KeySender {
 
 /** Limits clients that send requests without an acceptable key. */
 export interface KeyThrottle {
-  /** Whether no client is limited now. A request with a key then needs no throttle check. */
+  /** Whether no client is throttled now. A request with a key then needs no throttle check. */
   readonly isQuiet: boolean;
-  /** Wraps the key store for one request. Limits look-ups of unknown keys while the source is limited. */
+  /**
+   * Wraps the key store for one request. While the sender or all senders are throttled, limits look-ups of unknown
+   * keys.
+   */
   sparing(keyStore: Pick<KeyStore, 'find' | 'knows'>, sender: KeySender): Pick<KeyStore, 'find'>;
   /**
    * Counts a denied request.

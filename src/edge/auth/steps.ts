@@ -19,11 +19,11 @@ import { type PathProblem, proxiedMethods, type RouteMatch } from '../request/ro
 import type { StepSources, WaitingClient } from './step-sources.js';
 
 /**
- * Runs the checks of a request in this order, before reading its body. Unknown paths and methods undergo the same
+ * Runs the checks of a request in the order below, before its body is read. Unknown paths and methods undergo the same
  * checks, because only a caller with a valid key may learn which paths exist. The proxy (proxy/proxy.ts) then forwards
  * an accepted request, or the gateway itself responds (response/own-responses.ts).
  * @returns the rule that denies the request; null if it is accepted
- * @throws GatewayError for a request that fails without a denial
+ * @throws GatewayError if the request fails for a reason other than a rule
  */
 export function runSteps(
   request: RequestData,
@@ -46,7 +46,7 @@ export function runSteps(
   const key = presentedKey(request);
   const lookupId = key === null ? null : lookupIdOf(key, sources.pepper);
   if (key !== null && lookupId !== null) found.keyFingerprint = sources.fingerprints.of(key, lookupId);
-  // Reject every request that could not be logged.
+  // While the access log cannot be written, reject every request.
   requireLog(sources);
   // An overloaded process must skip the expensive steps below.
   requireCapacity(sources);
@@ -55,7 +55,8 @@ export function runSteps(
   // The route determines which permission the key needs.
   const place = sources.routes(target.path);
   found.match = 'route' in place ? place : null;
-  // Reject an unknown client address. It is on no list, so it would pass as not being a Tor exit.
+  // Reject a request whose client address is unknown. No list contains an unknown address, so the Tor check would let
+  // it pass.
   const address = requireAddress(request, found.clientAddress);
   found.location = sources.geoIp?.locate(address) ?? null;
   // Collect all facts before applying the rules, because the rules do no I/O.
@@ -74,7 +75,7 @@ export function runSteps(
       sources.throttle?.denied(sourceOf(address), denial);
       return denial;
     }
-    // Only accepted requests count towards a merchant's rate limit, so no other client can use up its quota.
+    // Only accepted requests count towards a merchant's rate limit, so a client without a key cannot use up its quota.
     return follow(count(credential.merchantId, found, sources), (waited) => {
       if (waited) requireConnectedClient(caller, 'the request was counted against rateLimit');
       // Last check: only a caller with a valid key may see errors about path, method or body length.
@@ -85,8 +86,8 @@ export function runSteps(
 }
 
 /**
- * Replaces the steps for a request that follows the last response of its connection. The request is not served, so its
- * log line needs only an id.
+ * Replaces `runSteps` for a request that arrives after the last response of its connection. The gateway does not serve
+ * such a request, so its log line needs only an id.
  */
 export function skipSteps(found: Findings): void {
   found.id = uniqueId();
@@ -119,7 +120,7 @@ function requireAddress({ connection }: RequestData, address: IpAddress | null):
 }
 
 /**
- * Returns the key store, with look-ups limited while the throttle is active.
+ * Returns the key store. While the throttle is active, the returned store limits look-ups.
  * @param connection the client's own connection; null for a proxy's connection
  */
 function storeFor(
@@ -133,8 +134,8 @@ function storeFor(
 }
 
 /**
- * Applies the rules and measures the key look-up. An outage of the key store becomes a 503, never the error for an
- * invalid key.
+ * Applies the rules and measures the key look-up. An outage of the key store fails the request with 503, never with the
+ * error for an invalid key.
  */
 function decide(
   found: Findings,
@@ -175,7 +176,7 @@ function count(merchantId: string, { responseHeaders }: Findings, { merchantRate
   return counted instanceof Promise ? counted.then(() => true) : false;
 }
 
-/** Stops before the next step if the client has disconnected. */
+/** Fails a request whose client disconnected during the previous step. */
 function requireConnectedClient({ callerIsGone }: WaitingClient, meanwhile: string): void {
   if (callerIsGone) throw new GatewayError('client_closed', `the client disconnected while ${meanwhile}`);
 }

@@ -11,12 +11,15 @@ import { closeAfterResponse, lingeringClose } from '../response/lingering-close.
 /** Maximum number of pipelined requests that wait on a connection. */
 const mostWaiting = 16;
 /**
- * Maximum number of requests dropped on a connection after the client exceeded `mostWaiting`. Then the connection is
- * closed.
+ * Once a client exceeds `mostWaiting`, its further requests are dropped. After this number of dropped requests, the
+ * connection is closed.
  */
 const mostDropped = 1_000;
 
-/** A line of a request head whose end has not arrived: the number of bytes dropped, and its last characters. */
+/**
+ * An overlong line of a request head whose end has not arrived: how many of its bytes were dropped, and its last
+ * characters.
+ */
 interface UnfinishedLine {
   readonly bytes: number;
   readonly tail: string;
@@ -35,22 +38,27 @@ export class ClientConnection implements ConnectionFacts {
   readonly place: ConnectionPermit | null;
   readonly tls: string | null;
   usedFirstLookup = false;
-  /** Whether a rejected request without an exchange has already been reported. */
+  /** Whether an error of Node's HTTP parser on this connection has been reported. Later parser errors are ignored. */
   hasRefused = false;
-  /** The line that exceeds the parser's limit, while its end is awaited; null without one. */
+  /**
+   * The request line or header line that exceeds the parser's limit, until its end arrives; null without such a line.
+   */
   unfinishedLine: UnfinishedLine | null = null;
   /** `bytesRead` of the socket before the first byte of the first request. */
   readonly #bytesBefore: number;
   /** The last request received; null before the first request, or after the last one has ended cleanly. */
   #newest: Exchange | null = null;
-  /** The request in progress, or the last one that was executed; null if neither is retained. */
+  /**
+   * The request in progress, or the last request that was executed; null before the first, or once its data was
+   * dropped.
+   */
   #current: Exchange | null = null;
   #waiting = 0;
   /** Whether too many requests were pipelined. If so, no request after the current one is executed. */
   #isFull = false;
   #dropped = 0;
 
-  /** @param bufferedBytes bytes of a first request that have already been read */
+  /** @param bufferedBytes number of bytes of the first request that have already been read from the socket */
   constructor(socket: Socket, origin: ConnectionOrigin, bufferedBytes: number) {
     this.socket = socket;
     this.remote = origin.remote;
@@ -80,9 +88,10 @@ export class ClientConnection implements ConnectionFacts {
 
   /**
    * Executes the requests of the connection one after the other. Node dispatches a pipelined request immediately and
-   * delays only its response. If the connection breaks, a waiting request gets no event. It would be executed without a
-   * response or a log line, and would never release its upstream permit. If too many requests wait, the connection
-   * closes after the current response, which may confirm a payout.
+   * delays only its response. If the connection then breaks, Node emits no event for the waiting request. If the
+   * gateway had already executed this request, it would get no response or log line and would never release its
+   * upstream permit. If too many requests wait, the connection closes after the current response, which may confirm a
+   * payout.
    * @param turn called when all earlier requests have ended. `alive` is false if no response can be sent; the request
    *   must not be executed then (RFC 9112 9.6).
    */
@@ -127,8 +136,9 @@ export class ClientConnection implements ConnectionFacts {
 const known = new WeakMap<Socket, ClientConnection>();
 
 /**
- * Creates the object of a connection before its first request, because a closed socket no longer has the facts.
- * @param bufferedBytes bytes of a first request that have already been read
+ * Creates the `ClientConnection` of a socket before its first request. Later, the socket may be closed and no longer
+ * have its addresses.
+ * @param bufferedBytes number of bytes of the first request that have already been read from the socket
  */
 export function openConnection(socket: Socket, origin: ConnectionOrigin, bufferedBytes: number): ClientConnection {
   const connection = new ClientConnection(socket, origin, bufferedBytes);
@@ -136,7 +146,7 @@ export function openConnection(socket: Socket, origin: ConnectionOrigin, buffere
   return connection;
 }
 
-/** Returns the object of a connection. A socket that no listener has accepted, such as in a test, gets one now. */
+/** Returns the `ClientConnection` of a socket. Creates it for a socket that no listener has accepted, as in tests. */
 export function connectionOf(socket: Socket): ClientConnection {
   return known.get(socket) ?? openConnection(socket, originOf(socket), 0);
 }
@@ -163,7 +173,7 @@ export function originOf(socket: Socket): ConnectionOrigin {
   return { remote, via: 'peer', port: socket.remotePort ?? null, mayForward: true, place: null };
 }
 
-/** Returns the `tls` member of a connection's facts. */
+/** Returns `ConnectionFacts.tls`: the result of the TLS handshake as JSON with ECS field names; null without TLS. */
 function tlsFactsOf(socket: Socket): string | null {
   if (!(socket instanceof TLSSocket)) return null;
   const certificate = socket.getPeerX509Certificate();

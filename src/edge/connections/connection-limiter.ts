@@ -14,8 +14,8 @@ export const evictionDetail =
   'connection evicted to admit another one: the request was not accepted yet, or its body had not arrived';
 
 /**
- * Share of the connection limit. While fewer connections lack an accepted request, most of their clients are about to
- * send their first one.
+ * Fraction of the connection limit. While fewer connections lack an accepted request, most of their clients have only
+ * just connected and are about to send their first request.
  */
 const newcomerShare = 1 / 16;
 
@@ -30,8 +30,8 @@ export interface ConnectionCounts {
  * without a key cannot lock out clients with a key:
  * - first the oldest connection without an accepted request, of the source (IPv4 address or IPv6 /64) with the most
  *   such connections;
- * - otherwise, if one merchant holds more than half of the listener's connections, the one of them that has been idle,
- *   or waiting for its request body, for the longest time.
+ * - otherwise, if one merchant holds more than half of the listener's connections, the connection of this merchant that
+ *   has been idle, or waiting for its request body, for the longest time.
  *
  * While few connections lack an accepted request, the second rule comes first. Otherwise new connections would evict
  * each other. A connection is never evicted while its current request is accepted and complete. A trusted proxy carries
@@ -108,11 +108,11 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
    */
   socket: Socket;
   readonly #tables: Tables;
-  /** Null until the source is known, and always null for a trusted proxy. */
+  /** Null while the source is unknown; always null for a trusted proxy. */
   #source: Source<ConnectionSlot> | null = null;
   /** The merchant of the last accepted request; null before the first one. */
   #holder: Holder<ConnectionSlot> | null = null;
-  /** Whether the current request is accepted and complete. */
+  /** Whether the current request is accepted and complete, so that the connection may not be evicted. */
   #isInUse = false;
   #isReleased = false;
   #isEvicted = false;
@@ -134,7 +134,8 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
   }
 
   /**
-   * Called when a request head has arrived. Of the merchant's idle connections, this one is now the last to be evicted.
+   * Called when a request head has arrived. Of the idle connections of its merchant, this one is now the last to be
+   * evicted.
    */
   requestBegan(): void {
     if (this.#isReleased || this.#isInUse || this.#holder === null) return;
@@ -200,8 +201,7 @@ export class ConnectionSlot implements Links<ConnectionSlot>, ConnectionPermit {
 }
 
 /**
- * A merchant with the number of its open connections. A connection belongs to the merchant of its last accepted
- * request.
+ * A merchant and the number of its open connections. A connection belongs to the merchant of its last accepted request.
  */
 interface Holder<Connection extends Links<Connection>> {
   readonly merchantId: string;

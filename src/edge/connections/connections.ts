@@ -11,9 +11,9 @@ interface Since<Value> {
 }
 
 /**
- * How long to wait for a client's next request during shutdown. The time starts with the connect, the TLS handshake, or
- * a response that promised keep-alive. The client may be about to send a request, and an immediate close would reset
- * the connection.
+ * How long to wait for a client's next request during shutdown, in milliseconds. The time starts with the connect, the
+ * TLS handshake, or a response that promised keep-alive. The client may be about to send a request, and an immediate
+ * close would reset the connection.
  */
 const nextRequestMilliseconds = 1_000;
 
@@ -71,17 +71,16 @@ export class Connections {
     this.#lastResponses = true;
   }
 
-  /**
-   * During shutdown, closes a connection whose response promised keep-alive, unless another request follows in time.
-   */
+  /** During shutdown, closes a connection whose response promised keep-alive if no further request arrives in time. */
   responseEnded({ request, response }: Exchange): void {
     if (this.#closing && response.shouldKeepAlive) closeUnlessRead(request.socket, nextRequestMilliseconds);
   }
 
   /**
    * Resolves when the event loop has accepted the connections that were pending in the kernel, and has read their
-   * bytes. libuv accepts one connection per turn. The kernel would otherwise reset pending connections when their
-   * listening socket closes, and connections that are closed with unread bytes.
+   * bytes. libuv accepts one connection per event loop turn.
+   * Shutdown must wait for this. When a listening socket closes, the kernel resets its pending connections; when a
+   * connection with unread bytes closes, the kernel resets it too.
    */
   async arrived(): Promise<void> {
     const end = performance.now() + nextRequestMilliseconds;
@@ -92,7 +91,7 @@ export class Connections {
     }
   }
 
-  /** Closes every connection without any request, once the time for its first request has passed. */
+  /** Closes every connection that has sent no request, once its time for the first request has passed. */
   closeUnused(): void {
     this.#closing = true;
     const now = performance.now();
@@ -119,7 +118,7 @@ export class Connections {
 
 /**
  * Returns the delay before the drain closes connections, in milliseconds. If connections are open, the delay is long
- * enough for active clients to send one more request. Its response carries `connection: close`.
+ * enough for active clients to send one more request, whose response then carries `connection: close`.
  */
 export function drainDelay(configuredSeconds: number, listeners: readonly Connections[]): number {
   const isInUse = listeners.some(({ size }) => size > 0);
@@ -127,8 +126,8 @@ export function drainDelay(configuredSeconds: number, listeners: readonly Connec
 }
 
 /**
- * Closes a connection unless more bytes arrive within this time, in milliseconds. A time of zero or less closes it
- * immediately.
+ * Closes a connection if it receives no more bytes within this time, in milliseconds. Closes it immediately if the time
+ * is zero or negative.
  */
 function closeUnlessRead(socket: Socket, milliseconds: number): void {
   if (milliseconds <= 0) {
@@ -151,9 +150,10 @@ interface Slot<Member> {
 }
 
 /**
- * A set whose members change constantly. A V8 Set or Map replaces its table as it changes, and each former table refers
- * to the next. Once one table is in V8's old generation, all later ones and their former members survive until a full
- * garbage collection. With one request per connection, that collection took more than a tenth of the CPU.
+ * A set whose members change constantly. A V8 Set or Map would replace its table as it changes, and each former table
+ * would refer to the next. Once one table is in V8's old generation, all later tables and their former members survive
+ * until a full garbage collection. With one request per connection, these collections took more than a tenth of the
+ * CPU.
  */
 export class MemberList<Member> {
   readonly #places: Slot<Member>[] = [];

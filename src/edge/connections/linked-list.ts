@@ -1,4 +1,4 @@
-/** The links to its neighbours that a member of a `LinkedList` provides. */
+/** The links to the neighbours in a `LinkedList`, which each member of the list has to provide. */
 export interface Links<Member> {
   previous: Member | null;
   next: Member | null;

@@ -66,8 +66,8 @@ export function readProxyHeader(socket: Socket, timeoutMilliseconds: number, rea
 }
 
 /**
- * Reads at most the maximum header length, so that a flood of bytes is not copied as a whole. Null if no bytes are
- * buffered.
+ * Reads at most the maximum header length, so that a flood of bytes is not copied as a whole. Returns null if no bytes
+ * are buffered.
  */
 function readChunk(socket: Socket): Buffer | null {
   if (socket.readableLength === 0) return null;

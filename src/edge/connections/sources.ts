@@ -12,14 +12,14 @@ export interface Source<Connection extends Links<Connection>> extends Links<Sour
 
 /**
  * The sources of a listener's connections, and the source with the most connections without an accepted request. An
- * attacker controls how often this source is queried, so each operation is O(1). There is one list of sources per
- * number of connections, and an operation changes a number by one.
+ * attacker controls how often this source is queried, so each operation is O(1). For this, there is one list of sources
+ * for each number of such connections, and an operation moves a source only to the next or the previous list.
  */
 export class Sources<Connection extends Links<Connection>> {
   readonly #byName = new Map<string, Source<Connection>>();
   /**
-   * Lists of sources, indexed by the number of connections without an accepted request. In each list, the source that
-   * reached the number first is first.
+   * Lists of sources, indexed by the number of connections without an accepted request. Each list is ordered by when
+   * its sources reached this number.
    */
   readonly #byCount: LinkedList<Source<Connection>>[] = [];
   /** The largest number of connections without an accepted request that any source has. */
@@ -59,7 +59,9 @@ export class Sources<Connection extends Links<Connection>> {
     return source;
   }
 
-  /** Removes a connection from its list after its first accepted request, or when it closes without one. */
+  /**
+   * Removes a connection from the list `withoutKey`, because a request on it was accepted or the connection has closed.
+   */
   removeWithoutKey(source: Source<Connection>, connection: Connection): void {
     this.#leaveCount(source);
     source.withoutKey.remove(connection);

@@ -19,7 +19,7 @@ export interface PoolOptions extends IdleOptions {
   /** Origin of the upstream: `http://host:port` or `https://host:port`. */
   readonly origin: URL;
   readonly connectMilliseconds: number;
-  /** Maximum number of connections. Idle connections that are bound to a merchant do not count. */
+  /** Maximum number of connections. Idle connections that are bound (reserved) to a merchant do not count. */
   readonly maxConnections: number;
   /**
    * Whether the service reads every request body. If so, a connection that has carried a body may serve any merchant.
@@ -49,11 +49,9 @@ const connectionOf = new WeakMap<object, Connection>();
 const sweepMilliseconds = 1_000;
 /** At least this many connections may rest (stay unused for a short time after a response). */
 const leastResting = 16;
-/**
- * With this many requests per turn, no connection rests: resting would double the connections and cost 7 % of a GET.
- */
+/** With this many requests per turn, no connection rests: it would double connections and cost 7 % of a GET. */
 const fullTurn = 8;
-/** After unsolicited bytes from a service, each connection carries only one request for this time. */
+/** How long each connection carries only one request after a service has sent unsolicited bytes. */
 const distrustMilliseconds = 60_000;
 /**
  * After this time, a pending connect whose request is gone no longer counts as capacity, because it may never complete.
@@ -69,7 +67,8 @@ export class ConnectionPool {
   readonly #connections = new Set<Connection>();
   readonly #idle: IdleConnections;
   /**
-   * Connections whose response ended in this turn. If the service closes right after, that is read in the next turn.
+   * Connections whose response ended in this event loop turn. If the service closes one right after the response, the
+   * pool reads the close in the next turn.
    */
   readonly #resting: Connection[] = [];
   #waiting: Waiting[] = [];
@@ -116,18 +115,18 @@ export class ConnectionPool {
   }
 
   /**
-   * Sends a request at the end of the event loop turn. An idle connection must have rested for at least one turn, so
-   * that all received data has been read. The request thus avoids connections that the upstream has closed or sent
+   * Sends a request at the end of the event loop turn. A connection is reused only after an idle turn, in which the
+   * pool reads all data that has arrived. The request thus avoids a connection that the upstream has closed or sent
    * unsolicited bytes on.
-   * @param onNew whether the connection must be opened after this call. A service that shuts down closes all older
-   *   ones.
+   * @param onNew whether to use only a connection opened after this call, because a service that shuts down closes all
+   *   older connections
    */
   send(request: WireRequest, reader: ResponseReader, onNew: boolean): void {
     if (this.#onClosed !== null) {
       reader.onFailure(new Error('the gateway is closing'));
       return;
     }
-    // Requests that need a new connection are queued first: others would take it, although older ones suffice.
+    // Queue this request first, because a request that accepts an older connection would otherwise take the new one.
     if (onNew) this.#waiting.unshift({ request, reader, openedSince: performance.now() });
     else this.#waiting.push({ request, reader, openedSince: null });
     this.#serveSoon();
@@ -183,7 +182,7 @@ export class ConnectionPool {
     this.#endIfClosed();
   }
 
-  /** Counts the pending connects that a waiting request can expect to use. */
+  /** Counts the pending connects whose connections the waiting requests can expect to use. */
   #countComing(now: number): number {
     let coming = 0;
     for (const { first, since } of this.#opening) {
@@ -200,15 +199,15 @@ export class ConnectionPool {
   /** @param inTurn number of requests that wait in this event loop turn */
   #take({ request: { merchantId }, openedSince }: Waiting, now: number, inTurn: number): Connection | null {
     if (openedSince !== null) return this.#idle.takeOpenedSince(merchantId, openedSince, now);
-    // If as many connections rest as are in use, each one rests for as long as a response takes.
+    // If as many connections rest as are in use, each connection rests for about as long as a response takes.
     const inUse = this.#connections.size - this.#idle.size;
     const mayRest = this.#mayOpen && inTurn < fullTurn;
     return this.#idle.take(merchantId, now, mayRest ? Math.max(leastResting, inUse) : 0);
   }
 
   /**
-   * Closes idle connections immediately, and all others after their response. Unsolicited bytes may have preceded
-   * responses on the others unnoticed.
+   * Closes idle connections immediately, and busy ones after their response. A busy connection may have received
+   * unsolicited bytes, too, and the pool may have taken them for a response.
    */
   #distrust(): void {
     this.#distrustedUntil = performance.now() + distrustMilliseconds;
@@ -269,8 +268,8 @@ export class ConnectionPool {
 type LookupCallback = Parameters<LookupFunction>[2];
 
 /**
- * Shares one DNS look-up per name among concurrent connects. Otherwise look-ups of a single hanging name could occupy
- * all threads for DNS look-ups.
+ * Shares one DNS look-up per name among concurrent connects. Otherwise look-ups of a single name whose DNS server hangs
+ * could occupy all of Node's DNS threads.
  */
 export function shareLookups(lookup: LookupFunction): LookupFunction {
   const asking = new Map<string, LookupCallback[]>();

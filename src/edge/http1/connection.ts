@@ -41,8 +41,8 @@ export class ClosedBeforeResponse extends Error {
  */
 const idleMilliseconds = 4_000;
 /**
- * Safety margin, subtracted from the upstream's Keep-Alive timeout. If the upstream closes while a request is in
- * transit, it is unknown whether the request was executed.
+ * Safety margin, subtracted from the upstream's Keep-Alive timeout. If the upstream closed while a request is in
+ * transit, the gateway could not know whether the request was executed.
  */
 const marginMilliseconds = 2_000;
 const longestIdleMilliseconds = 600_000;
@@ -72,8 +72,8 @@ export class Connection {
   #keeps = true;
   #isRetired = false;
   /**
-   * Whether the connection is reused and no byte of the current response has arrived. The upstream's close and the
-   * request may then have crossed.
+   * Whether the connection is reused and no byte of the current response has arrived. The upstream may then have closed
+   * the connection before it received the request.
    */
   #mayCross = false;
   #idleMilliseconds = idleMilliseconds;
@@ -101,9 +101,8 @@ export class Connection {
       this.#ended(error);
     });
     socket.on('end', () => {
-      // A response without a length is complete at the end of its connection, but not after a reset. Only a failed
-      // write reveals the reset. Otherwise destroy the socket: the peer may read nothing more, so pending writes would
-      // never finish.
+      // The end of the connection completes a response without a length, but not if a failed write reveals a reset. In
+      // all other cases, destroy the socket: the peer may read nothing more, so pending writes would never finish.
       if (this.#hasFailedToWrite !== true && this.#parser.end()) return;
       this.#ended(new Error('the upstream closed the connection'));
       socket.destroy();
@@ -143,7 +142,7 @@ export class Connection {
     try {
       this.#parser.take(bytes);
     } catch (error) {
-      // On a connection that closes after its response, surplus bytes cannot reach another request.
+      // Surplus bytes do no harm on a connection that closes after this response: no later request uses it.
       const isKept = !this.#socket.destroyed;
       const isTimeout = reader === null && timeoutResponse.test(bytes.toString('latin1', 0, 13));
       this.destroy(error as Error);
@@ -270,7 +269,8 @@ const notInTarget = /[^\x21-\xff]/;
 /** Matches a character that RFC 9110 5.5 forbids in a header value. */
 const notInValue = /[^\t\x20-\x7e\x80-\xff]/;
 /**
- * Methods whose requests usually have a body. Without a body, such a request gets `content-length: 0` (RFC 9110 8.6).
+ * Methods whose requests usually have a body. A request with one of these methods but without a body gets
+ * `content-length: 0` (RFC 9110 8.6).
  */
 const methodsWithBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH']);
 

@@ -2,17 +2,23 @@ import type { Connection } from './connection.js';
 
 /** Limits for reusing idle connections to an upstream. */
 export interface IdleOptions {
-  /** Maximum number of idle connections that are bound to merchants. The least recently used one is closed first. */
+  /**
+   * Maximum number of idle connections that are bound (reserved) to merchants. The least recently used one is closed
+   * first.
+   */
   readonly boundIdle: number;
-  /** How long a connection is not reused after a response, in milliseconds, if other connections are available. */
+  /**
+   * Minimum time between a response and the next use of its connection, in milliseconds. Does not apply if no other
+   * connection is available.
+   */
   readonly restMilliseconds: number;
 }
 
 /**
  * The idle connections to one upstream. A connection that has carried a request body serves only the merchant of that
  * body. A service that did not read the body would parse it as the next request, possibly under another merchant's
- * identity. Each connection rests after a response, so that a late second response is not taken for the response to a
- * new request.
+ * identity. Each connection rests (stays unused) after a response. Otherwise a late second response could be taken for
+ * the response to a new request.
  */
 export class IdleConnections {
   readonly #options: IdleOptions;
@@ -55,15 +61,16 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection for a merchant's request. Chooses the most recently idle one that has rested, so
-   * that the others become stale and are closed.
+   * Removes and returns a connection for a merchant's request. Prefers the connection that was used last among those
+   * that have rested, so that surplus connections become stale and are closed.
    * @param now `performance.now()`
    * @param mostResting maximum number of connections that may rest. If more are idle, the longest idle one is taken
    *   before its rest is over. 0: no connection rests, and the most recently idle one is taken.
    */
   take(merchantId: string, now: number, mostResting: number): Connection | null {
     const own = this.#ofMerchant.get(merchantId);
-    // At the limit, the merchant's own connections do not rest: binding a further one would evict another's.
+    // At the limit of bound connections, the merchant's own connections do not rest. Otherwise this request would bind
+    // a further connection, and the pool would have to close one, perhaps of another merchant.
     const mostOwn = this.#bound.size < this.#options.boundIdle ? mostResting : 0;
     const connection =
       (own === undefined ? undefined : this.#chosen(own, now, mostOwn)) ??
@@ -77,8 +84,8 @@ export class IdleConnections {
   }
 
   /**
-   * Removes and returns a connection opened at `openedSince` or later. Older ones are useless, because a service that
-   * shuts down closes them all.
+   * Removes and returns a connection opened at `openedSince` or later. Older connections are useless here, because a
+   * service that shuts down closes all of them.
    */
   takeOpenedSince(merchantId: string, openedSince: number, now: number): Connection | null {
     const usable = [...this.#fresh, ...this.#shared, ...(this.#ofMerchant.get(merchantId) ?? [])];

@@ -212,7 +212,7 @@ function checkBeginning(text: string): void {
   if (bareLineFeed.test(text)) throw new MalformedResponse('header line without CRLF');
 }
 
-/** Returns the index of the end of a line. The last line has no CRLF. */
+/** Returns the index of the end of a line; for the last line, which has no CRLF, the end of the text. */
 function lineEnd(text: string, start: number): number {
   const end = text.indexOf('\r\n', start);
   return end < 0 ? text.length : end;

@@ -13,11 +13,13 @@ export interface ResponseHead {
   readonly framing: number | 'chunked' | 'close';
   /** Whether the connection can be reused for another request. */
   readonly keepsConnection: boolean;
-  /** `timeout` of the Keep-Alive header in seconds; null if the upstream sent none. */
+  /** `timeout` of the Keep-Alive header, in seconds; null if the upstream sent no such value. */
   readonly keepAliveSeconds: number | null;
 }
 
-/** Error for bytes that are not an HTTP/1.x response, or whose end two parsers could see at different places. */
+/**
+ * Error for bytes that are not an HTTP/1.x response, or if two parsers could disagree about where the response ends.
+ */
 export class MalformedResponse extends Error {
   constructor(message: string) {
     super(message);
@@ -31,8 +33,8 @@ export interface UpstreamResponse {
   readonly headers: ResponseHeaders;
   /**
    * The body as latin1 text, one character per byte. A string if the whole body arrived together with the headers, as
-   * small bodies do; otherwise a stream. Text is cheap to append to the response head. For a long body, 64 MB of
-   * buffers would trigger a full V8 garbage collection.
+   * small bodies do; otherwise a stream. Text is cheap to append to the response head. Buffers would be costly for a
+   * long body, because every 64 MB of them trigger a full V8 garbage collection.
    */
   readonly body: string | Readable;
 }
@@ -59,8 +61,8 @@ export interface ParserEvents {
 }
 
 /**
- * Size of a connection's read buffer, in bytes. As the high-water mark of the body stream, it allows one buffered read
- * without pausing the connection.
+ * Size of a connection's read buffer, in bytes. This is also the high-water mark of the body stream, so that the stream
+ * can buffer one read without pausing the connection.
  */
 const readBytes = 65_536;
 
@@ -84,7 +86,8 @@ interface ResponseSource {
 
 /**
  * Reads one response. If the whole body arrives in the same read as the headers, the body is delivered as a string,
- * without a stream. If the response breaks off within that read, the client can still get an error response.
+ * without a stream. If the response breaks off within that read, the client has received nothing and still gets an
+ * error response.
  */
 export class ResponseReader implements ParserEvents {
   readonly #target: ResponseListener;
@@ -96,10 +99,10 @@ export class ResponseReader implements ParserEvents {
   #body = '';
   #stream: ResponseStream | null = null;
   #ended = false;
-  /** Whether the target has received either the response or the failure. */
+  /** Whether the listener has received the response or the failure. */
   isSettled = false;
 
-  /** @param timeoutSeconds the longest time without data within a response body */
+  /** @param timeoutSeconds longest time between two parts of a response body, in seconds */
   constructor(target: ResponseListener, cancellation: Cancellation, timeoutSeconds: number) {
     this.#target = target;
     this.#cancellation = cancellation;
@@ -187,7 +190,7 @@ export class ResponseReader implements ParserEvents {
 
 /**
  * The body of a response that arrives in several reads. Pauses the upstream connection while the client reads slowly.
- * Has its own timeout, because responses that arrive in one read need no timer.
+ * Only this class has a timer, because a response that arrives in one read needs no timeout.
  */
 class ResponseStream extends Readable {
   readonly #reader: ResponseReader;
@@ -199,7 +202,7 @@ class ResponseStream extends Readable {
     super({ encoding: 'latin1', highWaterMark: readBytes });
     this.#reader = reader;
     this.#deadline = setTimeout(() => {
-      // While the stream is paused, the client is slow, not the upstream. Other timeouts apply to the client.
+      // While the stream is paused, it waits for the client, not for the upstream. Other timeouts apply to the client.
       if (this.#isPaused) this.#deadline.refresh();
       else this.#endIfStillSilent(timeoutSeconds);
     }, timeoutSeconds * 1000);
@@ -222,8 +225,8 @@ class ResponseStream extends Readable {
   }
 
   /**
-   * Fails the stream unless data arrives in this event loop turn. A process that stalled runs its timers before it
-   * reads bytes that have arrived in the meantime.
+   * Fails the stream if no data arrives in this event loop turn. After a stall, Node runs due timers before it reads
+   * the bytes that have arrived in the meantime.
    */
   #endIfStillSilent(seconds: number): void {
     this.#isSilent = true;
@@ -253,8 +256,8 @@ const peerClosedCodes: ReadonlySet<unknown> = new Set(['EPIPE', 'ECONNRESET']);
 
 /**
  * Keeps reading a socket after a write has failed because the peer is gone. Node would destroy the socket and lose
- * unread bytes, such as the response of a service that rejected the rest of a body. For Node the failed write stays
- * pending, so no further bytes are written.
+ * unread bytes, such as the response of a service that rejected the rest of a body. This function hides the failure
+ * from Node. To Node, the write stays pending, so it writes no further bytes.
  * @param onFailed called when a write fails because the peer is gone
  */
 export function keepReadingAfterFailedWrites(socket: Socket, onFailed: () => void): void {

@@ -8,7 +8,7 @@ import type { Findings } from '../request/findings.js';
 import type { RequestTarget } from '../request/request-data.js';
 import type { RefusedRequest } from '../server/protocol-errors.js';
 
-/** The owner of the API key in a request. Fields are null if unknown. */
+/** What the gateway found out about the API key of a request: its record and the look-up result; null if unknown. */
 export type KeyOwner = Pick<Findings, 'credential' | 'keyLookup'>;
 
 /**
@@ -84,7 +84,7 @@ function keyOf(credential: Credential | null, keyFingerprint: string | null): st
 
 /**
  * Returns the members of `event` that all request lines have, without braces.
- * @param isAllowed whether the request was forwarded to its service, whatever its outcome
+ * @param isAllowed whether the request was forwarded to its service, even if it failed afterwards
  */
 export function eventOf(code: string, isAllowed = false): string {
   const accepted = code === 'accepted';
@@ -98,12 +98,13 @@ export function eventOf(code: string, isAllowed = false): string {
 const mostBeforePath = 256;
 
 /**
- * Returns the path of a target for a log or a trace, cut at an API key. In a target in absolute form, a key may begin
- * in the authority and end in the path.
+ * Returns the path of a target for a log or a trace, cut at an API key. If the target is in absolute form, a key may
+ * begin in the authority and end in the path.
  */
 export function loggedPath({ absolute, path }: RequestTarget): string {
   if (absolute === null) return sanitized(path);
-  // A key has a bounded length, so the end of the authority suffices. All of it could push the path out of the log.
+  // A key has a bounded length, so the end of the authority is enough to find it. The whole authority could fill the
+  // log field and leave no room for the path.
   const before = absolute.authority.slice(-mostBeforePath);
   const shown = cut(path);
   const logged = cutAtKey(before + shown);
@@ -112,7 +113,7 @@ export function loggedPath({ absolute, path }: RequestTarget): string {
 
 /**
  * Truncates client input for a log or a trace, and cuts it at an API key, because clients put keys into wrong fields.
- * The search for a key costs more with each character, so it follows the truncation.
+ * Truncates first, because the search for a key costs more with each character.
  */
 function sanitized(value: string): string {
   return cutAtKey(cut(value));

@@ -20,7 +20,7 @@ export interface Health {
 export interface ManagementOptions {
   readonly health: () => Health | Promise<Health>;
   readonly metrics: { render(): Promise<RenderedMetrics> };
-  /** Null if nothing is signed; no public keys are served then. */
+  /** Signs identity assertions for upstreams. Null if the gateway signs nothing; no public keys are served then. */
   readonly identity: CallerIdentity | null;
 }
 

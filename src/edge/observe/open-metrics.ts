@@ -19,7 +19,7 @@ import type { OpenTls } from '../tls/open-tls.js';
 import type { Readiness } from './readiness.js';
 import type { UsageSender } from './usage-sender.js';
 
-/** Parts of the gateway whose own counters become metrics. */
+/** Components of the gateway whose own counters become metrics. */
 interface MeasuredParts {
   readonly keyStore: KeyStore;
   readonly recordCache: () => RecordStats | null;
@@ -29,7 +29,7 @@ interface MeasuredParts {
   readonly build?: Build | undefined;
 }
 
-/** Creates the metrics of a gateway and registers the counters of its parts. */
+/** Creates the metrics of a gateway and registers the counters of its components. */
 export function openMetrics(environment: string, readiness: Readiness, parts: MeasuredParts): GatewayMetrics {
   const { keyStore, recordCache, torExits, accessLog, traces } = parts;
   const state = {
@@ -71,7 +71,10 @@ export function openMetrics(environment: string, readiness: Readiness, parts: Me
   return metrics;
 }
 
-/** Registers the preload metrics. They show for how many of the existing keys the gateway can decide without Redis. */
+/**
+ * Registers the metrics of the cache preload. They show for how many of the existing keys the gateway can decide
+ * without Redis.
+ */
 function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null): void {
   metrics.gaugeByWord(
     'gateway_record_preload_state',
@@ -94,7 +97,7 @@ function showPreload(metrics: GatewayMetrics, preload: () => PreloadStats | null
   );
 }
 
-/** Registers the counter of keys that third parties may have read, because they were sent over plain HTTP or Tor. */
+/** Registers the counter of keys that clients sent over plain HTTP or Tor, so that third parties may have read them. */
 export function showExposedKeys(metrics: GatewayMetrics, exposedKeys: ExposedKeys): void {
   metrics.counterByWord(
     'gateway_keys_exposed_total',
@@ -115,7 +118,7 @@ export function showTls(metrics: GatewayMetrics, { endpoint, reload }: OpenTls):
   );
 }
 
-/** Registers the metrics of what is counted for the registry. */
+/** Registers the metrics of the usage counts that the gateway sends to the registry. */
 export function showUsage(metrics: GatewayMetrics, sender: UsageSender | null): void {
   metrics.counterByWord(
     'gateway_usage_batches_total',

@@ -4,7 +4,7 @@ import type { LineSink } from '../../telemetry/line-sink.js';
 import type { OpenTls } from '../tls/open-tls.js';
 import { expiryWarnings } from '../../tls/tls-material.js';
 
-/** Parts of the gateway that determine its readiness. */
+/** Components of the gateway that determine its readiness. */
 interface ReadinessSources {
   readonly keyStore: Pick<KeyStore, 'unavailableReason' | 'startingReason'>;
   readonly torExits: Pick<TorExits, 'unavailableReason' | 'ageWarning'>;
@@ -20,7 +20,10 @@ export class Readiness {
   warmUp: { readonly over: boolean } | null = null;
   readonly #sources: ReadinessSources;
   readonly #goesOnWithoutLog: boolean;
-  /** The access log, whose problem causes requests to be rejected. It has no problem if requests go on without it. */
+  /**
+   * The access log as the request checks see it: while `problem` returns a text, requests are rejected. It always
+   * returns null if the configuration accepts requests without a log.
+   */
   readonly requiredLog: Pick<LineSink, 'problem'>;
 
   /** @param onFailure what to do while the access log cannot be written: `refuse` or accept requests (`continue`) */

@@ -21,7 +21,7 @@ export interface RequestLogOptions {
   readonly usage: UsageCounter | null;
   /** Counts requests by merchant for the metrics; null if they are not counted. */
   readonly merchants: MerchantCounts | null;
-  /** Null if each request has its own line. */
+  /** Combines requests without an acceptable key into shared log lines; null if each request has its own line. */
   readonly sharedLines: SharedLines | null;
   /** Null if traces are not exported. */
   readonly traces: TraceExport | null;
@@ -75,7 +75,7 @@ export class RequestLog {
     sink.write(refusedLine(refused, environment, now));
   }
 
-  /** Resolves when all lines have been passed to the sink. */
+  /** Resolves when all lines have been passed to the sink, including those that still wait for a key look-up. */
   async settled(): Promise<void> {
     await Promise.all(this.#lookingUp);
     this.#options.sharedLines?.flush();
@@ -83,7 +83,7 @@ export class RequestLog {
 
   #write(exchange: Exchange, owner: KeyOwner): void {
     const { sink, sharedLines, usage, merchants, environment } = this.#options;
-    // A client with a known key always gets its own line for each request, whatever load other clients cause.
+    // A client with a known key gets its own line for each request, even under an attack by other clients.
     if (owner.credential === null && sharedLines?.take(exchange) === true) return;
     usage?.count(exchange, owner);
     if (merchants !== null && owner.credential !== null)

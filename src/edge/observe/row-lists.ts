@@ -1,4 +1,7 @@
-/** A row of a list: its label and note, the beginning of its period, its first request, and where its numbers begin. */
+/**
+ * A row of a list. `period` is the start of its period and `firstAt` the time of its first request, both in
+ * milliseconds since 1970. `place` is the index of its first counter.
+ */
 interface ListedRow<Note> {
   readonly label: string | null;
   readonly note: Note | null;
@@ -8,19 +11,20 @@ interface ListedRow<Note> {
 }
 
 const firstRows = 64;
-/** How many numbers each row begins with: the period that it is about, and the time of its first request. */
+/** Each row has this many numbers before its counters: the start of its period, and the time of its first request. */
 const ownNumbers = 2;
 
 /**
- * Lists of rows, one list for each owner. A row has a period, a label and numbers. Owners are numbers and rows are
- * columns: an object for each row would take four times the memory.
+ * A table of counters. Each row belongs to an owner (the number of a key or merchant), a period (an hour or a day) and
+ * a label, and has several counters. The rows of an owner form a linked list. The table is stored in columns, because
+ * an object for each row would take four times the memory.
  */
 export class RowLists<Note = never> {
-  /** All numbers, row after row. Row 0 takes what has no room. */
+  /** The numbers of all rows, row after row. Row 0 counts the requests for which the table has no room. */
   #numbers: Float64Array;
-  /** By row: the next row of its list; 0 at the end of the list. */
+  /** Per row: the index of the owner's next row; 0 at the end of the list. */
   #next = new Int32Array(firstRows);
-  /** By owner: the first row of its list. */
+  /** Per owner: the index of its first row; 0 for an owner without rows. */
   #heads = new Int32Array(firstRows);
   readonly #labels: (string | null)[] = [null];
   readonly #notes: (Note | null)[] = [null];
@@ -28,14 +32,17 @@ export class RowLists<Note = never> {
   readonly #width: number;
   readonly #mostOfOwner: number;
   readonly #most: number;
-  /** The beginning of the period of the latest request. A remainder of such large numbers is slow. */
+  /**
+   * Start of the period of the latest request. Cached, because computing it takes a slow remainder of large numbers.
+   */
   #time = 0;
 
   /**
    * @param period length of the periods, in milliseconds
-   * @param numbers how many numbers a row counts
-   * @param mostOfOwner most rows of one owner and period. Further labels share one more row, with the label null.
-   * @param most most rows together
+   * @param numbers number of counters in a row
+   * @param mostOfOwner maximum number of rows of one owner in one period. Further labels share one more row, whose
+   *   label is null.
+   * @param most maximum number of rows of all owners together
    */
   constructor(period: number, numbers: number, mostOfOwner = Infinity, most = Infinity) {
     this.#period = period;
@@ -48,10 +55,10 @@ export class RowLists<Note = never> {
   }
 
   /**
-   * Returns the place of the first number of a row. Adds the row if it is missing. Without room for it, returns the row
-   * of all further labels; `noRoom` if there is no room for that one either.
-   * @param at the row is about the period in which this time is
-   * @param note of a new row; it does not distinguish rows
+   * Returns the index of a row's first counter. Adds the row if it is missing. If there is no room for the row, returns
+   * the index for the owner's row with the label null, or `noRoom` if there is no room for that row either.
+   * @param at a time within the period of the row, in milliseconds since 1970
+   * @param note stored with a new row, but not compared: two notes do not make two rows
    */
   rowOf(owner: number, at: number, label: string | null, note: Note | null = null): number {
     if (at < this.#time || at >= this.#time + this.#period) this.#time = at - (at % this.#period);
@@ -68,12 +75,12 @@ export class RowLists<Note = never> {
     return further === noRoom ? this.#append(owner, time, at, null, null) : further;
   }
 
-  /** Adds to a number. */
+  /** Adds an amount to the counter with this index. */
   add(place: number, amount: number): void {
     this.#numbers[place] = (this.#numbers[place] ?? 0) + amount;
   }
 
-  /** Sets a number to at least this value. */
+  /** Raises the counter with this index to at least this value. */
   raise(place: number, least: number): void {
     if ((this.#numbers[place] ?? 0) < least) this.#numbers[place] = least;
   }
@@ -108,7 +115,7 @@ export class RowLists<Note = never> {
   }
 }
 
-/** The place of the row that takes what has no room. */
+/** Index of the first counter of row 0, which counts the requests for which the table has no room. */
 export const noRoom = ownNumbers;
 
 function larger<Column extends Int32Array | Float64Array>(former: Column, empty: Column): Column {

@@ -14,7 +14,7 @@ import type { UsageCounter } from './usage-counter.js';
 
 /** Dependencies and settings of `SharedLines`. */
 export interface SharedLinesOptions {
-  /** Null if no source is ever throttled. */
+  /** Throttle for sources without an acceptable key; null without a throttle. */
   readonly throttle: Pick<BadKeyThrottle, 'limits' | 'count'> | null;
   readonly trustedProxies: IpRanges;
   readonly sink: Pick<LineSink, 'write' | 'problem' | 'hasOnlyReserve' | 'beforeEnd'>;
@@ -32,7 +32,7 @@ export interface SharedLinesOptions {
 const mostSources = 20;
 const lineMilliseconds = 1_000;
 
-/** Outcomes that do not show whether the key is valid. */
+/** Outcomes that do not show whether the key is valid. The throttle does not count such requests. */
 const undecided: ReadonlySet<string> = new Set<GatewayErrorCode>([
   'key_store_unavailable',
   'tor_list_unavailable',
@@ -48,9 +48,9 @@ const reasons = {
 };
 
 /**
- * Aggregates requests without an acceptable key into shared access log lines when there are too many of them. Writes
- * one line per second for each throttled source (IPv4 address or IPv6 /64), or one for all sources while the disk is
- * nearly full. Each request is counted in exactly one line.
+ * Combines requests without an acceptable key into shared access log lines when there are too many of them. Writes one
+ * line per second for each throttled source (IPv4 address or IPv6 /64). While the disk is nearly full, writes one line
+ * per second for all sources. Each request is counted in exactly one line.
  */
 export class SharedLines {
   readonly #options: SharedLinesOptions;
@@ -58,7 +58,10 @@ export class SharedLines {
   #others: SharedRequests | null = null;
   #othersReason: keyof typeof reasons = 'sources';
   #timer: NodeJS.Timeout | null = null;
-  /** Number of requests without their own line, by reason, and number of shared lines. */
+  /**
+   * Number of requests without their own line, by reason (`throttled`, `sources`, `reserve`), and number of shared
+   * lines.
+   */
   readonly stats = { throttled: 0, sources: 0, reserve: 0, lines: 0 };
 
   constructor(options: SharedLinesOptions) {
@@ -131,8 +134,8 @@ export class SharedLines {
   }
 
   /**
-   * Starts the timer for the next flush. While the sink has a problem, the flush is delayed, because a lost line would
-   * lose all requests that it counts.
+   * Starts the timer for the next flush. While the log sink has a problem, the flush is delayed, because a lost line
+   * would lose all requests that it counts.
    */
   #tick(): NodeJS.Timeout {
     const timer = setTimeout(() => {
@@ -150,7 +153,7 @@ export class SharedLines {
     this.#options.sink.write(sharedLine(requests, this.#options.environment, reasons[reason]));
   }
 
-  /** Returns the address, or null for a trusted proxy, which is never a source. */
+  /** Returns the address. Null for a trusted proxy, which is never throttled, because it carries many clients. */
   #unlessProxy(remote: IpAddress | null): IpAddress | null {
     return remote === null || this.#options.trustedProxies.contains(remote) ? null : remote;
   }

@@ -5,37 +5,48 @@ import type { Exchange } from '../request/exchange.js';
 import { type KeyOwner, loggedPath } from './access-log.js';
 import { noRoom, RowLists } from './row-lists.js';
 
-/** Most keys with rows of their own between two batches. The requests of further keys are counted together. */
+/**
+ * Maximum number of keys that are counted separately between two batches. The requests of further keys are counted
+ * together.
+ */
 const mostKeys = 200_000;
-/** Most keys that were not looked up. Anybody can send such keys, so they may not displace known ones. */
+/**
+ * Maximum number of separately counted keys that were not looked up. Anybody can send made-up keys, so they must not
+ * use up the room for known keys.
+ */
 const mostKeysNotFound = 1_000;
 const mostAddressesOfKey = 64;
 const mostAgentsOfKey = 16;
 const mostHostsOfMerchant = 64;
-/** Most rows of addresses, and of User-Agents, of all keys together. */
+/**
+ * Maximum number of rows by address, by User-Agent and by host: each is a limit for all keys and merchants together.
+ */
 const mostRows = 250_000;
-/** Most details of refusals. Those of one merchant must fit into one message to the registry. */
+/**
+ * Maximum number of denied or failed requests whose details are kept: for all merchants, and for one merchant. The
+ * details of one merchant must fit into one message to the registry.
+ */
 const mostRefusals = 2_000;
 const mostRefusalsOfMerchant = 20;
 const longestAgent = 256;
 const longestHost = 256;
 
-/** The owner of all requests without a known key. It is the first one of a tally. */
+/** The owner number of all requests without a known key. It is the first owner of each `UsageTally`. */
 export const withoutKey = 0;
 
-/** What is counted of a request beside its code. */
+/** The measured values of a request that are counted in addition to its code. */
 type Measured = Pick<Exchange, 'duration' | 'requestBodyBytes' | 'responseBodyBytes'>;
 const unmeasured: Measured = { duration: 0, requestBodyBytes: 0, responseBodyBytes: 0 };
 
 /**
- * Counts the requests of one process for the registry, at the moment when their access log lines are written: each
- * request once, in the hour of its line. The counts by code are exact. The memory for addresses, User-Agents, hosts and
- * refusals is bounded.
+ * Counts the requests of one process for the registry. A request is counted once, when its access log line is written,
+ * in the hour of that line. The counts by code are exact. The memory for addresses, User-Agents, hosts and refusals is
+ * bounded, so some of them may be dropped.
  */
 export class UsageCounter {
   #tally = new UsageTally();
 
-  /** Returns what was counted since the last call; null if that is nothing. */
+  /** Returns the counts since the last call, and starts new ones; null if nothing was counted. */
   take(): UsageTally | null {
     if (this.#tally.codes.isEmpty) return null;
     const taken = this.#tally;
@@ -65,9 +76,9 @@ export class UsageCounter {
   }
 
   /**
-   * Counts the requests of an access log line that belong to no key: those of a shared line, or one that the HTTP
-   * parser rejected.
-   * @param at time of the line
+   * Counts the requests of an access log line without a known key. The line is either a shared line or the line of a
+   * request that the HTTP parser rejected.
+   * @param at time of the line, in milliseconds since 1970
    * @param address null if unknown, or if the requests came from several addresses
    */
   countWithoutKey(
@@ -92,35 +103,51 @@ function refusalOf({ data, found, outcome, status }: Exchange, keyId: string): R
   };
 }
 
-/** What is kept of a merchant beside its keys. Its number is its owner in `hosts`. */
+/** The details of a merchant's refusals. `number` is the merchant's owner number in `UsageTally.hosts`. */
 export interface MerchantTally {
   readonly number: number;
   readonly refusals: RefusalDetail[];
 }
 
-/** What a process counted in a period, by owner: a key, or all requests without a known key. */
+/**
+ * The counts of one process in one period. Each count belongs to an owner: a key, or all requests without a known key.
+ */
 export class UsageTally {
-  /** Numbers of owners by key id or look-up id. */
+  /** Owner numbers by key id. A key that was not looked up has its look-up id instead. */
   readonly owners = new Map<string, number>();
-  /** By owner: a key id and its merchant, or a look-up id and null, or twice null for requests without a known key. */
+  /**
+   * The key id of each owner. `merchantIds` contains the merchant of the key. A key that was not looked up has its
+   * look-up id and a null merchant. The requests without a known key have null in both lists.
+   */
   readonly ids: (string | null)[] = [null];
   readonly merchantIds: (string | null)[] = [null];
   readonly merchants = new Map<string, MerchantTally>();
-  /** By code and hour: requests, milliseconds together, slowest, bytes of requests, bytes of responses. */
+  /**
+   * Counters by code and hour: requests, total duration, longest duration (in milliseconds), request body bytes,
+   * response body bytes.
+   */
   readonly codes = new RowLists(hourMilliseconds, 5);
-  /** By address and day: refused, accepted, last request, last accepted one. */
+  /**
+   * Counters by address and day: refused requests, accepted requests, time of the last request, time of the last
+   * accepted one.
+   */
   readonly addresses = new RowLists<GeoLocation>(dayMilliseconds, 4, mostAddressesOfKey, mostRows);
-  /** By User-Agent and day: requests. */
+  /** Counter by User-Agent and day: accepted requests. */
   readonly agents = new RowLists(dayMilliseconds, 1, mostAgentsOfKey, mostRows);
-  /** By header with host and day: refused, accepted. The owner is a merchant. */
+  /**
+   * Counters by claimed host (with its header name) and day: refused and accepted requests. The owners are merchants.
+   */
   readonly hosts = new RowLists(dayMilliseconds, 2, mostHostsOfMerchant, mostRows);
   readonly dropped = { refusals: 0, rows: 0 };
   #notFound = 0;
   #refusals = 0;
-  /** The owner of all keys beyond the bound; null without such a key. */
+  /** The owner number shared by all keys that exceed `mostKeys`; null until a key exceeds it. */
   #others: number | null = null;
 
-  /** @param lookupId of a key that was not looked up; null without a key, or for one that does not exist */
+  /**
+   * Returns the owner number for a request without a known key.
+   * @param lookupId of a key that was not looked up; null without a key, or for a key that does not exist
+   */
   ownerNotFound(lookupId: string | null): number {
     if (lookupId === null) return withoutKey;
     const known = this.owners.get(lookupId);
@@ -130,7 +157,10 @@ export class UsageTally {
     return this.addOwner(lookupId, null);
   }
 
-  /** @param merchantId null for a look-up id */
+  /**
+   * @param id a key id or a look-up id
+   * @param merchantId the merchant of the key; null for a look-up id
+   */
   addOwner(id: string, merchantId: string | null): number {
     if (this.ids.length > mostKeys) return (this.#others ??= this.#append(null, null));
     const owner = this.#append(id, merchantId);
@@ -178,7 +208,10 @@ export class UsageTally {
     this.hosts.add(place + Number(isAccepted), 1);
   }
 
-  /** Keeps the details of a refusal. The newest ones of a merchant displace its older ones. */
+  /**
+   * Stores the details of a denied or failed request. If there is no room, they replace the oldest details of the
+   * merchant; if it has no older details, they are dropped.
+   */
   addRefusal(merchantId: string, detail: RefusalDetail): void {
     const { refusals } = this.#merchant(merchantId);
     if (this.#refusals >= mostRefusals && refusals.length === 0) {

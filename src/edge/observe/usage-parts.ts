@@ -2,7 +2,7 @@ import { cutAtKey } from '../../telemetry/mask-keys.js';
 import type { BatchWriter, KeyRows } from '../../usage/batch-text.js';
 import { type MerchantTally, type UsageTally, withoutKey } from './usage-counter.js';
 
-/** What was counted in a period and no longer changes. It is sent in parts, because a message has a maximum length. */
+/** The counts of one past period. They are sent in several batches, because a message has a maximum length. */
 export class UsageParts {
   readonly #tally: UsageTally;
   readonly #merchants: readonly (readonly [id: string, merchant: MerchantTally])[];
@@ -13,17 +13,20 @@ export class UsageParts {
     this.#merchants = [...tally.merchants];
   }
 
-  /** How many keys and merchants are left. Requests without a known key count like those of one key. */
+  /** Number of keys and merchants that are not in a batch yet. All requests without a known key count as one key. */
   get left(): number {
     return this.#tally.ids.length + this.#merchants.length - this.#sent;
   }
 
-  /** What was dropped. It is in the first part. */
+  /**
+   * How many counts were dropped for lack of memory in this period. Only the first batch reports them; later ones
+   * report 0.
+   */
   get dropped(): UsageTally['dropped'] {
     return this.#sent === 0 ? this.#tally.dropped : { refusals: 0, rows: 0 };
   }
 
-  /** Writes the counts of the next keys and merchants. */
+  /** Writes the counts of the next `count` keys and merchants, without removing them. */
   write(count: number, writer: BatchWriter): void {
     const [tally, end] = [this.#tally, this.#sent + count];
     const keys = tally.ids.length;
@@ -42,7 +45,7 @@ export class UsageParts {
       writeHosts(tally, number, writer, writer.merchant(merchantId, refusals));
   }
 
-  /** Removes the next keys and merchants, because a batch contains them. */
+  /** Removes the next `count` keys and merchants, because a batch now contains them. */
   remove(count: number): void {
     this.#sent += count;
   }
@@ -60,7 +63,7 @@ function writeKey({ codes, addresses, agents }: UsageTally, owner: number, write
       responseBytes: codes.numberAt(place + 4),
     });
   });
-  // The last accepted request from an address with a row of its own.
+  // The last accepted request from an address that has its own row.
   const last = { at: 0, address: '', country: null as string | null };
   addresses.each(owner, ({ label, note, period, firstAt, place }) => {
     const country = note?.countryIsoCode ?? null;
@@ -84,7 +87,7 @@ function writeKey({ codes, addresses, agents }: UsageTally, owner: number, write
   });
 }
 
-/** Rounds milliseconds to microseconds. A batch with all digits is a third longer. */
+/** Rounds milliseconds to microseconds. With all digits, a batch would be a third longer. */
 function rounded(milliseconds: number): number {
   return Math.round(milliseconds * 1000) / 1000;
 }

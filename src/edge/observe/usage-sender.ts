@@ -8,12 +8,12 @@ import { type BatchHead, BatchWriter } from '../../usage/batch-text.js';
 import { UsageCounter } from './usage-counter.js';
 import { UsageParts } from './usage-parts.js';
 
-/** The way to the registry for what a gateway process counts. */
+/** How a gateway process sends its usage counts to the registry. */
 export interface UsagePort {
   readonly channel: RegistryChannel;
-  /** Name of this process for people. */
+  /** Name of this process, for display to operators. */
   readonly instance: string;
-  /** Called with the problem when the registry does not store batches, and with null when it stores them again. */
+  /** Called with the problem when the registry stops storing batches, and with null when it stores them again. */
   readonly onUsageProblem: (problem: string | null) => void;
 }
 
@@ -27,16 +27,18 @@ const storedReply = Type.Object({ sequence: Type.Integer({ minimum: 0 }) });
 const refusedReply = Type.Object({ problem: Type.String() });
 
 const everyMilliseconds = 1_000;
-/** A process that counts nothing sends an empty batch this often, so that the registry knows that it runs. */
+/** A process that counts no requests sends an empty batch at this interval, so that the registry knows that it runs. */
 const idleMilliseconds = 10_000;
-/** Most batches without a reply. Beyond them, requests are counted together until there is room again. */
+/**
+ * Maximum number of unacknowledged batches. At this number, no batch is made, and further requests stay in the counter.
+ */
 const mostUnderWay = 16;
 const mostKeysOfBatch = 500;
 
-/** After this time without a stored batch, operators are told. A restart of the registry takes less. */
+/** If a batch waits this long to be stored, operators are warned. A restart of the registry takes less time. */
 const lateMilliseconds = 30_000;
 
-/** A batch that is kept until the registry has it in SQL. Its text never changes. */
+/** A batch that the sender keeps until the registry has committed it to SQL. Its text never changes. */
 interface KeptBatch {
   readonly sequence: number;
   readonly text: string;
@@ -45,7 +47,7 @@ interface KeptBatch {
   sending: Promise<void> | null;
 }
 
-/** What was counted in a period, and how much of it is in batches. */
+/** The counts of a past period (milliseconds since 1970), as far as they are not in batches yet. */
 interface Period {
   readonly parts: UsageParts;
   readonly from: number;
@@ -53,14 +55,14 @@ interface Period {
 }
 
 /**
- * Sends what the gateway counts to the registry, once a second. A batch is sent again, unchanged, until the registry
- * has it in SQL. Batches have numbers, and the registry adds each number once.
+ * Sends the usage counts to the registry, once a second, in numbered batches. A batch is resent unchanged until the
+ * registry has committed it to SQL. The registry counts each batch number only once, so a resent batch does no harm.
  */
 export class UsageSender {
   readonly counter = new UsageCounter();
   readonly #options: UsageSenderOptions;
   readonly #every: number;
-  /** Id of this process for the registry. */
+  /** Id under which the registry tracks the batch numbers of this process. `#giveUp` replaces it. */
   #process = uniqueId();
   #sequence = 0;
   #acknowledged = 0;
@@ -75,16 +77,16 @@ export class UsageSender {
   #failure = 'no registry replies';
   #isLate = false;
   #isClosed = false;
-  /** Numbers of batches that the registry stored and refused. */
+  /** How many batches the registry has stored and how many it has refused. */
   readonly stats = { stored: 0, refused: 0 };
 
-  /** @param every interval of batches, in milliseconds */
+  /** @param every interval between batches, in milliseconds */
   constructor(options: UsageSenderOptions, every = everyMilliseconds) {
     [this.#options, this.#every] = [options, every];
     this.#countedUntil = this.#madeAt = options.clock.now();
   }
 
-  /** How long the oldest batch without a reply has waited, in milliseconds; 0 without one. */
+  /** How long the oldest unacknowledged batch has waited, in milliseconds; 0 without such a batch. */
   get delay(): number {
     const [oldest] = this.#kept;
     return oldest === undefined ? 0 : Math.max(0, this.#options.clock.now() - oldest.madeAt);
@@ -105,8 +107,9 @@ export class UsageSender {
   }
 
   /**
-   * Sends all that is left, and the end mark. What Redis has taken by then, the registry reads later.
-   * @param milliseconds how long to wait for the replies
+   * Sends the remaining counts, and a last batch that marks the end. The registry can still read batches from Redis
+   * after this process has ended.
+   * @param milliseconds maximum time to wait for the replies
    */
   async close(milliseconds: number): Promise<void> {
     if (this.#timer !== null) clearInterval(this.#timer);
@@ -116,7 +119,7 @@ export class UsageSender {
     await Promise.race([this.#sendKept(), wait(milliseconds, undefined, { ref: false })]);
   }
 
-  /** Makes batches of what was counted, while fewer than `most` are kept. */
+  /** Makes batches from the counts until all counts are in batches or `most` batches are unacknowledged. */
   async #fill(most: number): Promise<void> {
     while (this.#kept.length < most) {
       this.#period ??= this.#nextPeriod();
@@ -141,20 +144,23 @@ export class UsageSender {
     return { parts: new UsageParts(tally), from, to };
   }
 
-  /** Makes a batch of this many keys and merchants. @returns whether it is short enough for a message */
+  /**
+   * Makes a batch of this many keys and merchants.
+   * @returns false, without adding the batch, if it is too long for a message
+   */
   async #keep({ parts, from, to }: Period, count: number): Promise<boolean> {
     const writer = new BatchWriter(from);
     parts.write(count, writer);
     const head = { ...this.#head(from, to), isLast: false, dropped: parts.dropped };
     const text = await writer.text(head);
     if (text.length > maxMessageBytes && count > 1) return false;
-    if (head.process !== this.#process) return this.#keep({ parts, from, to }, count); // given up meanwhile
+    if (head.process !== this.#process) return this.#keep({ parts, from, to }, count); // `#giveUp` ran meanwhile
     parts.remove(count);
     this.#add(text);
     return true;
   }
 
-  /** Makes a batch without counts: a sign of life, or the end mark. */
+  /** Makes a batch without counts: a heartbeat, or the last batch, which marks the end. */
   async #keepEmpty(): Promise<void> {
     const at = this.#countedUntil;
     const dropped = { refusals: 0, rows: 0 };
@@ -173,7 +179,10 @@ export class UsageSender {
     this.#kept.push({ sequence: this.#sequence, text, madeAt: this.#madeAt, sending: null });
   }
 
-  /** Sends the batches that are not under way, in order. Resolves when all batches were replied to or have failed. */
+  /**
+   * Sends, in order, all batches that are not being sent already. Resolves when the registry has replied to each batch,
+   * or its send has failed.
+   */
   #sendKept(): Promise<unknown> {
     return Promise.all(
       this.#kept.map((batch) => (batch.sending ??= this.#sendOne(batch).finally(() => (batch.sending = null)))),
@@ -189,12 +198,15 @@ export class UsageSender {
       this.#failure = error instanceof Error ? error.message : String(error);
       return;
     }
-    if (process !== this.#process) return; // a reply to a batch that was given up
+    if (process !== this.#process) return; // the reply to a batch that `#giveUp` has dropped
     if (Check(storedReply, reply)) this.#stored(reply.sequence);
     else this.#giveUp(Check(refusedReply, reply) ? reply.problem : 'the reply of the registry is malformed');
   }
 
-  /** @param sequence of the last batch that the registry has in SQL */
+  /**
+   * Drops the batches that the registry has stored.
+   * @param sequence number of the last batch that the registry has committed to SQL
+   */
   #stored(sequence: number): void {
     const former = this.#kept.length;
     this.#kept = this.#kept.filter((batch) => batch.sequence > sequence);
@@ -203,8 +215,8 @@ export class UsageSender {
   }
 
   /**
-   * Drops the batches that are kept, because the registry will never take one of them. The registry takes batches in
-   * order, so the next one begins a new order.
+   * Drops all unacknowledged batches, because the registry will never accept one of them. The registry takes batches
+   * only in order of their numbers, so the next batch starts a new sequence under a new process id.
    */
   #giveUp(problem: string): void {
     this.stats.refused += this.#kept.length;

@@ -19,8 +19,8 @@ interface Share {
  * The memory for request bodies that have not arrived completely, shared by all upstreams of a process. A single
  * merchant may use all of it. When the memory is exhausted, the merchant with the most bytes loses its oldest body.
  * Bodies of honest clients arrive quickly, so the oldest body is a slow upload.
- * The request of such a body has no permit (slot at the upstream) yet, so the service has not seen it. Bodies of
- * requests with a permit do not count here, because the number of permits limits them.
+ * A request whose body is buffered here has no permit (slot at the upstream) yet, so the service has not seen it.
+ * Bodies of requests with a permit do not count here, because the number of permits limits them.
  */
 export class BodyBuffers {
   readonly #maxBytes: number;
@@ -50,7 +50,7 @@ export class BodyBuffers {
 
   /**
    * Counts more bytes for a buffered request body. Above the limit, refuses the request with the oldest body of the
-   * merchant that uses the most memory, perhaps this one.
+   * merchant that uses the most memory. This may be the given body.
    */
   grow(body: BufferedBody, bytes: number): void {
     const share = this.#shares.get(body.merchantId);
@@ -76,7 +76,7 @@ export class BodyBuffers {
     if (share.bodies.size === 0) this.#shares.delete(body.merchantId);
   }
 
-  /** Returns the share with the most bytes; in a tie, the share that just grew. */
+  /** Returns the merchant's bodies that use the most memory; in a tie, the bodies that just grew. */
   #largest(grown: Share): Share {
     let largest = grown;
     for (const share of this.#shares.values()) if (share.bytes > largest.bytes) largest = share;

@@ -3,9 +3,7 @@ import { GatewayError } from '../request/errors.js';
 import type { BodyBuffers } from './body-buffers.js';
 import type { UpstreamRequest } from './upstream-request.js';
 
-/**
- * A request takes a permit (slot at the upstream) when its whole body, or more than this number of bytes, has arrived.
- */
+/** A request takes a permit (slot at the upstream) once its whole body has arrived, or more bytes of it than this. */
 const bufferedBytes = 65_536;
 const nothing = Buffer.alloc(0);
 
@@ -18,9 +16,9 @@ export interface Buffering {
 /**
  * Buffers the start of a body before its request takes a permit (slot at the upstream), so that slow clients occupy no
  * permits. A short body that breaks off or stalls never reaches the upstream. Fails the request with client_closed,
- * body_too_large, overloaded (memory exhausted), or the reason of the cancellation.
- * @param begin called at most once, with the buffered bytes and the stream of the remaining ones. The stream is null if
- *   no bytes remain.
+ * body_too_large, overloaded (memory exhausted), or the reason for which the request was cancelled.
+ * @param begin called at most once, with the buffered bytes and the stream of the remaining bytes. The stream is null
+ *   if no bytes remain.
  */
 export function bufferBody(
   request: UpstreamRequest,

@@ -1,6 +1,6 @@
 import { GatewayError } from '../request/errors.js';
 
-/** Permits count as contended for this time after a request of another merchant, in milliseconds. */
+/** How long permits count as contended after a request of another merchant, in milliseconds. */
 const contentionMilliseconds = 60_000;
 /** Under contention, a merchant may hold at most this many times as many permits as are free. */
 const shareOfFree = 3;
@@ -12,9 +12,9 @@ interface Requester {
 
 /**
  * Hands out the permits (slots) for requests in flight at one upstream. A merchant without competition may take all
- * permits. If another merchant has requested one within the last minute, a merchant may hold at most three times as
- * many permits as are free. One merchant then gets at most three quarters, and two get three sevenths each. One permit
- * stays free for a merchant without permits.
+ * permits. If another merchant has requested a permit within the last minute, a merchant may hold at most three times
+ * as many permits as are free. One busy merchant then gets at most three quarters of the permits, and two get three
+ * sevenths each. One permit always stays free for a merchant that has no permit yet.
  */
 export class FairShare {
   readonly #places: number;
@@ -73,7 +73,7 @@ export class FairShare {
     this.#latest = { merchantId, at: this.#now() };
   }
 
-  /** Whether a merchant other than the current one has requested a permit within the contention time. */
+  /** Whether a merchant other than the latest one has requested a permit within `contentionMilliseconds`. */
   #isContended(): boolean {
     return this.#other !== null && this.#now() - this.#other.at < contentionMilliseconds;
   }

@@ -23,11 +23,14 @@ import type { Upstream } from './upstream.js';
 export interface ProxyOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   readonly timeouts: ResponseTimeouts;
-  /** Signs the merchant's identity for upstreams; null without a signature. */
+  /** Signs the merchant's identity for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
 }
 
-/** Key under which the headers contain the upstream request. The plugin passes these headers to its HTTP client. */
+/**
+ * Symbol under which the headers object contains the upstream request, because the plugin passes only headers to its
+ * HTTP client.
+ */
 const forwarded = Symbol('forwarded request');
 
 /** Options that the plugin passes to its HTTP client. The gateway uses only the headers. */
@@ -38,7 +41,8 @@ interface PluginRequest {
 /**
  * Registers the plugin @fastify/http-proxy for every route, with the gateway's own HTTP/1.1 client. The plugin's
  * default client would retry a request after a lost response. The plugin would also alter the path (`new URL`) and the
- * headers (one value per name). Therefore it only passes on an object that holds the unaltered upstream request.
+ * headers (one value per name). Therefore the plugin only passes on an object that contains the unaltered upstream
+ * request.
  */
 export function registerProxy(app: FastifyInstance, options: ProxyOptions): void {
   const client = {
@@ -54,7 +58,7 @@ export function registerProxy(app: FastifyInstance, options: ProxyOptions): void
     undici: client as unknown as { request: Dispatcher['request'] },
     retryMethods: [],
     disableRequestLogging: true,
-    // The plugin's default handler returns the reply, and Fastify would await the reply like a promise.
+    // Return nothing. The plugin's default handler returns the reply, and Fastify would await it like a promise.
     handler: (_request, reply, target, replyOptions) => {
       reply.from(target, replyOptions);
     },
@@ -271,9 +275,9 @@ function ownHeaders({ found: { responseHeaders } }: Exchange, headers: HeaderLis
 }
 
 /**
- * Returns the caller's identity, address and protocol as verified by the gateway. The upstream has no other source for
- * these. They precede the client's headers, because a service with a header limit silently drops the last headers. Node
- * does so after 1,000.
+ * Returns headers with the caller's identity, address and protocol as verified by the gateway. An upstream has no other
+ * reliable source for them. These headers precede the client's headers, because a service with a header limit silently
+ * drops the last headers. Node does so after 1,000.
  */
 function identityHeaders({ id, facts, credential, trace }: Findings, host: string): string[] {
   if (facts === null || credential === null) throw new Error('a request without a credential was about to be proxied');

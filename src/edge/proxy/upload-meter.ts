@@ -9,13 +9,13 @@ export interface UploadLimits {
   readonly maxBodyBytes: number;
   /** Minimum rate at which the client must send, in bytes per second, averaged over `windowSeconds`. */
   readonly minBodyBytesPerSecond: number;
-  /** Called when an upload is aborted because the client sends more slowly. */
+  /** Called when an upload is aborted because the client sends more slowly than the minimum rate. */
   onSlowBody(): void;
 }
 
 /**
- * Streams a client's body to the upstream. The request occupies a permit (slot at the upstream) during the upload.
- * Therefore the upload is aborted if the body exceeds its limit, or if the client disconnects or is too slow.
+ * Streams a client's body to the upstream. The request occupies a permit (slot at the upstream) during the upload. To
+ * free the permit, the upload is aborted if the body exceeds its limit, or if the client disconnects or is too slow.
  */
 export class UploadMeter extends Transform {
   readonly #request: Pick<UpstreamRequest, 'onBody' | 'onUploadEnd' | 'bodyIsWhole'>;
@@ -100,7 +100,10 @@ export class BodyRate {
   /** Number of bytes received before the current window. */
   #before: number;
 
-  /** @param bytes bytes received before the measurement */
+  /**
+   * @param bytesPerSecond minimum rate
+   * @param bytes number of bytes received before the measurement
+   */
   constructor(bytesPerSecond: number, bytes: number) {
     this.#bytesPerSecond = bytesPerSecond;
     this.#before = bytes;

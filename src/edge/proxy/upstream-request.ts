@@ -25,7 +25,10 @@ export interface UpstreamOptions {
   readonly minBodyBytesPerSecond: number;
   /** The memory for bodies that have not arrived completely, shared by all upstreams. */
   readonly buffers: BodyBuffers;
-  /** Minimum time between a response and the next request on its connection, in milliseconds. */
+  /**
+   * Minimum time between a response and the next request on its connection, in milliseconds. Does not apply if no other
+   * connection is available.
+   */
   readonly restMilliseconds: number;
   /** Called when the service sends bytes although no request is pending. */
   readonly onUnsolicited: () => void;
@@ -47,13 +50,13 @@ export interface UpstreamRequest {
   readonly cancellation: Cancellation;
   /** Called with the size of each forwarded part of the body. */
   onBody(bytes: number): void;
-  /** Returns the body if it has arrived completely; null if it is incomplete or the request has none. */
+  /** Returns the body if it has arrived completely; null if it is incomplete or the request has no body. */
   bodyAtHand(): Buffer | null;
   /** Whether the body is complete. Checked at the end of the stream, so that a truncated body is not accepted. */
   bodyIsWhole(): boolean;
   /** Called when a connection carries the request. From then on, the service may have executed the request. */
   onStart(): void;
-  /** Called when a streamed body needs no further data, because it is complete or the request has failed. */
+  /** Called when a streamed body is no longer read, because it is complete or the request has failed. */
   onUploadEnd(): void;
   /** Called when the response headers have arrived. */
   onHeaders(): void;

@@ -13,9 +13,9 @@ import type { UpstreamOptions, UpstreamRequest } from './upstream-request.js';
 
 /**
  * One upstream: its connection pool, its permits (slots for requests in flight) and its timeout. A request takes a
- * permit when its body, or 64 KiB of a longer body, has arrived. A write is sent at most once, because the service may
- * have executed it even if the connection broke. A read is retried once if a reused connection ended before the first
- * byte of its response.
+ * permit once its whole body, or more than 64 KiB of it, has arrived. A write is sent at most once, because the service
+ * may have executed it even if the connection broke. A read is retried once if a reused connection ended before the
+ * first byte of its response.
  */
 export class Upstream {
   readonly #to: CallTo;
@@ -69,7 +69,7 @@ export class Upstream {
   }
 
   /**
-   * Sends a request and reports the outcome to its callbacks.
+   * Sends a request and reports its response or failure to its callbacks.
    * @throws GatewayError upstream_busy if no permit is available; no callback is called then
    */
   send(request: UpstreamRequest): void {
@@ -114,7 +114,8 @@ interface CallTo extends Pick<UpstreamOptions, 'name' | 'timeoutSeconds'>, Uploa
 }
 
 /**
- * One request to an upstream. The call ends when the whole response has arrived, or the headers of a streamed response.
+ * One request to an upstream. The call ends when the whole response has arrived. If the response is streamed, the call
+ * ends when its headers have arrived.
  */
 class UpstreamCall implements ResponseListener {
   readonly #to: CallTo;
@@ -126,7 +127,9 @@ class UpstreamCall implements ResponseListener {
   /** Whether the request was retried. */
   #isRepeated = false;
 
-  /** @param giveBack releases the slot at the upstream; called once: at the end of the response, or on failure */
+  /**
+   * @param giveBack releases the permit (slot at the upstream); called once: at the end of the response, or on failure
+   */
   constructor(to: CallTo, request: UpstreamRequest, giveBack: () => void) {
     this.#to = to;
     this.#request = request;

@@ -38,8 +38,9 @@ export interface ConnectionFacts {
   /** The port of `remote`; null if unknown. */
   readonly port: number | null;
   /**
-   * Whether forwarding headers are trusted if `remote` is a trusted proxy. False for a PROXY header without an address:
-   * `remote` is then the load balancer, and the unknown client could forge its address with X-Forwarded-For.
+   * Whether the gateway trusts forwarding headers on this connection if `remote` is a trusted proxy. False for a PROXY
+   * header without an address: `remote` is then the load balancer, and the unknown client could forge its address with
+   * X-Forwarded-For.
    */
   readonly mayForward: boolean;
   /** The slot of the connection in the limits of its listener; null without a listener. */
@@ -48,7 +49,10 @@ export interface ConnectionFacts {
    * Result of the TLS handshake: a JSON object with field names of the Elastic Common Schema (ECS). Null without TLS.
    */
   readonly tls: string | null;
-  /** Whether an unknown key of this connection was looked up without a look-up budget. Only the throttle sets it. */
+  /**
+   * Whether this connection has used its one look-up of an unknown key that needs no look-up budget. Set by the
+   * throttle.
+   */
   usedFirstLookup: boolean;
 }
 

@@ -4,7 +4,10 @@ interface GatewayErrorOptions extends ErrorOptions {
   readonly retryAfterSeconds?: number;
 }
 
-/** A failure that ends a request. `code` determines the response. `message` is for operators and never sent. */
+/**
+ * A failure that ends a request. `code` determines the response. `message` is for operators and is never sent to a
+ * client.
+ */
 export class GatewayError extends Error {
   /** Seconds after which the client may retry; null for the default. */
   readonly retryAfterSeconds: number | null;

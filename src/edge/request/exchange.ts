@@ -5,7 +5,7 @@ import { type GatewayErrorCode, gatewayErrors } from '../../policy/gateway-error
 import type { Findings } from './findings.js';
 import type { RequestData } from './request-data.js';
 
-/** Result of a request: accepted, or the code of the denial or of the failure. */
+/** Result of a request: `accepted`, or the code of the denial or of the failure. */
 export type Outcome = 'accepted' | DenialCode | GatewayErrorCode;
 
 /**
@@ -33,7 +33,7 @@ export class Exchange {
   /** Milliseconds from the arrival of the headers to the decision. */
   decisionDuration = 0;
   readonly #startedAt = performance.now();
-  /** When the request was over, on the clock of `#startedAt`; null before. */
+  /** When the request was over: decided, and its response finished. On the clock of `#startedAt`; null before. */
   #endedAt: number | null = null;
   /** Cancels the request while its upstream response is pending. */
   readonly cancellation = new Cancellation();
@@ -57,8 +57,8 @@ export class Exchange {
 
   /**
    * Marks the response as finished: it was sent, or the client is gone.
-   * @param reasonOf returns for operators what closed the connection; null for the client. Called if the response is
-   *   not complete.
+   * @param reasonOf called if the response is incomplete. Returns, for operators, why the gateway closed the
+   *   connection; null if the client closed it.
    */
   closed(reasonOf: () => string | null = () => null): void {
     if (this.outcome === 'accepted' && !this.#responded) {
@@ -74,7 +74,7 @@ export class Exchange {
     this.#end();
   }
 
-  /** Whether the request is both decided and closed. Before that, its merchant or its outcome is unknown. */
+  /** Whether the request is both decided and closed. Until then, its merchant or its outcome may be unknown. */
   get over(): boolean {
     return this.#decided && this.#closed;
   }
@@ -95,7 +95,7 @@ export class Exchange {
     return performance.now() - this.#startedAt;
   }
 
-  /** Milliseconds from the arrival of the headers until the request was over; until now before that. */
+  /** Milliseconds from the arrival of the headers until the request was over, or until now if it is not over yet. */
   get duration(): number {
     return this.#endedAt === null ? this.age : this.#endedAt - this.#startedAt;
   }
@@ -129,7 +129,9 @@ declare module 'fastify' {
   }
 }
 
-/** Cancels a request before its upstream has responded. Cheaper than one AbortController per request. */
+/**
+ * Cancels a request before its upstream has responded. One such object per request is cheaper than an AbortController.
+ */
 export class Cancellation {
   /** Why the request was cancelled; null if it was not. */
   reason: GatewayError | null = null;

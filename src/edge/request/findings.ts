@@ -7,7 +7,7 @@ import type { RouteMatch } from './routes.js';
 import type { TraceContext } from './trace-context.js';
 
 /**
- * Results of the steps that check a request. Each field is written only by the step that determines it, and is null if
+ * Results of the steps that check a request. Only the step that determines a field writes it, so the field is null if
  * that step did not run. The access log uses the fields even if a later step fails.
  */
 export class Findings {
@@ -29,9 +29,14 @@ export class Findings {
   /** The key store's result; null without a look-up. */
   keyLookup: KeyLookup | null = null;
   credential: Credential | null = null;
-  /** Look-up id of the key in a request that was denied before the look-up. The key may be known to others. */
+  /**
+   * Look-up id of the key in a request that was denied before the key look-up; otherwise null. Third parties may have
+   * read the key, for example over plain HTTP.
+   */
   exposedLookupId: string | null = null;
-  /** Headers that the gateway adds to every response to this request, its own or the upstream's. */
+  /**
+   * Headers that the gateway adds to every response to this request, whether the response is its own or the upstream's.
+   */
   readonly responseHeaders: HeaderList;
 
   /** @param ownHeaders headers that the listener adds to every response */

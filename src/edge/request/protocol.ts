@@ -39,7 +39,7 @@ export function requireProtocol(request: RequestData, limits: HeadLimits): void 
   const [host] = hosts;
   if (host !== undefined && !isHost(host)) throw new GatewayError('invalid_host', 'the Host header is malformed');
   // RFC 9112 3.2.2 lets a target in absolute form override Host. A service that reads Host instead would see another
-  // origin, so both must match.
+  // origin, so the target and Host must name the same host.
   if (target.absolute !== null && !isSameHost(target.absolute, host)) {
     throw new GatewayError('invalid_host', 'the host of the request target differs from the Host header');
   }

@@ -51,8 +51,8 @@ export function factsOf({ request, address, listed, proxies, match }: FactInputs
 }
 
 /**
- * Whether the address is a Tor exit according to the Tor exit list or the GeoIP database. One positive result is
- * enough. Otherwise the result is null (unknown) if one of the two is unavailable.
+ * Whether the address is a Tor exit according to the Tor exit list or the GeoIP database. One source that lists it is
+ * enough. Otherwise the result is null (unknown) if one of the two sources is unavailable.
  */
 function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | null): boolean | null {
   const known = geoIp?.isTorExit(address) ?? (geoIp === null ? false : null);
@@ -61,8 +61,8 @@ function isTorExit(listed: boolean | null, address: IpAddress, geoIp: GeoIp | nu
 }
 
 /**
- * Returns the origin that the client claims: the first of Origin, Referer and Host that is present. Repeated values are
- * joined, so that they match no allowed pattern.
+ * Returns the origin that the client claims: the first of Origin, Referer and Host that is present. Joins repeated
+ * values of a header, so that they match no allowed pattern.
  */
 function originClaimOf(headers: DecisiveHeaders): OriginClaim | null {
   for (const header of ['origin', 'referer', 'host'] as const) {

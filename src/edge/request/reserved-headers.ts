@@ -54,7 +54,7 @@ export const reservedNames: readonly string[] = [
   'proxy',
   // The gateway takes part in the trace, so it sends its own values (W3C Trace Context).
   ...['traceparent', 'tracestate'],
-  // Each upstream has its own host name, and each connection its own body framing.
+  // The gateway sends its own values: each upstream has its own host name, and each connection its own body framing.
   ...['host', 'content-length', ...hopByHopNames],
 ];
 const exactNames: ReadonlySet<string> = new Set(reservedNames.filter((name) => !name.endsWith('*')));
@@ -82,13 +82,14 @@ export function forwardableHeaders(rawHeaders: readonly string[], forwarded: str
 
 /**
  * Normalizes a header name. CGI, PHP, WSGI and others map `X.Merchant!Id` and `x-merchant-id` to the same variable, so
- * both must compare equal. They replace each other character with `_`; this function uses `-`.
+ * this function must map them to the same name. These services replace every character that is not alphanumeric with
+ * `_`; this function uses `-`.
  */
 const folded = memoize(mostNames, (name) => name.toLowerCase().replace(/[^a-z0-9]/g, '-'));
 
 /**
- * Whether a client header may be forwarded, judged by its name alone. Headers that Connection names are filtered
- * separately.
+ * Whether a client header may be forwarded, judged by its name alone. Headers that the Connection header names are
+ * filtered separately.
  */
 const isForwardable = memoize(mostNames, (name) => {
   if (name.toLowerCase() === 'content-length') return true; // the actual body framing; other spellings are dropped
@@ -119,8 +120,8 @@ function namedByConnection(headers: Readonly<HeaderList>): ReadonlySet<string> {
 }
 
 /**
- * Returns the header names in the client's Connection header, normalized by `folded`. Without this, a hop-by-hop header
- * in another spelling would reach a service.
+ * Returns the header names in the client's Connection header, normalized by `folded`. Without normalization, a
+ * hop-by-hop header in another spelling would reach a service.
  */
 function namedByClient(rawHeaders: readonly string[]): ReadonlySet<string> {
   const values: string[] = [];
@@ -137,8 +138,8 @@ function namedByClient(rawHeaders: readonly string[]): ReadonlySet<string> {
 }
 
 /**
- * Returns the header names that Connection lists. Omits `content-length`, because a client must not be able to strip
- * the body's framing.
+ * Returns the header names that Connection lists. Omits `content-length`, because otherwise a client could strip the
+ * framing of its body.
  */
 function tokensOf(values: readonly string[]): ReadonlySet<string> {
   if (values.every((value) => persistenceOnly.has(value))) return noNames;

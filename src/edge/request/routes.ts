@@ -5,7 +5,7 @@ import { hasFixedSegments } from './request-data.js';
 interface Route {
   /** The path without the base path. */
   readonly path: string;
-  /** Name of the upstream; null if the gateway itself responds, and only to this path without anything below it. */
+  /** Name of the upstream. Null if the gateway itself responds; such a route matches only this exact path. */
   readonly upstream: string | null;
   /** The resource that the permissions of a key must cover; null if any accepted key may use the route. */
   readonly resource: string | null;
@@ -45,12 +45,15 @@ const ownMethods: readonly string[] = ['GET', 'HEAD'];
 
 /** A node in the trie of all paths with a route. Each level holds one path segment. */
 interface Node {
-  /** Child nodes by path segment. Segments that `foldSegment` maps to the same text share one node. */
+  /**
+   * Child nodes by path segment. `nextFolded` has the same nodes by the result of `foldSegment`. Segments with the same
+   * result share one node.
+   */
   readonly next: Map<string, Node>;
   readonly nextFolded: Map<string, Node>;
   /**
-   * Routes that end at this node, with their full path. The paths of several routes differ only in details that
-   * `foldSegment` removes.
+   * Routes that end at this node, with their full path. Several routes can end here if their paths differ only in
+   * details that `foldSegment` removes.
    */
   readonly ends: { readonly path: string; readonly route: Route }[];
 }
@@ -71,7 +74,7 @@ const notPlain = /[%;\u0080-\uffff]/;
 /**
  * Builds the route table. The longest configured path that ends at a segment boundary wins. A segment that a service
  * could read as a segment of another route matches no route. Otherwise the gateway would check the permission of one
- * route, and the service would execute another. Upstream paths lack the base path. A configured route replaces the
+ * route, and the service would execute another. Paths for upstreams lack the base path. A configured route replaces the
  * gateway's own route of the same path.
  */
 export function createRouteTable(config: RouteOptions): RouteTable {

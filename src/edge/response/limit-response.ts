@@ -4,14 +4,14 @@ import type { Exchange } from '../request/exchange.js';
 
 /** Timeouts for sending a response, in milliseconds. */
 export interface ResponseTimeouts {
-  /** Maximum time without the client reading anything. */
+  /** Maximum time in which the client reads nothing. */
   readonly stallMilliseconds: number;
   /** Maximum time from the response headers to the last byte. */
   readonly totalMilliseconds: number;
 }
 
 /**
- * Limits the duration of a response. A client that reads nothing, or only a byte now and then, would otherwise hold an
+ * Limits the duration of a response. Otherwise a client that reads nothing, or only a byte now and then, would hold an
  * upstream connection forever.
  */
 export function limitResponse(exchange: Exchange, { stallMilliseconds, totalMilliseconds }: ResponseTimeouts): void {

@@ -6,8 +6,8 @@ import { TLSSocket } from 'node:tls';
 /** The largest request body, in bytes, that is discarded to keep the connection alive. */
 const maxDroppedBytes = 65_536;
 /**
- * How long a connection stays open once its client may no longer send, in milliseconds. The client reads its response
- * in this time.
+ * How long a connection stays open after its client must stop sending, in milliseconds. This gives the client time to
+ * read its response.
  */
 const lingerMilliseconds = 2_000;
 const checkMilliseconds = 250;
@@ -19,10 +19,10 @@ export interface UploadLimits {
 }
 
 /**
- * Closes the connection after a response that precedes the end of the request body, unless the body is small. An
- * immediate close would make the kernel reset the connection because of unread bytes, and the client would lose the
- * error response. The close therefore lingers: the upload may continue within its limits, because most clients read the
- * response only after sending the whole body.
+ * If a response precedes the end of a large request body, closes the connection after the response. After an immediate
+ * close, the kernel would reset the connection because of unread bytes, and the client would lose the error response.
+ * The close therefore lingers: the upload may continue within its limits, because most clients read the response only
+ * after sending the whole body.
  * @param isEnding whether the gateway is shutting down and no longer waits for uploads
  */
 export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, isEnding: () => boolean): void {
@@ -37,7 +37,7 @@ export function closeOverUnreadBody(exchange: Exchange, limits: UploadLimits, is
   const mayContinue = (): boolean => {
     const isWithinLimits =
       socket.bytesRead - readBefore <= limits.bodyBytes && exchange.age < limits.requestTimeoutSeconds * 1000;
-    // The upload of a request that timed out gets no further time.
+    // If the request timed out, its upload gets no further time.
     return isWithinLimits && exchange.outcome !== 'request_timeout' && !request.complete && !isEnding();
   };
   closeAfterResponse(exchange, mayContinue);
@@ -77,9 +77,9 @@ export function lingeringClose(socket: Socket, mayContinue: () => boolean = () =
 }
 
 /**
- * Aborts a response that has begun and cannot be completed. For an HTTP/1.0 client, the end of the connection is the
- * end of the response (RFC 9112 6.3). Its connection is reset, so that the client rejects the partial body. A TLS
- * client detects the truncation, because no close_notify is sent.
+ * Aborts a response that has begun and cannot be completed. An HTTP/1.0 client takes the end of the connection for the
+ * end of the response (RFC 9112 6.3). Its connection is therefore reset, so that the client rejects the partial body. A
+ * TLS client detects the truncation, because no close_notify is sent.
  */
 export function abortResponse(response: ServerResponse): void {
   const { socket } = response;

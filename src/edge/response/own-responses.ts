@@ -33,7 +33,7 @@ export function sendOwnResponse(reply: FastifyReply, publicApi: string): void {
   );
 }
 
-/** Describes the key of a request and its client as the gateway sees them. */
+/** Describes, as JSON, the key of a request and the client as the gateway sees them. */
 function whoami({ data, found }: Exchange): string {
   const { id, credential, facts } = found;
   if (credential === null || facts === null) throw new Error('a request without a credential was about to be served');
@@ -53,9 +53,10 @@ function whoami({ data, found }: Exchange): string {
       environment: credential.environment,
       client: {
         address: facts.clientAddress.text,
-        // The client address is the same object as `remote` unless X-Forwarded-For names it.
+        // If X-Forwarded-For names the client, its address is another object than `remote`; otherwise it is the same
+        // object.
         source: facts.clientAddress === remote ? via : 'x-forwarded-for',
-        // A client that is not on the list was refused.
+        // A client whose address is not on the allowlist was denied earlier.
         onIpAllowlist: credential.ipAllowlist === null ? null : true,
       },
       requestId: id,
@@ -68,7 +69,7 @@ function timeOrNull(moment: number | null): string | null {
   return moment === null ? null : timeText(moment);
 }
 
-/** Escapes all characters beyond ASCII in JSON, because bodies are written with one byte per character. */
+/** Escapes all non-ASCII characters in JSON, because bodies are written with one byte per character. */
 function inAscii(json: string): string {
   return json.replaceAll(
     /[\u007f-\uffff]/g,

@@ -25,8 +25,8 @@ export function sendFailure(reply: FastifyReply, failure: Failure, more: Readonl
     abortResponse(response); // another response has begun and cannot be replaced
     return;
   }
-  // Do not remove `connection`, because Node would then never send it. It cannot be an upstream's value, because
-  // `connection` is hop-by-hop.
+  // Keep `connection`: once it is removed, Node never sends it. It cannot come from the upstream, because it is
+  // hop-by-hop.
   for (const name of response.getHeaderNames()) if (name !== 'connection') response.removeHeader(name);
   exchange.ownBodyBytes = failure.body.length;
   const headers = [...exchange.found.responseHeaders];
@@ -67,7 +67,10 @@ export interface Failure {
 /** Default value of Retry-After, in seconds. */
 const defaultRetryAfterSeconds = 1;
 
-/** The challenge that RFC 9110 11.6.1 requires with every 401. No registered scheme covers a key in a header. */
+/**
+ * The challenge that RFC 9110 11.6.1 requires with every 401. No registered authentication scheme covers a key in a
+ * header.
+ */
 const challenge = 'ApiKey realm="merchant-api", header="x-api-key"';
 
 /** Returns the response to a denied request (spec section 7). */

@@ -35,8 +35,8 @@ export function sendResponse(reply: FastifyReply, status: number, headers: Heade
     return;
   }
   // End the response only after the body is written. Otherwise Node would write an empty chunk after the body, and two
-  // writes cost more than one. Over TLS, where the empty chunk would be a separate write to the kernel, the write is
-  // reported as complete later.
+  // writes cost more than one. TLS reports a completed write only later, so over TLS the write callback ends the
+  // response.
   const isReportedLater = exchange.data.connection.tls !== null;
   const end = (error?: Error | null): void => {
     if (!error) response.end();

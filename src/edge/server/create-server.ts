@@ -227,8 +227,8 @@ const nodeMethods: ReadonlySet<string | undefined> = new Set(METHODS);
 const unproxiedMethod = 'TRACE';
 
 /**
- * Returns the method to route by. A method that Node does not list, such as those of RTSP, becomes TRACE, which is
- * never proxied. Fastify would respond to an unlisted method itself, without running any hook.
+ * Returns the method to route by. A method that Node does not list, such as those of RTSP, becomes TRACE, which the
+ * gateway never proxies. Otherwise Fastify would respond to it without running any hook.
  */
 function servedMethod(method: string | undefined): string {
   return method !== undefined && nodeMethods.has(method) ? method : unproxiedMethod;
@@ -268,9 +268,9 @@ const noHeaders: IncomingHttpHeaders = Object.freeze({});
 
 /**
  * An incoming request that differs from Node's in two ways:
- * - `headers` is empty unless the request has an Expect header. Building `headers` takes 3 % of the cost of a 401. The
- *   gateway reads `rawHeaders`, because Node's `headers` join or drop repeated fields. Node needs `headers` for Expect
- *   (and Host with `requireHostHeader`), Fastify for an unused value.
+ * - `headers` is filled only for a request with an Expect header. Building `headers` takes 3 % of the cost of a 401.
+ *   The gateway reads `rawHeaders`, because Node's `headers` join or drop repeated fields. Node itself needs `headers`
+ *   only for Expect. Fastify derives from them only a value that the gateway does not use.
  * - An aborted request emits 'close' and never 'error'. Node checks for an 'error' listener one tick before it emits
  *   the event. If the listener is removed in between, the 'error' would end the process.
  */

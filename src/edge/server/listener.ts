@@ -35,7 +35,7 @@ export interface ListenerOptions {
   readonly upstreams: ReadonlyMap<string, Upstream>;
   /** The OpenAPI description of the merchant API, as JSON. */
   readonly publicApi: string;
-  /** Signs the merchant's identity for upstreams; null without a signature. */
+  /** Signs the merchant's identity for upstreams; null if assertions are not configured. */
   readonly identity: CallerIdentity | null;
   readonly limits: ConnectionLimits & ConnectionCounts & UploadLimits;
   readonly clock: Clock;
@@ -109,7 +109,8 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   };
   const afterResponse = (exchange: Exchange): void => {
     if (!hasUnsentBytes(exchange)) return;
-    // TLS reports a completed write one turn of the event loop later. Most responses are complete then, without timers.
+    // Check one event loop turn later, because TLS reports a completed write only then. Most responses are complete by
+    // then and need no timers.
     atEndOfTurn(() => {
       if (hasUnsentBytes(exchange)) limitResponse(exchange, timeouts);
     });
@@ -165,14 +166,15 @@ export async function createListener(options: ListenerOptions): Promise<Listener
   return { app, connections, limiter };
 }
 
-/** Returns why the gateway itself closed the connection of a request; null if it did not. */
+/** Returns why the gateway itself closed the connection of a request; null if the gateway did not close it. */
 function closeReason({ areCutOff }: Connections, { data: { connection } }: Exchange): string | null {
   if (areCutOff) return endOfDrain;
   return connection.place?.isEvicted === true ? evictionDetail : null;
 }
 
 /**
- * Runs the steps that check a request. Responds to a denied request, and to an accepted one whose route has no upstream.
+ * Runs the steps that check a request. Responds to a denied request, and to an accepted one whose route has no
+ * upstream.
  */
 function decideWith(sources: StepSources, publicApi: string) {
   return (exchange: Exchange, reply: FastifyReply, done: (error?: Error) => void): void => {

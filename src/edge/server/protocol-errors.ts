@@ -27,19 +27,20 @@ const codeOf: Readonly<Record<string, GatewayErrorCode>> = {
 };
 
 /**
- * Handles a request that Node's HTTP parser rejected, and closes the connection. The newest request on the connection
- * determines the response:
+ * Handles a request that Node's HTTP parser rejected, and closes the connection. The state of the newest request on the
+ * connection determines the response:
  * - Still arriving: this request fails, and its own response reports the error.
- * - Complete, but its response is pending: that response is the last one. The client would read an error sent now as
- *   the response to that request, for example a 400 for a payout that was made.
+ * - Complete, but its response is pending: this response is the last one. If the gateway sent an error now, the client
+ *   would read it as that response, for example a 400 for a payout that was made.
  * - Response sent before the whole body had arrived: the rejected bytes are the rest of that body.
  * - Response was already the last one of its connection: the rejected bytes are ignored.
  * - No response pending: the error response is written to the socket.
- * If the head is too long, nothing is sent until the end of the line shows which part is too long. A connection error,
+ * If the head is too long, nothing is sent until the end of the line shows which limit it exceeds. A connection error,
  * or bytes on a connection that never completed TLS, are not a request.
  * @param asked whether the connection has ever received a byte of a request
  * @param ownHeaders headers of every response of this listener
- * @returns the rejected request; null if there was none or if an exchange reports the failure
+ * @returns the rejected request; null if there was no request or if an exchange (state of a request) reports the
+ *   failure
  */
 export function handleParserError(
   error: ParserError,
@@ -130,8 +131,8 @@ const mostDropped = 4 * 1024 * 1024;
 
 /**
  * Determines which line exceeded the parser's limit: the request line or a header line. If the line began in an earlier
- * packet, only its end distinguishes the two. The parser reports each further packet of the line, and each packet is
- * dropped.
+ * packet, only its end shows which kind of line it is. Until then, the parser reports each further packet of the line,
+ * and each packet is dropped.
  * @returns null until the end of the line arrives
  */
 function overlongPart(

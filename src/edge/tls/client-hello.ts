@@ -47,8 +47,8 @@ function readOffer(hello: Buffer): boolean {
 
 /**
  * Reads the ClientHello of a connection, and puts its bytes back into the socket for the TLS handshake.
- * @param onHello called once, with whether the client offers to resume a session. Not called if the connection closes
- *   or times out before.
+ * @param onHello called once, with whether the client offers to resume a session. Not called if the connection first
+ *   closes or times out.
  */
 export function peekClientHello(
   socket: Socket,

@@ -15,17 +15,17 @@ export interface HandshakeLimits {
 }
 
 /**
- * Maximum number of sources tracked. An evicted source regains its full burst, as it would after a few seconds without
- * a handshake.
+ * Maximum number of sources tracked. An evicted source gets its full burst again, as it would after a few seconds
+ * without a handshake.
  */
 const maxSources = 20_000;
-/** Share of a source's burst that is reserved for clients that offer to resume a session. */
+/** Fraction of a source's burst that is reserved for clients that offer to resume a session. */
 const reservedShare = 0.25;
 
 /**
  * Limits the TLS handshakes of each source (IPv4 address or IPv6 /64). Clients without a key can trigger handshakes,
  * and each one blocks the event loop for a millisecond. A connection counts when it begins, because a failed handshake
- * costs as much. A resumed session is refunded.
+ * costs as much as a successful one. A resumed session costs less, so it is refunded.
  * The last quarter of a burst is reserved for clients that offer to resume a session, so that other clients at the same
  * address cannot lock them out. The ClientHello is inspected only once the burst is down to this reserve. Trusted
  * proxies carry many clients and are exempt.
@@ -49,7 +49,7 @@ export class HandshakeRate {
    * Counts a connection before its handshake.
    * @param remote null if unknown; such a connection is admitted
    * @param timeoutMilliseconds timeout for the ClientHello
-   * @param decide called once, unless the connection closes or times out before
+   * @param decide called once with the decision; never called if the connection first closes or times out
    */
   admit(
     socket: Socket,
