@@ -237,6 +237,34 @@ t.test('what is too long for a message is sent in several batches, completely', 
   t.ok(registry.received.every((body) => body.length <= maxMessageBytes));
 });
 
+t.test('the details of one merchant always fit into a message, also texts that cannot be compressed', async (t) => {
+  const registry = new TestRegistry();
+  const { clock, sender } = startSender(t, registry);
+  // Bytes from 0x80 on take the most space: two bytes each in JSON.
+  const text = (length: number): string =>
+    Array.from(randomBytes(length), (byte) => String.fromCharCode(byte | 0x80)).join('');
+  const owner = ownerOf(0);
+  for (let number = 0; number < 100; number += 1) {
+    const accepted = exchangeOf(clock.time, text(300));
+    const { receivedAt, headers } = accepted.data;
+    const refused = {
+      ...{ outcome: 'origin_not_allowed', status: 401, duration: 1, requestBodyBytes: 0, responseBodyBytes: 1 },
+      data: { receivedAt, headers, method: 'OPTIONS', target: { absolute: null, path: text(2_000) } },
+      found: {
+        ...{ clientAddress: { text: `2001:db8::${number}` }, location: null, id: randomBytes(13).toString('hex') },
+        facts: { origin: { header: 'referer', value: `https://${text(300)}` } },
+      },
+    } as unknown as Parameters<Count>[0];
+    sender.counter.count(accepted, owner);
+    sender.counter.count(refused, owner);
+  }
+  await until(() => registry.stored.flatMap((batch) => batch.merchants).length === 1);
+  const [merchant] = registry.stored.flatMap((batch) => batch.merchants);
+  t.same([merchant?.refusals.length, merchant?.hosts.length], [20, 65], 'the limits, and a row for all further hosts');
+  const longest = Math.max(...registry.received.map((body) => body.length));
+  t.ok(longest > 40_000 && longest <= maxMessageBytes, `${longest} bytes`);
+});
+
 type Count = UsageSender['counter']['count'];
 
 function ownerOf(number: number): Parameters<Count>[1] {

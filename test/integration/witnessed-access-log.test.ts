@@ -1,6 +1,5 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { run } from '../../src/cli/run.js';
 import { NoteSigner } from '../../src/evidence/signed-note.js';
@@ -212,7 +211,7 @@ t.test(
     await until('the gateway is ready', async () => (await ready()).status === 200);
     t.match((await command('instance-keys', 'end', key)).out, /is valid until/);
     await until('the gateway reports it', async () =>
-      /403: the key of gw\.example\/a is no longer valid/.test((await ready()).text),
+      (await ready()).text.includes('403: the key of gw.example/a is no longer valid'),
     );
   },
 );
